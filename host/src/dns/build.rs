@@ -1,0 +1,204 @@
+//! Whole messages, off the hit path: answers from records, and answers changed.
+//!
+//! Appending records needs no parser. Renaming and removing does, since other records may point into
+//! what changes: there hickory-proto reads the message and writes it anew.
+
+use hickory_proto::op::Message;
+use hickory_proto::rr::rdata::CNAME;
+use hickory_proto::rr::{Name, RData, Record};
+use hickory_proto::serialize::binary::BinDecodable;
+
+use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
+
+/// A pointer to the question's name (RFC 1035 section 4.1.4).
+const QUESTION_NAME: [u8; 2] = [0xc0, HEADER as u8];
+
+/// A response to `question` with no records. `rcode`'s upper bits are the caller's to keep.
+pub fn empty(question: &[u8], rcode: u16) -> Vec<u8> {
+    let mut message = Vec::with_capacity(HEADER + question.len() + 64);
+    message.extend([0, 0]);
+    message.extend((flag::QR | flag::RA | rcode & flag::RCODE).to_be_bytes());
+    message.extend([0, 1, 0, 0, 0, 0, 0, 0]);
+    message.extend(question);
+    message
+}
+
+/// Appends a record and counts it at `count_at`: 6, 8 or 10 for the three sections, which must be
+/// filled in that order. False, with nothing changed, if the message would get too large.
+pub fn push_record(
+    message: &mut Vec<u8>,
+    count_at: usize,
+    owner: &[u8],
+    rtype: u16,
+    class: u16,
+    ttl: u32,
+    data: &[u8],
+) -> bool {
+    let is_question = message
+        .get(HEADER..HEADER + owner.len())
+        .is_some_and(|q| q.eq_ignore_ascii_case(owner));
+    let owner = if is_question { &QUESTION_NAME } else { owner };
+    let count = u16_at(message, count_at);
+    let length = message.len() + owner.len() + 10 + data.len();
+    let (Ok(data_length), Some(count)) = (u16::try_from(data.len()), count.checked_add(1)) else {
+        return false;
+    };
+    if length > MESSAGE_MAXIMUM {
+        return false;
+    }
+    message.extend(owner);
+    message.extend(rtype.to_be_bytes());
+    message.extend(class.to_be_bytes());
+    message.extend(ttl.to_be_bytes());
+    message.extend(data_length.to_be_bytes());
+    message.extend(data);
+    message[count_at..count_at + 2].copy_from_slice(&count.to_be_bytes());
+    true
+}
+
+/// A query, ready for an upstream. AD is set to learn whether data is authentic (RFC 6840 section
+/// 5.7). Our OPT advertises our own payload size, with the client's DO bit.
+///
+/// `flags` are the client's: its RD and CD are kept (RFC 4035 section 3.2.2).
+pub fn upstream_query(name: &[u8], qtype: u16, qclass: u16, flags: u16, dnssec_ok: bool) -> Vec<u8> {
+    let mut message = Vec::with_capacity(HEADER + name.len() + QUESTION_TAIL + super::edns::OPT_LENGTH);
+    message.extend([0, 0]);
+    message.extend((flags & (flag::RD | flag::CD) | flag::AD).to_be_bytes());
+    message.extend([0, 1, 0, 0, 0, 0, 0, 1]);
+    message.extend(name);
+    message.extend(qtype.to_be_bytes());
+    message.extend(qclass.to_be_bytes());
+    let opt = super::edns::Opt {
+        dnssec_ok,
+        ..Default::default()
+    };
+    let start = message.len();
+    message.resize(start + opt.length(), 0);
+    opt.write(&mut message[start..]);
+    message
+}
+
+/// The same message without its OPT record; none if hickory-proto cannot read it.
+pub fn without_opt(message: &[u8]) -> Option<Vec<u8>> {
+    let mut parsed = Message::from_vec(message).ok()?;
+    parsed.edns = None;
+    parsed.to_vec().ok()
+}
+
+/// The same response under the name and question the client asked: records owned by `from` become
+/// owned by the question's name. None if hickory-proto cannot read it.
+pub fn renamed(message: &[u8], from: &[u8], question: &[u8], owners: bool) -> Option<Vec<u8>> {
+    let tail = question.len().checked_sub(QUESTION_TAIL)?;
+    let from = Name::from_bytes(from).ok()?;
+    let to = Name::from_bytes(&question[..tail]).ok()?;
+    let mut parsed = Message::from_vec(message).ok()?;
+    let query = parsed.queries.first_mut()?;
+    query.set_name(to.clone());
+    query.set_query_type(u16_at(question, tail).into());
+    query.set_query_class(u16_at(question, tail + 2).into());
+    if owners {
+        let sections = [
+            &mut parsed.answers,
+            &mut parsed.authorities,
+            &mut parsed.additionals,
+        ];
+        for record in sections
+            .into_iter()
+            .flatten()
+            .filter(|record| record.name == from)
+        {
+            record.name = to.clone();
+        }
+    }
+    encode(&parsed)
+}
+
+/// The answer to `question` that leads through a CNAME to `target`, whose own response is `found`.
+pub fn aliased(found: &[u8], question: &[u8], target: &[u8], ttl: u32) -> Option<Vec<u8>> {
+    let tail = question.len().checked_sub(QUESTION_TAIL)?;
+    let name = Name::from_bytes(&question[..tail]).ok()?;
+    let target = Name::from_bytes(target).ok()?;
+    let mut parsed = Message::from_vec(found).ok()?;
+    parsed.queries.first_mut()?.set_name(name.clone());
+    parsed
+        .answers
+        .insert(0, Record::from_rdata(name, ttl, RData::CNAME(CNAME(target))));
+    encode(&parsed)
+}
+
+fn encode(message: &Message) -> Option<Vec<u8>> {
+    message
+        .to_vec()
+        .ok()
+        .filter(|encoded| encoded.len() <= MESSAGE_MAXIMUM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::records::Answer;
+    use super::*;
+
+    const QUESTION: &[u8] = b"\x01a\x04test\0\0\x01\0\x01";
+
+    fn response() -> Vec<u8> {
+        let mut message = empty(QUESTION, 0);
+        assert!(push_record(
+            &mut message,
+            6,
+            b"\x01A\x04test\0",
+            1,
+            1,
+            60,
+            &[127, 0, 0, 1]
+        ));
+        assert!(push_record(
+            &mut message,
+            10,
+            b"\x01b\0",
+            1,
+            1,
+            30,
+            &[127, 0, 0, 2]
+        ));
+        message
+    }
+
+    #[test]
+    fn records_are_appended() {
+        let parsed = Message::from_vec(&response()).unwrap();
+        assert_eq!((parsed.answers.len(), parsed.additionals.len()), (1, 1));
+        assert_eq!(parsed.answers[0].name.to_string(), "a.test.");
+        assert_eq!(Answer::read(response()).unwrap().ttl, 30);
+    }
+
+    #[test]
+    fn a_message_never_gets_too_large() {
+        let mut message = response();
+        let mut pushed = 0;
+        while push_record(&mut message, 10, b"\0", 16, 1, 0, &[0; 1000]) {
+            pushed += 1;
+        }
+        assert_eq!(pushed, 64);
+        assert!(message.len() <= MESSAGE_MAXIMUM);
+    }
+
+    #[test]
+    fn names_are_put_back() {
+        let question = b"\x05other\x07example\0\0\x01\0\x01";
+        let renamed = renamed(&response(), b"\x01a\x04test\0", question, true).unwrap();
+        let parsed = Message::from_vec(&renamed).unwrap();
+        assert_eq!(parsed.queries[0].name().to_string(), "other.example.");
+        assert_eq!(parsed.answers[0].name.to_string(), "other.example.");
+        assert_eq!(parsed.additionals[0].name.to_string(), "b.");
+        assert_eq!(super::renamed(b"short", b"\0", question, true), None);
+    }
+
+    #[test]
+    fn aliases_lead_to_the_target() {
+        let question = b"\x05other\0\0\x01\0\x01";
+        let aliased = aliased(&response(), question, b"\x01a\x04test\0", 5).unwrap();
+        let parsed = Message::from_vec(&aliased).unwrap();
+        assert_eq!(parsed.answers[0].to_string(), "other. 5 IN CNAME a.test.");
+        assert_eq!(parsed.answers[1].name.to_string(), "a.test.");
+    }
+}

@@ -1,0 +1,161 @@
+//! EDNS(0), RFC 6891: the OPT record of a query, and ours.
+//!
+//! OPT is hop-by-hop (section 6.1.1): it is read from every message that comes in, written afresh
+//! into every message that goes out, and never relayed or cached.
+
+use super::{rtype, u16_at};
+
+/// The DO bit in the flags half of the OPT record's TTL (RFC 3225 section 3).
+pub const DO: u16 = 0x8000;
+
+/// Octets of an OPT record without options: root owner, type, class, TTL, length.
+pub const OPT_LENGTH: usize = 11;
+
+/// What a client without EDNS can take over UDP (RFC 1035 section 4.2.1).
+pub const UDP_CLASSIC: u16 = 512;
+
+/// The payload size we advertise, which fits any path without fragments (RFC 9715 section 3.1).
+pub const UDP_DEFAULT: u16 = 1232;
+
+const OPTION_KEEPALIVE: u16 = 11;
+const OPTION_ERROR: u16 = 15;
+
+/// What a query's OPT record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edns {
+    /// Octets of UDP payload the client takes. Sizes below 512 are 512 (RFC 6891 section 6.2.3).
+    pub udp_size: u16,
+    /// The flags half of the TTL; its top bit is [`DO`].
+    pub flags: u16,
+    /// The version the client speaks; only 0 exists.
+    pub version: u8,
+    /// Whether the client asked for edns-tcp-keepalive (RFC 7828).
+    pub keepalive: bool,
+}
+
+/// Extended DNS error codes (RFC 8914 section 4) that the proxy itself gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtendedError {
+    /// 3: past its TTL, since nothing fresher could be had.
+    StaleAnswer,
+    /// 13: the failure was remembered (RFC 9520).
+    CachedError,
+    /// 14: the proxy is stopping, or has not begun.
+    NotReady,
+    /// 15: a filter said so.
+    Blocked,
+    /// 19: NXDOMAIN past its TTL.
+    StaleNxdomain,
+    /// 20: no zone of the configuration owns the name.
+    NotAuthoritative,
+    /// 0: something else, such as a filter that failed.
+    Other,
+    /// 22: no upstream answered.
+    NoReachableAuthority,
+    /// 23: an upstream could not be talked to.
+    NetworkError,
+}
+
+impl ExtendedError {
+    /// The INFO-CODE.
+    pub fn code(self) -> u16 {
+        match self {
+            ExtendedError::Other => 0,
+            ExtendedError::StaleAnswer => 3,
+            ExtendedError::CachedError => 13,
+            ExtendedError::NotReady => 14,
+            ExtendedError::Blocked => 15,
+            ExtendedError::StaleNxdomain => 19,
+            ExtendedError::NotAuthoritative => 20,
+            ExtendedError::NoReachableAuthority => 22,
+            ExtendedError::NetworkError => 23,
+        }
+    }
+}
+
+/// An OPT record that is malformed: FORMERR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadOpt;
+
+impl Edns {
+    /// Reads an OPT record's fixed part and options. `class` and `ttl` are the record's.
+    ///
+    /// Unknown options are skipped (section 6.1.2); an option that overruns the record is an error,
+    /// and so is a keepalive option with a value, which only servers send (RFC 7828 section 3.2.1).
+    pub fn read(class: u16, ttl: u32, options: &[u8]) -> Result<Edns, BadOpt> {
+        let mut edns = Edns {
+            udp_size: class.max(UDP_CLASSIC),
+            flags: ttl as u16,
+            version: (ttl >> 16) as u8,
+            keepalive: false,
+        };
+        let mut rest = options;
+        while !rest.is_empty() {
+            if rest.len() < 4 {
+                return Err(BadOpt);
+            }
+            let (code, length) = (u16_at(rest, 0), usize::from(u16_at(rest, 2)));
+            let value = rest.get(4..4 + length).ok_or(BadOpt)?;
+            if code == OPTION_KEEPALIVE {
+                if !value.is_empty() {
+                    return Err(BadOpt);
+                }
+                edns.keepalive = true;
+            }
+            rest = &rest[4 + length..];
+        }
+        Ok(edns)
+    }
+
+    /// Whether DNSSEC records are wanted.
+    pub fn dnssec_ok(&self) -> bool {
+        self.flags & DO != 0
+    }
+}
+
+/// Our OPT record for one reply.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Opt {
+    /// The upper eight bits of a 12-bit rcode.
+    pub rcode_high: u8,
+    /// Copied from the query (RFC 3225 section 3).
+    pub dnssec_ok: bool,
+    /// Why the answer is as it is (RFC 8914).
+    pub error: Option<ExtendedErrorCode>,
+    /// The idle timeout in units of 100 ms (RFC 7828 section 3.1); only over TCP and if asked for.
+    pub keepalive: Option<u16>,
+}
+
+/// An INFO-CODE on its way out.
+pub type ExtendedErrorCode = u16;
+
+impl Opt {
+    /// Octets that [`Opt::write`] takes.
+    pub fn length(&self) -> usize {
+        OPT_LENGTH + if self.error.is_some() { 6 } else { 0 } + if self.keepalive.is_some() { 6 } else { 0 }
+    }
+
+    /// Writes the record to the start of `out`, which must hold [`Opt::length`] octets.
+    pub fn write(&self, out: &mut [u8]) -> usize {
+        let length = self.length();
+        let options = (length - OPT_LENGTH) as u16;
+        let flags = if self.dnssec_ok { DO } else { 0 };
+        out[0] = 0;
+        out[1..3].copy_from_slice(&rtype::OPT.to_be_bytes());
+        out[3..5].copy_from_slice(&UDP_DEFAULT.to_be_bytes());
+        out[5] = self.rcode_high;
+        out[6] = 0;
+        out[7..9].copy_from_slice(&flags.to_be_bytes());
+        out[9..11].copy_from_slice(&options.to_be_bytes());
+        let mut at = OPT_LENGTH;
+        for (code, value) in [(OPTION_ERROR, self.error), (OPTION_KEEPALIVE, self.keepalive)] {
+            if let Some(value) = value {
+                out[at..at + 2].copy_from_slice(&code.to_be_bytes());
+                out[at + 2..at + 4].copy_from_slice(&2u16.to_be_bytes());
+                out[at + 4..at + 6].copy_from_slice(&value.to_be_bytes());
+                at += 6;
+            }
+        }
+        at
+    }
+}

@@ -1,0 +1,366 @@
+//! Names in wire format: scanning, lowercasing, suffixes, text.
+//!
+//! A *wire name* here is uncompressed and ends in the root label. Everything that keys a table
+//! (zones, cache, remembered verdicts) is a lowercased wire name, since names compare without regard
+//! to ASCII case (RFC 4343 section 3) and any octet is legal in a label (RFC 2181 section 11).
+
+use std::fmt;
+
+/// The longest wire name, root label included (RFC 1035 section 2.3.4).
+pub const NAME_MAXIMUM: usize = 255;
+
+/// The longest label (RFC 1035 section 2.3.4).
+pub const LABEL_MAXIMUM: u8 = 63;
+
+/// A name that breaks RFC 1035 sections 2.3.4 or 4.1.4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadName;
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name with a label over 63 octets, over 255 octets in all, or cut off")
+    }
+}
+
+impl std::error::Error for BadName {}
+
+/// Where the uncompressed name that starts at `start` ends.
+///
+/// Refuses compression pointers: there is nothing before a question that one could point to.
+pub fn skip_plain(message: &[u8], start: usize) -> Result<usize, BadName> {
+    let mut at = start;
+    loop {
+        let length = *message.get(at).ok_or(BadName)?;
+        if length > LABEL_MAXIMUM {
+            return Err(BadName);
+        }
+        at += 1 + length as usize;
+        if at - start > NAME_MAXIMUM {
+            return Err(BadName);
+        }
+        if length == 0 {
+            return Ok(at);
+        }
+    }
+}
+
+/// Where the possibly compressed name that starts at `start` ends, with its pointers checked.
+///
+/// A pointer must lead strictly backwards (RFC 1035 section 4.1.4: "a prior occurrence"), so a chain
+/// of them always ends.
+pub fn skip_compressed(message: &[u8], start: usize) -> Result<usize, BadName> {
+    let mut end = None;
+    for_each_label(message, start, |_, after| end = after.or(end))?;
+    end.ok_or(BadName)
+}
+
+/// Appends the name that starts at `start`, uncompressed and lowercased, to `out`.
+pub fn expand(message: &[u8], start: usize, out: &mut Name) -> Result<(), BadName> {
+    out.clear();
+    let mut fits = true;
+    for_each_label(message, start, |label, _| fits &= out.push_label(label))?;
+    if fits { Ok(()) } else { Err(BadName) }
+}
+
+/// Calls `each` with every label, the root label last and empty. The second argument is where the
+/// name ends in the message, known once the first pointer or the root label is reached.
+fn for_each_label(
+    message: &[u8],
+    start: usize,
+    mut each: impl FnMut(&[u8], Option<usize>),
+) -> Result<(), BadName> {
+    let mut at = start;
+    let mut lowest = start;
+    let mut total = 0;
+    let mut jumped = false;
+    loop {
+        let length = *message.get(at).ok_or(BadName)?;
+        if length & 0xc0 == 0xc0 {
+            let low = *message.get(at + 1).ok_or(BadName)?;
+            let target = usize::from(length & 0x3f) << 8 | usize::from(low);
+            if target >= lowest || target < super::HEADER {
+                return Err(BadName);
+            }
+            if !jumped {
+                each(&[], Some(at + 2));
+                jumped = true;
+            }
+            lowest = target;
+            at = target;
+            continue;
+        }
+        if length > LABEL_MAXIMUM {
+            return Err(BadName);
+        }
+        total += 1 + length as usize;
+        if total > NAME_MAXIMUM {
+            return Err(BadName);
+        }
+        if length == 0 {
+            each(&[0], (!jumped).then_some(at + 1));
+            return Ok(());
+        }
+        let label = message.get(at..at + 1 + length as usize).ok_or(BadName)?;
+        each(label, None);
+        at += 1 + length as usize;
+    }
+}
+
+/// A lowercased wire name in place: 256 bytes, no allocation.
+#[derive(Clone)]
+pub struct Name {
+    length: u8,
+    octets: [u8; NAME_MAXIMUM],
+}
+
+impl Name {
+    /// The root name.
+    pub const ROOT: Name = Name {
+        length: 1,
+        octets: [0; NAME_MAXIMUM],
+    };
+
+    /// Lowercases a wire name that [`skip_plain`] has checked.
+    pub fn lowercased(wire: &[u8]) -> Name {
+        let mut name = Name {
+            length: 0,
+            octets: [0; NAME_MAXIMUM],
+        };
+        name.set_lowercased(wire);
+        name
+    }
+
+    /// Becomes the lowercased form of `wire`, a name that [`skip_plain`] has checked.
+    ///
+    /// Length octets are below 64 and ASCII capitals are above, so both are treated alike.
+    pub fn set_lowercased(&mut self, wire: &[u8]) {
+        debug_assert!(!wire.is_empty() && wire.len() <= NAME_MAXIMUM);
+        let length = wire.len().min(NAME_MAXIMUM);
+        self.octets[..length].copy_from_slice(&wire[..length]);
+        self.octets[..length].make_ascii_lowercase();
+        self.length = length as u8;
+    }
+
+    /// The name that `text` spells in presentation format (RFC 1035 section 5.1), lowercased; the
+    /// final dot may be left out.
+    pub fn parse(text: &str) -> Result<Name, BadName> {
+        let mut name = Name {
+            length: 0,
+            octets: [0; NAME_MAXIMUM],
+        };
+        let mut label = vec![0u8];
+        let mut octets = text.bytes().peekable();
+        if text == "." {
+            return Ok(Name::ROOT);
+        }
+        while let Some(octet) = octets.next() {
+            match octet {
+                b'.' => {
+                    if label.len() == 1 || !name.push_label(&label) {
+                        return Err(BadName);
+                    }
+                    label.truncate(1);
+                    label[0] = 0;
+                    continue;
+                }
+                b'\\' => {
+                    let first = octets.next().ok_or(BadName)?;
+                    if first.is_ascii_digit() {
+                        let mut value = u32::from(first - b'0');
+                        for _ in 0..2 {
+                            let digit = octets.next().filter(u8::is_ascii_digit).ok_or(BadName)?;
+                            value = value * 10 + u32::from(digit - b'0');
+                        }
+                        label.push(u8::try_from(value).map_err(|_| BadName)?);
+                    } else {
+                        label.push(first);
+                    }
+                }
+                plain => label.push(plain),
+            }
+            if label.len() > 1 + LABEL_MAXIMUM as usize {
+                return Err(BadName);
+            }
+            label[0] = (label.len() - 1) as u8;
+        }
+        if label.len() > 1 && !name.push_label(&label) {
+            return Err(BadName);
+        }
+        if name.length == 0 || !name.push_label(&[0]) {
+            return Err(BadName);
+        }
+        Ok(name)
+    }
+
+    /// The wire form.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.octets[..self.length as usize]
+    }
+
+    fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    /// Appends a length octet and its label; false if the name would be too long.
+    fn push_label(&mut self, label: &[u8]) -> bool {
+        let start = self.length as usize;
+        let Some(room) = self.octets.get_mut(start..start + label.len()) else {
+            return false;
+        };
+        room.copy_from_slice(label);
+        room.make_ascii_lowercase();
+        self.length += label.len() as u8;
+        true
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Name {}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Text(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Text(self.as_bytes()))
+    }
+}
+
+/// Shows a wire name in presentation format, escaped as in RFC 1035 section 5.1.
+pub struct Text<'a>(pub &'a [u8]);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.first().is_none_or(|&length| length == 0) {
+            return f.write_str(".");
+        }
+        let mut at = 0;
+        while let Some(&length) = self.0.get(at) {
+            if length == 0 {
+                return Ok(());
+            }
+            for &octet in self.0.get(at + 1..at + 1 + length as usize).unwrap_or_default() {
+                match octet {
+                    b'.' | b'\\' | b'"' | b'(' | b')' | b';' | b'@' | b'$' => {
+                        write!(f, "\\{}", octet as char)?
+                    }
+                    0x21..=0x7e => write!(f, "{}", octet as char)?,
+                    other => write!(f, "\\{other:03}")?,
+                }
+            }
+            f.write_str(".")?;
+            at += 1 + length as usize;
+        }
+        Ok(())
+    }
+}
+
+/// Every suffix of a wire name, the whole name first and the root last.
+pub fn suffixes(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(wire);
+    std::iter::from_fn(move || {
+        let this = rest?;
+        let length = *this.first()?;
+        rest = if length == 0 {
+            None
+        } else {
+            this.get(1 + length as usize..)
+        };
+        Some(this)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn text_and_wire_agree() {
+        for (text, wire) in [
+            (".", &b"\0"[..]),
+            ("a.", b"\x01a\0"),
+            ("Example.ORG.", b"\x07example\x03org\0"),
+            (r"a\.b.c.", b"\x03a.b\x01c\0"),
+            (r"\000\255.", b"\x02\x00\xff\0"),
+        ] {
+            assert_eq!(Name::parse(text).unwrap().as_bytes(), wire, "{text}");
+            assert_eq!(Text(wire).to_string(), text.to_ascii_lowercase());
+        }
+        for bad in [
+            "",
+            "..",
+            ".a",
+            "a..b",
+            &"x".repeat(64),
+            &"abc.".repeat(64),
+            r"\25",
+            r"\999",
+            "\\",
+        ] {
+            assert_eq!(Name::parse(bad), Err(BadName), "{bad}");
+        }
+    }
+
+    /// RFC 1035 section 4.1.4.
+    #[test]
+    fn pointers_lead_strictly_backwards() {
+        let mut message = vec![0; 12];
+        message.extend(b"\x03org\0"); // 12
+        message.extend(b"\x07example\xc0\x0c"); // 17
+        message.extend(b"\xc0\x11"); // 27
+        assert_eq!(skip_compressed(&message, 27), Ok(29));
+        let mut name = Name::ROOT;
+        expand(&message, 27, &mut name).unwrap();
+        assert_eq!(name.to_string(), "example.org.");
+        for bad in [
+            &b"\xc0\x1d"[..],
+            b"\xc0\x1e",
+            b"\xc0\x00",
+            b"\xc0",
+            b"\x40abc",
+            b"\x03ab",
+        ] {
+            let mut message = message.clone();
+            message.extend(bad);
+            assert_eq!(skip_compressed(&message, 29), Err(BadName), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn suffixes_end_at_the_root() {
+        let all: Vec<_> = suffixes(b"\x01a\x01b\0").collect();
+        assert_eq!(all, [&b"\x01a\x01b\0"[..], b"\x01b\0", b"\0"]);
+    }
+
+    proptest! {
+        #[test]
+        fn parse_reads_what_display_writes(labels in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..20), 0..8)) {
+            let mut wire = Vec::new();
+            for label in &labels {
+                wire.push(label.len() as u8);
+                wire.extend(label);
+            }
+            wire.push(0);
+            let name = Name::lowercased(&wire);
+            prop_assert_eq!(Name::parse(&name.to_string()).unwrap(), name);
+        }
+
+        #[test]
+        fn no_octets_make_it_panic(message in prop::collection::vec(any::<u8>(), 0..300), start in 0usize..300) {
+            let _ = skip_plain(&message, start);
+            let _ = skip_compressed(&message, start);
+            let _ = expand(&message, start, &mut Name::ROOT.clone());
+            let _ = Text(&message).to_string();
+            let _ = suffixes(&message).count();
+        }
+    }
+}

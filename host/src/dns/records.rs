@@ -1,0 +1,446 @@
+//! What an upstream sent: a walk over the records of a message, and what can be told from it.
+//!
+//! Records stay the bytes they were (RFC 3597 section 3, RFC 5625 section 4.3): the walk checks that
+//! names and lengths hold together and notes where the TTLs stand, so that they can age in place.
+
+use std::ops::Range;
+
+use super::name::{self, Name};
+use super::{HEADER, QUESTION_TAIL, flag, rcode, rtype, u16_at, u32_at};
+
+/// A section of a message after the question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    /// The answer to the question.
+    Answer,
+    /// Who could say more, or the SOA of a negative answer.
+    Authority,
+    /// What else might help.
+    Additional,
+}
+
+/// One record, as positions in its message.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Where it stands.
+    pub section: Section,
+    /// Where the owner name starts.
+    pub start: usize,
+    /// Its type.
+    pub rtype: u16,
+    /// Its class, or for OPT the UDP size.
+    pub class: u16,
+    /// Where the TTL's four octets start.
+    pub ttl_at: usize,
+    /// The TTL as it stands there.
+    pub ttl: u32,
+    /// Where its data is.
+    pub data: Range<usize>,
+}
+
+/// The message's records do not hold together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the message's records overrun it or hold a malformed name")]
+pub struct BadRecords;
+
+/// Iterates over the records that the header counts; ends after the first error.
+pub struct Walk<'a> {
+    message: &'a [u8],
+    at: usize,
+    left: [u16; 3],
+}
+
+impl<'a> Walk<'a> {
+    /// Starts at `at`, behind the question.
+    pub fn new(message: &'a [u8], at: usize, counts: [u16; 3]) -> Walk<'a> {
+        Walk {
+            message,
+            at,
+            left: counts,
+        }
+    }
+
+    /// Where the next record starts, or the records end.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    fn read(&mut self, section: Section) -> Result<Record, BadRecords> {
+        let start = self.at;
+        let fixed = name::skip_compressed(self.message, start).map_err(|_| BadRecords)?;
+        if self.message.len() < fixed + 10 {
+            return Err(BadRecords);
+        }
+        let data_start = fixed + 10;
+        let data = data_start..data_start + usize::from(u16_at(self.message, fixed + 8));
+        if self.message.len() < data.end {
+            return Err(BadRecords);
+        }
+        self.at = data.end;
+        Ok(Record {
+            section,
+            start,
+            rtype: u16_at(self.message, fixed),
+            class: u16_at(self.message, fixed + 2),
+            ttl_at: fixed + 4,
+            ttl: u32_at(self.message, fixed + 4),
+            data,
+        })
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Result<Record, BadRecords>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let index = self.left.iter().position(|&left| left > 0)?;
+        self.left[index] -= 1;
+        let section = [Section::Answer, Section::Authority, Section::Additional][index];
+        let record = self.read(section);
+        if record.is_err() {
+            self.left = [0; 3];
+        }
+        Some(record)
+    }
+}
+
+/// What kind of answer a message is, for its TTL bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// Data of the type asked for, or a chain of aliases that leads to it.
+    Success,
+    /// NXDOMAIN or NODATA with the SOA that says for how long (RFC 2308 section 5).
+    Denial,
+    /// A negative answer without SOA, or a referral: not to be kept (RFC 2308 section 5).
+    Unkept,
+    /// An rcode that says the resolution failed (RFC 9520 section 2).
+    Failure,
+}
+
+/// An upstream's message, checked and ready to be kept: without OPT, its TTLs known.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The message without its OPT record.
+    pub message: Vec<u8>,
+    /// Where each record's TTL stands.
+    pub ttl_offsets: Vec<u16>,
+    /// The rcode with its upper bits from OPT.
+    pub rcode: u16,
+    /// What it says.
+    pub meaning: Meaning,
+    /// The lowest TTL; 0 if there are no records.
+    pub ttl: u32,
+}
+
+impl Answer {
+    /// Checks `message`, a response to one question, takes OPT out, and puts TTLs right:
+    /// one with its top bit set is 0 (RFC 2181 section 8), the records of a set share the lowest
+    /// (section 5.2), and the SOA of a negative answer gets min(TTL, MINIMUM) (RFC 2308 section 5).
+    pub fn read(mut message: Vec<u8>) -> Result<Answer, BadRecords> {
+        if message.len() < HEADER || u16_at(&message, 4) > 1 || message.len() > super::MESSAGE_MAXIMUM {
+            return Err(BadRecords);
+        }
+        let mut question_end = HEADER;
+        let mut qtype = 0;
+        if u16_at(&message, 4) == 1 {
+            question_end = name::skip_plain(&message, HEADER).map_err(|_| BadRecords)? + QUESTION_TAIL;
+            if message.len() < question_end {
+                return Err(BadRecords);
+            }
+            qtype = u16_at(&message, question_end - QUESTION_TAIL);
+        }
+        let counts = [u16_at(&message, 6), u16_at(&message, 8), u16_at(&message, 10)];
+        let mut walk = Walk::new(&message, question_end, counts);
+        let mut records = Vec::new();
+        for record in &mut walk {
+            records.push(record?);
+        }
+        let end = walk.position();
+        // What follows the counted records belongs to nothing.
+        message.truncate(end);
+
+        let mut rcode = u16_at(&message, 2) & flag::RCODE;
+        if let Some(at) = records.iter().position(|record| record.rtype == rtype::OPT) {
+            let opt = records.remove(at);
+            rcode |= (opt.ttl >> 24 << 4) as u16;
+            if records.iter().any(|record| record.rtype == rtype::OPT) {
+                return Err(BadRecords);
+            }
+            if opt.data.end != message.len() {
+                // Records behind OPT may be pointed to from each other: let them be encoded anew.
+                let without = super::build::without_opt(&message).ok_or(BadRecords)?;
+                return Answer::read(without).map(|answer| Answer { rcode, ..answer });
+            }
+            message.truncate(opt.start);
+            message[10..12].copy_from_slice(&(counts[2] - 1).to_be_bytes());
+        }
+
+        let soa = records
+            .iter()
+            .find(|record| record.section == Section::Authority && record.rtype == rtype::SOA)
+            .map(|record| (record.ttl_at, soa_minimum(&message, record)));
+        let meaning = meaning(&message, rcode, qtype, &records, soa.is_some());
+        equalise(&mut message, &mut records);
+        if let (Meaning::Denial, Some((ttl_at, minimum))) = (meaning, soa) {
+            let ttl = u32_at(&message, ttl_at).min(minimum);
+            message[ttl_at..ttl_at + 4].copy_from_slice(&ttl.to_be_bytes());
+        }
+        let ttl_offsets: Vec<u16> = records.iter().map(|record| record.ttl_at as u16).collect();
+        let mut answer = Answer {
+            message,
+            ttl_offsets,
+            rcode,
+            meaning,
+            ttl: 0,
+        };
+        answer.measure();
+        Ok(answer)
+    }
+
+    /// Bounds every TTL to `min..=max` seconds.
+    pub fn clamp(&mut self, min: u32, max: u32) {
+        for &at in &self.ttl_offsets {
+            let at = usize::from(at);
+            let ttl = u32_at(&self.message, at).max(min).min(max);
+            self.message[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
+        }
+        self.measure();
+    }
+
+    /// Takes `seconds` off every TTL.
+    pub fn age(&mut self, seconds: u32) {
+        for &at in &self.ttl_offsets {
+            let at = usize::from(at);
+            let ttl = u32_at(&self.message, at).saturating_sub(seconds);
+            self.message[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
+        }
+        self.measure();
+    }
+
+    /// Makes the answer say `rcode`, whatever it said before.
+    pub fn set_rcode(&mut self, rcode: u16) {
+        self.rcode = rcode;
+        self.message[3] = self.message[3] & 0xf0 | (rcode & flag::RCODE) as u8;
+        if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) == (self.meaning == Meaning::Failure) {
+            self.meaning = if self.meaning == Meaning::Failure {
+                Meaning::Unkept
+            } else {
+                Meaning::Failure
+            };
+        }
+    }
+
+    /// Records in the answer section.
+    pub fn answer_count(&self) -> u16 {
+        u16_at(&self.message, 6)
+    }
+
+    fn measure(&mut self) {
+        let ttls = self
+            .ttl_offsets
+            .iter()
+            .map(|&at| u32_at(&self.message, usize::from(at)));
+        self.ttl = ttls.min().unwrap_or(0);
+    }
+}
+
+fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Record], soa: bool) -> Meaning {
+    let mut answers = records.iter().filter(|record| record.section == Section::Answer);
+    match rcode {
+        rcode::NOERROR => {
+            let wanted = |record: &Record| record.rtype == qtype || qtype == rtype::ANY;
+            let alias = |record: &Record| matches!(record.rtype, rtype::CNAME | rtype::DNAME);
+            if answers.clone().any(wanted) {
+                Meaning::Success
+            } else if soa {
+                Meaning::Denial
+            } else if answers.any(|record| !alias(record) && record.rtype != rtype::RRSIG) {
+                // A type we do not know may answer a question whose type we do not know.
+                Meaning::Success
+            } else {
+                Meaning::Unkept
+            }
+        }
+        rcode::NXDOMAIN if soa => Meaning::Denial,
+        rcode::NXDOMAIN => Meaning::Unkept,
+        _ if u16_at(message, 2) & flag::TC != 0 => Meaning::Unkept,
+        _ => Meaning::Failure,
+    }
+}
+
+/// The last of the SOA's five numbers.
+fn soa_minimum(message: &[u8], record: &Record) -> u32 {
+    if record.data.len() < 22 {
+        0
+    } else {
+        u32_at(message, record.data.end - 4)
+    }
+}
+
+/// Gives the records of each set their lowest TTL (RFC 2181 section 5.2), with those that have the top
+/// bit set counted as 0 (section 8).
+fn equalise(message: &mut [u8], records: &mut [Record]) {
+    let mut sets: Vec<((u8, u16, u16), Name)> = Vec::with_capacity(records.len());
+    for record in records.iter_mut() {
+        if record.ttl & 0x8000_0000 != 0 {
+            record.ttl = 0;
+        }
+        let mut owner = Name::ROOT;
+        // The walk has been over this name: it expands.
+        let _ = name::expand(message, record.start, &mut owner);
+        sets.push(((record.section as u8, record.rtype, record.class), owner));
+    }
+    let mut order: Vec<usize> = (0..records.len()).collect();
+    order.sort_by(|&a, &b| {
+        sets[a]
+            .0
+            .cmp(&sets[b].0)
+            .then_with(|| sets[a].1.as_bytes().cmp(sets[b].1.as_bytes()))
+    });
+    for set in order.chunk_by(|&a, &b| sets[a] == sets[b]) {
+        // RRSIGs of one name cover different sets: each keeps its own TTL.
+        let lowest = set.iter().map(|&at| records[at].ttl).min().unwrap_or(0);
+        for &at in set {
+            let record = &mut records[at];
+            if record.rtype != rtype::RRSIG {
+                record.ttl = lowest;
+            }
+            message[record.ttl_at..record.ttl_at + 4].copy_from_slice(&record.ttl.to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A response to `a.test A` with the given records as (section, owner, type, ttl, data).
+    fn response(rcode: u8, qtype: u16, records: &[(usize, &str, u16, u32, &[u8])]) -> Vec<u8> {
+        let mut message = vec![0, 1, 0x81, 0x80 | rcode, 0, 1, 0, 0, 0, 0, 0, 0];
+        message.extend(b"\x01a\x04test\0");
+        message.extend(qtype.to_be_bytes());
+        message.extend([0, 1]);
+        for &(section, owner, rtype, ttl, data) in records {
+            message[7 + 2 * section] += 1;
+            message.extend(Name::parse(owner).unwrap().as_bytes());
+            message.extend(rtype.to_be_bytes());
+            message.extend([0, 1]);
+            message.extend(ttl.to_be_bytes());
+            message.extend((data.len() as u16).to_be_bytes());
+            message.extend(data);
+        }
+        message
+    }
+
+    fn soa(minimum: u32) -> Vec<u8> {
+        let mut data = vec![0, 0];
+        data.extend([0; 16]);
+        data.extend(minimum.to_be_bytes());
+        data
+    }
+
+    const OPT: (usize, &str, u16, u32, &[u8]) = (2, ".", rtype::OPT, 0, &[]);
+
+    #[test]
+    fn opt_is_taken_out() {
+        let with = response(0, 1, &[(0, "a.test", 1, 60, &[1, 2, 3, 4]), OPT]);
+        let without = response(0, 1, &[(0, "a.test", 1, 60, &[1, 2, 3, 4])]);
+        let answer = Answer::read(with).unwrap();
+        assert_eq!(answer.message, without);
+        assert_eq!((answer.ttl, answer.meaning), (60, Meaning::Success));
+        assert_eq!(u32_at(&without, usize::from(answer.ttl_offsets[0])), 60);
+        let between = response(
+            0,
+            1,
+            &[
+                (0, "a.test", 1, 60, &[1, 2, 3, 4]),
+                OPT,
+                (2, "b.test", 1, 5, &[4, 3, 2, 1]),
+            ],
+        );
+        let answer = Answer::read(between).unwrap();
+        assert_eq!((answer.ttl_offsets.len(), answer.ttl), (2, 5));
+        let extended = response(0, 1, &[(2, ".", rtype::OPT, 1 << 24, &[])]);
+        assert_eq!(Answer::read(extended).unwrap().rcode, 16);
+    }
+
+    /// RFC 2308 section 5.
+    #[test]
+    fn negative_answers_live_as_long_as_the_soa_says() {
+        for (rcode, ttl, minimum, expected) in [(3, 300, 2, 2), (3, 2, 300, 2), (0, 300, 7, 7)] {
+            let soa = soa(minimum);
+            let answer = Answer::read(response(rcode, 1, &[(1, "test", rtype::SOA, ttl, &soa)])).unwrap();
+            assert_eq!((answer.meaning, answer.ttl), (Meaning::Denial, expected));
+        }
+        for rcode in [0, 3] {
+            assert_eq!(
+                Answer::read(response(rcode, 1, &[])).unwrap().meaning,
+                Meaning::Unkept
+            );
+        }
+        let referral = response(0, 1, &[(1, "test", rtype::NS, 60, b"\x02ns\0")]);
+        assert_eq!(Answer::read(referral).unwrap().meaning, Meaning::Unkept);
+        assert_eq!(
+            Answer::read(response(2, 1, &[])).unwrap().meaning,
+            Meaning::Failure
+        );
+    }
+
+    /// RFC 2181 sections 5.2 and 8.
+    #[test]
+    fn ttls_of_a_set_are_the_lowest() {
+        let answer = Answer::read(response(
+            0,
+            1,
+            &[
+                (0, "a.test", 1, 60, &[1, 2, 3, 4]),
+                (0, "A.test", 1, 30, &[1, 2, 3, 5]),
+                (0, "b.test", 1, 90, &[1, 2, 3, 6]),
+            ],
+        ))
+        .unwrap();
+        let ttls: Vec<_> = answer
+            .ttl_offsets
+            .iter()
+            .map(|&at| u32_at(&answer.message, usize::from(at)))
+            .collect();
+        assert_eq!(ttls, [30, 30, 90]);
+        let negative = response(0, 1, &[(0, "a.test", 1, 0x8000_0001, &[1, 2, 3, 4])]);
+        assert_eq!(Answer::read(negative).unwrap().ttl, 0);
+    }
+
+    #[test]
+    fn what_follows_the_records_is_cut_off() {
+        let mut message = response(0, 1, &[(0, "a.test", 1, 60, &[1, 2, 3, 4])]);
+        let whole = message.clone();
+        message.extend(b"garbage");
+        assert_eq!(Answer::read(message).unwrap().message, whole);
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_make_it_panic(message in prop::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(mut answer) = Answer::read(message) {
+                answer.clamp(1, 10);
+            }
+        }
+
+        #[test]
+        fn no_damage_makes_it_panic(damage in prop::collection::vec((12usize..120, any::<u8>()), 1..6)) {
+            let soa = soa(5);
+            let mut message = response(0, 1, &[
+                (0, "a.test", 5, 60, b"\xc0\x0c"), (0, "b.test", 1, 60, &[1, 2, 3, 4]),
+                (1, "test", rtype::SOA, 9, &soa), OPT, (2, "x.test", 1, 5, &[4, 3, 2, 1])]);
+            for (at, value) in damage {
+                if let Some(octet) = message.get_mut(at) {
+                    *octet = value;
+                }
+            }
+            if let Ok(mut answer) = Answer::read(message) {
+                answer.clamp(1, 10);
+                answer.set_rcode(3);
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! What a client gets: written into the caller's buffer, in place, without allocating.
+
+use super::edns::Opt;
+use super::query::{Query, Unanswerable};
+use super::records::{Section, Walk};
+use super::{HEADER, MESSAGE_MAXIMUM, flag, rcode, u16_at, u32_at};
+
+/// Whom a reply is for: what its message must repeat and may not exceed.
+#[derive(Debug, Clone, Copy)]
+pub struct Client<'a> {
+    /// The ID of the query.
+    pub id: u16,
+    /// The second 16 bits of the query's header.
+    pub flags: u16,
+    /// The question with the letter case the client sent.
+    pub question: &'a [u8],
+    /// Our OPT record; none if the query had none (RFC 6891 section 6.1.1).
+    pub opt: Option<Opt>,
+    /// Octets the client takes.
+    pub limit: usize,
+}
+
+/// What the reply says.
+#[derive(Debug, Clone, Copy)]
+pub struct Body<'a, Offsets> {
+    /// A response without OPT whose question is as long as the client's.
+    pub message: &'a [u8],
+    /// Where its TTLs stand, in ascending order.
+    pub ttl_offsets: Offsets,
+    /// What happens to the TTLs on the way.
+    pub ttl: Ttl,
+    /// The rcode, all 12 bits.
+    pub rcode: u16,
+    /// Whether AA is set.
+    pub authoritative: bool,
+}
+
+/// How TTLs are written.
+#[derive(Debug, Clone, Copy)]
+pub enum Ttl {
+    /// Each minus the seconds since it was stored, never below 0, then within bounds.
+    Aged {
+        /// Seconds since the answer was stored.
+        by: u32,
+        /// No TTL is lower.
+        min: u32,
+        /// No TTL is higher.
+        max: u32,
+    },
+    /// All the same: a stale answer (RFC 8767 section 4).
+    Fixed(u32),
+}
+
+impl Ttl {
+    /// As they stand.
+    pub const AS_IS: Ttl = Ttl::Aged {
+        by: 0,
+        min: 0,
+        max: u32::MAX,
+    };
+}
+
+/// Writes the reply to the start of `out` and returns its length, at most `client.limit`.
+///
+/// A message that does not fit is cut behind the last record that does, and TC says so if anything
+/// but additional data is missing (RFC 2181 section 9): resolvers that do not retry over TCP still
+/// get what there was room for. `out` must hold `client.limit` octets or the whole reply.
+pub fn write(out: &mut [u8], client: &Client<'_>, body: Body<'_, impl Iterator<Item = usize>>) -> usize {
+    let message = body.message;
+    let opt_length = client.opt.map_or(0, |opt| opt.length());
+    let room = client.limit.min(out.len()).saturating_sub(opt_length);
+    let mut flags = self::flags(client, u16_at(message, 2), body.authoritative);
+    let mut counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
+    let mut end = message.len();
+    if end > room {
+        let truncated;
+        (end, counts, truncated) = cut(message, HEADER + client.question.len(), counts, room);
+        if truncated {
+            flags |= flag::TC;
+        }
+    }
+
+    // Without OPT there is no place for the upper bits, and the lower ones alone would say something
+    // else (RFC 6891 section 6.1.3).
+    let rcode = if body.rcode > 15 && client.opt.is_none() {
+        rcode::SERVFAIL
+    } else {
+        body.rcode
+    };
+    flags |= rcode & flag::RCODE;
+    let question_end = HEADER + client.question.len();
+    out[question_end..end].copy_from_slice(&message[question_end..end]);
+    write_header(out, client.id, flags, counts);
+    out[HEADER..question_end].copy_from_slice(client.question);
+    for at in body.ttl_offsets {
+        if at + 4 > end {
+            break;
+        }
+        let ttl = match body.ttl {
+            Ttl::Aged { by, min, max } => u32_at(out, at).saturating_sub(by).max(min).min(max),
+            Ttl::Fixed(ttl) => ttl,
+        };
+        out[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
+    }
+    finish_opt(out, end, client.opt, counts[2], rcode)
+}
+
+/// Writes a reply with no records: an error, or an empty NOERROR.
+pub fn write_empty(out: &mut [u8], client: &Client<'_>, rcode: u16) -> usize {
+    let rcode = if rcode > 15 && client.opt.is_none() {
+        rcode::SERVFAIL
+    } else {
+        rcode
+    };
+    let flags = self::flags(client, 0, false) | rcode & flag::RCODE;
+    let end = HEADER + client.question.len();
+    write_header(out, client.id, flags, [0; 3]);
+    out[HEADER..end].copy_from_slice(client.question);
+    finish_opt(out, end, client.opt, 0, rcode)
+}
+
+/// Writes an upstream's whole message with only its ID changed (RFC 5625 section 4.5); if it does not fit,
+/// header and question with TC, so that the client asks over TCP.
+pub fn write_verbatim(out: &mut [u8], client: &Client<'_>, message: &[u8]) -> usize {
+    if message.len() > client.limit.min(out.len()) {
+        let length = write_empty(out, &Client { opt: None, ..*client }, rcode::NOERROR);
+        out[2] |= (flag::TC >> 8) as u8;
+        return length;
+    }
+    out[..message.len()].copy_from_slice(message);
+    out[..2].copy_from_slice(&client.id.to_be_bytes());
+    message.len()
+}
+
+/// Writes the reply to a message that could not be read as a query; 0 for [`Unanswerable::Silence`].
+///
+/// RFC 8906 section 8 wants an answer to every probe; what could be read of the question comes back.
+pub fn write_unanswerable(out: &mut [u8], message: &[u8], error: Unanswerable) -> usize {
+    let Unanswerable::Error {
+        rcode,
+        question_end,
+        edns,
+    } = error
+    else {
+        return 0;
+    };
+    let (id, flags) = (u16_at(message, 0), u16_at(message, 2));
+    let has_question = question_end > HEADER;
+    let kept = flags & (flag::OPCODE | flag::RD | flag::CD);
+    let opt = (edns || rcode > 15).then(Opt::default);
+    write_header(out, id, kept | flag::QR | flag::RA | rcode & flag::RCODE, [0; 3]);
+    out[4..6].copy_from_slice(&u16::from(has_question).to_be_bytes());
+    out[HEADER..question_end].copy_from_slice(&message[HEADER..question_end]);
+    finish_opt(out, question_end, opt, 0, rcode)
+}
+
+impl<'a> Client<'a> {
+    /// The client that sent `query` and takes replies of `limit` octets.
+    pub fn of(query: &Query<'a>, limit: usize) -> Client<'a> {
+        Client {
+            id: query.id,
+            flags: query.flags,
+            question: query.question(),
+            opt: query.edns.map(|edns| Opt {
+                dnssec_ok: edns.dnssec_ok(),
+                ..Opt::default()
+            }),
+            limit: limit.min(MESSAGE_MAXIMUM),
+        }
+    }
+}
+
+/// The flags of a reply, without rcode and TC.
+///
+/// RD and CD are the query's (RFC 1035 section 4.1.1, RFC 4035 section 3.2.2); RA says that we
+/// recurse, by asking upstream; AD is passed on to those who asked for it with DO or AD (RFC 6840
+/// section 5.8).
+pub fn flags(client: &Client<'_>, response: u16, authoritative: bool) -> u16 {
+    let mut flags = flag::QR | flag::RA | client.flags & (flag::RD | flag::CD);
+    if client.flags & flag::AD != 0 || client.opt.is_some_and(|opt| opt.dnssec_ok) {
+        flags |= response & flag::AD;
+    }
+    if authoritative {
+        flags |= flag::AA;
+    }
+    flags
+}
+
+fn write_header(out: &mut [u8], id: u16, flags: u16, counts: [u16; 3]) {
+    out[0..2].copy_from_slice(&id.to_be_bytes());
+    out[2..4].copy_from_slice(&flags.to_be_bytes());
+    out[4..6].copy_from_slice(&1u16.to_be_bytes());
+    for (at, count) in [6, 8, 10].into_iter().zip(counts) {
+        out[at..at + 2].copy_from_slice(&count.to_be_bytes());
+    }
+}
+
+fn finish_opt(out: &mut [u8], end: usize, opt: Option<Opt>, additional: u16, rcode: u16) -> usize {
+    let Some(opt) = opt else { return end };
+    out[10..12].copy_from_slice(&(additional + 1).to_be_bytes());
+    let opt = Opt {
+        rcode_high: (rcode >> 4) as u8,
+        ..opt
+    };
+    end + opt.write(&mut out[end..])
+}
+
+/// Where to cut a message so that it takes at most `room` octets: its end, the records left in each
+/// section, and whether answers or authority are missing.
+fn cut(message: &[u8], question_end: usize, counts: [u16; 3], room: usize) -> (usize, [u16; 3], bool) {
+    let mut walk = Walk::new(message, question_end, counts);
+    let mut kept = [0; 3];
+    let mut end = question_end;
+    while let Some(Ok(record)) = walk.next() {
+        if walk.position() > room {
+            return (end, kept, record.section != Section::Additional);
+        }
+        kept[record.section as usize] += 1;
+        end = walk.position();
+    }
+    (end, kept, kept != counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::name::Name;
+    use super::super::query::tests::{OPT, message};
+    use super::super::rtype;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A response to `name A` with `count` addresses, TTL 100, owners compressed.
+    fn addresses(name: &str, count: u16) -> (Vec<u8>, Vec<u16>) {
+        let mut response = message(name, rtype::A, &[]);
+        response[2] |= 0x80;
+        response[6..8].copy_from_slice(&count.to_be_bytes());
+        let mut offsets = Vec::new();
+        for _ in 0..count {
+            response.extend(b"\xc0\x0c\0\x01\0\x01");
+            offsets.push(response.len() as u16);
+            response.extend(b"\0\0\0\x64\0\x04\x7f\0\0\x01");
+        }
+        (response, offsets)
+    }
+
+    fn reply(query: &[u8], count: u16, limit: usize, ttl: Ttl) -> Vec<u8> {
+        let query = Query::parse(query).unwrap();
+        let (stored, ttl_offsets) = addresses("www.example.org.", count);
+        let mut out = vec![0xff; 4096];
+        let body = Body {
+            message: &stored,
+            ttl_offsets: ttl_offsets.iter().map(|&at| usize::from(at)),
+            ttl,
+            rcode: 0,
+            authoritative: false,
+        };
+        let length = write(&mut out, &Client::of(&query, limit), body);
+        out.truncate(length);
+        out
+    }
+
+    #[test]
+    fn the_question_comes_back_as_it_was_sent() {
+        let query = message("www.example.org.", rtype::A, &[]);
+        let mut shouting = query.clone();
+        shouting[13..16].copy_from_slice(b"WwW");
+        let reply = reply(
+            &shouting,
+            1,
+            512,
+            Ttl::Aged {
+                by: 40,
+                min: 0,
+                max: 600,
+            },
+        );
+        assert_eq!(reply[12..33], shouting[12..33]);
+        assert_eq!(reply[..4], [0x12, 0x34, 0x81, 0x80]);
+        assert_eq!(u32_at(&reply, 33 + 6), 60);
+    }
+
+    #[test]
+    fn ttls_age_and_stay_within_bounds() {
+        let query = message("www.example.org.", rtype::A, &[]);
+        for (ttl, expected) in [
+            (
+                Ttl::Aged {
+                    by: 500,
+                    min: 0,
+                    max: 600,
+                },
+                0,
+            ),
+            (
+                Ttl::Aged {
+                    by: 90,
+                    min: 30,
+                    max: 600,
+                },
+                30,
+            ),
+            (
+                Ttl::Aged {
+                    by: 0,
+                    min: 0,
+                    max: 20,
+                },
+                20,
+            ),
+            (Ttl::Fixed(7), 7),
+        ] {
+            assert_eq!(u32_at(&reply(&query, 2, 512, ttl), 33 + 16 + 6), expected);
+        }
+    }
+
+    /// RFC 2181 section 9.
+    #[test]
+    fn what_fits_is_sent_with_tc() {
+        let query = message("www.example.org.", rtype::A, &[OPT]);
+        let whole = reply(&query, 20, 512, Ttl::AS_IS);
+        assert_eq!((whole.len(), whole[2] & 2), (33 + 20 * 16 + 11, 0));
+        let cut = reply(&query, 100, 512, Ttl::AS_IS);
+        assert!(cut.len() <= 512 && cut.len() > 512 - 16);
+        assert_eq!(cut[2] & 2, 2);
+        assert_eq!(usize::from(u16_at(&cut, 6)), (cut.len() - 33 - 11) / 16);
+        let parsed = hickory_proto::op::Message::from_vec(&cut).unwrap();
+        assert_eq!(parsed.answers.len(), (cut.len() - 33 - 11) / 16);
+    }
+
+    #[test]
+    fn opt_is_in_the_reply_if_and_only_if_it_was_in_the_query() {
+        let with = reply(&message("www.example.org.", rtype::A, &[OPT]), 1, 512, Ttl::AS_IS);
+        assert_eq!(
+            (u16_at(&with, 10), &with[with.len() - 11..][..3]),
+            (1, &b"\0\0\x29"[..])
+        );
+        let without = reply(&message("www.example.org.", rtype::A, &[]), 1, 512, Ttl::AS_IS);
+        assert_eq!(u16_at(&without, 10), 0);
+    }
+
+    #[test]
+    fn an_extended_rcode_needs_opt() {
+        for (records, expected) in [(&[][..], 2), (&[OPT][..], 7)] {
+            let query = message("a.", rtype::A, records);
+            let query = Query::parse(&query).unwrap();
+            let mut out = [0; 512];
+            let length = write_empty(&mut out, &Client::of(&query, 512), 23);
+            assert_eq!(u16::from(out[3]) & flag::RCODE, expected);
+            assert_eq!(length, HEADER + 7 + if records.is_empty() { 0 } else { 11 });
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_reply_fits_and_parses(count in 0u16..300, limit in 512usize..2000, edns: bool) {
+            let opt = [OPT];
+            let query = message("www.example.org.", rtype::A, if edns { &opt } else { &[] });
+            let reply = reply(&query, count, limit, Ttl::AS_IS);
+            prop_assert!(reply.len() <= limit);
+            let parsed = hickory_proto::op::Message::from_vec(&reply).unwrap();
+            prop_assert_eq!(parsed.metadata.truncation, parsed.answers.len() < usize::from(count));
+        }
+
+        #[test]
+        fn anything_gets_a_reply_or_silence(mut message in prop::collection::vec(any::<u8>(), 0..120)) {
+            if let Some(octet) = message.get_mut(2) { *octet &= 0x7f; }
+            if let Err(error) = Query::parse(&message) {
+                let mut out = [0; 512];
+                let length = write_unanswerable(&mut out, &message, error);
+                prop_assert!(length == 0 || length >= HEADER);
+            }
+        }
+
+        #[test]
+        fn names_of_any_length_do(labels in 1usize..60) {
+            let name = "abc.".repeat(labels);
+            prop_assume!(Name::parse(&name).is_ok());
+            let query = message(&name, rtype::A, &[]);
+            let query = Query::parse(&query).unwrap();
+            let mut out = [0; 512];
+            prop_assert!(write_empty(&mut out, &Client::of(&query, 512), 3) <= 512);
+        }
+    }
+}
