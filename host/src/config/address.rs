@@ -1,0 +1,157 @@
+//! Addresses as they are written: `"10.96.0.10"`, `"10.96.0.10:5353"`, `"::1"`, `"[::1]:5353"`.
+
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use kdl::KdlValue;
+
+use super::decode::Wrong;
+
+/// The port of DNS (RFC 1035 section 4.2).
+pub(super) const DNS_PORT: u16 = 53;
+
+/// An address of one host, or of all of this host's interfaces, with `port` unless one is written.
+pub(super) fn address(port: u16) -> impl Fn(&KdlValue) -> Result<SocketAddr, Wrong> {
+    move |value| {
+        let help = "write an IP address, with a port or without: \"10.96.0.10\", \"10.96.0.10:5353\", \"::1\", \"[::1]:5353\"";
+        let Some(text) = value.as_string() else {
+            return Err(Wrong::new("is not an address", help));
+        };
+        let Some(address) = parse(text, port) else {
+            return Err(Wrong::new("is not an IP address", help));
+        };
+        if address.port() == 0 {
+            return Err(Wrong::new(
+                "has port 0, which nobody can ask",
+                "write a port from 1 to 65535",
+            ));
+        }
+        if address.ip().is_multicast() || address.ip() == IpAddr::from([255; 4]) {
+            return Err(Wrong::new(
+                "is the address of a group",
+                "write the address of one host",
+            ));
+        }
+        Ok(address)
+    }
+}
+
+/// An IP address without a port, of one host.
+pub(super) fn ip(value: &KdlValue) -> Result<IpAddr, Wrong> {
+    let parsed = value.as_string().and_then(|text| text.parse::<IpAddr>().ok());
+    parsed
+        .filter(|ip| !ip.is_unspecified() && !ip.is_multicast())
+        .ok_or_else(|| {
+            Wrong::new(
+                "is not the IP address of a host",
+                "write one without a port: \"10.96.0.10\" or \"fd00::10\"",
+            )
+        })
+}
+
+/// `text` as an address; the scope of an IPv6 address is a number or the name of an interface.
+pub(super) fn parse(text: &str, port: u16) -> Option<SocketAddr> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some(address);
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(SocketAddr::new(ip, port));
+    }
+    if let Some(ip) = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']')?.parse::<Ipv6Addr>().ok())
+    {
+        return Some(SocketAddr::new(ip.into(), port));
+    }
+    let (address, scope) = text.split_once('%')?;
+    let (address, scope, port) = match address.strip_prefix('[') {
+        Some(address) => {
+            let (scope, rest) = scope.split_once(']')?;
+            let port = if rest.is_empty() {
+                port
+            } else {
+                rest.strip_prefix(':')?.parse().ok()?
+            };
+            (address, scope, port)
+        }
+        None => (address, scope, port),
+    };
+    let address: Ipv6Addr = address.parse().ok()?;
+    Some(SocketAddrV6::new(address, port, 0, interface_index(scope)?).into())
+}
+
+/// The number of an interface that is written as a number or a name.
+fn interface_index(scope: &str) -> Option<u32> {
+    if let Ok(index) = scope.parse() {
+        return Some(index);
+    }
+    if !is_interface_name(scope) {
+        return None;
+    }
+    fs::read_to_string(format!("/sys/class/net/{scope}/ifindex"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Whether Linux takes `name` for an interface: 1 to 15 bytes (IFNAMSIZ less the NUL), none of them
+/// a slash, a colon or white space, and not `.` or `..`.
+pub(super) fn is_interface_name(name: &str) -> bool {
+    let fits = (1..=15).contains(&name.len()) && name != "." && name != "..";
+    fits && name.chars().all(|c| c.is_ascii_graphic() && c != '/' && c != ':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_may_be_left_out() {
+        for (text, expected) in [
+            ("10.96.0.10", "10.96.0.10:53"),
+            ("10.96.0.10:5353", "10.96.0.10:5353"),
+            ("::1", "[::1]:53"),
+            ("[::1]:5353", "[::1]:5353"),
+            ("[::1]", "[::1]:53"),
+            ("fe80::1%7", "[fe80::1%7]:53"),
+            ("[fe80::1%7]:5353", "[fe80::1%7]:5353"),
+            ("[fe80::1%7]", "[fe80::1%7]:53"),
+        ] {
+            assert_eq!(parse(text, 53), Some(expected.parse().unwrap()), "{text}");
+        }
+        let loopback = parse("fe80::1%lo", 53).map(|address| address.to_string());
+        assert_eq!(loopback.as_deref(), Some("[fe80::1%1]:53"));
+    }
+
+    #[test]
+    fn anything_else_is_not_an_address() {
+        for text in [
+            "",
+            "dns.example",
+            "1.2.3",
+            "1.2.3.4:",
+            "1.2.3.4:65536",
+            "::1:x",
+            "fe80::1%",
+            "fe80::1%../lo",
+            "[::1",
+            "1.2.3.4%7",
+        ] {
+            assert_eq!(parse(text, 53), None, "{text}");
+        }
+        let read = |text: &str| address(53)(&KdlValue::String(text.into())).is_ok();
+        assert!(read("0.0.0.0") && read("::"));
+        assert!(!read("1.2.3.4:0") && !read("224.0.0.1") && !read("ff02::fb") && !read("255.255.255.255"));
+    }
+
+    #[test]
+    fn interface_names_are_what_linux_takes() {
+        for name in ["lo", "nodelocaldns", "eth0.100", "a23456789012345"] {
+            assert!(is_interface_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "a/b", "a:0", "a b", "a234567890123456", "é"] {
+            assert!(!is_interface_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What is wrong with a configuration, and where.
+//!
+//! A [`Report`] holds every mistake of one file, in the order of the page, and renders each with
+//! the span underlined. Colour is the caller's choice; `Display` never uses any.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode,
+    SpanContents,
+};
+
+/// Columns that a rendered report may take.
+const WIDTH: usize = 100;
+
+/// Mistakes that are rendered; whoever made more than these fed in the wrong file.
+const MOST_RENDERED: usize = 100;
+
+/// The text of a configuration and the name it is shown under; cheap to clone.
+#[derive(Clone)]
+pub struct Source(Arc<NamedText>);
+
+struct NamedText {
+    name: String,
+    text: String,
+}
+
+impl Source {
+    /// `name` is what errors show, as a rule the path of the file.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
+        Source(Arc::new(NamedText {
+            name: name.into(),
+            text: text.into(),
+        }))
+    }
+
+    /// What errors show in front of line and column.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// The line on which `span` begins, counted from 1.
+    pub fn line(&self, span: Span) -> usize {
+        let end = span.start.min(self.text().len());
+        1 + self.text().as_bytes()[..end]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count()
+    }
+}
+
+impl SourceCode for Source {
+    fn read_span<'a>(
+        &'a self,
+        span: &miette::SourceSpan,
+        lines_before: usize,
+        lines_after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let found = self.text().read_span(span, lines_before, lines_after)?;
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.name().to_owned(),
+            found.data(),
+            *found.span(),
+            found.line(),
+            found.column(),
+            found.line_count(),
+        )))
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({:?}, {} bytes)", self.name(), self.text().len())
+    }
+}
+
+/// A stretch of a [`Source`], in bytes. Empty: a place between two characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: usize,
+    /// Length in bytes.
+    pub length: usize,
+}
+
+impl Span {
+    /// Offset of the first byte after the span.
+    pub fn end(self) -> usize {
+        self.start.saturating_add(self.length)
+    }
+
+    /// The span cut to what `text` has, so that rendering cannot fail.
+    fn within(self, text: &str) -> Span {
+        let start = self.start.min(text.len());
+        Span {
+            start,
+            length: self.end().min(text.len()) - start,
+        }
+    }
+}
+
+impl From<Range<usize>> for Span {
+    fn from(range: Range<usize>) -> Span {
+        Span {
+            start: range.start,
+            length: range.end.saturating_sub(range.start),
+        }
+    }
+}
+
+impl From<miette::SourceSpan> for Span {
+    fn from(span: miette::SourceSpan) -> Span {
+        Span {
+            start: span.offset(),
+            length: span.len(),
+        }
+    }
+}
+
+impl From<Span> for miette::SourceSpan {
+    fn from(span: Span) -> miette::SourceSpan {
+        (span.start, span.length).into()
+    }
+}
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What is underlined.
+    pub span: Span,
+    /// What is wrong, as a sentence without a full stop.
+    pub message: String,
+    /// A few words beside the underlined span; may be empty.
+    pub label: String,
+    /// What would be right; may be empty.
+    pub help: String,
+    /// Another place that has to do with it, and what it is: the first of two duplicates.
+    pub other: Option<(Span, String)>,
+}
+
+impl Diagnostic {
+    /// A mistake without label, help and other place.
+    pub fn new(span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            span,
+            message: message.into(),
+            label: String::new(),
+            help: String::new(),
+            other: None,
+        }
+    }
+
+    /// Puts a few words beside the underlined span.
+    pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = label.into();
+        self
+    }
+
+    /// Says what would be right.
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = help.into();
+        self
+    }
+
+    /// Points at another place, too.
+    pub fn other(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
+        self.other = Some((span, label.into()));
+        self
+    }
+}
+
+/// Every mistake in a configuration; at least one.
+#[derive(Debug, Clone)]
+pub struct Report {
+    source: Source,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Report {
+    /// Orders `diagnostics` by where they stand. An empty list becomes one mistake without a place:
+    /// whoever rejects a configuration (a filter, say) owes a reason, and its absence is worth a line.
+    pub(super) fn new(source: Source, mut diagnostics: Vec<Diagnostic>) -> Report {
+        if diagnostics.is_empty() {
+            diagnostics.push(Diagnostic::new(
+                Span::default(),
+                "rejected, and no reason was given",
+            ));
+        }
+        diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
+        Report { source, diagnostics }
+    }
+
+    /// The text they are about.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The mistakes, in the order of the page; at least one.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// The line of each mistake, counted from 1, in the order of [`diagnostics`](Self::diagnostics).
+    pub fn lines(&self) -> Vec<usize> {
+        self.diagnostics
+            .iter()
+            .map(|diagnostic| self.source.line(diagnostic.span))
+            .collect()
+    }
+
+    /// The report for people, ending in a newline; with ANSI colours if asked.
+    pub fn render(&self, colour: bool) -> String {
+        let theme = if colour {
+            GraphicalTheme::unicode()
+        } else {
+            GraphicalTheme::unicode_nocolor()
+        };
+        let handler = GraphicalReportHandler::new_themed(theme)
+            .with_links(false)
+            .with_width(WIDTH);
+        let mut out = String::new();
+        for (index, diagnostic) in self.diagnostics.iter().take(MOST_RENDERED).enumerate() {
+            if index > 0 {
+                out.push('\n');
+            }
+            let before = out.len();
+            let shown = Shown {
+                diagnostic: printable(diagnostic),
+                source: &self.source,
+            };
+            if handler.render_report(&mut out, &shown).is_err() {
+                // Only a span outside of the text fails, and `Shown` cuts those; still, no mistake
+                // may go missing.
+                out.truncate(before);
+                let line = self.source.line(diagnostic.span);
+                out.push_str(&format!(
+                    "  × {}:{line}: {}\n",
+                    self.source.name(),
+                    shown.diagnostic.message
+                ));
+            }
+        }
+        if let Some(more @ 1..) = self.diagnostics.len().checked_sub(MOST_RENDERED) {
+            out.push_str(&format!("\n  … and {more} more\n"));
+        }
+        out
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// A copy without control characters: messages may come from a filter, and a filter must not be
+/// able to write escape sequences to the operator's terminal.
+fn printable(diagnostic: &Diagnostic) -> Diagnostic {
+    let clean = |text: &str| -> String {
+        let keep = |c: char| c == '\n' || !c.is_control();
+        text.chars()
+            .map(|c| if keep(c) { c } else { char::REPLACEMENT_CHARACTER })
+            .collect()
+    };
+    Diagnostic {
+        span: diagnostic.span,
+        message: clean(&diagnostic.message),
+        label: clean(&diagnostic.label),
+        help: clean(&diagnostic.help),
+        other: diagnostic
+            .other
+            .as_ref()
+            .map(|(span, label)| (*span, clean(label))),
+    }
+}
+
+/// A diagnostic with its text, as miette wants it.
+#[derive(Debug)]
+struct Shown<'a> {
+    diagnostic: Diagnostic,
+    source: &'a Source,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.diagnostic.message)
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl miette::Diagnostic for Shown<'_> {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let help = &self.diagnostic.help;
+        (!help.is_empty()).then(|| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        // A file that could not be read has no text to show.
+        (!self.source.text().is_empty()).then_some(self.source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let text = self.source.text();
+        if text.is_empty() {
+            return None;
+        }
+        let label = Some(self.diagnostic.label.clone()).filter(|label| !label.is_empty());
+        let primary = LabeledSpan::new_primary_with_span(label, self.diagnostic.span.within(text));
+        let other = self.diagnostic.other.as_ref();
+        let other =
+            other.map(|(span, label)| LabeledSpan::new_with_span(Some(label.clone()), span.within(text)));
+        Some(Box::new(std::iter::once(primary).chain(other)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(text: &str, diagnostics: Vec<Diagnostic>) -> Report {
+        Report::new(Source::new("test.kdl", text), diagnostics)
+    }
+
+    #[test]
+    fn mistakes_are_told_in_the_order_of_the_page_with_their_lines() {
+        let text = "one\ntwo\nthree\n";
+        let report = report(
+            text,
+            vec![
+                Diagnostic::new((8..13).into(), "third"),
+                Diagnostic::new((4..7).into(), "second"),
+            ],
+        );
+        assert_eq!(report.lines(), [2, 3]);
+        let shown = report.to_string();
+        assert!(
+            shown.find("second").unwrap() < shown.find("third").unwrap(),
+            "{shown}"
+        );
+        assert!(shown.contains("test.kdl:2:1"), "{shown}");
+    }
+
+    #[test]
+    fn spans_outside_of_the_text_are_cut() {
+        for span in [100..200, 2..usize::MAX, 4..4] {
+            let shown = report("one\n", vec![Diagnostic::new(span.into(), "somewhere")]).to_string();
+            assert!(shown.contains("somewhere"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_rejection_without_a_reason_is_still_a_report() {
+        assert_eq!(report("one\n", Vec::new()).diagnostics().len(), 1);
+    }
+
+    #[test]
+    fn messages_cannot_carry_escape_sequences() {
+        let hostile = Diagnostic::new((0..3).into(), "\u{1b}[2Jred")
+            .label("\u{7}")
+            .help("\u{9b}");
+        let shown = report("one\n", vec![hostile]).to_string();
+        assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{shown:?}");
+    }
+
+    #[test]
+    fn a_flood_of_mistakes_is_counted_instead_of_shown() {
+        let flood = |count: usize| report("one\n", vec![Diagnostic::new(Span::default(), "no"); count]);
+        assert!(!flood(100).to_string().contains("more"));
+        assert!(flood(103).to_string().ends_with("… and 3 more\n"));
+        assert_eq!(flood(103).lines().len(), 103);
+    }
+
+    #[test]
+    fn colour_is_only_there_when_asked_for() {
+        let report = report("one\n", vec![Diagnostic::new((0..3).into(), "no")]);
+        assert!(!report.render(false).contains('\u{1b}'));
+        assert!(report.render(true).contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,457 @@
+//! `forward`: whom to ask.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use kdl::{KdlEntry, KdlNode, KdlValue};
+
+use super::address::{self, DNS_PORT, address};
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, whole, word};
+use super::error::{Diagnostic, Span};
+use super::listen::Listeners;
+use super::units::{duration, ms, s, spell_duration};
+use super::{Forward, Node, NodeMode, Policy, Protocol};
+
+/// Upstreams of one `forward`, those of a resolv.conf included.
+const MOST_UPSTREAMS: usize = 16;
+
+pub(super) const FORWARD: Shape = Shape {
+    example: r#"forward "10.96.0.11" { protocol "tcp" }"#,
+    arguments: 1..=MOST_UPSTREAMS,
+    properties: &[],
+    children: &[
+        "protocol",
+        "policy",
+        "timeout",
+        "deadline",
+        "attempts",
+        "max-fails",
+        "probe",
+        "concurrent",
+        "connections",
+        "idle",
+    ],
+    repeated: &[],
+};
+
+const TIMEOUT: &str = r#"timeout "2s""#;
+const DEADLINE: &str = r#"deadline "5s""#;
+
+/// What surrounds a `forward` and matters to it.
+pub(super) struct Place<'a> {
+    /// Relative paths begin here.
+    pub folder: &'a Path,
+    pub listeners: &'a Listeners,
+    pub node: Option<&'a Node>,
+    /// Every resolv.conf that is read is added.
+    pub files: &'a mut Vec<PathBuf>,
+}
+
+/// Decodes `forward`.
+pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Forward {
+    mistakes.check(node, &FORWARD);
+    let nodes = block(node);
+    let protocols = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
+    let policies = [
+        ("random", Policy::Random),
+        ("round-robin", Policy::RoundRobin),
+        ("sequential", Policy::Sequential),
+    ];
+    let forward = Forward {
+        upstreams: upstreams(mistakes, place, node),
+        protocol: mistakes
+            .scalar(nodes, r#"protocol "udp""#, word(&protocols))
+            .unwrap_or_default(),
+        policy: mistakes
+            .scalar(nodes, r#"policy "random""#, word(&policies))
+            .unwrap_or_default(),
+        timeout: mistakes
+            .scalar(nodes, TIMEOUT, duration(ms(10)..=s(30)))
+            .unwrap_or(s(2)),
+        deadline: mistakes
+            .scalar(nodes, DEADLINE, duration(ms(10)..=s(60)))
+            .unwrap_or(s(5)),
+        attempts: mistakes.scalar(nodes, "attempts 3", whole(1..=10)).unwrap_or(3),
+        max_fails: mistakes
+            .scalar(nodes, "max-fails 2", whole(0..=1000))
+            .unwrap_or(2),
+        probe: mistakes
+            .scalar(nodes, r#"probe "500ms""#, duration(ms(10)..=s(60)))
+            .unwrap_or(ms(500)),
+        concurrent: mistakes
+            .scalar(nodes, "concurrent 1024", whole(1..=1_000_000))
+            .unwrap_or(1024),
+        connections: mistakes
+            .scalar(nodes, "connections 2", whole(1..=64))
+            .unwrap_or(2),
+        idle: mistakes
+            .scalar(nodes, r#"idle "10s""#, duration(ms(100)..=s(3600)))
+            .unwrap_or(s(10)),
+    };
+    if forward.timeout > forward.deadline {
+        let written = child(nodes, "timeout")
+            .or(child(nodes, "deadline"))
+            .unwrap_or(node);
+        let problem = format!(
+            "one attempt may take {}, all of them only {}",
+            spell_duration(forward.timeout),
+            spell_duration(forward.deadline)
+        );
+        mistakes.push(Diagnostic::new(head(written), problem).help("lower timeout or raise deadline"));
+    }
+    forward
+}
+
+/// The addresses that are written, and those in the files that are named.
+fn upstreams(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Vec<SocketAddr> {
+    let mut found: Vec<(SocketAddr, Span)> = Vec::new();
+    for entry in arguments(node) {
+        let span = Span::from(entry.span());
+        let path = entry.value().as_string().filter(|text| is_path(text));
+        match path {
+            Some(path) => {
+                // glibc asks a server twice that is named twice; that is no reason to refuse.
+                for upstream in resolv_conf(mistakes, place, entry, path) {
+                    if !found.iter().any(|(known, _)| *known == upstream) {
+                        found.push((upstream, span));
+                    }
+                }
+            }
+            None => {
+                let Some(upstream) = mistakes.value("forward", entry, upstream) else {
+                    continue;
+                };
+                match found.iter().find(|(known, _)| *known == upstream) {
+                    Some((_, first)) => mistakes.push(
+                        Diagnostic::new(span, format!("{upstream} is an upstream twice"))
+                            .label("again")
+                            .other(*first, "first here")
+                            .help("keep one of them"),
+                    ),
+                    None => found.push((upstream, span)),
+                }
+            }
+        }
+    }
+    if found.len() > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
+        let problem = format!("{} upstreams are too many", found.len());
+        mistakes.push(Diagnostic::new(head(node), problem).help(format!("name at most {MOST_UPSTREAMS}")));
+    }
+    for (upstream, span) in &found {
+        refuse_loop(mistakes, place, *upstream, *span);
+    }
+    found.into_iter().map(|(upstream, _)| upstream).collect()
+}
+
+/// Whether an argument names a file; no address begins like that.
+fn is_path(text: &str) -> bool {
+    ["/", "./", "../"]
+        .iter()
+        .any(|beginning| text.starts_with(beginning))
+}
+
+fn upstream(value: &KdlValue) -> Result<SocketAddr, Wrong> {
+    address(DNS_PORT)(value).map_err(|wrong| {
+        let help = format!(
+            "{}; or the path of a resolv.conf, which begins with / or ./",
+            wrong.help
+        );
+        Wrong { help, ..wrong }
+    })
+}
+
+/// Reports an upstream that is this proxy itself.
+fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr, span: Span) {
+    if upstream.ip().is_unspecified() {
+        let nobody = Diagnostic::new(span, format!("{upstream} is no server's address"));
+        mistakes.push(nobody.help("write the address of the server to ask"));
+        return;
+    }
+    let Some((listener, listens)) = place.listeners.reached_by(upstream) else {
+        return;
+    };
+    // With the rules of fall-through, what the node itself sends to the cluster's DNS goes to the
+    // cluster's DNS, although the proxy listens on that address, too.
+    let past_us = place.node.is_some_and(|node| {
+        node.iptables
+            && node.mode == NodeMode::FallThrough
+            && upstream.port() == DNS_PORT
+            && node.cluster_dns.contains(&upstream.ip())
+    });
+    if past_us {
+        return;
+    }
+    let why = if listener.ip().is_unspecified() {
+        "this listens on every address"
+    } else {
+        "the proxy listens here"
+    };
+    mistakes.push(
+        Diagnostic::new(
+            span,
+            format!("forwarding to {upstream} is a loop: it is this proxy"),
+        )
+        .label("sends queries back")
+        .other(listens, why)
+        .help("forward to another server, or listen on another address or port"),
+    );
+}
+
+/// The name servers in the resolv.conf at `path`.
+fn resolv_conf(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    entry: &KdlEntry,
+    path: &str,
+) -> Vec<SocketAddr> {
+    let path = place.folder.join(path);
+    // Also when it cannot be read: that it appears is a change.
+    if !place.files.contains(&path) {
+        place.files.push(path.clone());
+    }
+    match name_servers(&path) {
+        Ok(servers) => servers,
+        Err(problem) => {
+            let unusable = Diagnostic::new(entry.span().into(), format!("{}: {problem}", path.display()));
+            mistakes.push(
+                unusable.help(
+                    "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here",
+                ),
+            );
+            Vec::new()
+        }
+    }
+}
+
+fn name_servers(path: &Path) -> Result<Vec<SocketAddr>, String> {
+    let text = read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let (parsed, errors) = resolv_conf::Config::parse_with_errors(&text);
+    // What the system's resolver ignores (an option it does not know, say) does not matter here.
+    if let Some(error) = errors
+        .iter()
+        .find(|error| matches!(error, resolv_conf::ParseError::InvalidIp(..)))
+    {
+        return Err(error.to_string());
+    }
+    let servers: Option<Vec<SocketAddr>> = parsed
+        .nameservers
+        .iter()
+        .map(|server| address::parse(&server.to_string(), DNS_PORT))
+        .collect();
+    match servers {
+        Some(servers) if servers.is_empty() => Err("names no name server".into()),
+        Some(servers) => Ok(servers),
+        None => Err("names an interface that does not exist".into()),
+    }
+}
+
+/// A resolv.conf is small: what is larger than this is something else.
+const LONGEST_RESOLV_CONF: u64 = 64 * 1024;
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    if metadata.len() > LONGEST_RESOLV_CONF {
+        return Err(io::Error::other("it is too large"));
+    }
+    fs::read(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{in_zone, parse_in, problems, zone};
+    use super::super::{Stage, Zone};
+    use super::*;
+
+    fn forward(text: &str) -> Forward {
+        let Zone { stages, .. } = zone(text);
+        match stages.into_iter().next() {
+            Some(Stage::Forward(forward)) => forward,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_but_the_upstreams_has_a_default() {
+        let forward = forward(r#"forward "192.0.2.1" "[2001:db8::1]:5353""#);
+        assert_eq!(
+            forward,
+            Forward {
+                upstreams: vec![
+                    "192.0.2.1:53".parse().unwrap(),
+                    "[2001:db8::1]:5353".parse().unwrap()
+                ],
+                protocol: Protocol::Udp,
+                policy: Policy::Random,
+                timeout: s(2),
+                deadline: s(5),
+                attempts: 3,
+                max_fails: 2,
+                probe: ms(500),
+                concurrent: 1024,
+                connections: 2,
+                idle: s(10),
+            }
+        );
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let forward = forward(
+            r#"forward "192.0.2.1" {
+                protocol "tcp"; policy "round-robin"; timeout "1s"; deadline "3s"; attempts 1; max-fails 0
+                probe "1s"; concurrent 10; connections 4; idle "30s"
+            }"#,
+        );
+        assert_eq!(
+            (forward.protocol, forward.policy),
+            (Protocol::Tcp, Policy::RoundRobin)
+        );
+        assert_eq!(
+            (forward.timeout, forward.deadline, forward.probe, forward.idle),
+            (s(1), s(3), s(1), s(30))
+        );
+        assert_eq!((forward.attempts, forward.max_fails), (1, 0));
+        assert_eq!((forward.concurrent, forward.connections), (10, 4));
+    }
+
+    #[test]
+    fn mistakes_are_found() {
+        for (text, expected) in [
+            ("forward", "`forward` needs a value"),
+            (
+                "forward \"dns.example\"",
+                "`forward`: \"dns.example\" is not an IP address",
+            ),
+            (
+                "forward \"tls://1.1.1.1\"",
+                "`forward`: \"tls://1.1.1.1\" is not an IP address",
+            ),
+            ("forward \"0.0.0.0\"", "0.0.0.0:53 is no server's address"),
+            (
+                "forward \"192.0.2.1\" \"192.0.2.1:53\"",
+                "192.0.2.1:53 is an upstream twice",
+            ),
+            (
+                "forward \"192.0.2.1\" { protocol \"tls\" }",
+                "`protocol`: \"tls\" is not one of its words",
+            ),
+            (
+                "forward \"192.0.2.1\" { protocol #true }",
+                "`protocol`: #true is not one of its words",
+            ),
+            (
+                "forward \"192.0.2.1\" { policy \"round_robin\" }",
+                "`policy`: \"round_robin\" is not one of its words",
+            ),
+            (
+                "forward \"192.0.2.1\" { timeout \"6s\" }",
+                "one attempt may take 6s, all of them only 5s",
+            ),
+            (
+                "forward \"192.0.2.1\" { attempts 0 }",
+                "`attempts`: 0 is out of range",
+            ),
+            (
+                "forward \"192.0.2.1\" { max-fails -1 }",
+                "`max-fails`: -1 is out of range",
+            ),
+            (
+                "forward \"192.0.2.1\" { concurrent 1.5 }",
+                "`concurrent`: 1.5 is not a whole number",
+            ),
+            (
+                "forward \"127.0.0.1\"",
+                "forwarding to 127.0.0.1:53 is a loop: it is this proxy",
+            ),
+            (
+                "forward \"::ffff:127.0.0.1\"",
+                "forwarding to [::ffff:127.0.0.1]:53 is a loop: it is this proxy",
+            ),
+        ] {
+            assert_eq!(problems(&in_zone(text)), [expected], "{text}");
+        }
+        let many: String = (0..17).map(|n| format!(" \"192.0.2.{n}\"")).collect();
+        assert_eq!(
+            problems(&in_zone(&format!("forward{many}"))),
+            ["`forward` takes at most 16 values"]
+        );
+    }
+
+    #[test]
+    fn a_wildcard_listener_is_reached_through_loopback() {
+        let found = |listen: &str, forward: &str| {
+            problems(&format!(
+                "listen \"{listen}\"\nzone \".\" {{ forward \"{forward}\" }}"
+            ))
+            .len()
+        };
+        assert_eq!(found("0.0.0.0", "127.0.0.1"), 1);
+        assert_eq!(found("::", "::1"), 1);
+        assert_eq!(found("0.0.0.0", "127.0.0.1:5353"), 0);
+        assert_eq!(found("0.0.0.0", "::1"), 0);
+        assert_eq!(found("0.0.0.0", "192.0.2.1"), 0);
+    }
+
+    #[test]
+    fn with_fall_through_the_clusters_dns_is_asked_at_the_address_listened_on() {
+        let found = |node: &str| {
+            problems(&format!(
+                "listen \"10.96.0.10\"\nzone \".\" {{ forward \"10.96.0.10\" }}\nnode {{ {node} }}"
+            ))
+            .len()
+        };
+        assert_eq!(found("iptables; cluster-dns \"10.96.0.10\""), 0);
+        assert_eq!(found("iptables"), 1);
+        assert_eq!(found("iptables; mode \"bypass\"; cluster-dns \"10.96.0.10\""), 1);
+        assert_eq!(found("interface \"dns\"; cluster-dns \"10.96.0.10\""), 1);
+    }
+
+    #[test]
+    fn name_servers_are_read_from_a_resolv_conf() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("resolv.conf");
+        let text = in_zone("forward \"./resolv.conf\"");
+        let parse = |content: &str| {
+            fs::write(&path, content).unwrap();
+            parse_in(folder.path(), &text)
+        };
+
+        let config = parse(
+            "# comment\nsearch a.example\noptions ndots:5 new-option\n\
+             nameserver 192.0.2.1\nnameserver 2001:db8::1\nnameserver 192.0.2.1\n",
+        )
+        .unwrap();
+        let Stage::Forward(forward) = &config.zones[0].stages[0] else {
+            panic!("{config:?}")
+        };
+        assert_eq!(
+            forward.upstreams,
+            [
+                "192.0.2.1:53".parse().unwrap(),
+                "[2001:db8::1]:53".parse().unwrap()
+            ]
+        );
+        assert_eq!(config.files, [folder.path().join("./resolv.conf")]);
+
+        for (content, expected) in [
+            ("", "names no name server"),
+            ("nameserver dns.example\n", "line"),
+            ("nameserver 127.0.0.1\n", "is a loop"),
+            ("nameserver fe80::1%nosuchlink\n", "interface that does not exist"),
+        ] {
+            let report = parse(content).unwrap_err();
+            assert_eq!(report.diagnostics().len(), 1, "{report}");
+            assert!(report.diagnostics()[0].message.contains(expected), "{report}");
+        }
+        fs::remove_file(&path).unwrap();
+        let report = parse_in(folder.path(), &text).unwrap_err();
+        assert!(
+            report.diagnostics()[0].message.contains("cannot be read"),
+            "{report}"
+        );
+    }
+}

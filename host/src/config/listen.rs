@@ -1,0 +1,213 @@
+//! `listen` and `admin`: where clients and operators ask.
+
+use std::net::SocketAddr;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::address::{DNS_PORT, address};
+use super::decode::{Mistakes, Shape, arguments, block, name_span};
+use super::error::{Diagnostic, Span};
+use super::units::{duration, ms, s};
+use super::{Listen, decode};
+
+pub(super) const LISTEN: Shape = Shape {
+    example: r#"listen "169.254.20.10" "10.96.0.10""#,
+    arguments: 1..=64,
+    properties: &[],
+    children: &["udp-size", "tcp-connections", "tcp-idle", "tcp-write"],
+    repeated: &[],
+};
+
+pub(super) const ADMIN: Shape = Shape::plain(1..=1, r#"admin "127.0.0.1:9253""#);
+
+/// The port of `admin` unless written: the one that the metrics of node-cache have.
+const ADMIN_PORT: u16 = 9253;
+
+/// The listen addresses with their places, for everything that must not clash with them.
+#[derive(Default)]
+pub(super) struct Listeners(Vec<(SocketAddr, Span)>);
+
+impl Listeners {
+    /// The listener that gets what is sent to `to`, and its place. A wildcard listener gets what is
+    /// sent to loopback; which other addresses it has is the node's affair and not known here.
+    pub fn reached_by(&self, to: SocketAddr) -> Option<(SocketAddr, Span)> {
+        let ip = to.ip().to_canonical();
+        let takes = |listener: &SocketAddr| {
+            let own = listener.ip().to_canonical();
+            let wildcard = own.is_unspecified() && ip.is_loopback() && own.is_ipv4() == ip.is_ipv4();
+            listener.port() == to.port() && (own == ip || wildcard)
+        };
+        self.0.iter().find(|(listener, _)| takes(listener)).copied()
+    }
+
+    /// The listener that is not bound to one address, and its place.
+    pub fn wildcard(&self) -> Option<(SocketAddr, Span)> {
+        self.0
+            .iter()
+            .find(|(listener, _)| listener.ip().is_unspecified())
+            .copied()
+    }
+}
+
+/// Decodes `listen`. The addresses come back even where something else is wrong, for later checks.
+pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> (Listen, Listeners) {
+    mistakes.check(node, &LISTEN);
+    let mut listeners = Listeners::default();
+    for entry in arguments(node) {
+        let Some(address) = mistakes.value("listen", entry, address(DNS_PORT)) else {
+            continue;
+        };
+        let span = Span::from(entry.span());
+        match listeners.0.iter().find(|(earlier, _)| *earlier == address) {
+            Some((_, first)) => mistakes.push(
+                Diagnostic::new(span, format!("{address} is listened to twice"))
+                    .label("again")
+                    .other(*first, "first here")
+                    .help("keep one of them"),
+            ),
+            None => listeners.0.push((address, span)),
+        }
+    }
+    let nodes = block(node);
+    let listen = Listen {
+        addresses: listeners.0.iter().map(|(address, _)| *address).collect(),
+        udp_size: mistakes
+            .scalar(nodes, "udp-size 1232", decode::whole(512..=4096))
+            .unwrap_or(1232),
+        tcp_connections: mistakes
+            .scalar(nodes, "tcp-connections 1024", decode::whole(1..=1_000_000))
+            .unwrap_or(1024),
+        tcp_idle: mistakes
+            .scalar(nodes, r#"tcp-idle "10s""#, duration(ms(100)..=s(3600)))
+            .unwrap_or(s(10)),
+        tcp_write: mistakes
+            .scalar(nodes, r#"tcp-write "5s""#, duration(ms(100)..=s(60)))
+            .unwrap_or(s(5)),
+    };
+    (listen, listeners)
+}
+
+/// Decodes `admin`. Its port must not be one that a listener takes TCP queries on.
+pub(super) fn decode_admin(
+    mistakes: &mut Mistakes,
+    node: &KdlNode,
+    listeners: &Listeners,
+) -> Option<SocketAddr> {
+    mistakes.check(node, &ADMIN);
+    let admin = mistakes.argument(node, |value: &KdlValue| address(ADMIN_PORT)(value))?;
+    // The other way round, too: a wildcard `admin` takes the port on every address.
+    let clash = listeners.reached_by(admin).or_else(|| {
+        let same = |listener: &SocketAddr| {
+            admin.ip().is_unspecified()
+                && listener.port() == admin.port()
+                && listener.ip().to_canonical().is_ipv4() == admin.is_ipv4()
+        };
+        listeners.0.iter().find(|(listener, _)| same(listener)).copied()
+    });
+    if let Some((listener, place)) = clash {
+        let span = arguments(node)
+            .next()
+            .map(|entry| entry.span().into())
+            .unwrap_or(name_span(node));
+        let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
+        mistakes.push(
+            Diagnostic::new(span, problem)
+                .other(place, "a listener serves UDP and TCP")
+                .help("give `admin` another port: admin \"127.0.0.1:9253\""),
+        );
+    }
+    Some(admin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, problems};
+    use super::*;
+
+    const REST: &str = "zone \".\" { forward \"192.0.2.1\" }\n";
+
+    fn listen(text: &str) -> Listen {
+        config(&format!("{text}\n{REST}")).listen
+    }
+
+    #[test]
+    fn everything_but_the_addresses_has_a_default() {
+        let listen = listen("listen \"127.0.0.1\" \"[::1]:5353\"");
+        assert_eq!(
+            listen.addresses,
+            ["127.0.0.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]
+        );
+        assert_eq!(
+            (listen.tcp_connections, listen.tcp_idle, listen.tcp_write),
+            (1024, s(10), s(5))
+        );
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let listen = listen("listen \"::1\" { tcp-connections 7; tcp-idle \"3s\"; tcp-write \"200ms\" }");
+        assert_eq!(
+            (listen.tcp_connections, listen.tcp_idle, listen.tcp_write),
+            (7, s(3), ms(200))
+        );
+    }
+
+    #[test]
+    fn mistakes_are_found() {
+        for (text, expected) in [
+            ("listen", "`listen` needs a value"),
+            (
+                "listen \"localhost\"",
+                "`listen`: \"localhost\" is not an IP address",
+            ),
+            (
+                "listen \"127.0.0.1:0\"",
+                "`listen`: \"127.0.0.1:0\" has port 0, which nobody can ask",
+            ),
+            ("listen 53", "`listen`: 53 is not an address"),
+            ("listen \"::1\" \"[::1]:53\"", "[::1]:53 is listened to twice"),
+            (
+                "listen \"::1\"\nlisten \"127.0.0.1\"",
+                "`listen` is written twice",
+            ),
+            (
+                "listen \"::1\" { tcp-connections 0 }",
+                "`tcp-connections`: 0 is out of range",
+            ),
+            (
+                "listen \"::1\" { tcp-idle \"2h\" }",
+                "`tcp-idle`: \"2h\" is out of range",
+            ),
+            (
+                "listen \"::1\" { tcp-idel \"2s\" }",
+                "`listen` takes no `tcp-idel`",
+            ),
+        ] {
+            assert_eq!(problems(&format!("{text}\n{REST}")), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn admin_does_not_share_a_port_with_a_listener() {
+        let found = |listen: &str, admin: &str| {
+            problems(&format!("listen \"{listen}\"\nadmin \"{admin}\"\n{REST}")).len()
+        };
+        assert_eq!(found("127.0.0.1:9253", "127.0.0.1"), 1);
+        assert_eq!(found("127.0.0.2:9253", "0.0.0.0"), 1);
+        assert_eq!(found("0.0.0.0:9253", "127.0.0.1"), 1);
+        assert_eq!(found("127.0.0.2:9253", "127.0.0.1"), 0);
+        assert_eq!(found("[::1]:9253", "0.0.0.0"), 0);
+        assert_eq!(found("127.0.0.1", "127.0.0.1"), 0);
+    }
+
+    #[test]
+    fn admin_is_off_unless_written() {
+        let admin = |text: &str| config(&format!("listen \"127.0.0.1\"\n{text}\n{REST}")).admin;
+        assert_eq!(admin(""), None);
+        assert_eq!(
+            admin("admin \"127.0.0.1\""),
+            Some("127.0.0.1:9253".parse().unwrap())
+        );
+        assert_eq!(admin("admin \"[::1]:80\""), Some("[::1]:80".parse().unwrap()));
+    }
+}

@@ -1,0 +1,327 @@
+//! The configuration: what the operator wrote, checked, with every default filled in.
+//!
+//! Text becomes a [`Config`] in one step ([`load`]) or a [`Report`] of every mistake in it; nothing
+//! in between is visible. This module knows KDL and nothing else of the proxy: it touches no
+//! socket, no interface and no WebAssembly, and reads no file but those that the text names.
+//!
+//! Each section of the language has a file that decodes it, and `docs/configuration.md` describes
+//! them all; its examples are parsed by a test here.
+
+mod address;
+mod cache;
+mod config_block;
+mod decode;
+mod error;
+mod filter;
+mod forward;
+mod listen;
+mod load;
+mod module;
+mod name;
+mod node;
+mod syntax;
+mod units;
+mod zone;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use error::{Diagnostic, Report, Source, Span};
+pub use load::{load, parse};
+
+/// One whole configuration, valid.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where clients ask.
+    pub listen: Listen,
+    /// Where `/metrics`, `/health`, `/ready` and `/status` are served; none: nowhere.
+    pub admin: Option<SocketAddr>,
+    /// Threads that answer queries.
+    pub workers: usize,
+    /// Bound of the cache of all zones, in bytes.
+    pub cache_memory: usize,
+    /// In the order they are written. [`Stage::Filter`] is an index into this.
+    pub filters: Vec<Filter>,
+    /// In the order they are written; no name occurs twice.
+    pub zones: Vec<Zone>,
+    /// What is to be set up on the node; none: nothing.
+    pub node: Option<Node>,
+    /// Every file whose change means that the configuration changed: itself, modules, resolv.conf.
+    pub files: Vec<PathBuf>,
+    /// The text itself, for errors that are found later.
+    pub source: Source,
+}
+
+impl Config {
+    /// A report of mistakes that only others can find: a filter that rejects its `config` block,
+    /// an address that cannot be bound. [`Filter::config_place`] has the places of the former.
+    pub fn report(&self, diagnostics: Vec<Diagnostic>) -> Report {
+        Report::new(self.source.clone(), diagnostics)
+    }
+}
+
+/// `listen "ADDRESS"… { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// Both UDP and TCP; port 53 unless written.
+    pub addresses: Vec<SocketAddr>,
+    /// `udp-size 1232`: octets of the largest reply over UDP, 512 to 4096 (RFC 9715 section 3.1).
+    pub udp_size: u16,
+    /// `tcp-connections 1024`: open client connections, over all addresses and workers.
+    pub tcp_connections: usize,
+    /// `tcp-idle "10s"`: how long a connection may be silent.
+    pub tcp_idle: Duration,
+    /// `tcp-write "5s"`: how long a client may take to read an answer.
+    pub tcp_write: Duration,
+}
+
+/// `filter "NAME" { … }`
+#[derive(Debug, Clone)]
+pub struct Filter {
+    /// ASCII letters, digits, `-`, `_` and `.`; unique.
+    pub name: String,
+    /// Its code.
+    pub module: Module,
+    /// What happens when it fails.
+    pub on_error: OnError,
+    /// What one instance of it may use.
+    pub limits: Limits,
+    /// The `config` block, in document order.
+    pub config: Vec<ConfigNode>,
+    /// Where it stands, for errors about the filter as a whole.
+    pub span: Span,
+    /// Where its `module` stands, for errors about the code.
+    pub module_span: Span,
+    /// Where its `config` stands, or the filter if there is none.
+    pub config_span: Span,
+}
+
+/// `module "builtin:NAME"` or `module "PATH"`
+#[derive(Debug, Clone)]
+pub enum Module {
+    /// One of the filters in the program, without the `builtin:`.
+    Builtin(String),
+    /// A file that was read once, whole, and holds to the `sha256` if one was written.
+    File {
+        /// A relative path is relative to the configuration file.
+        path: PathBuf,
+        /// What was in it.
+        bytes: Arc<[u8]>,
+    },
+}
+
+/// `on-error "bypass" | "servfail" | "refuse"`: what a query gets whose filter failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnError {
+    /// As if the filter had passed it. The default.
+    #[default]
+    Bypass,
+    /// SERVFAIL.
+    Servfail,
+    /// REFUSED.
+    Refuse,
+}
+
+/// `limits memory="16MiB" time="5ms"`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of linear memory per instance: whole WebAssembly pages of 64 KiB, 1 MiB to 1 GiB.
+    pub memory: usize,
+    /// Wall time per call, 1 ms to 1 s.
+    pub time: Duration,
+}
+
+/// A node of a `config` block.
+#[derive(Debug, Clone)]
+pub struct ConfigNode {
+    /// What it is called.
+    pub name: String,
+    /// In order.
+    pub arguments: Vec<ConfigValue>,
+    /// In order; no name occurs twice.
+    pub properties: Vec<(String, ConfigValue)>,
+    /// Index of the node it stands in.
+    pub parent: Option<usize>,
+    /// Where it stands, without its block.
+    pub span: Span,
+    /// Where each of `arguments` stands.
+    pub argument_spans: Vec<Span>,
+    /// Where each of `properties` stands.
+    pub property_spans: Vec<Span>,
+}
+
+/// A part of a [`ConfigNode`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// All of it.
+    Node,
+    /// The argument with this index.
+    Argument(usize),
+    /// The property with this name.
+    Property(&'a str),
+}
+
+/// A value of a `config` block.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ConfigValue {
+    /// `#null`
+    Null,
+    /// `#true`, `#false`
+    Boolean(bool),
+    /// A number without a fraction.
+    Integer(i64),
+    /// A number with a fraction or an exponent; finite.
+    Decimal(f64),
+    /// A text, quoted or not.
+    Text(String),
+}
+
+/// `zone "NAME"… { … }`: the same pipeline for one or more zones.
+#[derive(Debug, Clone)]
+pub struct Zone {
+    /// Lowercased, in presentation format, ending in a dot; `.` is the root.
+    pub names: Vec<String>,
+    /// In the order they are written; at most one `cache` and one `forward`, `forward` last.
+    pub stages: Vec<Stage>,
+    /// Where it stands, without its block.
+    pub span: Span,
+}
+
+/// What a query passes on its way through a zone.
+#[derive(Debug, Clone)]
+pub enum Stage {
+    /// `use "NAME"`: index into [`Config::filters`].
+    Filter(usize),
+    /// `cache { … }`
+    Cache(Cache),
+    /// `forward "ADDRESS"… { … }`
+    Forward(Forward),
+}
+
+/// `cache { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    /// `success min="0s" max="1h"`: bounds of the TTL of positive answers.
+    pub success: TtlBounds,
+    /// `denial min="0s" max="30m"`: bounds of the TTL of NXDOMAIN and NODATA (RFC 2308).
+    pub denial: TtlBounds,
+    /// `failure "5s"`: how long a failed resolution is remembered; at least 1 s, at most 5 min (RFC 9520).
+    pub failure: Duration,
+    /// `prefetch hits=2 percent=10`; absent: none.
+    pub prefetch: Option<Prefetch>,
+    /// `serve-stale "1h" ttl="30s" after="1800ms"` (RFC 8767); absent: never.
+    pub serve_stale: Option<ServeStale>,
+}
+
+/// Bounds of a TTL: whole seconds, `min` not above `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TtlBounds {
+    /// What is lower is raised to this.
+    pub min: Duration,
+    /// What is higher is lowered to this.
+    pub max: Duration,
+}
+
+/// An entry asked for at least `hits` times is fetched again in the last `percent` of its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefetch {
+    /// At least 1.
+    pub hits: u32,
+    /// 1 to 90.
+    pub percent: u8,
+}
+
+/// Answers past their TTL are served when nothing fresh is to be had (RFC 8767).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServeStale {
+    /// How long past its TTL an entry may be served.
+    pub window: Duration,
+    /// The TTL such an answer carries; never 0 (RFC 8767 section 4).
+    pub ttl: Duration,
+    /// How long a client waits for a fresh answer first (RFC 8767 section 5: 1.8 s).
+    pub after: Duration,
+}
+
+/// `forward "ADDRESS"… { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forward {
+    /// Addresses, or what a resolv.conf named; port 53 unless written.
+    pub upstreams: Vec<SocketAddr>,
+    /// `protocol "udp" | "tcp"`. With `udp`, a truncated answer is asked for again over TCP.
+    pub protocol: Protocol,
+    /// `policy "random" | "round-robin" | "sequential"`
+    pub policy: Policy,
+    /// `timeout "2s"`: how long one attempt may take.
+    pub timeout: Duration,
+    /// `deadline "5s"`: how long all attempts may take.
+    pub deadline: Duration,
+    /// `attempts 3`: how many times a query is sent at most.
+    pub attempts: u32,
+    /// `max-fails 2`: failures in a row that take an upstream out; 0: never.
+    pub max_fails: u32,
+    /// `probe "500ms"`: how often an upstream that is out is asked whether it is back.
+    pub probe: Duration,
+    /// `concurrent 1024`: queries under way at once; one more gets SERVFAIL at once.
+    pub concurrent: usize,
+    /// `connections 2`: TCP connections to each upstream, per worker.
+    pub connections: usize,
+    /// `idle "10s"`: how long an unused TCP connection is kept.
+    pub idle: Duration,
+}
+
+/// How an upstream is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// Over UDP, and over TCP what does not fit.
+    #[default]
+    Udp,
+    /// Over TCP only.
+    Tcp,
+}
+
+/// Which upstream is asked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// Any.
+    #[default]
+    Random,
+    /// The one after the last.
+    RoundRobin,
+    /// The first in the list that is not out.
+    Sequential,
+}
+
+/// `node { … }`: the node's network. Checked here, applied by the node set-up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// `interface "nodelocaldns"`: the link that carries the listen addresses.
+    pub interface: Option<String>,
+    /// `iptables`: whether rules are kept.
+    pub iptables: bool,
+    /// `interval "60s"`: how often all of it is checked.
+    pub interval: Duration,
+    /// `mode "bypass" | "link-local" | "fall-through"`
+    pub mode: NodeMode,
+    /// `cluster-dns "10.96.0.10"`: the addresses of the cluster's DNS service.
+    pub cluster_dns: Vec<IpAddr>,
+    /// `skip-teardown`: leave links and rules when the process ends.
+    pub skip_teardown: bool,
+}
+
+/// Which rules are kept, and what becomes of queries when the process dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NodeMode {
+    /// The rules of node-cache: all packets to the listen addresses skip connection tracking.
+    Bypass,
+    /// For a link-local address that no service stands behind.
+    LinkLocal,
+    /// Packets skip connection tracking only while a socket takes them; without one, the cluster's
+    /// DNS answers.
+    #[default]
+    FallThrough,
+}

@@ -1,0 +1,283 @@
+//! `zone`: names, and the stages their queries pass.
+
+use std::collections::HashMap;
+
+use kdl::KdlNode;
+
+use super::decode::{Mistakes, Shape, arguments, block, head, name_span, nearest, suggestion, text};
+use super::error::{Diagnostic, Span};
+use super::filter::Filters;
+use super::name::zone_name;
+use super::{Stage, Zone, cache, forward};
+
+pub(super) const ZONE: Shape = Shape {
+    example: r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#,
+    arguments: 1..=256,
+    properties: &[],
+    children: &["use", "cache", "forward"],
+    // Their order has rules of its own.
+    repeated: &["use", "cache", "forward"],
+};
+
+pub(super) const USE: Shape = Shape::plain(1..=1, r#"use "access-log""#);
+
+/// The names of all zones so far.
+#[derive(Default)]
+pub(super) struct Names(HashMap<String, Span>);
+
+impl Names {
+    /// Takes the names of one more zone, and reports those that are taken already.
+    fn take(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Vec<String> {
+        let mut own = Vec::new();
+        for entry in arguments(node) {
+            let span = Span::from(entry.span());
+            let Some(name) = mistakes.value("zone", entry, zone_name) else {
+                continue;
+            };
+            if let Some(first) = self.0.get(&name) {
+                mistakes.push(
+                    Diagnostic::new(span, format!("zone {name:?} is written twice"))
+                        .label("again")
+                        .other(*first, "first here")
+                        .help("a name belongs to one zone: put all its stages there"),
+                );
+                continue;
+            }
+            self.0.insert(name.clone(), span);
+            own.push(name);
+        }
+        own
+    }
+}
+
+/// Decodes `zone`.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    filters: &mut Filters,
+    names: &mut Names,
+    place: &mut forward::Place<'_>,
+    node: &KdlNode,
+) -> Zone {
+    mistakes.check(node, &ZONE);
+    let names = names.take(mistakes, node);
+    let nodes = block(node);
+    let mut stages = Vec::new();
+    let mut used: Vec<(usize, Span)> = Vec::new();
+    for stage in nodes {
+        match stage.name().value() {
+            "use" => {
+                let Some(index) = decode_use(mistakes, filters, stage) else {
+                    continue;
+                };
+                let span = head(stage);
+                match used.iter().find(|(known, _)| *known == index) {
+                    Some((_, first)) => mistakes.push(
+                        Diagnostic::new(
+                            span,
+                            format!("filter {:?} is used twice in this zone", filters.name(index)),
+                        )
+                        .label("again")
+                        .other(*first, "first here")
+                        .help("keep one; for a second run, define a second filter with the same module"),
+                    ),
+                    None => {
+                        used.push((index, span));
+                        stages.push(Stage::Filter(index));
+                    }
+                }
+            }
+            "cache" => stages.push(Stage::Cache(cache::decode(mistakes, stage))),
+            "forward" => stages.push(Stage::Forward(forward::decode(mistakes, place, stage))),
+            // `check` has reported it.
+            _ => {}
+        }
+    }
+    refuse_unreachable(mistakes, node, nodes);
+    Zone {
+        names,
+        stages,
+        span: head(node),
+    }
+}
+
+/// The index of the filter that a `use` names.
+fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters, node: &KdlNode) -> Option<usize> {
+    mistakes.check(node, &USE);
+    let name = mistakes.argument(node, text)?;
+    let found = filters.find(&name);
+    if found.is_none() {
+        let span = arguments(node)
+            .next()
+            .map(|entry| entry.span().into())
+            .unwrap_or(name_span(node));
+        let help = match filters.names() {
+            known if known.is_empty() => format!("define it: filter {name:?} {{ module \"builtin:log\" }}"),
+            known => suggestion(&name, &known, ""),
+        };
+        mistakes.push(Diagnostic::new(span, format!("there is no filter {name:?}")).help(help));
+        // The filter that was meant is not unused on top of it.
+        if let Some(meant) = nearest(&name, &filters.names()).map(str::to_owned) {
+            filters.find(&meant);
+        }
+    }
+    found
+}
+
+/// Reports stages that no query gets to, and caches with nothing to keep.
+fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]) {
+    let known = |node: &&KdlNode| ZONE.children.contains(&node.name().value());
+    if nodes.is_empty() {
+        let empty = Diagnostic::new(head(zone), "this zone has no stages");
+        mistakes.push(empty.help(format!("give it at least one: {}", ZONE.example)));
+        return;
+    }
+    // Whatever a misspelt stage was meant to be, it may be the one that is missing.
+    if !nodes.iter().all(|node| known(&node)) {
+        return;
+    }
+    let is = |node: &KdlNode, name: &str| node.name().value() == name;
+    let source = nodes.iter().position(|node| is(node, "forward"));
+    if let Some(source) = source {
+        for stage in &nodes[source + 1..] {
+            let problem = format!("no query gets to this `{}`", stage.name().value());
+            let help = if is(stage, "forward") {
+                "name all upstreams in one `forward`"
+            } else {
+                "move it above `forward`: stages run in the order they are written"
+            };
+            mistakes.push(
+                Diagnostic::new(head(stage), problem)
+                    .label("never reached")
+                    .other(head(&nodes[source]), "everything is answered here")
+                    .help(help),
+            );
+        }
+    }
+    let reached = &nodes[..source.map_or(nodes.len(), |source| source + 1)];
+    let first = reached.iter().position(|node| is(node, "cache"));
+    for (index, stage) in reached.iter().enumerate().filter(|(_, node)| is(node, "cache")) {
+        match first {
+            Some(first) if first != index => mistakes.push(
+                Diagnostic::new(head(stage), "a zone has one `cache`")
+                    .label("the second")
+                    .other(head(&reached[first]), "the first")
+                    .help("keep one of them"),
+            ),
+            _ if index + 1 == reached.len() => mistakes.push(
+                Diagnostic::new(head(stage), "this `cache` never gets an answer to keep")
+                    .label("nothing below it answers")
+                    .help("write a `forward`, or `use` a filter that answers, below it"),
+            ),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, problems};
+    use super::*;
+
+    const FILTERS: &str = "listen \"127.0.0.1\"\n\
+        filter \"a\" { module \"builtin:log\" }\nfilter \"b\" { module \"builtin:hosts\" }\n\
+        zone \"used\" { use \"a\"; use \"b\" }\n";
+
+    #[test]
+    fn stages_are_kept_in_order() {
+        let config = config(&format!(
+            "{FILTERS} zone \".\" {{ use \"b\"; cache; use \"a\"; forward \"192.0.2.1\" }}"
+        ));
+        let stages = &config.zones[1].stages;
+        assert!(matches!(stages[0], Stage::Filter(1)));
+        assert!(matches!(stages[1], Stage::Cache(_)));
+        assert!(matches!(stages[2], Stage::Filter(0)));
+        assert!(matches!(stages[3], Stage::Forward(_)));
+        assert_eq!(stages.len(), 4);
+    }
+
+    #[test]
+    fn a_zone_may_have_several_names() {
+        let config = config(
+            "listen \"127.0.0.1\"\nzone \"Cluster.local\" \"10.in-addr.arpa.\" { forward \"192.0.2.1\" }",
+        );
+        assert_eq!(config.zones[0].names, ["cluster.local.", "10.in-addr.arpa."]);
+    }
+
+    #[test]
+    fn mistakes_are_found() {
+        let forward = "forward \"192.0.2.1\"";
+        for (text, expected) in [
+            (format!("zone {{ {forward} }}"), "`zone` needs a value"),
+            ("zone \".\"".into(), "this zone has no stages"),
+            ("zone \".\" {}".into(), "this zone has no stages"),
+            (
+                format!("zone \"a..b\" {{ {forward} }}"),
+                "`zone`: \"a..b\" is not a domain name",
+            ),
+            (
+                format!("zone \"10.0.0.0/8\" {{ {forward} }}"),
+                "`zone`: \"10.0.0.0/8\" is a network, not a zone",
+            ),
+            (
+                format!("zone \"USED.\" {{ {forward} }}"),
+                "zone \"used.\" is written twice",
+            ),
+            (
+                format!("zone \"x\" \"X\" {{ {forward} }}"),
+                "zone \"x.\" is written twice",
+            ),
+            (
+                format!("zone \".\" {{ cahce; {forward} }}"),
+                "`zone` takes no `cahce`",
+            ),
+            (
+                "zone \".\" { cache; forwrad \"192.0.2.1\" }".into(),
+                "`zone` takes no `forwrad`",
+            ),
+            (
+                format!("zone \".\" {{ use \"c\"; {forward} }}"),
+                "there is no filter \"c\"",
+            ),
+            (format!("zone \".\" {{ use; {forward} }}"), "`use` needs a value"),
+            (
+                format!("zone \".\" {{ use 1; {forward} }}"),
+                "`use`: 1 is not a text",
+            ),
+            (
+                format!("zone \".\" {{ use \"a\" {{ x }}; {forward} }}"),
+                "`use` takes no block",
+            ),
+            (
+                format!("zone \".\" {{ use \"a\"; use \"b\"; use \"a\"; {forward} }}"),
+                "filter \"a\" is used twice in this zone",
+            ),
+            (
+                format!("zone \".\" {{ {forward}; use \"a\" }}"),
+                "no query gets to this `use`",
+            ),
+            (
+                format!("zone \".\" {{ {forward}; cache }}"),
+                "no query gets to this `cache`",
+            ),
+            (
+                format!("zone \".\" {{ {forward}; forward \"192.0.2.2\" }}"),
+                "no query gets to this `forward`",
+            ),
+            (
+                format!("zone \".\" {{ cache; use \"a\"; cache; {forward} }}"),
+                "a zone has one `cache`",
+            ),
+            (
+                "zone \".\" { use \"a\"; cache }".into(),
+                "this `cache` never gets an answer to keep",
+            ),
+        ] {
+            assert_eq!(problems(&format!("{FILTERS}{text}")), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_filter_below_the_cache_may_be_what_answers() {
+        config(&format!("{FILTERS} zone \".\" {{ cache; use \"b\" }}"));
+    }
+}
