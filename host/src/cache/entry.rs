@@ -1,0 +1,284 @@
+//! One cached answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use super::freshness::{Lifetime, REFRESH_RECHECK_MS};
+use super::key::{Key, KeyFlags};
+use crate::config::Prefetch;
+
+/// Octets of a DNS message's header (RFC 1035 §4.1.1).
+const HEADER_LEN: usize = 12;
+/// Octets of a TTL field (RFC 1035 §4.1.3).
+const TTL_LEN: usize = 4;
+
+/// What sort of answer an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Records were found.
+    Success,
+    /// There is no such name, or no record of that type (RFC 2308).
+    Denial,
+    /// The question could not be answered (RFC 9520). Never served stale.
+    Failure,
+}
+
+impl Kind {
+    /// Every kind, in the order that [`Kind::index`] numbers them.
+    pub const ALL: [Self; 3] = [Self::Success, Self::Denial, Self::Failure];
+
+    /// The label of this kind in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Denial => "denial",
+            Self::Failure => "failure",
+        }
+    }
+
+    /// This kind's place in an array of one thing per kind.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// A finished answer to be cached.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// The whole message, without OPT (RFC 6891 §6.2.1: OPT is not cached); at most 65 535 octets.
+    pub wire: &'a [u8],
+    /// Where in `wire` the records' TTL fields begin.
+    pub ttl_offsets: &'a [u16],
+    /// What sort of answer it is.
+    pub kind: Kind,
+    /// How long it is fresh, in seconds. With 0 it is not stored.
+    pub ttl_secs: u32,
+    /// How long it may be served after that, in seconds. Ignored for failures.
+    pub stale_secs: u32,
+    /// Now, in milliseconds since the process started.
+    pub now_ms: u64,
+}
+
+/// A cached answer: immutable, but for the marks of its use.
+///
+/// Message, TTL offsets and name share one allocation, the message first.
+#[derive(Debug)]
+pub struct Entry {
+    lifetime: Lifetime,
+    view: u64,
+    retry_at_ms: AtomicU64,
+    hits: AtomicU32,
+    qtype: u16,
+    qclass: u16,
+    wire_len: u16,
+    flags: KeyFlags,
+    kind: Kind,
+    name_len: u8,
+    refreshing: AtomicBool,
+    /// The message, then the TTL offsets as native-endian pairs of octets, then the name.
+    bytes: Box<[u8]>,
+}
+
+impl Entry {
+    /// `None` when the key or the message is not one that could come off the wire. Hits index the
+    /// message by the TTL offsets, so those that point outside it are refused here, once.
+    pub(super) fn new(key: &Key<'_>, stored: &Stored<'_>) -> Option<Self> {
+        let wire_len = u16::try_from(stored.wire.len()).ok()?;
+        // RFC 1035 §3.1: a name has at most 255 octets, which is also what the length fits.
+        let name_len = u8::try_from(key.name.len()).ok()?;
+        let fits =
+            |&at: &u16| usize::from(at) >= HEADER_LEN && usize::from(at) + TTL_LEN <= stored.wire.len();
+        if stored.wire.len() < HEADER_LEN || !stored.ttl_offsets.iter().all(fits) {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(Self::content_len(key, stored));
+        bytes.extend_from_slice(stored.wire);
+        for offset in stored.ttl_offsets {
+            bytes.extend_from_slice(&offset.to_ne_bytes());
+        }
+        bytes.extend_from_slice(key.name);
+        Some(Self {
+            lifetime: Lifetime {
+                stored_at_ms: stored.now_ms,
+                ttl_secs: stored.ttl_secs,
+                // RFC 8767 is about data that was right once; a failure never was.
+                stale_secs: if stored.kind == Kind::Failure {
+                    0
+                } else {
+                    stored.stale_secs
+                },
+            },
+            view: key.view,
+            retry_at_ms: AtomicU64::new(0),
+            hits: AtomicU32::new(0),
+            qtype: key.qtype,
+            qclass: key.qclass,
+            wire_len,
+            flags: key.flags,
+            kind: stored.kind,
+            name_len,
+            refreshing: AtomicBool::new(false),
+            bytes: bytes.into_boxed_slice(),
+        })
+    }
+
+    fn content_len(key: &Key<'_>, stored: &Stored<'_>) -> usize {
+        stored.wire.len() + size_of_val(stored.ttl_offsets) + key.name.len()
+    }
+
+    /// What an entry takes from the heap, the allocator's share included, in bytes.
+    pub(super) fn cost(key: &Key<'_>, stored: &Stored<'_>) -> usize {
+        heap_bytes(size_of::<Entry>() + 2 * size_of::<usize>()) + heap_bytes(Self::content_len(key, stored))
+    }
+
+    #[inline]
+    pub(super) fn answers(&self, key: &Key<'_>) -> bool {
+        self.qtype == key.qtype
+            && self.qclass == key.qclass
+            && self.flags == key.flags
+            && self.view == key.view
+            && self.name() == key.name
+    }
+
+    /// The message as it was stored.
+    #[inline]
+    pub fn wire(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.wire_len)]
+    }
+
+    /// The name that was asked for: wire format, lower case.
+    #[inline]
+    pub fn name(&self) -> &[u8] {
+        &self.bytes[self.bytes.len() - usize::from(self.name_len)..]
+    }
+
+    /// Where in the message the records' TTL fields begin.
+    #[inline]
+    pub fn ttl_offsets(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        let end = self.bytes.len() - usize::from(self.name_len);
+        let pairs = self.bytes[usize::from(self.wire_len)..end].chunks_exact(2);
+        pairs.map(|pair| usize::from(u16::from_ne_bytes([pair[0], pair[1]])))
+    }
+
+    /// Takes `age_secs` off every TTL in `message`, which begins with a copy of [`Entry::wire`], all of
+    /// it or as much as fits. While the entry is fresh no TTL reaches 0, if none was below the entry's.
+    #[inline]
+    pub fn age_ttls(&self, message: &mut [u8], age_secs: u32) {
+        self.rewrite_ttls(message, |ttl| ttl.saturating_sub(age_secs));
+    }
+
+    /// Puts `ttl_secs` on every record in `message`, which begins with a copy of [`Entry::wire`]. For
+    /// stale answers, see [`super::STALE_TTL_SECS`].
+    #[inline]
+    pub fn set_ttls(&self, message: &mut [u8], ttl_secs: u32) {
+        self.rewrite_ttls(message, |_| ttl_secs);
+    }
+
+    #[inline]
+    fn rewrite_ttls(&self, message: &mut [u8], rule: impl Fn(u32) -> u32) {
+        for offset in self.ttl_offsets() {
+            if let Some(field) = message
+                .get_mut(offset..offset + TTL_LEN)
+                .and_then(|field| field.as_mut_array())
+            {
+                *field = rule(u32::from_be_bytes(*field)).to_be_bytes();
+            }
+        }
+    }
+
+    /// What sort of answer this is.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The answer's rcode. The upper bits of an extended one live in OPT, which is not cached.
+    #[inline]
+    pub fn rcode(&self) -> u8 {
+        self.bytes[3] & 0x0f
+    }
+
+    /// When it was stored and how long it serves.
+    #[inline]
+    pub fn lifetime(&self) -> Lifetime {
+        self.lifetime
+    }
+
+    /// How often it was looked up since it was stored.
+    #[inline]
+    pub fn hits(&self) -> u32 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Called with the shard locked, so a load and a store do what an atomic addition would.
+    #[inline]
+    pub(super) fn count_hit(&self) {
+        self.hits.store(self.hits().saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether to ask for this answer again ahead of time. Whoever sees `true` should try
+    /// [`Entry::claim_refresh`].
+    #[inline]
+    pub fn prefetch_due(&self, prefetch: &Prefetch, now_ms: u64) -> bool {
+        prefetch.is_due(&self.lifetime, self.hits(), now_ms)
+            && !self.refreshing.load(Ordering::Relaxed)
+            && self.may_retry(now_ms)
+    }
+
+    /// Whether the last failed refresh is long enough ago to try another (RFC 8767 §5). Until then a
+    /// stale answer goes out without asking upstream.
+    #[inline]
+    pub fn may_retry(&self, now_ms: u64) -> bool {
+        now_ms >= self.retry_at_ms.load(Ordering::Relaxed)
+    }
+
+    /// The right to refresh this entry, for one caller at a time and not while a recent failure holds it
+    /// back. Dropping the claim gives it up, so a refresh that is cancelled blocks nobody.
+    pub fn claim_refresh(self: &Arc<Self>, now_ms: u64) -> Option<RefreshClaim> {
+        if self.may_retry(now_ms) && !self.refreshing.swap(true, Ordering::Relaxed) {
+            Some(RefreshClaim {
+                entry: Arc::clone(self),
+            })
+        } else {
+            None
+        }
+    }
+
+    /// Remembers that a refresh failed just now: the next may start [`REFRESH_RECHECK_MS`] later.
+    pub fn refresh_failed(&self, now_ms: u64) {
+        self.retry_at_ms
+            .store(now_ms.saturating_add(REFRESH_RECHECK_MS), Ordering::Relaxed);
+    }
+}
+
+/// The right to refresh one entry, given up when dropped. See [`Entry::claim_refresh`].
+#[derive(Debug)]
+pub struct RefreshClaim {
+    entry: Arc<Entry>,
+}
+
+impl RefreshClaim {
+    /// The entry to be refreshed.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+}
+
+impl Drop for RefreshClaim {
+    fn drop(&mut self) {
+        self.entry.refreshing.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What an allocation of `len` bytes takes from the heap. glibc, and most others within a few bytes,
+/// puts a word in front, rounds up to 16 and gives no block below 32.
+pub(super) const fn heap_bytes(len: usize) -> usize {
+    if len == 0 {
+        return 0;
+    }
+    let rounded = (len + size_of::<usize>()).next_multiple_of(16);
+    if rounded < 32 { 32 } else { rounded }
+}
+
+#[cfg(test)]
+mod tests;

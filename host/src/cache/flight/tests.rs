@@ -1,0 +1,274 @@
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU32;
+use std::task::Wake;
+
+use super::*;
+
+fn key(name: &[u8]) -> Key<'_> {
+    Key::new(u64::from(name[0]) << 48, name, 1, 1, KeyFlags::default(), 0)
+}
+
+fn lead<T: Clone + Send + Sync>(join: Join<T>) -> Leader<T> {
+    match join {
+        Join::Lead(leader) => leader,
+        _ => panic!("not the leader"),
+    }
+}
+
+fn follow<T: Clone + Send + Sync>(join: Join<T>) -> Follower<T> {
+    match join {
+        Join::Follow(follower) => follower,
+        _ => panic!("not a follower"),
+    }
+}
+
+#[derive(Default)]
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll<T: Clone + Send + Sync>(follower: &mut Follower<T>, count: &Arc<Count>) -> Poll<Option<T>> {
+    Pin::new(follower).poll(&mut Context::from_waker(&Waker::from(Arc::clone(count))))
+}
+
+fn woken(count: &Count) -> u32 {
+    count.0.load(Ordering::Relaxed)
+}
+
+#[test]
+fn one_leads_and_all_get_its_result() {
+    let flights = Flights::<u32>::new(FlightLimits::default());
+    let leader = lead(flights.join(&key(b"a")));
+    let other = lead(flights.join(&key(b"b")));
+    let counts = [(); 3].map(|()| Arc::new(Count::default()));
+    let mut followers = [(); 3].map(|()| follow(flights.join(&key(b"a"))));
+    assert_eq!((flights.len(), leader.followers()), (2, 3));
+    // The third is not polled before there is a result; the first polls again, with another waker.
+    assert!(poll(&mut followers[0], &counts[2]).is_pending());
+    for at in [0, 0, 1] {
+        assert!(poll(&mut followers[at], &counts[at]).is_pending());
+    }
+    leader.finish(7);
+    assert_eq!(counts.each_ref().map(|count| woken(count)), [1, 1, 0]);
+    for follower in &mut followers {
+        assert_eq!(poll(follower, &counts[2]), Poll::Ready(Some(7)));
+    }
+    assert_eq!(flights.len(), 1);
+    drop(other);
+    assert!(flights.is_empty());
+}
+
+#[test]
+fn a_leader_that_gives_up_tells_its_followers() {
+    let flights = Flights::<u32>::new(FlightLimits::default());
+    let leader = lead(flights.join(&key(b"a")));
+    let count = Arc::new(Count::default());
+    let mut follower = follow(flights.join(&key(b"a")));
+    assert!(poll(&mut follower, &count).is_pending());
+    drop(leader);
+    assert_eq!(woken(&count), 1);
+    assert_eq!(poll(&mut follower, &count), Poll::Ready(None));
+    lead(flights.join(&key(b"a"))).finish(1);
+}
+
+#[test]
+fn the_question_is_free_before_followers_run() {
+    /// Joins when it is woken, as a follower does that starts over.
+    struct Rejoin(Arc<Flights<u32>>, AtomicU32);
+    impl Wake for Rejoin {
+        fn wake(self: Arc<Self>) {
+            if let Join::Lead(_) = self.0.join(&key(b"a")) {
+                self.1.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+    let flights = Flights::<u32>::new(FlightLimits::default());
+    let leader = lead(flights.join(&key(b"a")));
+    let mut follower = follow(flights.join(&key(b"a")));
+    let rejoin = Arc::new(Rejoin(Arc::clone(&flights), AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&rejoin));
+    assert!(
+        Pin::new(&mut follower)
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    leader.finish(7);
+    assert_eq!(rejoin.1.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn followers_and_questions_are_bounded_and_places_come_back() {
+    let flights = Flights::<u32>::new(FlightLimits {
+        keys: 1,
+        followers: 2,
+    });
+    let leader = lead(flights.join(&key(b"a")));
+    assert!(matches!(flights.join(&key(b"b")), Join::Full));
+    let count = Arc::new(Count::default());
+    let mut first = follow(flights.join(&key(b"a")));
+    let second = follow(flights.join(&key(b"a")));
+    assert!(matches!(flights.join(&key(b"a")), Join::Full));
+    assert!(poll(&mut first, &count).is_pending());
+    drop(first);
+    assert_eq!(leader.followers(), 1);
+    let third = follow(flights.join(&key(b"a")));
+    leader.finish(7);
+    assert_eq!(woken(&count), 0, "a follower that left is not woken");
+    drop((second, third));
+    drop(lead(flights.join(&key(b"b"))));
+    assert!(flights.is_empty());
+}
+
+#[test]
+fn questions_that_differ_in_any_field_do_not_share_a_flight() {
+    let flights = Flights::<u32>::new(FlightLimits::default());
+    let base = key(b"a");
+    let all = [
+        base,
+        Key { name: b"b", ..base },
+        Key { qtype: 28, ..base },
+        Key { qclass: 3, ..base },
+        Key {
+            flags: KeyFlags::new(true, false),
+            ..base
+        },
+        Key { view: 1, ..base },
+    ];
+    let leaders = all.map(|key| lead(flights.join(&key)));
+    assert_eq!(flights.len(), leaders.len());
+}
+
+/// Workers with runtimes of their own ask for the same few names over and over. Whatever the timing:
+/// at most one leader per name at a time, and everyone is answered with what a leader of that name said.
+#[test]
+fn over_threads_and_runtimes_one_leads_and_nobody_is_forgotten() {
+    const THREADS: usize = 4;
+    const CLIENTS: usize = 250;
+    const ROUNDS: usize = 20;
+    let names: [&[u8]; 2] = [b"a", b"b"];
+    let flights = Flights::<usize>::new(FlightLimits::default());
+    let leading = [const { AtomicUsize::new(0) }; 2];
+    let (led, answered, abandoned) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let start = Barrier::new(THREADS);
+    let client = async |n: usize| {
+        for round in 0..ROUNDS {
+            let at = (n + round) % names.len();
+            match flights.join(&key(names[at])) {
+                Join::Lead(leader) => {
+                    assert_eq!(leading[at].fetch_add(1, Ordering::SeqCst), 0, "two leaders");
+                    led.fetch_add(1, Ordering::Relaxed);
+                    for _ in 0..(n + round) % 5 {
+                        tokio::task::yield_now().await;
+                    }
+                    leading[at].fetch_sub(1, Ordering::SeqCst);
+                    if (n + round).is_multiple_of(3) {
+                        drop(leader)
+                    } else {
+                        leader.finish(at)
+                    }
+                }
+                // Some look once and go away.
+                Join::Follow(mut follower) if (n + round).is_multiple_of(7) => {
+                    std::future::poll_fn(|context| {
+                        let _ = Pin::new(&mut follower).poll(context);
+                        Poll::Ready(())
+                    })
+                    .await;
+                }
+                Join::Follow(follower) => match follower.await {
+                    Some(result) => {
+                        assert_eq!(result, at);
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    None => _ = abandoned.fetch_add(1, Ordering::Relaxed),
+                },
+                Join::Full => panic!("within the limits"),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .build()
+                    .expect("a runtime");
+                start.wait();
+                runtime.block_on(async {
+                    let mut clients: Vec<_> = (0..CLIENTS).map(|n| Box::pin(client(n))).collect();
+                    std::future::poll_fn(|context| {
+                        clients.retain_mut(|client| client.as_mut().poll(context).is_pending());
+                        if clients.is_empty() {
+                            Poll::Ready(())
+                        } else {
+                            Poll::Pending
+                        }
+                    })
+                    .await;
+                });
+            });
+        }
+    });
+    assert!(flights.is_empty());
+    let [led, answered, abandoned] = [led, answered, abandoned].map(AtomicUsize::into_inner);
+    assert!(
+        led > 0 && answered > 0 && abandoned > 0,
+        "{led} {answered} {abandoned}"
+    );
+    assert!(led + answered + abandoned <= THREADS * CLIENTS * ROUNDS);
+}
+
+#[test]
+fn a_thousand_clients_at_once_ask_one_question() {
+    const THREADS: usize = 4;
+    const CLIENTS: usize = 250;
+    let flights = Flights::<Arc<str>>::new(FlightLimits::default());
+    let (led, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let joined = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .build()
+                    .expect("a runtime");
+                let mut joins: Vec<_> = (0..CLIENTS).map(|_| flights.join(&key(b"a"))).collect();
+                joined.wait();
+                let lead = joins.iter().position(|join| matches!(join, Join::Lead(_)));
+                let lead = lead.map(|at| joins.swap_remove(at));
+                runtime.block_on(tokio::task::LocalSet::new().run_until(async {
+                    let tasks: Vec<_> = joins
+                        .into_iter()
+                        .map(|join| tokio::task::spawn_local(async { follow(join).await }))
+                        .collect();
+                    if let Some(lead) = lead {
+                        led.fetch_add(1, Ordering::Relaxed);
+                        assert_eq!(
+                            self::lead(lead).followers_then_finish("answer"),
+                            THREADS * CLIENTS - 1
+                        );
+                    }
+                    for task in tasks {
+                        assert_eq!(task.await.expect("no panic").as_deref(), Some("answer"));
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                }));
+            });
+        }
+    });
+    assert_eq!(
+        (led.into_inner(), answered.into_inner()),
+        (1, THREADS * CLIENTS - 1)
+    );
+    assert!(flights.is_empty());
+}
+
+impl Leader<Arc<str>> {
+    fn followers_then_finish(self, result: &str) -> usize {
+        let followers = self.followers();
+        self.finish(result.into());
+        followers
+    }
+}

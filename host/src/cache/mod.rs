@@ -1,0 +1,35 @@
+//! Answers that were asked for before.
+//!
+//! One store for the whole process, bounded in bytes, shared by all workers and zones, and older than
+//! any generation: a reload keeps what is cached. Beside it, [`Flights`] makes one upstream query out of
+//! many clients that ask the same thing at the same moment.
+//!
+//! The store holds finished messages. What may be cached, for how long, and what a hit looks like to one
+//! client (ID, flags, question case, EDNS) is decided by its callers. It reads no clock: callers pass
+//! milliseconds since the process started. It starts no task or thread: what has expired is cleared away
+//! by the calls that come along anyway.
+//!
+//! A miss goes like this, and the order matters:
+//!
+//! 1. [`Cache::lookup`] finds nothing usable.
+//! 2. [`Flights::join`]: a follower waits for the leader's result and is done.
+//! 3. The leader looks the key up once more. Another leader may have stored its answer and left between
+//!    the first two steps; without this second look the question would go upstream twice.
+//! 4. The leader asks upstream, calls [`Cache::insert`], and only then [`Leader::finish`].
+
+mod entry;
+mod flight;
+mod freshness;
+mod ghost;
+mod key;
+#[cfg(test)]
+mod model;
+mod shard;
+mod store;
+
+pub use entry::{Entry, Kind, RefreshClaim, Stored};
+pub use flight::{FlightLimits, Flights, Follower, Join, Leader};
+pub use freshness::{Freshness, Lifetime, REFRESH_RECHECK_MS, STALE_TTL_SECS};
+pub use key::{Key, KeyFlags, KeyHasher};
+pub use shard::KindStats;
+pub use store::{Cache, CacheStats, Insertion};
