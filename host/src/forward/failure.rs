@@ -1,0 +1,127 @@
+//! How one attempt fails, and how a whole resolution does.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use super::message::NotAQuery;
+use crate::dns::edns::ExtendedError;
+
+/// How one attempt at one upstream ended without a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Silent for the attempt's whole time.
+    #[error("did not answer in time")]
+    Timeout,
+    /// Nobody listens there: ICMP port unreachable, or a TCP reset while connecting.
+    #[error("refused the connection")]
+    Refused,
+    /// The network between it and us said no.
+    #[error("could not be reached ({0})")]
+    Network(io::ErrorKind),
+    /// It closed the TCP connection with the query on it.
+    #[error("closed the connection before it answered")]
+    Closed,
+    /// Its reply has the right ID and question, and is not a DNS message otherwise.
+    #[error("sent a malformed reply")]
+    Malformed,
+    /// All TCP connections to it carry as many queries as they may.
+    #[error("has no room on its TCP connections")]
+    Busy,
+    /// This process could not make a socket. Says nothing about the upstream.
+    #[error("was not asked, since no socket could be made ({0})")]
+    Local(io::ErrorKind),
+}
+
+impl Fault {
+    /// What an error of a connected socket says about its other end.
+    pub(super) fn of_network(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::TimedOut => Self::Timeout,
+            // No free port or no memory: ours, not theirs.
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
+                Self::Local(error.kind())
+            }
+            kind => Self::Network(kind),
+        }
+    }
+
+    /// Whether the same upstream is worth another attempt for the same query. What was lost may arrive the
+    /// second time; what was refused stays refused for now.
+    pub(super) fn may_pass(self) -> bool {
+        matches!(self, Self::Timeout | Self::Closed)
+    }
+
+    /// Whether it is evidence that the upstream is out of order.
+    pub(super) fn blames_upstream(self) -> bool {
+        matches!(
+            self,
+            Self::Timeout | Self::Refused | Self::Network(_) | Self::Closed
+        )
+    }
+}
+
+/// Why [`Forward::resolve`](super::Forward::resolve) has no answer. Its text names the upstreams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// As many queries are under way as `concurrent` allows.
+    Overloaded {
+        /// That number.
+        concurrent: usize,
+    },
+    /// The caller handed over something that cannot be asked.
+    NotAQuery(NotAQuery),
+    /// Every upstream leads back to this proxy.
+    AllLoop,
+    /// Every attempt failed.
+    NoReply(Vec<(SocketAddr, Fault)>),
+    /// The deadline passed before the first attempt could begin.
+    NoTime,
+}
+
+impl Failure {
+    /// What a client is told about it (RFC 8914 section 4).
+    pub fn extended_error(&self) -> ExtendedError {
+        match self {
+            Self::NoReply(tried) if tried.iter().all(|(_, fault)| *fault == Fault::Timeout) => {
+                ExtendedError::NoReachableAuthority
+            }
+            Self::NoReply(_) => ExtendedError::NetworkError,
+            Self::AllLoop => ExtendedError::NoReachableAuthority,
+            Self::Overloaded { .. } | Self::NotAQuery(_) | Self::NoTime => ExtendedError::Other,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overloaded { concurrent } => {
+                write!(
+                    f,
+                    "{concurrent} queries are already being forwarded, as many as `concurrent` allows"
+                )
+            }
+            Self::NotAQuery(why) => write!(f, "the message cannot be forwarded: {why}"),
+            Self::AllLoop => f.write_str("every upstream forwards back to this proxy"),
+            Self::NoTime => f.write_str("the deadline passed before an upstream could be asked"),
+            Self::NoReply(tried) => {
+                f.write_str("no upstream answered: ")?;
+                for (index, (address, fault)) in tried.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { ", " };
+                    write!(f, "{separator}{address} {fault}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<NotAQuery> for Failure {
+    fn from(why: NotAQuery) -> Self {
+        Self::NotAQuery(why)
+    }
+}

@@ -1,0 +1,383 @@
+//! Asks other servers for what is not known here.
+//!
+//! [`Forwarder`] is what all workers share about the upstreams of one `forward` stage; [`Forward`] is one
+//! worker's sockets for it. [`Forward::resolve`] is one query: a race of attempts, of which the first
+//! answer wins.
+//!
+//! - The policy orders the upstreams; an attempt that fails is followed at once by one at the next. One
+//!   upstream alone is asked again, if what went wrong may pass.
+//! - An upstream that is silent for longer than it usually takes is not given up, but the next attempt
+//!   begins beside it. So a lost packet costs tens of milliseconds and not the whole timeout, and
+//!   `attempts` still bounds what is sent.
+//! - SERVFAIL and REFUSED make it try the next one. If no other says anything else, they are the answer.
+//! - A truncated answer is asked for again over TCP, a query that an old server does not understand without
+//!   EDNS, both at the same upstream and as part of the same attempt.
+//!
+//! It does not cache, does not coalesce, does not follow CNAMEs, and changes nothing in an answer but its
+//! ID (RFC 5625 section 4).
+
+mod counters;
+mod failure;
+mod message;
+mod policy;
+mod probe;
+mod tcp;
+mod udp;
+mod upstream;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+pub use counters::{Counters, Histogram, Reason};
+pub use failure::{Failure, Fault};
+pub use message::NotAQuery;
+pub use upstream::Upstream;
+
+use crate::config::{self, Protocol};
+use message::{Query, Reply};
+use policy::Rotation;
+
+/// One `forward` stage, as all workers share it.
+#[derive(Debug)]
+pub struct Forwarder {
+    /// Queries that were turned away because `concurrent` were under way.
+    pub rejects: AtomicU64,
+    config: config::Forward,
+    upstreams: Vec<Arc<Upstream>>,
+    /// Queries so far, by which round-robin turns.
+    position: AtomicUsize,
+    under_way: AtomicUsize,
+}
+
+impl Forwarder {
+    /// Nothing is known about the upstreams yet: all count as healthy.
+    pub fn new(config: &config::Forward) -> Arc<Self> {
+        let upstreams = config
+            .upstreams
+            .iter()
+            .map(|&address| Arc::new(Upstream::new(address, config.max_fails)));
+        Arc::new(Self {
+            rejects: AtomicU64::new(0),
+            upstreams: upstreams.collect(),
+            config: config.clone(),
+            position: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
+        })
+    }
+
+    /// In the order of the configuration.
+    pub fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.upstreams
+    }
+
+    /// Queries being forwarded at the moment, over all workers.
+    pub fn under_way(&self) -> usize {
+        self.under_way.load(Relaxed)
+    }
+
+    /// Tells that a HINFO query whose name begins with `label` was received. If it is one that
+    /// [`Forward::probe_for_loops`] sent, the upstream it was sent to is taken out for this generation, and
+    /// the result is true: the query deserves no answer.
+    pub fn loop_found(&self, label: &[u8]) -> bool {
+        // Some servers play with the case of what they forward.
+        let looping = self
+            .upstreams
+            .iter()
+            .find(|upstream| label.eq_ignore_ascii_case(upstream.loop_token()));
+        looping.inspect(|upstream| upstream.found_looping()).is_some()
+    }
+
+    fn rotation(&self) -> Rotation {
+        let (live, reserve) = (0..self.upstreams.len())
+            .filter(|&index| !self.upstreams[index].looping())
+            .partition(|&index| self.upstreams[index].healthy());
+        Rotation::new(
+            self.config.policy,
+            self.position.fetch_add(1, Relaxed),
+            live,
+            reserve,
+        )
+    }
+
+    fn admit(&self) -> Result<Admission<'_>, Failure> {
+        let admission = Admission(&self.under_way);
+        if self.under_way.fetch_add(1, Relaxed) < self.config.concurrent {
+            Ok(admission)
+        } else {
+            self.rejects.fetch_add(1, Relaxed);
+            Err(Failure::Overloaded {
+                concurrent: self.config.concurrent,
+            })
+        }
+    }
+}
+
+/// One of the `concurrent` queries.
+struct Admission<'f>(&'f AtomicUsize);
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What an upstream said.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its message byte for byte, with the query's ID. Every record lies within it, unless TC is set; the
+    /// question is the query's but for the case of its letters, or absent if the RCODE is an error.
+    pub message: Vec<u8>,
+    /// Who said it.
+    pub upstream: SocketAddr,
+    /// From the first attempt's start to the answer.
+    pub duration: Duration,
+}
+
+/// One worker's sockets for a [`Forwarder`]. Lives on a single-threaded runtime, within a `LocalSet`.
+pub struct Forward {
+    shared: Arc<Forwarder>,
+    /// One per upstream.
+    pools: Vec<tcp::Pool>,
+    /// What a datagram is received into.
+    buffer: RefCell<Vec<u8>>,
+}
+
+impl Forward {
+    /// Opens nothing yet.
+    pub fn new(shared: Arc<Forwarder>) -> Rc<Self> {
+        let config = &shared.config;
+        let pool = |upstream: &Arc<Upstream>| {
+            tcp::Pool::new(
+                upstream.clone(),
+                config.connections.max(1),
+                config.idle,
+                config.timeout,
+            )
+        };
+        let pools = shared.upstreams.iter().map(pool).collect();
+        Rc::new(Self {
+            pools,
+            buffer: RefCell::new(vec![0; udp::LARGEST]),
+            shared,
+        })
+    }
+
+    /// Asks the upstreams `query`, a whole message with one question. Must be called within a `LocalSet`.
+    /// Dropping the future gives up the query and leaves nothing behind.
+    pub async fn resolve(self: &Rc<Self>, query: &[u8]) -> Result<Answer, Failure> {
+        let config = &self.shared.config;
+        let _admission = self.shared.admit()?;
+        let query = Rc::new(Query::new(query)?);
+        let mut rotation = self.shared.rotation();
+        if rotation.is_empty() {
+            return Err(Failure::AllLoop);
+        }
+        let begin = Instant::now();
+        let deadline = begin + config.deadline;
+        let answer = |index: usize, reply: Reply| Answer {
+            message: reply.into_message(query.id()),
+            upstream: self.shared.upstreams[index].address,
+            duration: begin.elapsed(),
+        };
+        let mut race: Vec<Attempt<'_>> = Vec::new();
+        let mut begun = 0;
+        let mut next = begin;
+        let mut faults = Vec::new();
+        let mut declined = None;
+        loop {
+            let now = Instant::now();
+            if now >= next
+                && begun < config.attempts
+                && now < deadline
+                && let Some(index) = rotation.advance()
+            {
+                if !race.is_empty() {
+                    self.shared.upstreams[index].counters.hedges.fetch_add(1, Relaxed);
+                }
+                let reply = Box::pin(self.attempt(index, &query, deadline));
+                race.push(Attempt {
+                    index,
+                    begin: now,
+                    reply,
+                });
+                // Each attempt is given twice the time of the one before (RFC 6298 section 5.5).
+                next = now + self.patience(index, &rotation).saturating_mul(1 << begun.min(8));
+                begun += 1;
+            }
+            if race.is_empty() {
+                break;
+            }
+            let more = begun < config.attempts && now < deadline && !rotation.is_empty();
+            let (index, outcome) = tokio::select! {
+                biased;
+                finished = first(&mut race) => finished,
+                () = sleep_until(next), if more && next < deadline => continue,
+            };
+            match outcome {
+                Ok(reply) => match Reason::of_rcode(reply.rcode) {
+                    None => {
+                        self.note_overtaken(index, &race);
+                        return Ok(answer(index, reply));
+                    }
+                    Some(reason) => {
+                        self.shared.upstreams[index].counters.failure(reason);
+                        declined = Some((index, reply));
+                        rotation.remove(index);
+                    }
+                },
+                Err(fault) => {
+                    faults.push((self.shared.upstreams[index].address, fault));
+                    if !fault.may_pass() {
+                        rotation.remove(index);
+                    }
+                }
+            }
+            // An upstream that is out is asked for want of an answer only, not for want of a better one.
+            if rotation.is_empty() && declined.is_none() {
+                rotation.call_reserve();
+            }
+            next = Instant::now();
+        }
+        match declined {
+            Some((index, reply)) => Ok(answer(index, reply)),
+            None if faults.is_empty() => Err(Failure::NoTime),
+            None => Err(Failure::NoReply(faults)),
+        }
+    }
+
+    /// Asks each upstream once for a name below `zone` (presentation format) that only it was ever asked
+    /// for, without recording whether it answers. Whoever listens hands each HINFO query's first label to
+    /// [`Forwarder::loop_found`].
+    pub async fn probe_for_loops(self: &Rc<Self>, zone: &str) {
+        for upstream in &self.shared.upstreams {
+            probe::for_loop(upstream, &self.shared.config, zone).await;
+        }
+    }
+
+    /// How long the upstream just asked may be silent before the next attempt begins. TCP repeats what is
+    /// lost by itself: there, the same upstream is not asked again before the time is up.
+    fn patience(&self, index: usize, rotation: &Rotation) -> Duration {
+        let config = &self.shared.config;
+        match config.protocol {
+            Protocol::Tcp if rotation.has_one() => config.timeout,
+            Protocol::Tcp | Protocol::Udp => self.shared.upstreams[index].patience().min(config.timeout),
+        }
+    }
+
+    /// Those that were asked earlier and left behind are about to be forgotten together with their sockets.
+    /// If they had time enough to answer, that is remembered: or a dead upstream would cost every query its
+    /// patience, for ever.
+    fn note_overtaken(&self, winner: usize, race: &[Attempt<'_>]) {
+        for attempt in race.iter().filter(|attempt| attempt.index != winner) {
+            let upstream = &self.shared.upstreams[attempt.index];
+            if attempt.begin.elapsed() >= upstream.patience() && upstream.overtaken() {
+                probe::start(upstream, &self.shared.config);
+            }
+        }
+    }
+
+    /// All that is tried at one upstream before it counts as failed.
+    async fn attempt(&self, index: usize, query: &Rc<Query>, deadline: Instant) -> Result<Reply, Fault> {
+        let counters = &self.shared.upstreams[index].counters;
+        let over = if query.fits_datagram() {
+            self.shared.config.protocol
+        } else {
+            Protocol::Tcp
+        };
+        let mut reply = self.exchange(index, over, query, deadline).await?;
+        let mut query = query.clone();
+        // RFC 6891 section 6.2.2: an OPT record may be all that such a server does not like. What it thinks
+        // of EDNS is not remembered, since an answer like this may be about the one query only.
+        if matches!(reply.rcode, message::FORMERR | message::NOTIMP | message::BADVERS)
+            && let Some(plain) = query.without_edns()
+        {
+            counters.without_edns.fetch_add(1, Relaxed);
+            query = Rc::new(plain);
+            reply = self.exchange(index, over, &query, deadline).await?;
+        }
+        if reply.truncated && over == Protocol::Udp {
+            counters.truncated.fetch_add(1, Relaxed);
+            reply = self.exchange(index, Protocol::Tcp, &query, deadline).await?;
+        }
+        Ok(reply)
+    }
+
+    /// One query, one reply, and what it says about the upstream.
+    async fn exchange(
+        &self,
+        index: usize,
+        over: Protocol,
+        query: &Rc<Query>,
+        deadline: Instant,
+    ) -> Result<Reply, Fault> {
+        let (config, upstream) = (&self.shared.config, &self.shared.upstreams[index]);
+        let counters = &upstream.counters;
+        let begin = Instant::now();
+        let limit = config.timeout.min(deadline.saturating_duration_since(begin));
+        let outcome = match over {
+            Protocol::Udp => {
+                counters.udp.fetch_add(1, Relaxed);
+                let reply = udp::exchange(upstream.address, query, &self.buffer, &counters.strays);
+                timeout(limit, reply).await.unwrap_or(Err(Fault::Timeout))
+            }
+            Protocol::Tcp => {
+                counters.tcp.fetch_add(1, Relaxed);
+                self.pools[index].exchange(query, limit).await
+            }
+        };
+        let took = begin.elapsed();
+        match outcome {
+            Ok(_) => {
+                counters.durations.observe(took);
+                // The rare TCP of a UDP upstream takes several round trips.
+                if over == config.protocol {
+                    upstream.measured(took);
+                }
+                upstream.answered();
+            }
+            Err(fault) => {
+                counters.failure(fault.into());
+                // Silence that the deadline cut short proves nothing, unless it was long already.
+                let fair = fault != Fault::Timeout || limit == config.timeout || took >= upstream.patience();
+                if fair && upstream.failed(fault) {
+                    probe::start(upstream, config);
+                }
+            }
+        }
+        outcome
+    }
+}
+
+/// An attempt under way.
+struct Attempt<'q> {
+    index: usize,
+    begin: Instant,
+    reply: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + 'q>>,
+}
+
+/// The first attempt to end, which leaves the race. Polling all of a handful costs less than telling which
+/// was woken.
+async fn first(race: &mut Vec<Attempt<'_>>) -> (usize, Result<Reply, Fault>) {
+    poll_fn(|context| {
+        for place in 0..race.len() {
+            if let Poll::Ready(outcome) = race[place].reply.as_mut().poll(context) {
+                return Poll::Ready((race.swap_remove(place).index, outcome));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

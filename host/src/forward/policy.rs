@@ -1,0 +1,137 @@
+//! Which upstream is asked first, and which next.
+
+use rand::seq::SliceRandom;
+
+use crate::config::Policy;
+
+/// The upstreams that one query may still ask, by index.
+#[derive(Debug)]
+pub(super) struct Rotation {
+    live: Vec<usize>,
+    /// Those that are out: asked when no other is left, since a probe may not have noticed yet that one is
+    /// back.
+    reserve: Vec<usize>,
+    at: usize,
+}
+
+impl Rotation {
+    /// `position` is the forwarder's count of queries, which round-robin turns by.
+    pub fn new(policy: Policy, position: usize, mut live: Vec<usize>, mut reserve: Vec<usize>) -> Self {
+        match policy {
+            Policy::Random => live.shuffle(&mut rand::rng()),
+            // Over those that are left, not over all: or the neighbour of one that is out has a double share.
+            Policy::RoundRobin if !live.is_empty() => {
+                let by = position % live.len();
+                live.rotate_left(by);
+            }
+            Policy::RoundRobin | Policy::Sequential => {}
+        }
+        // When all are out, none of them is first by right: spread the load, and find the one that is back.
+        reserve.shuffle(&mut rand::rng());
+        let mut rotation = Self { live, reserve, at: 0 };
+        if rotation.live.is_empty() {
+            rotation.call_reserve();
+        }
+        rotation
+    }
+
+    /// The next one to ask; after the last comes the first.
+    pub fn advance(&mut self) -> Option<usize> {
+        let index = self.live.get(self.at % self.live.len().max(1)).copied()?;
+        self.at = (self.at + 1) % self.live.len();
+        Some(index)
+    }
+
+    /// Takes one out for the rest of this query.
+    pub fn remove(&mut self, index: usize) {
+        if let Some(place) = self.live.iter().position(|&live| live == index) {
+            self.live.remove(place);
+            if place < self.at {
+                self.at -= 1;
+            }
+        }
+    }
+
+    /// Lets those that are out have a try.
+    pub fn call_reserve(&mut self) {
+        self.live.append(&mut self.reserve);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// Whether the next one to ask is also the only one.
+    pub fn has_one(&self) -> bool {
+        self.live.len() == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(rotation: &mut Rotation, count: usize) -> Vec<usize> {
+        std::iter::from_fn(|| rotation.advance()).take(count).collect()
+    }
+
+    #[test]
+    fn sequential_keeps_the_written_order_and_starts_over() {
+        let mut rotation = Rotation::new(Policy::Sequential, 7, vec![0, 1, 2], vec![]);
+        assert_eq!(take(&mut rotation, 5), [0, 1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn round_robin_turns_by_one_per_query_over_the_live_ones() {
+        let firsts: Vec<_> = (0..6)
+            .map(|n| {
+                take(
+                    &mut Rotation::new(Policy::RoundRobin, n, vec![0, 2, 3], vec![1]),
+                    1,
+                )[0]
+            })
+            .collect();
+        assert_eq!(firsts, [0, 2, 3, 0, 2, 3]);
+    }
+
+    #[test]
+    fn random_asks_each_first_equally_often() {
+        let mut firsts = [0u32; 3];
+        for position in 0..3000 {
+            firsts[take(
+                &mut Rotation::new(Policy::Random, position, vec![0, 1, 2], vec![]),
+                1,
+            )[0]] += 1;
+        }
+        // 1000 ± 7.7 standard deviations.
+        assert!(
+            firsts.iter().all(|count| (800..1200).contains(count)),
+            "{firsts:?}"
+        );
+    }
+
+    #[test]
+    fn a_removed_one_is_not_asked_again_and_no_other_is_skipped() {
+        let mut rotation = Rotation::new(Policy::Sequential, 0, vec![0, 1, 2], vec![]);
+        assert_eq!(take(&mut rotation, 2), [0, 1]);
+        rotation.remove(0);
+        assert_eq!(take(&mut rotation, 3), [2, 1, 2]);
+        rotation.remove(1);
+        rotation.remove(2);
+        assert_eq!(rotation.advance(), None);
+    }
+
+    #[test]
+    fn those_that_are_out_are_asked_only_when_called_or_when_all_are_out() {
+        let mut rotation = Rotation::new(Policy::Sequential, 0, vec![0], vec![1]);
+        assert_eq!(take(&mut rotation, 2), [0, 0]);
+        rotation.remove(0);
+        assert!(rotation.is_empty());
+        rotation.call_reserve();
+        assert_eq!(take(&mut rotation, 2), [1, 1]);
+
+        let mut all_out = take(&mut Rotation::new(Policy::RoundRobin, 0, vec![], vec![0, 1]), 2);
+        all_out.sort_unstable();
+        assert_eq!(all_out, [0, 1]);
+    }
+}

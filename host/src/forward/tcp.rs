@@ -1,0 +1,382 @@
+//! Queries over TCP: a few connections per upstream, kept and pipelined (RFC 7766 section 6.2).
+//!
+//! A connection is a task that both writes and reads. Who asks leaves message and length prefix in its
+//! outbox, whole, and waits for the reply under an ID that is unique on this connection; replies come in
+//! any order. So a query can be given up at any moment without leaving half of it on the wire.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::failure::Fault;
+use super::message::{Query, Rejection, Reply};
+use super::upstream::Upstream;
+
+/// Queries on one connection at a time: few enough that a random ID is free at the first or second try.
+const MOST_PENDING: usize = 1024;
+/// Bytes that a connection may have to write before it counts as full.
+const MOST_UNSENT: usize = 256 * 1024;
+/// Queries in a row without a reply after which a connection is taken for dead.
+const MOST_SILENT: u32 = 2;
+const INBOX: usize = 4096;
+
+/// One worker's connections to one upstream.
+pub(super) struct Pool {
+    upstream: Arc<Upstream>,
+    /// How many connections there may be.
+    limit: usize,
+    idle: Duration,
+    dial: Duration,
+    connections: RefCell<Vec<Rc<Connection>>>,
+    /// How many were ever opened; the next one's serial number.
+    opened: Rc<Cell<u64>>,
+}
+
+impl Pool {
+    pub fn new(upstream: Arc<Upstream>, limit: usize, idle: Duration, dial: Duration) -> Self {
+        Self {
+            upstream,
+            limit,
+            idle,
+            dial,
+            connections: RefCell::default(),
+            opened: Rc::default(),
+        }
+    }
+
+    /// Sends `query` and waits for its reply, at most `limit`. Dropping the future forgets the query.
+    pub async fn exchange(&self, query: &Rc<Query>, limit: Duration) -> Result<Reply, Fault> {
+        let until = Instant::now() + limit;
+        let connection = self.connection(0)?;
+        match connection.ask(query, until).await {
+            // A server may close a connection at any time, and does so just when we have used it again.
+            // That says nothing about the query (RFC 7766 section 6.2.4): once more, on a connection
+            // younger than the event.
+            Err(Fault::Closed) if connection.state.borrow().proven => {
+                self.connection(connection.successors.get())?
+                    .ask(query, until)
+                    .await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The one with the least to do among those with a serial number of at least `from`. While there may be
+    /// more, none gets a second query: many servers answer the queries of a connection one after the other.
+    fn connection(&self, from: u64) -> Result<Rc<Connection>, Fault> {
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|connection| connection.is_open());
+        let least = connections
+            .iter()
+            .filter(|connection| connection.serial >= from && !connection.is_full());
+        let least = least.min_by_key(|connection| connection.pending());
+        let room = connections.len() < self.limit;
+        match least {
+            Some(connection) if connection.pending() == 0 || !room => Ok(connection.clone()),
+            _ if room => {
+                let connection = Connection::open(&self.upstream, &self.opened, self.idle, self.dial);
+                connections.push(connection.clone());
+                Ok(connection)
+            }
+            _ => Err(Fault::Busy),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn pending(&self) -> usize {
+        self.connections
+            .borrow()
+            .iter()
+            .map(|connection| connection.pending())
+            .sum()
+    }
+
+    #[cfg(test)]
+    pub fn open(&self) -> usize {
+        self.connections
+            .borrow()
+            .iter()
+            .filter(|connection| connection.is_open())
+            .count()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for connection in self.connections.take() {
+            connection.close(Fault::Closed);
+        }
+    }
+}
+
+struct Connection {
+    serial: u64,
+    opened: Rc<Cell<u64>>,
+    /// Once closed: the serial number from which on connections are younger than that.
+    successors: Cell<u64>,
+    state: RefCell<State>,
+    /// The outbox, `pending` or `closed` changed.
+    wake: Notify,
+}
+
+struct State {
+    pending: HashMap<u16, Waiting>,
+    outbox: Vec<u8>,
+    closed: bool,
+    /// Takes no more queries, since the server asked for that.
+    retiring: bool,
+    /// Has carried a reply.
+    proven: bool,
+    /// Queries in a row that got no reply in time.
+    silent: u32,
+    idle: Duration,
+    quiet_since: Instant,
+}
+
+struct Waiting {
+    query: Rc<Query>,
+    reply: oneshot::Sender<Result<Reply, Fault>>,
+}
+
+impl Connection {
+    /// Returns at once; queries may be left on it while it is being established.
+    fn open(upstream: &Arc<Upstream>, opened: &Rc<Cell<u64>>, idle: Duration, dial: Duration) -> Rc<Self> {
+        let serial = opened.replace(opened.get() + 1);
+        let connection = Rc::new(Self {
+            serial,
+            opened: opened.clone(),
+            successors: Cell::new(serial + 1),
+            state: RefCell::new(State {
+                pending: HashMap::new(),
+                outbox: Vec::new(),
+                closed: false,
+                retiring: false,
+                proven: false,
+                silent: 0,
+                idle,
+                quiet_since: Instant::now(),
+            }),
+            wake: Notify::new(),
+        });
+        tokio::task::spawn_local(connection.clone().run(upstream.clone(), dial));
+        connection
+    }
+
+    async fn ask(&self, query: &Rc<Query>, until: Instant) -> Result<Reply, Fault> {
+        let mut ticket = self.register(query);
+        match timeout_at(until, &mut ticket.reply).await {
+            Ok(Ok(outcome)) => outcome,
+            // The task is gone without a word: the worker is shutting down.
+            Ok(Err(_)) => Err(Fault::Closed),
+            Err(_) => {
+                self.stayed_silent();
+                Err(Fault::Timeout)
+            }
+        }
+    }
+
+    fn register(&self, query: &Rc<Query>) -> Ticket<'_> {
+        let (sender, reply) = oneshot::channel();
+        let mut state = self.state.borrow_mut();
+        let mut id: u16 = rand::random();
+        while state.pending.contains_key(&id) {
+            id = rand::random();
+        }
+        state.pending.insert(
+            id,
+            Waiting {
+                query: query.clone(),
+                reply: sender,
+            },
+        );
+        // `Query` is never longer than what the prefix can say.
+        let length = u16::try_from(query.len()).unwrap_or(u16::MAX);
+        state.outbox.extend_from_slice(&length.to_be_bytes());
+        state.outbox.extend_from_slice(&query.with_id(id));
+        self.wake.notify_one();
+        Ticket {
+            connection: self,
+            id,
+            reply,
+        }
+    }
+
+    /// A server may be slow with one name, but a connection on which several in a row remain unanswered is
+    /// broken without our having been told, as after a change of NAT rules.
+    fn stayed_silent(&self) {
+        let silent = {
+            let mut state = self.state.borrow_mut();
+            state.silent += 1;
+            state.silent
+        };
+        if silent >= MOST_SILENT {
+            self.close(Fault::Closed);
+        }
+    }
+
+    /// Ends it, and every query that still waits on it, with `fault`.
+    fn close(&self, fault: Fault) {
+        let mut state = self.state.borrow_mut();
+        if !state.closed {
+            state.closed = true;
+            self.successors.set(self.opened.get());
+        }
+        for (_, waiting) in state.pending.drain() {
+            // An error means that nobody waits any more.
+            let _ = waiting.reply.send(Err(fault));
+        }
+        self.wake.notify_one();
+    }
+
+    fn is_open(&self) -> bool {
+        let state = self.state.borrow();
+        !state.closed && !state.retiring
+    }
+
+    fn is_full(&self) -> bool {
+        let state = self.state.borrow();
+        state.pending.len() >= MOST_PENDING || state.outbox.len() >= MOST_UNSENT
+    }
+
+    fn pending(&self) -> usize {
+        self.state.borrow().pending.len()
+    }
+
+    async fn run(self: Rc<Self>, upstream: Arc<Upstream>, dial: Duration) {
+        let fault = match timeout(dial, TcpStream::connect(upstream.address)).await {
+            Ok(Ok(stream)) => {
+                self.serve(stream, &upstream).await;
+                Fault::Closed
+            }
+            Ok(Err(error)) => Fault::of_network(&error),
+            Err(_) => Fault::Timeout,
+        };
+        self.close(fault);
+    }
+
+    /// Writes what is in the outbox and hands out what comes in, until either side has had enough.
+    async fn serve(&self, mut stream: TcpStream, upstream: &Upstream) {
+        // Failing that, a query waits for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let (mut reader, mut writer) = stream.split();
+        let mut inbox = Vec::with_capacity(INBOX);
+        let (mut sending, mut sent) = (Vec::new(), 0);
+        loop {
+            if sent == sending.len() {
+                sending.clear();
+                sent = 0;
+                std::mem::swap(&mut sending, &mut self.state.borrow_mut().outbox);
+            }
+            let idle_until = {
+                let state = self.state.borrow();
+                if state.closed {
+                    return;
+                }
+                let idle = if state.retiring {
+                    Duration::ZERO
+                } else {
+                    state.idle
+                };
+                state.pending.is_empty().then(|| state.quiet_since + idle)
+            };
+            tokio::select! {
+                read = reader.read_buf(&mut inbox) => match read {
+                    // A half-closed connection has nothing to tell us any more (RFC 7766 section 6.2.4).
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => self.unpack(&mut inbox, upstream),
+                },
+                // The prefix and its message leave in one write (RFC 7766 section 8), with others if they
+                // wait.
+                written = writer.write(&sending[sent..]), if sent < sending.len() => match written {
+                    Ok(0) | Err(_) => return,
+                    Ok(count) => sent += count,
+                },
+                () = self.wake.notified() => {}
+                () = sleep_until(idle_until.unwrap_or_else(Instant::now)), if idle_until.is_some() => return,
+            }
+        }
+    }
+
+    /// Hands out the whole messages in `inbox` and leaves the rest: less than one message, so it is bounded.
+    fn unpack(&self, inbox: &mut Vec<u8>, upstream: &Upstream) {
+        let mut at = 0;
+        while let Some(&[high, low]) = inbox.get(at..at + 2) {
+            let end = at + 2 + usize::from(u16::from_be_bytes([high, low]));
+            let Some(message) = inbox.get(at + 2..end) else {
+                break;
+            };
+            if !self.deliver(message) {
+                upstream.counters.strays.fetch_add(1, Relaxed);
+            }
+            at = end;
+        }
+        inbox.drain(..at);
+        if inbox.is_empty() {
+            inbox.shrink_to(INBOX);
+        }
+    }
+
+    /// False for a message that nobody waits for.
+    fn deliver(&self, message: &[u8]) -> bool {
+        let mut state = self.state.borrow_mut();
+        // Even a reply that comes too late shows that the connection works.
+        state.silent = 0;
+        let Some(&[high, low]) = message.get(..2) else {
+            return false;
+        };
+        let id = u16::from_be_bytes([high, low]);
+        let Some(waiting) = state.pending.get(&id) else {
+            return false;
+        };
+        let outcome = match waiting.query.accept(id, message) {
+            Ok(reply) => Ok(reply),
+            Err(Rejection::Malformed) => Err(Fault::Malformed),
+            Err(Rejection::Stray) => return false,
+        };
+        state.proven = true;
+        state.quiet_since = Instant::now();
+        if let Some(keepalive) = outcome.as_ref().ok().and_then(|reply| reply.keepalive) {
+            state.idle = state.idle.min(keepalive);
+            // RFC 7828 section 3.2.2: zero asks for the connection to be closed as soon as it can be.
+            state.retiring |= keepalive.is_zero();
+        }
+        if let Some(waiting) = state.pending.remove(&id) {
+            let _ = waiting.reply.send(outcome);
+        }
+        true
+    }
+}
+
+/// A query's place on a connection, given up when dropped.
+struct Ticket<'c> {
+    connection: &'c Connection,
+    id: u16,
+    reply: oneshot::Receiver<Result<Reply, Fault>>,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.reply.close();
+        let mut state = self.connection.state.borrow_mut();
+        // The ID may be another's by now, who still listens.
+        if state
+            .pending
+            .get(&self.id)
+            .is_some_and(|waiting| waiting.reply.is_closed())
+        {
+            state.pending.remove(&self.id);
+            if state.pending.is_empty() {
+                state.quiet_since = Instant::now();
+                self.connection.wake.notify_one();
+            }
+        }
+    }
+}

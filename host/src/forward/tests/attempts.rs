@@ -1,0 +1,241 @@
+//! Which upstream is asked when, how often, and for how long.
+
+use std::cell::Cell;
+
+use super::*;
+
+#[test]
+fn servfail_and_refused_lead_to_the_next_upstream() {
+    for (rcode, reason) in [(SERVFAIL, Reason::Servfail), (REFUSED, Reason::Refused)] {
+        run(async move {
+            let (bad, _) = udp(move |_, query| vec![empty(query, code(rcode))]).await;
+            let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
+            let forward = to(&[bad, good]);
+            let got = forward.resolve(&query("example.com")).await.unwrap();
+            assert_eq!(got.upstream, good);
+            assert!(got.duration < PROMPT);
+            assert_eq!(forward.failures(0, reason), 1);
+        });
+    }
+}
+
+#[test]
+fn if_all_decline_the_last_to_do_so_is_the_answer() {
+    run(async {
+        let (first, first_log) = udp(|_, query| vec![empty(query, code(SERVFAIL))]).await;
+        let (second, _) = udp(|_, query| vec![empty(query, code(REFUSED))]).await;
+        let asked = query("example.com");
+        let got = to(&[first, second]).resolve(&asked).await.unwrap();
+        assert_eq!(
+            (got.upstream, got.message),
+            (second, empty(&asked, code(REFUSED)))
+        );
+        assert_eq!(
+            first_log.borrow().len(),
+            1,
+            "it said no once; it is not asked again for the same query"
+        );
+    });
+}
+
+#[test]
+fn silence_makes_the_next_upstream_be_asked_long_before_the_timeout() {
+    run(async {
+        let (silent, _) = udp(|_, _| vec![]).await;
+        let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
+        let forward = forward(&config::Forward {
+            timeout: Duration::from_secs(20),
+            ..config(&[silent, good])
+        });
+        // It was quick so far.
+        (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
+        let got = forward.resolve(&query("example.com")).await.unwrap();
+        assert_eq!(got.upstream, good);
+        assert!(
+            (Duration::from_millis(50)..PROMPT).contains(&got.duration),
+            "{:?}",
+            got.duration
+        );
+        assert_eq!(forward.shared.upstreams()[1].counters.hedges.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn the_first_of_two_attempts_may_still_win() {
+    run(async {
+        let (socket, _, late) = sockets().await;
+        let (silent, silent_log) = udp(|_, _| vec![]).await;
+        let forward = forward(&config::Forward {
+            timeout: Duration::from_secs(20),
+            ..config(&[late, silent])
+        });
+        (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
+        let asked = query("example.com");
+        let mut buffer = [0; 512];
+        let (got, ()) = tokio::join!(forward.resolve(&asked), async {
+            let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+            while silent_log.borrow().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            socket.send_to(&answer(&buffer[..length], 1), from).await.unwrap();
+        });
+        assert_eq!(got.unwrap().upstream, late);
+    });
+}
+
+#[test]
+fn losing_every_third_query_costs_no_timeout() {
+    run(async {
+        let (lossy, _) = udp(|n, query| {
+            if n % 3 == 2 {
+                vec![]
+            } else {
+                vec![answer(query, 1)]
+            }
+        })
+        .await;
+        let forward = forward(&config::Forward {
+            timeout: Duration::from_secs(20),
+            ..config(&[lossy])
+        });
+        for _ in 0..30 {
+            let got = forward.resolve(&query("example.com")).await.unwrap();
+            assert!(got.duration < Duration::from_secs(1), "{:?}", got.duration);
+        }
+        assert!(forward.shared.upstreams()[0].counters.hedges.load(Relaxed) >= 10);
+    });
+}
+
+#[test]
+fn total_silence_ends_after_the_attempts_and_names_the_upstream() {
+    run(async {
+        let (silent, log) = udp(|_, _| vec![]).await;
+        let forward = forward(&config::Forward {
+            timeout: Duration::from_millis(60),
+            ..config(&[silent])
+        });
+        let failure = forward.resolve(&query("example.com")).await.unwrap_err();
+        assert_eq!(failure, Failure::NoReply(vec![(silent, Fault::Timeout); 3]));
+        assert_eq!(failure.extended_error().code(), 22);
+        assert!(failure.to_string().contains(&silent.to_string()));
+        assert_eq!(log.borrow().len(), 3);
+    });
+}
+
+#[test]
+fn the_deadline_bounds_all_attempts() {
+    run(async {
+        let (silent, _) = udp(|_, _| vec![]).await;
+        let deadline = Duration::from_millis(100);
+        let forward = forward(&config::Forward {
+            timeout: Duration::from_secs(20),
+            deadline,
+            ..config(&[silent])
+        });
+        let begin = std::time::Instant::now();
+        forward.resolve(&query("example.com")).await.unwrap_err();
+        assert!(
+            (deadline..deadline + PROMPT).contains(&begin.elapsed()),
+            "{:?}",
+            begin.elapsed()
+        );
+    });
+}
+
+#[test]
+fn where_nobody_listens_fails_at_once() {
+    run(async {
+        let (first, second) = (nobody().await, nobody().await);
+        let begin = std::time::Instant::now();
+        let failure = to(&[first, second])
+            .resolve(&query("example.com"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            failure,
+            Failure::NoReply(vec![(first, Fault::Refused), (second, Fault::Refused)])
+        );
+        assert_eq!(failure.extended_error().code(), 23);
+        assert!(begin.elapsed() < PROMPT);
+    });
+}
+
+#[test]
+fn no_more_queries_than_allowed_are_under_way() {
+    run(async {
+        let (silent, log) = udp(|_, _| vec![]).await;
+        let forward = forward(&config::Forward {
+            concurrent: 2,
+            ..config(&[silent])
+        });
+        let asked = query("example.com");
+        let waiting: Vec<_> = (0..2)
+            .map(|_| {
+                let (forward, asked) = (forward.clone(), asked.clone());
+                tokio::task::spawn_local(async move { forward.resolve(&asked).await })
+            })
+            .collect();
+        while log.borrow().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let failure = forward.resolve(&asked).await.unwrap_err();
+        assert_eq!(failure, Failure::Overloaded { concurrent: 2 });
+        assert_eq!(
+            (forward.shared.rejects.load(Relaxed), forward.shared.under_way()),
+            (1, 2)
+        );
+        for query in waiting {
+            query.abort();
+            assert!(query.await.unwrap_err().is_cancelled());
+        }
+        assert_eq!(forward.shared.under_way(), 0);
+    });
+}
+
+#[test]
+fn a_query_that_is_given_up_leaves_no_socket_behind() {
+    run(async {
+        let (socket, _, address) = sockets().await;
+        let forward = to(&[address]);
+        let asked = query("example.com");
+        let mut buffer = [0; 512];
+        let (length, from) = tokio::select! {
+            _ = forward.resolve(&asked) => panic!("nobody answered"),
+            received = socket.recv_from(&mut buffer) => received.unwrap(),
+        };
+        // The port is closed: the kernel says so to whoever sends there.
+        let late = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        late.connect(from).await.unwrap();
+        late.send(&answer(&buffer[..length], 1)).await.unwrap();
+        let refused = late.recv(&mut [0; 16]).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(Rc::strong_count(&forward), 1);
+    });
+}
+
+#[test]
+fn round_robin_spreads_queries_evenly() {
+    run(async {
+        let counts: Vec<Rc<Cell<u32>>> = (0..3).map(|_| Rc::default()).collect();
+        let mut upstreams = Vec::new();
+        for count in counts.clone() {
+            let (address, _) = udp(move |_, query| {
+                count.set(count.get() + 1);
+                vec![answer(query, 1)]
+            })
+            .await;
+            upstreams.push(address);
+        }
+        let forward = forward(&config::Forward {
+            policy: Policy::RoundRobin,
+            ..config(&upstreams)
+        });
+        for _ in 0..9 {
+            forward.resolve(&query("example.com")).await.unwrap();
+        }
+        assert_eq!(
+            counts.iter().map(|count| count.get()).collect::<Vec<_>>(),
+            [3, 3, 3]
+        );
+    });
+}

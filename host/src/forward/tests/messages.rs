@@ -1,0 +1,113 @@
+//! The checker against whatever bytes there are.
+
+use proptest::prelude::*;
+
+use super::super::message::{Query, Rejection};
+use super::*;
+
+const ID: u16 = 0x1234;
+
+fn ours() -> Query {
+    Query::new(&query_with_edns("www.example.com")).unwrap()
+}
+
+fn reply() -> Vec<u8> {
+    let mut reply = answer(&ours().with_id(ID), 1);
+    // With an OPT record that says BADVERS (extended RCODE 1) and keepalive 20 × 100 ms.
+    reply[11] = 1;
+    reply.extend_from_slice(&[0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 6, 0, 11, 0, 2, 0, 20]);
+    reply
+}
+
+#[test]
+fn the_opt_record_of_a_reply_is_read() {
+    let reply = ours().accept(ID, &reply()).unwrap();
+    assert_eq!(reply.rcode, 16);
+    assert_eq!(reply.keepalive, Some(Duration::from_secs(2)));
+}
+
+#[test]
+fn an_empty_question_is_accepted_with_an_error_alone() {
+    let bare = |rcode| [0x12, 0x34, 0x80, rcode, 0, 0, 0, 0, 0, 0, 0, 0];
+    for rcode in 0..16 {
+        let expected = [FORMERR, SERVFAIL, NOTIMP, REFUSED].contains(&rcode.into());
+        assert_eq!(ours().accept(ID, &bare(rcode)).is_ok(), expected, "RCODE {rcode}");
+    }
+    let mut with_records = bare(2);
+    with_records[7] = 1;
+    assert_eq!(ours().accept(ID, &with_records).unwrap_err(), Rejection::Stray);
+}
+
+#[test]
+fn only_the_last_record_is_cut_off() {
+    let plain = ours().without_edns().unwrap();
+    assert_eq!(plain.with_id(0xabcd), query("www.example.com"));
+    assert!(plain.without_edns().is_none());
+
+    // A TSIG record after it.
+    let mut signed = query_with_edns("www.example.com");
+    signed[11] = 2;
+    signed.extend_from_slice(&[0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 0]);
+    assert!(Query::new(&signed).unwrap().without_edns().is_none());
+}
+
+#[test]
+fn a_truncated_reply_may_end_within_a_record_and_no_other() {
+    let whole = reply();
+    let mut cut = whole[..whole.len() - 5].to_vec();
+    assert_eq!(ours().accept(ID, &cut).unwrap_err(), Rejection::Malformed);
+    cut[2] |= 0x02;
+    assert!(ours().accept(ID, &cut).unwrap().truncated);
+}
+
+#[test]
+fn a_question_with_a_pointer_or_an_endless_name_is_none() {
+    let mut pointer = query("a");
+    pointer.splice(12..15, [0xc0, 0x0c]);
+    assert!(Query::new(&pointer).is_err());
+
+    let label = "a".repeat(63);
+    let longest = [&label[..], &label, &label, &label[..61]].join(".");
+    assert!(Query::new(&query(&longest)).is_ok());
+    assert!(Query::new(&query(&format!("{longest}a"))).is_err());
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_pass_for_a_reply_unless_id_and_question_match(
+        bytes in proptest::collection::vec(any::<u8>(), 0..600)
+    ) {
+        if let Ok(reply) = ours().accept(ID, &bytes) {
+            prop_assert_eq!(&bytes[..2], &ID.to_be_bytes());
+            prop_assert_eq!(reply.into_message(7).len(), bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_reply_with_bytes_changed_or_cut_never_panics(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = reply();
+        for (place, value) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        bytes.truncate(end.index(bytes.len() + 1));
+        let _ = ours().accept(ID, &bytes);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic_as_a_query(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        counts in any::<[u8; 4]>(),
+    ) {
+        // With a plausible header, so that the rest is reached.
+        let mut bytes = [&[0, 0, 1, 0, 0, 1, 0, counts[0], 0, counts[1], 0, counts[2]][..], &bytes].concat();
+        bytes[10] = counts[3] & 1;
+        if let Ok(query) = Query::new(&bytes) {
+            prop_assert!(query.without_edns().is_none_or(|plain| plain.len() < query.len()));
+            prop_assert_eq!(query.with_id(query.id()), bytes);
+        }
+    }
+}

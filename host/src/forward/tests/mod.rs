@@ -1,0 +1,40 @@
+//! Resolution against upstreams that lie, lose, hang and refuse.
+
+mod attempts;
+mod fake;
+mod health;
+mod messages;
+mod pipelining;
+mod replies;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::message::{FORMERR, NOTIMP, REFUSED, SERVFAIL};
+use super::{Failure, Fault, Forward, Forwarder, Reason};
+use crate::config::{self, Policy};
+use fake::*;
+
+/// Well below any timeout used here, well above what a busy machine takes for loopback.
+const PROMPT: Duration = Duration::from_millis(300);
+
+fn forward(config: &config::Forward) -> Rc<Forward> {
+    Forward::new(Forwarder::new(config))
+}
+
+fn to(upstreams: &[SocketAddr]) -> Rc<Forward> {
+    forward(&config(upstreams))
+}
+
+impl Forward {
+    fn failures(&self, index: usize, reason: Reason) -> u64 {
+        self.shared.upstreams()[index].counters.failures[reason as usize].load(Relaxed)
+    }
+}
+
+/// An RCODE that fits into a header.
+fn code(rcode: u16) -> u8 {
+    u8::try_from(rcode).unwrap()
+}
