@@ -1,0 +1,268 @@
+//! Answers that a filter makes up.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use crate::bindings::dnsweir::filter::types as raw;
+use crate::verdict::seconds;
+use crate::{Class, Name, NameBuf, Rcode, Type};
+
+/// A whole answer. The host puts question, ID, flags and EDNS right.
+///
+/// ```
+/// use std::time::Duration;
+/// use dnsweir_filter::{Answer, NameBuf, Rdata, Verdict};
+/// # fn main() -> Result<(), dnsweir_filter::NameError> {
+/// let name: NameBuf = "hello.demo.test".parse()?;
+/// let minute = Duration::from_secs(60);
+/// let answer = Answer::noerror().record(&name, minute, Rdata::A([127, 0, 0, 53].into()));
+/// let verdict = Verdict::answer(answer).remember(minute);
+/// # let _ = verdict; Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Answer(raw::Answer);
+
+impl Answer {
+    /// An answer without records and with this code.
+    pub fn new(rcode: Rcode) -> Answer {
+        Answer(raw::Answer {
+            rcode: rcode.0,
+            authoritative: false,
+            answers: Vec::new(),
+            authority: Vec::new(),
+            additional: Vec::new(),
+        })
+    }
+
+    /// An answer to put records in.
+    pub fn noerror() -> Answer {
+        Answer::new(Rcode::NOERROR)
+    }
+
+    /// The name does not exist. The SOA says how long clients may remember that (RFC 2308
+    /// section 2.1).
+    pub fn nxdomain(soa: &Soa) -> Answer {
+        Answer::new(Rcode::NXDOMAIN).denied_by(soa)
+    }
+
+    /// The name exists, the type does not (RFC 2308 section 2.2).
+    pub fn nodata(soa: &Soa) -> Answer {
+        Answer::noerror().denied_by(soa)
+    }
+
+    fn denied_by(self, soa: &Soa) -> Answer {
+        self.authority(&soa.zone, soa.ttl, Rdata::Soa(soa.clone()))
+    }
+
+    /// Marks the answer as authoritative.
+    pub fn authoritative(mut self) -> Answer {
+        self.0.authoritative = true;
+        self
+    }
+
+    /// Whether the answer section is empty.
+    pub fn is_empty(&self) -> bool {
+        self.0.answers.is_empty()
+    }
+
+    /// Adds a record of class IN to the answer section.
+    pub fn record<'b>(mut self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
+        self.0.answers.push(rdata.into_record(name.into(), ttl));
+        self
+    }
+
+    /// Adds a record of class IN to the authority section.
+    pub fn authority<'b>(mut self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
+        self.0.authority.push(rdata.into_record(name.into(), ttl));
+        self
+    }
+
+    /// Adds a record of class IN to the additional section.
+    pub fn additional<'b>(mut self, name: impl Into<Name<'b>>, ttl: Duration, rdata: Rdata) -> Answer {
+        self.0.additional.push(rdata.into_record(name.into(), ttl));
+        self
+    }
+
+    pub(crate) fn into_raw(self) -> raw::Answer {
+        self.0
+    }
+}
+
+/// The data of a record. More types may be added; [`Rdata::Other`] takes any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rdata {
+    /// An IPv4 address.
+    A(Ipv4Addr),
+    /// An IPv6 address.
+    Aaaa(Ipv6Addr),
+    /// The canonical name of an alias.
+    Cname(NameBuf),
+    /// A name server.
+    Ns(NameBuf),
+    /// The name of an address.
+    Ptr(NameBuf),
+    /// A text. What is longer than 255 octets becomes several strings.
+    Txt(String),
+    /// A mail server, with its preference: the lowest is tried first.
+    Mx(u16, NameBuf),
+    /// Where a service runs (RFC 2782).
+    Srv {
+        /// The lowest is tried first.
+        priority: u16,
+        /// Share among equal priorities.
+        weight: u16,
+        /// The port.
+        port: u16,
+        /// The host.
+        target: NameBuf,
+    },
+    /// The start of a zone.
+    Soa(Soa),
+    /// Data in wire format, names uncompressed.
+    Other(Type, Vec<u8>),
+}
+
+impl Rdata {
+    /// An `A` or an `AAAA`.
+    pub fn address(address: IpAddr) -> Rdata {
+        match address {
+            IpAddr::V4(address) => Rdata::A(address),
+            IpAddr::V6(address) => Rdata::Aaaa(address),
+        }
+    }
+
+    fn into_record(self, name: Name<'_>, ttl: Duration) -> raw::ResourceRecord {
+        let (rtype, rdata) = self.into_wire();
+        let name = name.as_wire().to_vec();
+        raw::ResourceRecord {
+            name,
+            rtype: rtype.0,
+            class: Class::IN.0,
+            ttl: seconds(ttl),
+            rdata,
+        }
+    }
+
+    fn into_wire(self) -> (Type, Vec<u8>) {
+        match self {
+            Rdata::A(address) => (Type::A, address.octets().to_vec()),
+            Rdata::Aaaa(address) => (Type::AAAA, address.octets().to_vec()),
+            Rdata::Cname(name) => (Type::CNAME, name.into_wire()),
+            Rdata::Ns(name) => (Type::NS, name.into_wire()),
+            Rdata::Ptr(name) => (Type::PTR, name.into_wire()),
+            Rdata::Txt(text) => (Type::TXT, character_strings(text.as_bytes())),
+            Rdata::Mx(preference, name) => (
+                Type::MX,
+                [&preference.to_be_bytes(), name.as_name().as_wire()].concat(),
+            ),
+            Rdata::Srv {
+                priority,
+                weight,
+                port,
+                target,
+            } => {
+                let mut rdata = Vec::new();
+                for number in [priority, weight, port] {
+                    rdata.extend_from_slice(&number.to_be_bytes());
+                }
+                rdata.extend_from_slice(target.as_name().as_wire());
+                (Type::SRV, rdata)
+            }
+            Rdata::Soa(soa) => (Type::SOA, soa.to_wire()),
+            Rdata::Other(rtype, rdata) => (rtype, rdata),
+        }
+    }
+}
+
+/// Strings of up to 255 octets behind their lengths, at least one (RFC 1035 section 3.3.14).
+fn character_strings(text: &[u8]) -> Vec<u8> {
+    if text.is_empty() {
+        return vec![0];
+    }
+    let mut rdata = Vec::with_capacity(text.len() + text.len() / 255 + 1);
+    for string in text.chunks(255) {
+        rdata.push(string.len() as u8);
+        rdata.extend_from_slice(string);
+    }
+    rdata
+}
+
+/// The start of a zone (RFC 1035 section 3.3.13), as a negative answer needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Soa {
+    /// The zone it belongs to.
+    pub zone: NameBuf,
+    /// How long the record, and with it a negative answer, holds.
+    pub ttl: Duration,
+    /// The primary name server.
+    pub primary: NameBuf,
+    /// The mailbox of who is responsible, its `@` written as a dot.
+    pub mailbox: NameBuf,
+    /// Version of the zone.
+    pub serial: u32,
+}
+
+impl Soa {
+    /// A plain one: the zone is its own name server and `hostmaster` answers for it.
+    pub fn new(zone: NameBuf, ttl: Duration) -> Soa {
+        // Too long a zone has no room for a mailbox; RFC 1035 lets the root stand for none.
+        let mailbox = zone
+            .as_name()
+            .child("hostmaster")
+            .unwrap_or_else(|_| NameBuf::root());
+        Soa {
+            primary: zone.clone(),
+            mailbox,
+            ttl,
+            serial: 1,
+            zone,
+        }
+    }
+
+    fn to_wire(&self) -> Vec<u8> {
+        let mut rdata = [self.primary.as_name().as_wire(), self.mailbox.as_name().as_wire()].concat();
+        // Refresh, retry and expire speak to secondaries, which these zones do not have. The last,
+        // the minimum, bounds the negative TTL (RFC 2308 section 4).
+        for number in [self.serial, 7200, 1800, 86400, seconds(self.ttl)] {
+            rdata.extend_from_slice(&number.to_be_bytes());
+        }
+        rdata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(rdata: Rdata) -> Vec<u8> {
+        rdata.into_wire().1
+    }
+
+    #[test]
+    fn data_is_in_wire_format() {
+        let name: NameBuf = "a.test".parse().unwrap();
+        assert_eq!(wire(Rdata::address("::1".parse().unwrap())).len(), 16);
+        assert_eq!(wire(Rdata::Mx(10, name.clone())), b"\0\x0a\x01a\x04test\0");
+        let srv = Rdata::Srv {
+            priority: 1,
+            weight: 2,
+            port: 80,
+            target: name.clone(),
+        };
+        assert_eq!(wire(srv), b"\0\x01\0\x02\0\x50\x01a\x04test\0");
+        assert_eq!(wire(Rdata::Txt(String::new())), [0]);
+        let long = wire(Rdata::Txt("x".repeat(300)));
+        assert_eq!((long.len(), long[0], long[256]), (302, 255, 45));
+        let soa = wire(Rdata::Soa(Soa::new(name, Duration::from_secs(30))));
+        assert!(soa.starts_with(b"\x01a\x04test\0\x0ahostmaster\x01a\x04test\0\0\0\0\x01"));
+        assert!(soa.ends_with(&30u32.to_be_bytes()));
+    }
+
+    #[test]
+    fn a_ttl_has_31_bits() {
+        let answer = Answer::noerror().record(Name::ROOT, Duration::MAX, Rdata::A([0; 4].into()));
+        assert_eq!(answer.0.answers[0].ttl, 0x7fff_ffff);
+    }
+}

@@ -1,0 +1,127 @@
+//! What a filter can do to the world: write a log line, print a line, count.
+//!
+//! Crossing into the host costs more than the work behind it, so printed lines and counts are kept
+//! here and handed over once per batch. Outside WebAssembly there is no host; a recorder per thread
+//! takes its place, which [`test`](crate::test) reads.
+
+use std::cell::RefCell;
+
+/// How bad a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// The filter cannot do what it should.
+    Error,
+    /// Something is odd.
+    Warn,
+    /// Good to know.
+    Info,
+    /// For whoever works on the filter.
+    Debug,
+}
+
+/// Lines are handed over early beyond this: a batch of long ones must not outgrow what the host
+/// takes in one call.
+const LINES_MAX: usize = 32 << 10;
+
+thread_local! {
+    static PENDING: RefCell<Pending> = const { RefCell::new(Pending { lines: String::new(), counts: Vec::new() }) };
+}
+
+struct Pending {
+    lines: String,
+    counts: Vec<(&'static str, u64)>,
+}
+
+/// Writes a line to the proxy's own log, under the filter's name. For what happens seldom: it is one
+/// call into the host each time, and the host may thin lines out.
+pub fn log(level: Level, message: &str) {
+    imports::log(level, message);
+}
+
+/// Prints a line to standard output. Its end is added here.
+pub fn print(line: &str) {
+    PENDING.with_borrow_mut(|pending| {
+        pending.lines.push_str(line);
+        pending.lines.push('\n');
+        if pending.lines.len() > LINES_MAX {
+            pending.hand_over_lines();
+        }
+    });
+}
+
+/// Adds to a counter, which the metrics show as `dnsweir_filter_counter_total{filter, name}`.
+pub fn count(name: &'static str, by: u64) {
+    PENDING.with_borrow_mut(
+        |pending| match pending.counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += by,
+            None => pending.counts.push((name, by)),
+        },
+    );
+}
+
+/// Ends a batch.
+pub(crate) fn hand_over() {
+    PENDING.with_borrow_mut(|pending| {
+        if !pending.lines.is_empty() {
+            pending.hand_over_lines();
+        }
+        for (name, sum) in pending.counts.drain(..) {
+            imports::count(name, sum);
+        }
+    });
+}
+
+impl Pending {
+    fn hand_over_lines(&mut self) {
+        imports::print(&self.lines);
+        self.lines.clear();
+    }
+}
+
+#[cfg(target_family = "wasm")]
+mod imports {
+    use super::Level;
+    use crate::bindings::dnsweir::filter::host;
+
+    pub(super) use host::{count, print};
+
+    pub(super) fn log(level: Level, message: &str) {
+        let level = match level {
+            Level::Error => host::Level::Error,
+            Level::Warn => host::Level::Warn,
+            Level::Info => host::Level::Info,
+            Level::Debug => host::Level::Debug,
+        };
+        host::log(level, message);
+    }
+}
+
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod imports {
+    use super::Level;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    #[derive(Default)]
+    pub(crate) struct Recorder {
+        pub(crate) logged: Vec<(Level, String)>,
+        pub(crate) printed: String,
+        pub(crate) counts: BTreeMap<String, u64>,
+    }
+
+    thread_local! {
+        pub(crate) static RECORDER: RefCell<Recorder> = RefCell::default();
+    }
+
+    pub(super) fn log(level: Level, message: &str) {
+        RECORDER.with_borrow_mut(|recorder| recorder.logged.push((level, message.to_owned())));
+    }
+
+    pub(super) fn print(lines: &str) {
+        RECORDER.with_borrow_mut(|recorder| recorder.printed.push_str(lines));
+    }
+
+    pub(super) fn count(name: &str, by: u64) {
+        RECORDER.with_borrow_mut(|recorder| *recorder.counts.entry(name.to_owned()).or_default() += by);
+    }
+}

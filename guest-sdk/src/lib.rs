@@ -1,0 +1,191 @@
+//! Write filters for the dnsweir DNS proxy.
+//!
+//! A filter is an ordinary Rust type that sees queries, responses or what became of them. It runs in
+//! the proxy's query path as sandboxed WebAssembly: it can be swapped while the proxy runs, and its
+//! worst error costs nobody an answer.
+//!
+//! # A filter
+//!
+//! ```toml
+//! [package]
+//! name = "blocklist"
+//! edition = "2024"
+//!
+//! [lib]
+//! crate-type = ["cdylib", "rlib"] # the module, and a library for the tests
+//!
+//! [dependencies]
+//! dnsweir-filter = { path = "dnsweir/guest-sdk" }
+//!
+//! [profile.release] # a module of 60 KB instead of 2 MB
+//! lto = true
+//! codegen-units = 1
+//! panic = "abort"
+//! strip = true
+//! ```
+//!
+//! ```
+//! use std::time::Duration;
+//! use dnsweir_filter::{Filter, Invalid, Manifest, NameBuf, NameMap, Query, Rcode, Setup, Verdict};
+//!
+//! /// Refuses names at or below those in a list.
+//! struct Blocklist {
+//!     blocked: NameMap<()>,
+//!     rcode: Rcode,
+//! }
+//!
+//! impl Filter for Blocklist {
+//!     fn configure(setup: Setup<'_>) -> Result<(Blocklist, Manifest), Invalid> {
+//!         let config = setup.config();
+//!         let mut names: Vec<NameBuf> = Vec::new();
+//!         for node in config.nodes(&["block"]) {
+//!             names.extend(node.arguments(0).unwrap_or_default()); // what is no name is recorded
+//!         }
+//!         let rcode = config.setting_or("rcode", Rcode::NXDOMAIN);
+//!         // The host calls the filter for these names only.
+//!         let manifest = Manifest::new().queries().at_or_below(&names);
+//!         let mut blocked = NameMap::new();
+//!         for name in names {
+//!             blocked.insert(name, ());
+//!         }
+//!         Ok((Blocklist { blocked, rcode }, manifest))
+//!     }
+//!
+//!     fn query(&mut self, query: &Query<'_>) -> Verdict {
+//!         if self.blocked.suffixes(query.name()).next().is_none() {
+//!             return Verdict::pass();
+//!         }
+//!         dnsweir_filter::count("blocked", 1);
+//!         // The same for everyone who asks: the host need not come back for an hour.
+//!         Verdict::refuse(self.rcode).remember(Duration::from_secs(3600))
+//!     }
+//! }
+//!
+//! dnsweir_filter::export!(Blocklist);
+//!
+//! // In a unit test, no proxy needed:
+//! use dnsweir_filter::{Type, test};
+//!
+//! let mut filter = test::start::<Blocklist>([test::node("block").arg("ads.example")]).unwrap();
+//! let verdict = filter.query(&test::query("banner.ads.example", Type::A));
+//! assert_eq!(verdict, Verdict::refuse(Rcode::NXDOMAIN).remember(Duration::from_secs(3600)));
+//! assert_eq!(filter.counter("blocked"), 1);
+//!
+//! let mistakes = test::start::<Blocklist>([test::node("blok").arg("ads.example")]).unwrap_err();
+//! assert_eq!(mistakes[0].message, "this filter knows no `blok`");
+//! assert_eq!(mistakes[0].help, "valid here: `block`, `rcode`");
+//! ```
+//!
+//! `cargo build --release --target wasm32-unknown-unknown` leaves `blocklist.wasm`, which the
+//! configuration names:
+//!
+//! ```kdl
+//! filter "blocklist" {
+//!     module "blocklist.wasm"
+//!     config { block "ads.example" }
+//! }
+//! zone "." {
+//!     use "blocklist"
+//!     cache
+//!     forward "/etc/resolv.conf"
+//! }
+//! ```
+//!
+//! # What costs what
+//!
+//! The host calls a filter only for the phases, types and names of its [`Manifest`], and not again for
+//! a question whose [`Verdict`] it may [remember](Verdict::remember). What is left arrives in batches,
+//! which this crate takes apart. A [`Verdict::pass`] costs nothing on the way back.
+//!
+//! A response can often be [edited with the query's verdict](Verdict::edit); then the response phase,
+//! a second call, is not needed. Counters and printed lines are handed over once per batch.
+//!
+//! # What a filter cannot do
+//!
+//! Read files, open sockets, start threads, ask for the time other than [`Query::time`], wait. State is
+//! per worker thread of the proxy: two instances of one filter never meet. A filter that panics is
+//! rebuilt from its configuration, and the panic's text is in the proxy's log.
+
+mod answer;
+#[doc(hidden)]
+pub mod bindings;
+mod codes;
+mod config;
+mod event;
+mod host;
+mod manifest;
+mod name;
+mod name_map;
+mod query;
+mod response;
+#[doc(hidden)]
+pub mod runtime;
+#[cfg(not(target_family = "wasm"))]
+pub mod test;
+mod value;
+mod verdict;
+
+pub use answer::{Answer, Rdata, Soa};
+pub use codes::{Class, Rcode, Type, UnknownCode};
+pub use config::{Invalid, Mistake, Node, Setup};
+pub use event::Event;
+pub use host::{Level, count, log, print};
+pub use manifest::Manifest;
+pub use name::{Labels, Name, NameBuf, NameError};
+pub use name_map::NameMap;
+pub use query::{Query, Transport};
+pub use response::{Response, ResponseVerdict, Source};
+pub use value::{FromValue, Ttl, Value};
+pub use verdict::{ResponseEdit, Rewrite, Verdict};
+
+/// A filter. Every phase but the first is optional: implement it, and name it in the [`Manifest`].
+pub trait Filter: Sized + 'static {
+    /// Makes the filter from its configuration, and says what it wants to see. Called once.
+    ///
+    /// # Errors
+    /// When there are mistakes in the configuration and no filter can be made of the rest. A filter
+    /// returned despite recorded mistakes is thrown away, so reading on after one is free.
+    fn configure(setup: Setup<'_>) -> Result<(Self, Manifest), Invalid>;
+
+    /// Says what happens to a query.
+    fn query(&mut self, query: &Query<'_>) -> Verdict {
+        let _ = query;
+        Verdict::pass()
+    }
+
+    /// Says what happens to a response.
+    fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
+        let _ = response;
+        ResponseVerdict::pass()
+    }
+
+    /// Hears what became of a query.
+    fn event(&mut self, event: &Event<'_>) {
+        let _ = event;
+    }
+}
+
+/// Makes a type that implements [`Filter`] the filter of this module. Once per crate.
+#[macro_export]
+macro_rules! export {
+    ($filter:ty) => {
+        const _: () = {
+            impl $crate::runtime::Exported for $filter {
+                fn with<R>(
+                    work: impl FnOnce(&::std::cell::RefCell<$crate::runtime::State<$filter>>) -> R,
+                ) -> R {
+                    ::std::thread_local! {
+                        static STATE: ::std::cell::RefCell<$crate::runtime::State<$filter>> =
+                            const { ::std::cell::RefCell::new($crate::runtime::State::new()) };
+                    }
+                    STATE.with(work)
+                }
+            }
+
+            #[cfg(target_family = "wasm")]
+            type Component = $crate::runtime::Component<$filter>;
+            #[cfg(target_family = "wasm")]
+    $crate::bindings::export!(Component with_types_in $crate::bindings);
+        };
+    };
+}

@@ -1,0 +1,80 @@
+//! What a filter wants to see.
+
+use crate::bindings::dnsweir::filter::types as raw;
+use crate::{NameBuf, Type};
+
+/// What the host calls the filter for; it calls it for nothing else, so whatever is left out here
+/// costs nothing. At least one phase must be named.
+///
+/// ```
+/// use dnsweir_filter::{Manifest, Type};
+/// let manifest = Manifest::new().queries().types([Type::A, Type::AAAA]);
+/// # let _ = manifest;
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Manifest(raw::Manifest);
+
+impl Manifest {
+    /// No phase; once phases are added, every name and type.
+    pub fn new() -> Manifest {
+        Manifest(raw::Manifest {
+            qtypes: Vec::new(),
+            suffixes: Vec::new(),
+            queries: false,
+            responses: false,
+            events: false,
+            messages: false,
+        })
+    }
+
+    /// Takes part in the query phase.
+    pub fn queries(mut self) -> Manifest {
+        self.0.queries = true;
+        self
+    }
+
+    /// Takes part in the response phase.
+    pub fn responses(mut self) -> Manifest {
+        self.0.responses = true;
+        self
+    }
+
+    /// Hears events.
+    pub fn events(mut self) -> Manifest {
+        self.0.events = true;
+        self
+    }
+
+    /// Wants the [message](crate::Response::message) of each response. Copying it costs.
+    pub fn messages(mut self) -> Manifest {
+        self.0.messages = true;
+        self
+    }
+
+    /// Looks at queries of these types only.
+    pub fn types(mut self, types: impl IntoIterator<Item = Type>) -> Manifest {
+        self.0.qtypes.extend(types.into_iter().map(|qtype| qtype.0));
+        self
+    }
+
+    /// Looks at names at or below these only.
+    pub fn at_or_below<'b>(mut self, names: impl IntoIterator<Item = &'b NameBuf>) -> Manifest {
+        self.0.suffixes.extend(names.into_iter().map(NameBuf::to_string));
+        self
+    }
+
+    pub(crate) fn has_phase(&self) -> bool {
+        self.0.queries || self.0.responses || self.0.events
+    }
+
+    pub(crate) fn into_raw(self) -> raw::Manifest {
+        self.0
+    }
+}
+
+impl Default for Manifest {
+    fn default() -> Manifest {
+        Manifest::new()
+    }
+}

@@ -1,0 +1,166 @@
+//! What a filter keys by name: a table that answers for a name, or for the longest suffix of it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::{Name, NameBuf};
+
+/// A map from names to values, quick to ask for a name and for its suffixes.
+///
+/// ```
+/// use dnsweir_filter::{NameBuf, NameMap};
+/// # fn main() -> Result<(), dnsweir_filter::NameError> {
+/// let mut owners = NameMap::new();
+/// owners.insert("svc.cluster.local".parse()?, "cluster");
+/// owners.insert("dev.svc.cluster.local".parse()?, "dev");
+/// let asked: NameBuf = "api.dev.svc.cluster.local".parse()?;
+/// let found: Vec<_> = owners.suffixes(&asked).map(|(_, owner)| *owner).collect();
+/// assert_eq!(found, ["dev", "cluster"]);
+/// # Ok(()) }
+/// ```
+///
+/// The hash is quick and not keyed. That is safe for what a configuration names; do not fill a map
+/// with names that clients choose.
+#[derive(Debug, Clone)]
+pub struct NameMap<V> {
+    names: HashMap<NameBuf, V, BuildHasherDefault<WireHasher>>,
+    /// A bit for each length in octets that some name has. Of a name's suffixes, few need to be hashed.
+    lengths: [u64; 4],
+}
+
+impl<V> NameMap<V> {
+    /// An empty map.
+    pub fn new() -> NameMap<V> {
+        NameMap {
+            names: HashMap::default(),
+            lengths: [0; 4],
+        }
+    }
+
+    /// Puts a value in, and returns the one it replaced.
+    pub fn insert(&mut self, name: NameBuf, value: V) -> Option<V> {
+        self.note(&name);
+        self.names.insert(name, value)
+    }
+
+    /// The value under exactly this name.
+    #[inline]
+    pub fn get<'b>(&self, name: impl Into<Name<'b>>) -> Option<&V> {
+        let wire = name.into().as_wire();
+        let (word, bit) = position(wire);
+        if self.lengths[word] & bit == 0 {
+            return None;
+        }
+        self.find(wire)
+    }
+
+    fn find(&self, wire: &[u8]) -> Option<&V> {
+        self.names.get(wire)
+    }
+
+    fn note(&mut self, name: &NameBuf) {
+        let (word, bit) = position(name.as_name().as_wire());
+        self.lengths[word] |= bit;
+    }
+
+    /// The value under exactly this name, put there first if there is none.
+    pub fn entry(&mut self, name: NameBuf) -> &mut V
+    where
+        V: Default,
+    {
+        self.note(&name);
+        self.names.entry(name).or_default()
+    }
+
+    /// Every name of the map that the given one is at or below, the longest first.
+    pub fn suffixes<'m, 'b>(&'m self, name: impl Into<Name<'b>>) -> impl Iterator<Item = (Name<'b>, &'m V)> {
+        // Nothing is at or below a name of an empty map.
+        let name = (!self.is_empty()).then(|| name.into());
+        name.into_iter()
+            .flat_map(Name::ancestors)
+            .filter_map(|suffix| Some((suffix, self.get(suffix)?)))
+    }
+
+    /// All names and values, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&NameBuf, &V)> {
+        self.names.iter()
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+impl<V> Default for NameMap<V> {
+    fn default() -> NameMap<V> {
+        NameMap::new()
+    }
+}
+
+/// Where a name's length has its bit. No name is longer than 255 octets.
+fn position(wire: &[u8]) -> (usize, u64) {
+    (wire.len() >> 6 & 3, 1 << (wire.len() & 63))
+}
+
+/// Multiplies and rotates eight octets at a time, as rustc's own tables do.
+#[derive(Debug, Clone, Copy, Default)]
+struct WireHasher(u64);
+
+impl WireHasher {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+impl Hasher for WireHasher {
+    fn write(&mut self, octets: &[u8]) {
+        let (words, rest) = octets.as_chunks();
+        for word in words {
+            self.add(u64::from_le_bytes(*word));
+        }
+        self.add(rest.iter().fold(0, |all, &octet| all << 8 | u64::from(octet)));
+    }
+
+    /// The length that precedes a slice, which no wire name needs: it ends in its own zero.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        // The best mixed bits are the high ones; the table indexes with the low.
+        self.0.rotate_left(26)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_names_and_suffixes() {
+        let mut map = NameMap::new();
+        for number in 0..10_000 {
+            map.insert(format!("host-{number}.example.org").parse().unwrap(), number);
+        }
+        map.insert(NameBuf::root(), -1);
+        for number in [0, 17, 9_999] {
+            let name: NameBuf = format!("a.b.host-{number}.example.org").parse().unwrap();
+            assert_eq!(map.get(&name), None);
+            let found: Vec<_> = map
+                .suffixes(&name)
+                .map(|(at, value)| (at.to_string(), *value))
+                .collect();
+            assert_eq!(
+                found,
+                [(format!("host-{number}.example.org."), number), (".".into(), -1)]
+            );
+        }
+        *map.entry("new.test".parse().unwrap()) += 5;
+        assert_eq!(map.get(&"new.test".parse().unwrap()), Some(&5));
+        assert_eq!(map.len(), 10_002);
+    }
+}

@@ -1,0 +1,260 @@
+//! Between the generated bindings and a [`Filter`]: batches, bounds, the filter's place in memory.
+//!
+//! Reached through [`export!`](crate::export) only. No unsafe code: what the bindings hand over are
+//! owned lists, and every index into them is checked, so that a host with an error in it gets fewer
+//! verdicts instead of a trap.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use crate::bindings::dnsweir::filter::types as raw;
+use crate::bindings::exports::dnsweir::filter as exports;
+use crate::config::Tree;
+use crate::{Event, Filter, Manifest, Query, Response, host};
+
+/// The filter, once it is configured.
+pub struct State<F>(Option<F>);
+
+impl<F> State<F> {
+    /// Not configured yet.
+    pub const fn new() -> State<F> {
+        State(None)
+    }
+}
+
+impl<F> Default for State<F> {
+    fn default() -> State<F> {
+        State::new()
+    }
+}
+
+/// Makes a filter, unless its configuration has a mistake.
+pub(crate) fn make<F: Filter>(setup: raw::Setup) -> Result<(F, Manifest), Vec<raw::ConfigError>> {
+    let tree = Tree::new(setup);
+    let made = F::configure(tree.setup());
+    if let Ok((_, manifest)) = &made {
+        // Not if reading stopped half-way: then what was not read proves nothing.
+        tree.check_all_read();
+        if !manifest.has_phase() {
+            let message = "this filter takes part in no phase; its manifest must name one";
+            let _ = tree.setup().config().mistake(message).report();
+        }
+    }
+    host::hand_over();
+    match (tree.into_mistakes(), made) {
+        (mistakes, Ok(made)) if mistakes.is_empty() => Ok(made),
+        (mistakes, _) => Err(mistakes),
+    }
+}
+
+impl<F: Filter> State<F> {
+    /// Makes the filter, unless its configuration has a mistake.
+    pub fn configure(&mut self, setup: raw::Setup) -> Result<raw::Manifest, Vec<raw::ConfigError>> {
+        let (filter, manifest) = make(setup)?;
+        self.0 = Some(filter);
+        Ok(manifest.into_raw())
+    }
+
+    /// Asks for a verdict on each query. Verdicts that change nothing are left out.
+    pub fn on_queries(&mut self, now: u64, batch: &[raw::Query], bytes: &[u8]) -> Vec<raw::Verdict> {
+        let Some(filter) = &mut self.0 else {
+            return Vec::new();
+        };
+        let mut verdicts = Vec::new();
+        for (index, query) in (0u32..).zip(batch) {
+            if let Some(query) = Query::new(query, bytes, now) {
+                push(&mut verdicts, filter.query(&query).into_raw(index), batch.len());
+            }
+        }
+        host::hand_over();
+        verdicts
+    }
+
+    /// Asks for a verdict on each response. Verdicts that change nothing are left out.
+    pub fn on_responses(
+        &mut self,
+        now: u64,
+        batch: &[raw::Response],
+        bytes: &[u8],
+    ) -> Vec<raw::ResponseVerdict> {
+        let Some(filter) = &mut self.0 else {
+            return Vec::new();
+        };
+        let mut verdicts = Vec::new();
+        for (index, response) in (0u32..).zip(batch) {
+            if let Some(response) = Response::new(response, bytes, now) {
+                push(
+                    &mut verdicts,
+                    filter.response(&response).into_raw(index),
+                    batch.len(),
+                );
+            }
+        }
+        host::hand_over();
+        verdicts
+    }
+
+    /// Tells of each event.
+    pub fn on_events(&mut self, batch: &[raw::Event], bytes: &[u8]) {
+        let Some(filter) = &mut self.0 else { return };
+        for event in batch {
+            if let Some(event) = Event::new(event, bytes) {
+                filter.event(&event);
+            }
+        }
+        host::hand_over();
+    }
+}
+
+/// Adds a verdict if there is one. Where there is one there are often more: room for all is made at once.
+fn push<V>(verdicts: &mut Vec<V>, verdict: Option<V>, batch: usize) {
+    if let Some(verdict) = verdict {
+        if verdicts.is_empty() {
+            verdicts.reserve_exact(batch);
+        }
+        verdicts.push(verdict);
+    }
+}
+
+/// A filter that [`export!`](crate::export) has given a place in memory.
+pub trait Exported: Filter {
+    /// Lends the place out. A `thread_local!`, which in single-threaded WebAssembly is a plain
+    /// static, and safe without a word of proof.
+    fn with<R>(work: impl FnOnce(&RefCell<State<Self>>) -> R) -> R;
+}
+
+/// What the bindings call.
+pub struct Component<F>(PhantomData<F>);
+
+/// Runs work on the filter. The component model forbids the host to enter a guest that is already
+/// running; a host that does gets nothing.
+fn enter<F: Exported, R: Default>(work: impl FnOnce(&mut State<F>) -> R) -> R {
+    F::with(|state| {
+        state
+            .try_borrow_mut()
+            .map(|mut state| work(&mut state))
+            .unwrap_or_default()
+    })
+}
+
+impl<F: Exported> exports::configure::Guest for Component<F> {
+    fn configure(setup: raw::Setup) -> Result<raw::Manifest, Vec<raw::ConfigError>> {
+        std::panic::set_hook(Box::new(|panic| {
+            // Without this the text is lost: a module without WASI has no standard error.
+            host::log(host::Level::Error, &panic.to_string());
+        }));
+        let mut result = Err(Vec::new());
+        enter::<F, ()>(|state| result = state.configure(setup));
+        result
+    }
+}
+
+impl<F: Exported> exports::queries::Guest for Component<F> {
+    fn on_queries(now: u64, batch: Vec<raw::Query>, bytes: Vec<u8>) -> Vec<raw::Verdict> {
+        enter::<F, _>(|state| state.on_queries(now, &batch, &bytes))
+    }
+}
+
+impl<F: Exported> exports::responses::Guest for Component<F> {
+    fn on_responses(now: u64, batch: Vec<raw::Response>, bytes: Vec<u8>) -> Vec<raw::ResponseVerdict> {
+        enter::<F, _>(|state| state.on_responses(now, &batch, &bytes))
+    }
+}
+
+impl<F: Exported> exports::events::Guest for Component<F> {
+    fn on_events(batch: Vec<raw::Event>, bytes: Vec<u8>) {
+        enter::<F, _>(|state| state.on_events(&batch, &bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Invalid, ResponseVerdict, Setup, Verdict};
+
+    /// Refuses everything it gets to see.
+    struct Refuser;
+
+    impl Filter for Refuser {
+        fn configure(_: Setup<'_>) -> Result<(Refuser, Manifest), Invalid> {
+            Ok((Refuser, Manifest::new().queries().responses()))
+        }
+
+        fn query(&mut self, _: &Query<'_>) -> Verdict {
+            Verdict::drop()
+        }
+
+        fn response(&mut self, _: &Response<'_>) -> ResponseVerdict {
+            ResponseVerdict::replace(crate::Answer::noerror())
+        }
+    }
+
+    fn query(name_start: u32, name_length: u16) -> raw::Query {
+        raw::Query {
+            client_high: 0,
+            client_low: 0,
+            name_start,
+            name_length,
+            qtype: 1,
+            qclass: 1,
+            header: 0,
+            udp_size: 512,
+            edns_flags: 0,
+            client_port: 0,
+            zone: 0,
+            transport: raw::Transport::Udp,
+            edns: false,
+        }
+    }
+
+    fn response(query: raw::Query, message_start: u32, message_length: u32) -> raw::Response {
+        raw::Response {
+            query,
+            rcode: 0,
+            source: raw::Source::Cache,
+            answer_count: 0,
+            ttl: 0,
+            message_start,
+            message_length,
+        }
+    }
+
+    #[test]
+    fn indexes_out_of_range_are_passed_over() {
+        let mut state = State::<Refuser>::new();
+        assert_eq!(state.on_queries(0, &[query(0, 3)], b"\x01a\0"), []);
+        let setup = raw::Setup {
+            name: "f".into(),
+            config: vec![],
+            zones: vec![".".into()],
+        };
+        state.configure(setup).unwrap();
+        let batch = [
+            query(0, 3),
+            query(1, 3),
+            query(u32::MAX, u16::MAX),
+            query(3, 0),
+            query(0, 3),
+        ];
+        let verdicts = state.on_queries(0, &batch, b"\x01a\0");
+        assert_eq!(
+            verdicts.iter().map(|verdict| verdict.query).collect::<Vec<_>>(),
+            [0, 4]
+        );
+        let batch = [
+            response(query(0, 3), 0, 0),
+            response(query(0, 3), 1, 3),
+            response(query(0, 3), u32::MAX, u32::MAX),
+            response(query(9, 9), 0, 0),
+            response(query(0, 3), 0, 3),
+        ];
+        let verdicts = state.on_responses(0, &batch, b"\x01a\0");
+        assert_eq!(
+            verdicts
+                .iter()
+                .map(|verdict| verdict.response)
+                .collect::<Vec<_>>(),
+            [0, 4]
+        );
+    }
+}

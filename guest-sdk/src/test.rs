@@ -1,0 +1,241 @@
+//! Runs a filter as the host would, without one: in unit tests, natively.
+//!
+//! ```
+//! # use dnsweir_filter::{Event, Filter, Invalid, Manifest, Setup};
+//! # struct Slow;
+//! # impl Filter for Slow {
+//! #     fn configure(setup: Setup<'_>) -> Result<(Slow, Manifest), Invalid> {
+//! #         let _: Option<dnsweir_filter::Ttl> = setup.config().nodes(&["over"])[0].optional_argument(0)?;
+//! #         Ok((Slow, Manifest::new().events()))
+//! #     }
+//! #     fn event(&mut self, event: &Event<'_>) {
+//! #         if event.duration().as_secs() > 0 { dnsweir_filter::print(&event.query().name().to_string()); }
+//! #     }
+//! # }
+//! use std::time::Duration;
+//! use dnsweir_filter::{Type, test};
+//!
+//! let mut filter = test::start::<Slow>([test::node("over").arg("1s")]).unwrap();
+//! filter.event(&test::event(test::query("www.example.org", Type::A)).duration(Duration::from_secs(2)));
+//! assert_eq!(filter.printed(), "www.example.org.\n");
+//! ```
+
+mod literals;
+
+use std::fmt;
+
+use crate::bindings::dnsweir::filter::types as raw;
+use crate::host::imports::{RECORDER, Recorder};
+use crate::runtime::make;
+use crate::{Event, Filter, Level, Manifest, Query, Response, ResponseVerdict, Verdict};
+
+pub use literals::{EventLiteral, QueryLiteral, ResponseLiteral, event, query, response};
+
+/// Configures a filter that is used by one zone, the root.
+///
+/// # Errors
+/// Everything that is wrong with the configuration.
+pub fn start<F: Filter>(config: impl IntoIterator<Item = Node>) -> Result<Running<F>, Vec<Mistake>> {
+    start_in(&["."], config)
+}
+
+/// Configures a filter that is used by these zones.
+///
+/// # Errors
+/// Everything that is wrong with the configuration.
+pub fn start_in<F: Filter>(
+    zones: &[&str],
+    config: impl IntoIterator<Item = Node>,
+) -> Result<Running<F>, Vec<Mistake>> {
+    RECORDER.with_borrow_mut(|recorder| *recorder = Recorder::default());
+    let mut nodes = Vec::new();
+    for node in config {
+        node.flatten(None, &mut nodes);
+    }
+    let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+    let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();
+    make(raw::Setup {
+        name: "test".to_owned(),
+        config: nodes,
+        zones,
+    })
+    .map(|(filter, manifest)| Running { filter, manifest })
+    .map_err(|errors| {
+        errors
+            .into_iter()
+            .map(|error| Mistake::from_raw(error, &names))
+            .collect()
+    })
+}
+
+/// A filter at work.
+pub struct Running<F> {
+    filter: F,
+    manifest: Manifest,
+}
+
+impl<F> fmt::Debug for Running<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("manifest", &self.manifest)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Filter> Running<F> {
+    /// What the filter asked to see.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The query phase. Not held back by the manifest.
+    pub fn query(&mut self, query: &QueryLiteral) -> Verdict {
+        let raw = query.raw();
+        let view = Query::new(&raw, query.wire(), query.millis());
+        let verdict = self.filter.query(&view.expect("a literal is in range"));
+        crate::host::hand_over();
+        verdict
+    }
+
+    /// The response phase. Not held back by the manifest.
+    pub fn response(&mut self, response: &ResponseLiteral) -> ResponseVerdict {
+        let (raw, bytes) = response.raw();
+        let view = Response::new(&raw, &bytes, response.query().millis());
+        let verdict = self.filter.response(&view.expect("a literal is in range"));
+        crate::host::hand_over();
+        verdict
+    }
+
+    /// The event phase. Not held back by the manifest.
+    pub fn event(&mut self, event: &EventLiteral) {
+        let raw = event.raw();
+        let view = Event::new(&raw, event.query().wire());
+        self.filter.event(&view.expect("a literal is in range"));
+        crate::host::hand_over();
+    }
+
+    /// What was printed since the last call of this.
+    pub fn printed(&self) -> String {
+        RECORDER.with_borrow_mut(|recorder| std::mem::take(&mut recorder.printed))
+    }
+
+    /// What was logged since the last call of this.
+    pub fn logged(&self) -> Vec<(Level, String)> {
+        RECORDER.with_borrow_mut(|recorder| std::mem::take(&mut recorder.logged))
+    }
+
+    /// A counter of the filter.
+    pub fn counter(&self, name: &str) -> u64 {
+        RECORDER.with_borrow(|recorder| recorder.counts.get(name).copied().unwrap_or(0))
+    }
+}
+
+/// A mistake in a configuration, as the user gets to see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Name of the node; none: the block.
+    pub node: Option<String>,
+    /// The argument it points at.
+    pub argument: Option<u32>,
+    /// The property it points at.
+    pub property: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right; may be empty.
+    pub help: String,
+}
+
+impl Mistake {
+    fn from_raw(error: raw::ConfigError, names: &[String]) -> Mistake {
+        let (argument, property) = match error.place {
+            raw::Place::Node => (None, None),
+            raw::Place::Argument(index) => (Some(index), None),
+            raw::Place::Property(name) => (None, Some(name)),
+        };
+        let node = error.node.map(|index| names[index as usize].clone());
+        Mistake {
+            node,
+            argument,
+            property,
+            message: error.message,
+            help: error.help,
+        }
+    }
+}
+
+/// A node of a configuration: `node("ttl").arg("60s")` is `ttl "60s"`.
+#[derive(Debug, Clone)]
+pub struct Node {
+    raw: raw::Node,
+    children: Vec<Node>,
+}
+
+/// A node without anything in it.
+pub fn node(name: &str) -> Node {
+    let raw = raw::Node {
+        name: name.to_owned(),
+        arguments: Vec::new(),
+        properties: Vec::new(),
+        parent: None,
+    };
+    Node {
+        raw,
+        children: Vec::new(),
+    }
+}
+
+impl Node {
+    /// Adds an argument.
+    pub fn arg(mut self, value: impl Into<Literal>) -> Node {
+        self.raw.arguments.push(value.into().0);
+        self
+    }
+
+    /// Adds a property.
+    pub fn prop(mut self, name: &str, value: impl Into<Literal>) -> Node {
+        self.raw.properties.push((name.to_owned(), value.into().0));
+        self
+    }
+
+    /// Adds a node inside.
+    pub fn child(mut self, child: Node) -> Node {
+        self.children.push(child);
+        self
+    }
+
+    fn flatten(mut self, parent: Option<u32>, nodes: &mut Vec<raw::Node>) {
+        let index = nodes.len() as u32;
+        self.raw.parent = parent;
+        nodes.push(self.raw);
+        for child in self.children {
+            child.flatten(Some(index), nodes);
+        }
+    }
+}
+
+/// A value of a configuration: text, a whole number, a decimal one, or a boolean.
+pub struct Literal(raw::Value);
+
+impl From<&str> for Literal {
+    fn from(text: &str) -> Literal {
+        Literal(raw::Value::Text(text.to_owned()))
+    }
+}
+
+impl From<i64> for Literal {
+    fn from(value: i64) -> Literal {
+        Literal(raw::Value::Integer(value))
+    }
+}
+
+impl From<f64> for Literal {
+    fn from(value: f64) -> Literal {
+        Literal(raw::Value::Decimal(value))
+    }
+}
+
+impl From<bool> for Literal {
+    fn from(value: bool) -> Literal {
+        Literal(raw::Value::Boolean(value))
+    }
+}

@@ -1,0 +1,284 @@
+//! Queries, responses and events to try a filter with.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::bindings::dnsweir::filter::types as raw;
+use crate::{Class, NameBuf, Rcode, Source, Transport, Type};
+
+/// A query to try a filter with.
+#[derive(Debug, Clone)]
+pub struct QueryLiteral {
+    name: NameBuf,
+    qtype: Type,
+    class: Class,
+    client: SocketAddr,
+    transport: Transport,
+    header: u16,
+    edns: Option<(u16, bool)>,
+    zone: u16,
+    time: u64,
+}
+
+/// A query of class IN over UDP, with RD and without EDNS, from 192.0.2.1 port 1053.
+///
+/// # Panics
+/// If the text is no name.
+pub fn query(name: &str, qtype: Type) -> QueryLiteral {
+    let name = name
+        .parse()
+        .unwrap_or_else(|reason| panic!("{name:?} is no name: {reason}"));
+    let client = SocketAddr::from(([192, 0, 2, 1], 1053));
+    QueryLiteral {
+        name,
+        qtype,
+        class: Class::IN,
+        client,
+        transport: Transport::Udp,
+        header: 0x0100,
+        edns: None,
+        zone: 0,
+        time: 0,
+    }
+}
+
+impl QueryLiteral {
+    /// Of another class.
+    pub fn class(mut self, class: Class) -> QueryLiteral {
+        self.class = class;
+        self
+    }
+
+    /// From another client.
+    pub fn client(mut self, client: SocketAddr) -> QueryLiteral {
+        self.client = client;
+        self
+    }
+
+    /// Over another transport.
+    pub fn transport(mut self, transport: Transport) -> QueryLiteral {
+        self.transport = transport;
+        self
+    }
+
+    /// With another second half of the header's first 32 bits.
+    pub fn header(mut self, header: u16) -> QueryLiteral {
+        self.header = header;
+        self
+    }
+
+    /// With EDNS: a UDP payload size and DO.
+    pub fn edns(mut self, udp_size: u16, dnssec_ok: bool) -> QueryLiteral {
+        self.edns = Some((udp_size, dnssec_ok));
+        self
+    }
+
+    /// In another of the zones.
+    pub fn zone(mut self, index: u16) -> QueryLiteral {
+        self.zone = index;
+        self
+    }
+
+    /// At a time since the Unix epoch.
+    pub fn time(mut self, time: Duration) -> QueryLiteral {
+        self.time = time.as_millis() as u64;
+        self
+    }
+
+    pub(super) fn raw(&self) -> raw::Query {
+        let client = match self.client.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let (udp_size, dnssec_ok) = self.edns.unwrap_or((512, false));
+        raw::Query {
+            client_high: (client.to_bits() >> 64) as u64,
+            client_low: client.to_bits() as u64,
+            name_start: 0,
+            name_length: self.name.as_name().as_wire().len() as u16,
+            qtype: self.qtype.0,
+            qclass: self.class.0,
+            header: self.header,
+            udp_size,
+            edns_flags: u16::from(dnssec_ok) << 15,
+            client_port: self.client.port(),
+            zone: self.zone,
+            transport: match self.transport {
+                Transport::Udp => raw::Transport::Udp,
+                Transport::Tcp => raw::Transport::Tcp,
+                Transport::Internal => raw::Transport::Internal,
+            },
+            edns: self.edns.is_some(),
+        }
+    }
+
+    pub(super) fn wire(&self) -> &[u8] {
+        self.name.as_name().as_wire()
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub(super) fn millis(&self) -> u64 {
+        self.time
+    }
+}
+
+/// A response to try a filter with.
+#[derive(Debug, Clone)]
+pub struct ResponseLiteral {
+    query: QueryLiteral,
+    rcode: Rcode,
+    source: raw::Source,
+    answer_count: u16,
+    ttl: u32,
+    message: Vec<u8>,
+}
+
+/// NOERROR from an upstream, without records or message.
+pub fn response(query: QueryLiteral) -> ResponseLiteral {
+    let source = raw::Source::Upstream;
+    ResponseLiteral {
+        query,
+        rcode: Rcode::NOERROR,
+        source,
+        answer_count: 0,
+        ttl: 0,
+        message: Vec::new(),
+    }
+}
+
+impl ResponseLiteral {
+    /// With another response code.
+    pub fn rcode(mut self, rcode: Rcode) -> ResponseLiteral {
+        self.rcode = rcode;
+        self
+    }
+
+    /// From elsewhere.
+    pub fn source(mut self, source: Source) -> ResponseLiteral {
+        self.source = source_raw(source);
+        self
+    }
+
+    /// With so many records in the answer section, and a lowest TTL in seconds.
+    pub fn answers(mut self, count: u16, ttl: u32) -> ResponseLiteral {
+        (self.answer_count, self.ttl) = (count, ttl);
+        self
+    }
+
+    /// With a message in wire format.
+    pub fn message(mut self, message: &[u8]) -> ResponseLiteral {
+        self.message = message.to_vec();
+        self
+    }
+
+    pub(super) fn query(&self) -> &QueryLiteral {
+        &self.query
+    }
+
+    /// The response, and the bytes it points into.
+    pub(super) fn raw(&self) -> (raw::Response, Vec<u8>) {
+        let name = self.query.wire();
+        let raw = raw::Response {
+            query: self.query.raw(),
+            rcode: self.rcode.0,
+            source: self.source,
+            answer_count: self.answer_count,
+            ttl: self.ttl,
+            message_start: name.len() as u32,
+            message_length: self.message.len() as u32,
+        };
+        (raw, [name, &self.message].concat())
+    }
+}
+
+/// An event to try a filter with.
+#[derive(Debug, Clone)]
+pub struct EventLiteral {
+    query: QueryLiteral,
+    raw: raw::Event,
+}
+
+/// An answer of 45 octets to a query of 29, with records, from the cache, at once; its ID is 4660.
+pub fn event(query: QueryLiteral) -> EventLiteral {
+    let raw = raw::Event {
+        query: query.raw(),
+        time: query.time,
+        duration: 0,
+        id: 0x1234,
+        query_size: 29,
+        response_size: 45,
+        rcode: 0,
+        response_header: 0x8180,
+        has_answers: true,
+        source: raw::Source::Cache,
+    };
+    EventLiteral { query, raw }
+}
+
+impl EventLiteral {
+    /// With another response code, and without records unless it is NOERROR.
+    pub fn rcode(mut self, rcode: Rcode) -> EventLiteral {
+        self.raw.rcode = rcode.0;
+        self.raw.response_header = 0x8180 | rcode.0 & 0xf;
+        self.raw.has_answers = rcode == Rcode::NOERROR;
+        self
+    }
+
+    /// Without records in the answer section.
+    pub fn no_answers(mut self) -> EventLiteral {
+        self.raw.has_answers = false;
+        self
+    }
+
+    /// Without any response.
+    pub fn dropped(mut self) -> EventLiteral {
+        (
+            self.raw.response_size,
+            self.raw.response_header,
+            self.raw.has_answers,
+        ) = (0, 0, false);
+        self
+    }
+
+    /// From query to response.
+    pub fn duration(mut self, duration: Duration) -> EventLiteral {
+        self.raw.duration = duration.as_micros() as u32;
+        self
+    }
+
+    /// With another ID.
+    pub fn id(mut self, id: u16) -> EventLiteral {
+        self.raw.id = id;
+        self
+    }
+
+    /// With another second half of the response header's first 32 bits.
+    pub fn response_header(mut self, header: u16) -> EventLiteral {
+        self.raw.response_header = header;
+        self
+    }
+
+    /// From elsewhere.
+    pub fn source(mut self, source: Source) -> EventLiteral {
+        self.raw.source = source_raw(source);
+        self
+    }
+
+    pub(super) fn query(&self) -> &QueryLiteral {
+        &self.query
+    }
+
+    pub(super) fn raw(&self) -> raw::Event {
+        self.raw
+    }
+}
+
+fn source_raw(source: Source) -> raw::Source {
+    match source {
+        Source::Upstream => raw::Source::Upstream,
+        Source::Cache => raw::Source::Cache,
+        Source::Stale => raw::Source::Stale,
+        Source::Filter => raw::Source::Filter,
+        Source::Local => raw::Source::Local,
+    }
+}

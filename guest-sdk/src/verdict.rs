@@ -1,0 +1,220 @@
+//! What a filter says of a query.
+
+use std::time::Duration;
+
+use crate::bindings::dnsweir::filter::types as raw;
+use crate::{Answer, Class, NameBuf, Rcode, Type};
+
+/// What happens to a query: a decision, and what goes with it.
+///
+/// ```
+/// use std::time::Duration;
+/// use dnsweir_filter::{Rcode, ResponseEdit, Verdict};
+///
+/// let blocked = Verdict::refuse(Rcode::NXDOMAIN).remember(Duration::from_secs(3600));
+/// let short = Verdict::pass().edit(ResponseEdit::new().ttl_max(Duration::from_secs(10)));
+/// assert_ne!(blocked, short);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Verdict {
+    decision: raw::Decision,
+    remember: u32,
+    edit: Option<raw::ResponseEdit>,
+    skip_response: bool,
+}
+
+impl Verdict {
+    fn new(decision: raw::Decision) -> Verdict {
+        Verdict {
+            decision,
+            remember: 0,
+            edit: None,
+            skip_response: false,
+        }
+    }
+
+    /// On to the next stage.
+    pub fn pass() -> Verdict {
+        Verdict::new(raw::Decision::Pass)
+    }
+
+    /// On to the next stage under another name, type or class.
+    pub fn rewrite(rewrite: Rewrite) -> Verdict {
+        Verdict::new(raw::Decision::Rewrite(rewrite.0))
+    }
+
+    /// Answered here; nothing below this filter sees the query.
+    pub fn answer(answer: Answer) -> Verdict {
+        Verdict::new(raw::Decision::Answer(answer.into_raw()))
+    }
+
+    /// The client gets a CNAME to this name, and what that name resolves to. It is asked from the
+    /// top, through the zone that owns it.
+    pub fn alias(target: NameBuf) -> Verdict {
+        Verdict::new(raw::Decision::Alias(target.into_wire()))
+    }
+
+    /// An empty response with this code, marked as blocked (RFC 8914 section 4.16).
+    pub fn refuse(rcode: Rcode) -> Verdict {
+        Verdict::new(raw::Decision::Refuse(rcode.0))
+    }
+
+    /// No response at all.
+    pub fn drop() -> Verdict {
+        Verdict::new(raw::Decision::Drop)
+    }
+
+    /// The same verdict holds this long for every query with the same name, type, class and zone,
+    /// whoever asks: the host does not call the filter for them. Only for verdicts that depend on
+    /// nothing else. To the millisecond, at most 49 days.
+    pub fn remember(mut self, time: Duration) -> Verdict {
+        self.remember = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// Changes the response, too, without a call of the response phase.
+    pub fn edit(mut self, edit: ResponseEdit) -> Verdict {
+        self.edit = Some(edit.into_raw());
+        self
+    }
+
+    /// Leaves the response phase out for this query.
+    pub fn skip_response(mut self) -> Verdict {
+        self.skip_response = true;
+        self
+    }
+
+    /// What the host is told; nothing if that is what it would do anyway.
+    pub(crate) fn into_raw(self, query: u32) -> Option<raw::Verdict> {
+        let Verdict {
+            decision,
+            remember,
+            edit,
+            skip_response,
+        } = self;
+        let silent =
+            matches!(decision, raw::Decision::Pass) && remember == 0 && edit.is_none() && !skip_response;
+        (!silent).then_some(raw::Verdict {
+            query,
+            remember,
+            decision,
+            edit,
+            skip_response,
+        })
+    }
+}
+
+/// What a query becomes. Whatever is not said stays.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Rewrite(raw::Rewrite);
+
+impl Rewrite {
+    /// No change yet.
+    pub fn new() -> Rewrite {
+        Rewrite(raw::Rewrite {
+            name: None,
+            qtype: None,
+            qclass: None,
+            revert: true,
+        })
+    }
+
+    /// Asks for this name.
+    pub fn name(mut self, name: NameBuf) -> Rewrite {
+        self.0.name = Some(name.into_wire());
+        self
+    }
+
+    /// Asks for this type.
+    pub fn qtype(mut self, qtype: Type) -> Rewrite {
+        self.0.qtype = Some(qtype.0);
+        self
+    }
+
+    /// Asks for this class.
+    pub fn class(mut self, class: Class) -> Rewrite {
+        self.0.qclass = Some(class.0);
+        self
+    }
+
+    /// Leaves the new name in the answer. Without this, records that carry it get the client's
+    /// name back, since resolvers drop answers to other names.
+    pub fn keep_answers(mut self) -> Rewrite {
+        self.0.revert = false;
+        self
+    }
+}
+
+impl Default for Rewrite {
+    fn default() -> Rewrite {
+        Rewrite::new()
+    }
+}
+
+/// What happens to a response: with the query's verdict if it is known by then, else with the
+/// response's. Applied where the filter stands, so a filter below `cache` changes what is kept.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct ResponseEdit(raw::ResponseEdit);
+
+impl ResponseEdit {
+    /// No change yet.
+    pub fn new() -> ResponseEdit {
+        ResponseEdit(raw::ResponseEdit {
+            rcodes: Vec::new(),
+            ttl_minimum: 0,
+            ttl_maximum: u32::MAX,
+            store: true,
+            stale: true,
+        })
+    }
+
+    /// Puts one response code in place of another. Of several for the same code, the first holds.
+    pub fn rcode(mut self, from: Rcode, to: Rcode) -> ResponseEdit {
+        self.0.rcodes.push((from.0, to.0));
+        self
+    }
+
+    /// Raises lower TTLs to this, to the second.
+    pub fn ttl_min(mut self, ttl: Duration) -> ResponseEdit {
+        self.0.ttl_minimum = seconds(ttl);
+        self
+    }
+
+    /// Lowers higher TTLs to this, to the second.
+    pub fn ttl_max(mut self, ttl: Duration) -> ResponseEdit {
+        self.0.ttl_maximum = seconds(ttl);
+        self
+    }
+
+    /// `cache` neither keeps the response nor answers from what it kept.
+    pub fn no_store(mut self) -> ResponseEdit {
+        self.0.store = false;
+        self
+    }
+
+    /// `cache` does not serve the response past its TTL (RFC 8767).
+    pub fn no_stale(mut self) -> ResponseEdit {
+        self.0.stale = false;
+        self
+    }
+
+    pub(crate) fn into_raw(self) -> raw::ResponseEdit {
+        self.0
+    }
+}
+
+impl Default for ResponseEdit {
+    fn default() -> ResponseEdit {
+        ResponseEdit::new()
+    }
+}
+
+/// TTLs are 31 bits wide: one with the top bit set counts as 0 (RFC 2181 section 8).
+pub(crate) fn seconds(ttl: Duration) -> u32 {
+    u32::try_from(ttl.as_secs())
+        .unwrap_or(u32::MAX)
+        .min(i32::MAX as u32)
+}

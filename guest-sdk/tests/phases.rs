@@ -1,0 +1,119 @@
+//! A filter with every phase, run as its author would in a test.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use dnsweir_filter::{
+    Answer, Event, Filter, Invalid, Level, Manifest, Name, Query, Rcode, Response, ResponseEdit,
+    ResponseVerdict, Setup, Source, Transport, Type, Verdict, count, log, print, test,
+};
+
+struct Everything {
+    zones: usize,
+}
+
+impl Filter for Everything {
+    fn configure(setup: Setup<'_>) -> Result<(Everything, Manifest), Invalid> {
+        log(Level::Info, setup.name());
+        Ok((
+            Everything {
+                zones: setup.zones().len(),
+            },
+            Manifest::new().queries().responses().events().messages(),
+        ))
+    }
+
+    fn query(&mut self, query: &Query<'_>) -> Verdict {
+        assert!(query.zone() < self.zones);
+        match query.transport() {
+            Transport::Udp => Verdict::pass(),
+            Transport::Tcp => Verdict::drop(),
+            Transport::Internal => Verdict::refuse(Rcode::REFUSED),
+        }
+    }
+
+    fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
+        match response.message() {
+            Some(message) if message.len() > 3 => ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL)),
+            Some(_) => ResponseVerdict::edit(ResponseEdit::new().no_store()),
+            None => ResponseVerdict::pass(),
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        count("events", 1);
+        print(&format!("{} {:?}", event.query().name(), event.source()));
+    }
+}
+
+dnsweir_filter::export!(Everything);
+
+#[test]
+fn every_phase_is_called() {
+    let mut filter = test::start_in::<Everything>(&[".", "example.org."], []).unwrap();
+    assert_eq!(filter.logged(), [(Level::Info, "test".to_owned())]);
+    let query = test::query("a.example.org", Type::A).zone(1);
+    assert_eq!(filter.query(&query), Verdict::pass());
+    assert_eq!(
+        filter.query(&query.clone().transport(Transport::Tcp)),
+        Verdict::drop()
+    );
+    let response = test::response(query.clone());
+    assert_eq!(filter.response(&response), ResponseVerdict::pass());
+    let edited = ResponseVerdict::edit(ResponseEdit::new().no_store());
+    assert_eq!(filter.response(&response.clone().message(b"abc")), edited);
+    assert_ne!(filter.response(&response.message(b"abcd")), edited);
+    filter.event(&test::event(query.clone()));
+    filter.event(&test::event(query).source(Source::Stale));
+    assert_eq!(filter.printed(), "a.example.org. Cache\na.example.org. Stale\n");
+    assert_eq!(filter.counter("events"), 2);
+}
+
+struct Looker;
+
+impl Filter for Looker {
+    fn configure(_: Setup<'_>) -> Result<(Looker, Manifest), Invalid> {
+        Ok((Looker, Manifest::new().queries()))
+    }
+
+    fn query(&mut self, query: &Query<'_>) -> Verdict {
+        print(&format!(
+            "{} {} {} {} {} {} {} {} {} {} {:?}",
+            query.client(),
+            query.client_port(),
+            query.name(),
+            query.qtype(),
+            query.class(),
+            query.opcode(),
+            query.recursion_desired(),
+            query.edns(),
+            query.dnssec_ok(),
+            query.udp_size(),
+            query.time(),
+        ));
+        assert_eq!(query.name().ancestors().last(), Some(Name::ROOT));
+        Verdict::pass()
+    }
+}
+
+#[test]
+fn a_query_shows_what_the_client_sent() {
+    let mut filter = test::start::<Looker>([]).unwrap();
+    let plain = test::query("Example.ORG", Type::TXT);
+    let _ = filter.query(&plain);
+    assert_eq!(
+        filter.printed(),
+        "192.0.2.1 1053 example.org. TXT IN 0 true false false 512 0ns\n"
+    );
+    let client = SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7), 53));
+    let fancy = plain
+        .client(client)
+        .header(0x2000)
+        .edns(1232, true)
+        .time(Duration::from_millis(1500));
+    let _ = filter.query(&fancy);
+    assert_eq!(
+        filter.printed(),
+        "2001:db8::7 53 example.org. TXT IN 4 false true true 1232 1.5s\n"
+    );
+}
