@@ -1,0 +1,131 @@
+//! Names and what is known about them: a small piece of the name space, with its rules.
+
+use std::net::IpAddr;
+
+use dnsweir_filter::{Name, NameBuf, NameMap};
+
+/// What a name has. Kept in the order it is written.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// For `A` and `AAAA`.
+    pub addresses: Vec<IpAddr>,
+    /// For `PTR`.
+    pub names: Vec<NameBuf>,
+}
+
+/// A name that exists.
+#[derive(Debug, Default)]
+struct Entry {
+    records: Option<Records>,
+    /// What names below have that do not exist. Boxed because it is rare and tables are large.
+    wildcard: Option<Box<Records>>,
+    /// Whether a zone begins here.
+    zone: bool,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct Table(NameMap<Entry>);
+
+/// What the table knows about a name.
+pub enum Found<'t> {
+    /// The name is listed, or a wildcard covers it.
+    Records(&'t Records),
+    /// The name is not listed, but names below it are.
+    Inner,
+    /// The name does not exist here.
+    Nothing,
+}
+
+impl Table {
+    /// Begins a zone. False if there is one.
+    pub fn add_zone(&mut self, apex: NameBuf) -> bool {
+        !std::mem::replace(&mut self.0.entry(apex).zone, true)
+    }
+
+    /// Lists an address. False if it is listed.
+    pub fn add_address(&mut self, name: NameBuf, address: IpAddr) -> bool {
+        push(
+            &mut self.0.entry(name).records.get_or_insert_default().addresses,
+            address,
+        )
+    }
+
+    /// Lists an address of the names below `base` that do not exist. False if it is listed.
+    pub fn add_wildcard(&mut self, base: NameBuf, address: IpAddr) -> bool {
+        push(
+            &mut self.0.entry(base).wildcard.get_or_insert_default().addresses,
+            address,
+        )
+    }
+
+    /// Lists the name of an address.
+    pub fn add_pointer(&mut self, address: IpAddr, name: NameBuf) {
+        push(
+            &mut self
+                .0
+                .entry(NameBuf::reverse(address))
+                .records
+                .get_or_insert_default()
+                .names,
+            name,
+        );
+    }
+
+    /// The names at or below which the table knows anything.
+    pub fn reach(&self) -> impl Iterator<Item = &NameBuf> {
+        self.0.iter().map(|(name, _)| name)
+    }
+
+    /// Adds the names between those that are listed and the zone or wildcard above them: a name exists
+    /// if one below it does (RFC 4592 section 2.2.2). Once, after everything else is in.
+    pub fn complete(&mut self) {
+        let mut missing = Vec::new();
+        for name in self.reach() {
+            let anchors = self
+                .0
+                .suffixes(name)
+                .filter(|(_, entry)| entry.zone || entry.wildcard.is_some());
+            let Some((top, _)) = anchors.last() else { continue };
+            let between = name.as_name().ancestors().take_while(|between| *between != top);
+            missing.extend(
+                between
+                    .filter(|between| self.0.get(*between).is_none())
+                    .map(NameBuf::from),
+            );
+        }
+        for name in missing {
+            self.0.entry(name);
+        }
+    }
+
+    /// Looks a name up as RFC 4592 section 3.3.1 has it: a wildcard covers a name if the closest name
+    /// above it that exists is the wildcard's own parent.
+    pub fn find(&self, name: Name<'_>) -> Found<'_> {
+        let Some((closest, entry)) = self.0.suffixes(name).next() else {
+            return Found::Nothing;
+        };
+        match (&entry.records, &entry.wildcard) {
+            (Some(records), _) if closest == name => Found::Records(records),
+            (None, _) if closest == name => Found::Inner,
+            (_, Some(wildcard)) => Found::Records(wildcard),
+            _ => Found::Nothing,
+        }
+    }
+
+    /// The zone that a name is in.
+    pub fn zone_of<'n>(&self, name: Name<'n>) -> Option<Name<'n>> {
+        self.0
+            .suffixes(name)
+            .find(|(_, entry)| entry.zone)
+            .map(|(apex, _)| apex)
+    }
+}
+
+fn push<T: PartialEq>(list: &mut Vec<T>, item: T) -> bool {
+    let new = !list.contains(&item);
+    if new {
+        list.push(item);
+    }
+    new
+}

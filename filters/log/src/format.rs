@@ -1,0 +1,328 @@
+//! The line's shape: what the user wrote, taken apart once.
+
+use dnsweir_filter::{Event, FromValue, Source, Transport, Value};
+
+use crate::line::{self, Word, word};
+
+/// CoreDNS's Common Log Format.
+const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" \
+                      {rcode} {>rflags} {rsize} {duration}";
+/// The same with the opcode.
+const COMBINED: &str = "{remote}:{port} - {>id} {>opcode} \"{type} {class} {name} {proto} {size} {>do} \
+                        {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
+
+/// How a line is written.
+#[derive(Debug, PartialEq)]
+pub enum Format {
+    /// CoreDNS's Common Log Format, perhaps with the opcode. As [`COMMON`] and [`COMBINED`] say, but in one go:
+    /// deciding piece by piece what comes next takes as long again.
+    Common {
+        /// Whether the opcode is in it.
+        opcode: bool,
+    },
+    /// As text, piece after piece.
+    Text(Vec<Piece>),
+    /// As a JSON object.
+    Json,
+}
+
+/// A piece of a text format.
+#[derive(Debug, PartialEq)]
+pub enum Piece {
+    /// As it stands in the format.
+    Literal(String),
+    /// The same, if it is short.
+    Word(Word),
+    /// Something of the event.
+    Field(Field),
+}
+
+macro_rules! fields {
+    ($($(#[$doc:meta])* $field:ident = $text:literal,)*) => {
+        /// What a placeholder stands for.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub enum Field {
+            $($(#[$doc])* $field,)*
+        }
+
+        impl Field {
+            fn parse(text: &str) -> Option<Field> {
+                match text {
+                    $($text => Some(Field::$field),)*
+                    _ => None,
+                }
+            }
+
+            /// Every placeholder, for help.
+            const ALL: &str = concat!($("{", $text, "} "),*);
+        }
+    };
+}
+
+fields! {
+    /// The client's address, in brackets if it is IPv6.
+    Remote = "remote",
+    /// The client's port.
+    Port = "port",
+    /// Time of the query.
+    Time = "time",
+    /// Type asked for.
+    Type = "type",
+    /// Class asked for.
+    Class = "class",
+    /// Name asked for.
+    Name = "name",
+    /// `udp` or `tcp`.
+    Proto = "proto",
+    /// Octets of the query.
+    Size = "size",
+    /// Response code.
+    Rcode = "rcode",
+    /// Octets of the response.
+    ResponseSize = "rsize",
+    /// From query to response, in seconds.
+    Duration = "duration",
+    /// Where the answer came from.
+    Source = "source",
+    /// Message ID.
+    Id = ">id",
+    /// Opcode of the query.
+    Opcode = ">opcode",
+    /// Whether the client wants signatures.
+    DnssecOk = ">do",
+    /// How large a response the client takes.
+    BufferSize = ">bufsize",
+    /// Flags of the response.
+    Flags = ">rflags",
+}
+
+impl Format {
+    /// The default.
+    pub fn common() -> Format {
+        Format::Common { opcode: false }
+    }
+
+    fn parse(text: &str) -> Result<Format, String> {
+        if text.contains(char::is_control) {
+            return Err("a line has no control characters; its end is added".to_owned());
+        }
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some((literal, after)) = rest.split_once('{') {
+            if !literal.is_empty() {
+                pieces.push(Piece::literal(literal));
+            }
+            let (placeholder, after) = after.split_once('}').ok_or("a { has no }")?;
+            let field = Field::parse(placeholder).ok_or_else(|| {
+                format!(
+                    "there is no {{{placeholder}}}; there are {}",
+                    Field::ALL.trim_end()
+                )
+            })?;
+            pieces.push(Piece::Field(field));
+            rest = after;
+        }
+        if pieces.is_empty() {
+            return Err(
+                "\"common\", \"combined\", \"json\", or text with placeholders such as {name}".to_owned(),
+            );
+        }
+        if !rest.is_empty() {
+            pieces.push(Piece::literal(rest));
+        }
+        Ok(Format::Text(pieces))
+    }
+
+    /// Appends the line.
+    pub fn write(&self, event: &Event<'_>, line: &mut Vec<u8>) {
+        match self {
+            Format::Common { opcode } => common(event, *opcode, line),
+            Format::Json => json(event, line),
+            Format::Text(pieces) => {
+                for piece in pieces {
+                    match piece {
+                        Piece::Literal(text) => line.extend_from_slice(text.as_bytes()),
+                        Piece::Word(word) => word.write(line),
+                        Piece::Field(field) => field.write(event, line),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Piece {
+    fn literal(text: &str) -> Piece {
+        Word::new(text).map_or_else(|| Piece::Literal(text.to_owned()), Piece::Word)
+    }
+}
+
+impl FromValue for Format {
+    const EXPECTED: &'static str = "a format";
+
+    fn from_value(value: Value<'_>) -> Result<Format, String> {
+        match value {
+            Value::Text("json") => Ok(Format::Json),
+            Value::Text("common" | COMMON) => Ok(Format::Common { opcode: false }),
+            Value::Text("combined" | COMBINED) => Ok(Format::Common { opcode: true }),
+            Value::Text(text) => Format::parse(text),
+            _ => Format::parse(""),
+        }
+    }
+}
+
+impl Field {
+    // Part of the loop over the pieces, or of the one field that is asked for.
+    #[inline(always)]
+    fn write(self, event: &Event<'_>, line: &mut Vec<u8>) {
+        let query = event.query();
+        match self {
+            Field::Remote => {
+                let client = query.client();
+                if client.is_ipv6() {
+                    line.push(b'[');
+                }
+                line::address(client, line);
+                if client.is_ipv6() {
+                    line.push(b']');
+                }
+            }
+            Field::Port => line::number(query.client_port().into(), line),
+            Field::Time => line::time(query.time(), line),
+            Field::Type => line::code(query.qtype().name(), "TYPE", query.qtype().0, line),
+            Field::Class => line::code(query.class().name(), "CLASS", query.class().0, line),
+            Field::Name => query.name().write_text(line),
+            Field::Proto => proto(query.transport()).write(line),
+            Field::Size => line::number(event.query_size().into(), line),
+            Field::Rcode if event.dropped() => line.push(b'-'),
+            Field::Rcode => line::code(event.rcode().name(), "", event.rcode().0, line),
+            Field::ResponseSize => line::number(event.response_size(), line),
+            Field::Duration => {
+                line::seconds(event.duration(), line);
+                line.push(b's');
+            }
+            Field::Source => source(event.source()).write(line),
+            Field::Id => line::number(event.id().into(), line),
+            Field::Opcode => line::number(query.opcode().into(), line),
+            Field::DnssecOk => line.extend_from_slice(if query.dnssec_ok() { b"true" } else { b"false" }),
+            Field::BufferSize => line::number(buffer_size(event).into(), line),
+            Field::Flags => {
+                if event.dropped() {
+                    line.push(b'-');
+                } else {
+                    line::flags(event.response_header(), const { word(",") }, line);
+                }
+            }
+        }
+    }
+}
+
+/// Over TCP a response may have 65535 octets whatever EDNS says (RFC 1035 section 4.2.2).
+fn buffer_size(event: &Event<'_>) -> u16 {
+    match event.query().transport() {
+        Transport::Tcp => u16::MAX,
+        // Less than 512 counts as 512 (RFC 6891 section 6.2.3).
+        _ => event.query().udp_size().max(512),
+    }
+}
+
+fn proto(transport: Transport) -> Word {
+    match transport {
+        Transport::Udp => const { word("udp") },
+        Transport::Tcp => const { word("tcp") },
+        Transport::Internal => const { word("internal") },
+    }
+}
+
+fn source(source: Source) -> Word {
+    match source {
+        Source::Upstream => const { word("upstream") },
+        Source::Cache => const { word("cache") },
+        Source::Stale => const { word("stale") },
+        Source::Filter => const { word("filter") },
+        Source::Local => const { word("local") },
+    }
+}
+
+/// Appends the event in the Common Log Format. No loop over the fields: each call becomes the code for one.
+fn common(event: &Event<'_>, opcode: bool, line: &mut Vec<u8>) {
+    Field::Remote.write(event, line);
+    line.push(b':');
+    Field::Port.write(event, line);
+    const { word(" - ") }.write(line);
+    Field::Id.write(event, line);
+    if opcode {
+        line.push(b' ');
+        Field::Opcode.write(event, line);
+    }
+    const { word(" \"") }.write(line);
+    Field::Type.write(event, line);
+    line.push(b' ');
+    Field::Class.write(event, line);
+    line.push(b' ');
+    Field::Name.write(event, line);
+    line.push(b' ');
+    Field::Proto.write(event, line);
+    line.push(b' ');
+    Field::Size.write(event, line);
+    line.push(b' ');
+    Field::DnssecOk.write(event, line);
+    line.push(b' ');
+    Field::BufferSize.write(event, line);
+    const { word("\" ") }.write(line);
+    Field::Rcode.write(event, line);
+    line.push(b' ');
+    Field::Flags.write(event, line);
+    line.push(b' ');
+    Field::ResponseSize.write(event, line);
+    line.push(b' ');
+    Field::Duration.write(event, line);
+}
+
+/// Appends the event as one JSON object (RFC 8259).
+fn json(event: &Event<'_>, line: &mut Vec<u8>) {
+    let query = event.query();
+    line.extend_from_slice(b"{\"time\":\"");
+    line::time(query.time(), line);
+    line.extend_from_slice(b"\",\"client\":\"");
+    line::address(query.client(), line);
+    line.extend_from_slice(b"\",\"port\":");
+    line::number(query.client_port().into(), line);
+    line.extend_from_slice(b",\"id\":");
+    line::number(event.id().into(), line);
+    line.extend_from_slice(b",\"name\":");
+    line::quoted_name(query.name(), line);
+    line.extend_from_slice(b",\"type\":\"");
+    Field::Type.write(event, line);
+    line.extend_from_slice(b"\",\"class\":\"");
+    Field::Class.write(event, line);
+    line.extend_from_slice(b"\",\"proto\":\"");
+    proto(query.transport()).write(line);
+    line.extend_from_slice(b"\",\"size\":");
+    line::number(event.query_size().into(), line);
+    line.extend_from_slice(b",\"do\":");
+    Field::DnssecOk.write(event, line);
+    line.extend_from_slice(b",\"bufsize\":");
+    line::number(buffer_size(event).into(), line);
+    line.extend_from_slice(b",\"rcode\":");
+    if event.dropped() {
+        line.extend_from_slice(b"null");
+    } else {
+        line.push(b'"');
+        Field::Rcode.write(event, line);
+        line.push(b'"');
+    }
+    line.extend_from_slice(b",\"flags\":[");
+    if !event.dropped() {
+        line.push(b'"');
+        line::flags(event.response_header(), const { word("\",\"") }, line);
+        line.push(b'"');
+    }
+    line.extend_from_slice(b"],\"rsize\":");
+    line::number(event.response_size(), line);
+    line.extend_from_slice(b",\"duration\":");
+    line::seconds(event.duration(), line);
+    line.extend_from_slice(b",\"source\":\"");
+    source(event.source()).write(line);
+    line.extend_from_slice(b"\"}");
+}

@@ -1,0 +1,52 @@
+//! Prints one line per answered query.
+//!
+//! It hears events only, so it costs the query path nothing: the answer has left before the line is
+//! written, and a batch of lines goes out in one piece.
+
+mod class;
+mod format;
+mod line;
+
+use dnsweir_filter::{Event, Filter, Invalid, Manifest, Setup, Transport, print};
+
+use class::Classes;
+use format::Format;
+
+/// The filter.
+pub struct Log {
+    classes: Classes,
+    format: Format,
+    /// Kept for its memory.
+    line: Vec<u8>,
+}
+
+impl Filter for Log {
+    fn configure(setup: Setup<'_>) -> Result<(Log, Manifest), Invalid> {
+        let config = setup.config();
+        let classes = Classes::read(config);
+        let format = config.setting_or("format", Format::common());
+        Ok((
+            Log {
+                classes,
+                format,
+                line: Vec::new(),
+            },
+            Manifest::new().events(),
+        ))
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        // Prefetches and the like have no client to tell of.
+        if event.query().transport() == Transport::Internal || !self.classes.contain(event) {
+            return;
+        }
+        self.line.clear();
+        self.format.write(event, &mut self.line);
+        // A format is text and every field ASCII, so no line is lost here.
+        if let Ok(line) = std::str::from_utf8(&self.line) {
+            print(line);
+        }
+    }
+}
+
+dnsweir_filter::export!(Log);

@@ -1,0 +1,252 @@
+//! Policies by name: what was written, and what holds for a name.
+
+use std::time::Duration;
+
+use dnsweir_filter::{FromValue, Invalid, Name, NameBuf, NameMap, Node, ResponseEdit, Setup, Ttl, Value};
+
+/// What is written about one name. The aspects are independent of each other.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Policy {
+    store: Option<bool>,
+    ttl: Option<Bounds>,
+    stale: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    min: Option<Ttl>,
+    max: Option<Ttl>,
+}
+
+/// One aspect, to be put under a name.
+#[derive(Clone, Copy)]
+enum Aspect {
+    Store(bool),
+    Ttl(Bounds),
+    Stale(bool),
+}
+
+impl Policy {
+    /// False if the aspect is taken.
+    fn set(&mut self, aspect: Aspect) -> bool {
+        match aspect {
+            Aspect::Store(value) => self.store.replace(value).is_none(),
+            Aspect::Ttl(value) => self.ttl.replace(value).is_none(),
+            Aspect::Stale(value) => self.stale.replace(value).is_none(),
+        }
+    }
+
+    /// Fills what is open from a policy that is farther away.
+    fn or(self, farther: Policy) -> Policy {
+        Policy {
+            store: self.store.or(farther.store),
+            ttl: self.ttl.or(farther.ttl),
+            stale: self.stale.or(farther.stale),
+        }
+    }
+
+    /// The change to responses, if there is any.
+    pub fn into_edit(self) -> Option<ResponseEdit> {
+        let mut edit = ResponseEdit::new();
+        if self.store == Some(false) {
+            edit = edit.no_store();
+        }
+        if self.stale == Some(false) {
+            edit = edit.no_stale();
+        }
+        if let Some(Bounds { min, max }) = self.ttl {
+            if let Some(min) = min {
+                edit = edit.ttl_min(Duration::from(min));
+            }
+            if let Some(max) = max {
+                edit = edit.ttl_max(Duration::from(max));
+            }
+        }
+        (edit != ResponseEdit::new()).then_some(edit)
+    }
+}
+
+/// All policies.
+#[derive(Debug, Default)]
+pub struct Policies(NameMap<Under>);
+
+/// What is written about a name alone, and about it and those below.
+#[derive(Debug, Clone, Copy, Default)]
+struct Under {
+    exact: Policy,
+    suffix: Policy,
+}
+
+impl Policies {
+    /// Reads the block, and records every mistake in it.
+    pub fn read(setup: Setup<'_>) -> Result<Policies, Invalid> {
+        let config = setup.config();
+        let nodes = config.nodes(&["no-cache", "cache", "ttl", "stale"]);
+        if nodes.is_empty() {
+            let help = "such as: no-cache \"dev.svc.cluster.local\"";
+            return Err(config.mistake("there is no policy").help(help).report());
+        }
+        let mut policies = Policies::default();
+        for node in nodes {
+            let aspect = Aspect::read(node);
+            let scope = Scope::read(node, setup.zones(), usize::from(node.name() == "stale"));
+            if let (Ok(aspect), Ok(scope)) = (aspect, scope) {
+                policies.put(node, aspect, &scope);
+            }
+        }
+        Ok(policies)
+    }
+
+    fn put(&mut self, node: Node<'_>, aspect: Aspect, scope: &Scope) {
+        for (number, name) in scope.names.iter().enumerate() {
+            let under = self.0.entry(name.clone());
+            let policy = if scope.exact {
+                &mut under.exact
+            } else {
+                &mut under.suffix
+            };
+            if !policy.set(aspect) {
+                let message = format!("something else is written about {name} before");
+                let mistake = node.mistake(message).help("keep one of them");
+                let _ = match scope.first_argument {
+                    Some(first) => mistake.argument(first + number).report(),
+                    None => mistake.property("namespace").report(),
+                };
+            }
+        }
+    }
+
+    /// Every name there is a policy for.
+    pub fn names(&self) -> impl Iterator<Item = &NameBuf> {
+        self.0.iter().map(|(name, _)| name)
+    }
+
+    /// What holds for a name: each aspect as the longest name has it that speaks of it.
+    pub fn of(&self, name: Name<'_>) -> Policy {
+        let exact = self.0.get(name).map_or(Policy::default(), |under| under.exact);
+        self.0
+            .suffixes(name)
+            .fold(exact, |policy, (_, under)| policy.or(under.suffix))
+    }
+}
+
+impl Aspect {
+    fn read(node: Node<'_>) -> Result<Aspect, Invalid> {
+        match node.name() {
+            "no-cache" => Ok(Aspect::Store(false)),
+            "cache" => Ok(Aspect::Store(true)),
+            "stale" => node.argument(0).map(Aspect::Stale),
+            _ => {
+                let (min, max) = (node.property("min"), node.property("max"));
+                match (min?, max?) {
+                    (None, None) => {
+                        let help = "min=, max= or both";
+                        Err(node
+                            .mistake("`ttl` does not say what the TTL shall be")
+                            .help(help)
+                            .report())
+                    }
+                    (Some(min), Some(max)) if min > max => Err(node
+                        .mistake("`min=` is more than `max=`")
+                        .property("min")
+                        .report()),
+                    (min, max) => Ok(Aspect::Ttl(Bounds { min, max })),
+                }
+            }
+        }
+    }
+}
+
+/// Which names a node speaks of.
+struct Scope {
+    names: Vec<NameBuf>,
+    /// Only the names themselves.
+    exact: bool,
+    /// Where the names are written; none: they follow from a namespace.
+    first_argument: Option<usize>,
+}
+
+/// `match="suffix" | "exact"`
+#[derive(PartialEq)]
+enum Match {
+    Suffix,
+    Exact,
+}
+
+impl FromValue for Match {
+    const EXPECTED: &'static str = "how names are matched";
+
+    fn from_value(value: Value<'_>) -> Result<Match, String> {
+        match value {
+            Value::Text("suffix") => Ok(Match::Suffix),
+            Value::Text("exact") => Ok(Match::Exact),
+            _ => Err("\"suffix\" or \"exact\"".to_owned()),
+        }
+    }
+}
+
+impl Scope {
+    /// Either names, from this argument on, or a namespace.
+    fn read(node: Node<'_>, zones: &[NameBuf], first: usize) -> Result<Scope, Invalid> {
+        match node.property::<String>("namespace")? {
+            Some(namespace) => {
+                if node.argument_count() > first {
+                    let _ = node.arguments::<String>(first);
+                    let help = "write two nodes";
+                    return Err(node
+                        .mistake("`namespace=` takes the place of names")
+                        .help(help)
+                        .report());
+                }
+                let names = names_of(node, &namespace, zones)?;
+                Ok(Scope {
+                    names,
+                    exact: false,
+                    first_argument: None,
+                })
+            }
+            None => {
+                let (matching, names) = (node.property("match"), node.arguments(first));
+                let exact = matching? == Some(Match::Exact);
+                Ok(Scope {
+                    names: names?,
+                    exact,
+                    first_argument: Some(first),
+                })
+            }
+        }
+    }
+}
+
+/// Where the names of a namespace's services and pods are, in each zone of a cluster: those that use
+/// the filter, without the root and the zones of addresses.
+fn names_of(node: Node<'_>, namespace: &str, zones: &[NameBuf]) -> Result<Vec<NameBuf>, Invalid> {
+    let arpa = NameBuf::root()
+        .as_name()
+        .child("arpa")
+        .unwrap_or_else(|_| NameBuf::root());
+    let mut names = Vec::new();
+    for zone in zones.iter().map(NameBuf::as_name) {
+        if zone.is_root() || zone.is_at_or_below(&arpa) {
+            continue;
+        }
+        for kind in ["svc", "pod"] {
+            let name = zone
+                .child(kind)
+                .and_then(|above| above.as_name().child(namespace));
+            names.push(name.map_err(|reason| {
+                let message = format!("\"{namespace}\" is no namespace");
+                node.mistake(message)
+                    .property("namespace")
+                    .help(reason.to_string())
+                    .report()
+            })?);
+        }
+    }
+    if names.is_empty() {
+        let message = "no zone of a cluster uses this filter";
+        let help = "`namespace=` speaks of names in the zones with `use`, such as \"cluster.local\"";
+        return Err(node.mistake(message).property("namespace").help(help).report());
+    }
+    Ok(names)
+}

@@ -1,0 +1,188 @@
+//! Finds the next rule that matches without looking at all of them.
+//!
+//! Rules that name a name, or a suffix, are found by hash, however many there are. The others are
+//! tried one by one. Order decides between them as if there were only a list.
+
+use dnsweir_filter::{Manifest, Name, NameMap};
+
+use crate::Question;
+use crate::pattern::Pattern;
+use crate::rule::{Action, Rule};
+
+/// Numbers of rules, by what must be true for them to match.
+#[derive(Default)]
+pub struct Index {
+    /// Rules that look at the name as the rules before have left it.
+    current: Names,
+    /// Rules that look at the name as the client asked it.
+    asked: Names,
+    /// All others, ascending.
+    others: Vec<usize>,
+}
+
+/// Rules by name. The lists ascend.
+#[derive(Default)]
+struct Names {
+    exact: NameMap<Vec<usize>>,
+    /// Names at or below the key.
+    suffix: NameMap<Vec<usize>>,
+    /// Names below the key.
+    below: NameMap<Vec<usize>>,
+}
+
+impl Names {
+    /// The first rule from a number on that matches the name.
+    fn next(&self, from: usize, name: Name<'_>) -> Option<usize> {
+        let exact = self.exact.get(name).into_iter();
+        let suffix = self.suffix.suffixes(name).map(|(_, rules)| rules);
+        let below = name
+            .parent()
+            .into_iter()
+            .flat_map(|parent| self.below.suffixes(parent))
+            .map(|(_, rules)| rules);
+        exact
+            .chain(suffix)
+            .chain(below)
+            .filter_map(|rules| first(rules, from))
+            .min()
+    }
+}
+
+fn first(rules: &[usize], from: usize) -> Option<usize> {
+    rules.get(rules.partition_point(|&rule| rule < from)).copied()
+}
+
+impl Index {
+    /// Sorts the rules in.
+    pub fn new(rules: &[Rule]) -> Index {
+        let mut index = Index::default();
+        for (number, rule) in rules.iter().enumerate() {
+            let names = if rule.action.looks_at_asked() {
+                &mut index.asked
+            } else {
+                &mut index.current
+            };
+            match rule.action.pattern() {
+                Some(Pattern::Exact(name)) => names.exact.entry(name.clone()).push(number),
+                Some(Pattern::Suffix(name)) => names.suffix.entry(name.clone()).push(number),
+                Some(Pattern::Below(name)) => names.below.entry(name.clone()).push(number),
+                _ => index.others.push(number),
+            }
+        }
+        index
+    }
+
+    /// The first rule from a number on that matches.
+    pub fn next<'r>(&self, rules: &'r [Rule], from: usize, now: &Question<'_>) -> Option<(usize, &'r Rule)> {
+        let by_name = [
+            self.current.next(from, now.name()),
+            self.asked.next(from, now.asked),
+        ];
+        let by_name = by_name.into_iter().flatten().min();
+        let others = self.others.iter().copied().skip_while(|&number| number < from);
+        let other = others
+            .take_while(|&number| by_name.is_none_or(|known| number < known))
+            .find(|&number| rules.get(number).is_some_and(|rule| rule.action.matches(now)));
+        let number = other.or(by_name)?;
+        Some((number, rules.get(number)?))
+    }
+
+    /// Leaves out of the manifest what no rule can match.
+    pub fn narrow(&self, manifest: Manifest) -> Manifest {
+        if !self.others.is_empty() {
+            return manifest;
+        }
+        let maps = [&self.current, &self.asked]
+            .into_iter()
+            .flat_map(|names| [&names.exact, &names.suffix, &names.below]);
+        manifest.at_or_below(maps.flat_map(|map| map.iter()).map(|(name, _)| name))
+    }
+}
+
+impl Action {
+    /// Whether a rule matches that is not found by name.
+    fn matches(&self, now: &Question<'_>) -> bool {
+        match self {
+            Action::Type { from, .. } => now.qtype == *from,
+            Action::Class { from, .. } => now.class == *from,
+            Action::Name { pattern, .. } | Action::Cname { pattern, .. } => pattern.matches(now.name()),
+            Action::Ttl { pattern, .. } | Action::Rcode { pattern, .. } => pattern.matches(now.asked),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Replacement;
+    use dnsweir_filter::{Class, NameBuf, Type};
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().unwrap()
+    }
+
+    /// The index must find exactly what going through the list finds.
+    #[test]
+    fn finds_what_a_list_would() {
+        let names = ["a.test", "b.a.test", "test", "c.b.a.test", "example", "."].map(name);
+        let mut rules = Vec::new();
+        for round in 0..4 {
+            for name in &names {
+                let patterns = [
+                    Pattern::Exact(name.clone()),
+                    Pattern::Below(name.clone()),
+                    Pattern::Substring("b.".to_owned()),
+                    Pattern::Suffix(name.clone()),
+                ];
+                let mut patterns: Vec<_> = patterns.into_iter().collect();
+                patterns.rotate_left(round);
+                for (number, pattern) in patterns.into_iter().enumerate() {
+                    let replacement = Replacement::Name(NameBuf::root());
+                    rules.push(Rule {
+                        stop: false,
+                        action: match number {
+                            0 => Action::Rcode {
+                                pattern,
+                                from: dnsweir_filter::Rcode(0),
+                                to: dnsweir_filter::Rcode(1),
+                            },
+                            _ => Action::Name {
+                                pattern,
+                                replacement,
+                                keep: false,
+                            },
+                        },
+                    });
+                }
+                rules.push(Rule {
+                    stop: true,
+                    action: Action::Type {
+                        from: Type::TXT,
+                        to: Type::A,
+                    },
+                });
+            }
+        }
+        let index = Index::new(&rules);
+        let mut matches = 0;
+        for asked in &names {
+            for current in &names {
+                for qtype in [Type::A, Type::TXT] {
+                    let now = Question {
+                        asked: asked.as_name(),
+                        renamed: Some(current.clone()),
+                        qtype,
+                        class: Class::IN,
+                    };
+                    for from in 0..=rules.len() {
+                        let listed = (from..rules.len()).find(|&at| rules[at].action.matches(&now));
+                        let found = index.next(&rules, from, &now).map(|(number, _)| number);
+                        assert_eq!(found, listed, "{asked} {current} {qtype} from {from}");
+                        matches += usize::from(found.is_some());
+                    }
+                }
+            }
+        }
+        assert!(matches > 5000, "{matches}");
+    }
+}
