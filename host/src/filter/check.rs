@@ -1,0 +1,234 @@
+//! Turns what a guest returned into the host's own types, refusing what no message could carry.
+//!
+//! The runtime guarantees that a value has its type. Whether the value makes sense is checked here, once,
+//! so that nothing behind this module has to doubt a verdict.
+
+use std::sync::Arc;
+
+use super::bindings::dnsweir::filter::types;
+use super::verdict::{
+    Answer, Decision, Outcome, QueryOutcome, Record, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite,
+    Verdict,
+};
+use crate::dns::name::skip_plain;
+use crate::dns::{HEADER, MESSAGE_MAXIMUM, rtype};
+
+/// Octets of a message that the host needs for itself: header, question (at most 255 and 4), an OPT record with
+/// options.
+const RESERVED: usize = HEADER + 255 + 4 + 512;
+
+/// The largest rcode that EDNS can carry (RFC 6891 section 6.1.3).
+const RCODE_MAXIMUM: u16 = 0xfff;
+
+/// The largest TTL (RFC 2181 section 8).
+const TTL_MAXIMUM: u32 = i32::MAX as u32;
+
+/// rcodes that one edit may replace.
+const EDIT_RCODES: usize = 64;
+
+/// A returned value that makes no sense, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Garbage(pub(super) String);
+
+type Checked<T> = Result<T, Garbage>;
+
+fn garbage<T>(what: impl Into<String>) -> Checked<T> {
+    Err(Garbage(what.into()))
+}
+
+/// Puts the verdicts of a call in the place of their queries. `out` holds one [`Outcome::Passed`] per query.
+pub(super) fn verdicts(given: Vec<types::Verdict>, out: &mut [QueryOutcome]) -> Checked<()> {
+    // Most verdicts of a batch are alike, and may as well be one.
+    let mut last: Option<Arc<Verdict>> = None;
+    for verdict in given {
+        let slot = slot(out, verdict.query)?;
+        let verdict = Verdict {
+            decision: decision(verdict.decision)?,
+            edit: verdict.edit.map(edit).transpose()?,
+            remember: verdict.remember,
+            skip_response: verdict.skip_response,
+        };
+        let verdict = match last {
+            Some(last) if *last == verdict => last,
+            _ => Arc::new(verdict),
+        };
+        *slot = Outcome::Decided(Arc::clone(&verdict));
+        last = Some(verdict);
+    }
+    Ok(())
+}
+
+/// Puts the verdicts of a call in the place of their responses, as [`verdicts`] does for queries.
+pub(super) fn response_verdicts(
+    given: Vec<types::ResponseVerdict>,
+    out: &mut [ResponseOutcome],
+) -> Checked<()> {
+    for verdict in given {
+        let slot = slot(out, verdict.response)?;
+        *slot = Outcome::Decided(ResponseVerdict {
+            edit: verdict.edit.map(edit).transpose()?,
+            replace: verdict.replace.map(answer).transpose()?,
+        });
+    }
+    Ok(())
+}
+
+fn slot<V>(out: &mut [Outcome<V>], index: u32) -> Checked<&mut Outcome<V>> {
+    let size = out.len();
+    match out.get_mut(index as usize) {
+        None => garbage(format!("a verdict on item {index} of a batch of {size}")),
+        Some(Outcome::Passed) => Ok(&mut out[index as usize]),
+        Some(_) => garbage(format!("two verdicts on item {index}")),
+    }
+}
+
+fn decision(given: types::Decision) -> Checked<Decision> {
+    Ok(match given {
+        types::Decision::Pass => Decision::Pass,
+        types::Decision::Rewrite(given) => Decision::Rewrite(rewrite(given)?),
+        types::Decision::Answer(given) => Decision::Answer(answer(given)?),
+        types::Decision::Alias(target) => Decision::Alias(name(target, "an alias")?),
+        types::Decision::Refuse(given) => Decision::Refuse(rcode(given)?),
+        types::Decision::Drop => Decision::Drop,
+    })
+}
+
+fn rewrite(given: types::Rewrite) -> Checked<Rewrite> {
+    if let Some(qtype) = given.qtype.filter(|&qtype| qtype != rtype::ANY && is_meta(qtype)) {
+        return garbage(format!("a rewrite to type {qtype}"));
+    }
+    // 0 is reserved and NONE is for updates (RFC 6895 section 3.2); ANY can be asked for.
+    if let Some(qclass @ (0 | 254)) = given.qclass {
+        return garbage(format!("a rewrite to class {qclass}"));
+    }
+    Ok(Rewrite {
+        name: given.name.map(|wire| name(wire, "a rewrite")).transpose()?,
+        qtype: given.qtype,
+        qclass: given.qclass,
+        revert: given.revert,
+    })
+}
+
+fn answer(given: types::Answer) -> Checked<Answer> {
+    let mut room = MESSAGE_MAXIMUM - RESERVED;
+    let mut section = |records: Vec<types::ResourceRecord>| {
+        records
+            .into_iter()
+            .map(|given| record(given, &mut room))
+            .collect::<Checked<Vec<_>>>()
+    };
+    Ok(Answer {
+        rcode: rcode(given.rcode)?,
+        authoritative: given.authoritative,
+        answers: section(given.answers)?,
+        authority: section(given.authority)?,
+        additional: section(given.additional)?,
+    })
+}
+
+fn record(given: types::ResourceRecord, room: &mut usize) -> Checked<Record> {
+    let owner = name(given.name, "a record")?;
+    if is_meta(given.rtype) {
+        return garbage(format!("a record of type {}", given.rtype));
+    }
+    // NONE and ANY are no classes of data (RFC 6895 section 3.2).
+    if matches!(given.class, 0 | 254 | 255) {
+        return garbage(format!("a record of class {}", given.class));
+    }
+    if !is_well_formed(given.rtype, &given.rdata) {
+        return garbage(format!(
+            "a record of type {} whose data is malformed",
+            given.rtype
+        ));
+    }
+    // Type, class, TTL and length take ten octets (RFC 1035 section 4.1.3).
+    match room.checked_sub(owner.len() + 10 + given.rdata.len()) {
+        None => return garbage("an answer that no message can hold"),
+        Some(left) => *room = left,
+    }
+    Ok(Record {
+        name: owner,
+        rtype: given.rtype,
+        class: given.class,
+        // RFC 2181 section 8: a TTL with the most significant bit set is to be treated as zero.
+        ttl: if given.ttl > TTL_MAXIMUM { 0 } else { given.ttl },
+        rdata: given.rdata.into(),
+    })
+}
+
+fn edit(given: types::ResponseEdit) -> Checked<ResponseEdit> {
+    if given.rcodes.len() > EDIT_RCODES {
+        return garbage(format!("an edit of {} rcodes", given.rcodes.len()));
+    }
+    for &(found, instead) in &given.rcodes {
+        rcode(found)?;
+        rcode(instead)?;
+    }
+    if given.ttl_minimum > given.ttl_maximum {
+        return garbage(format!(
+            "TTL bounds {} to {}",
+            given.ttl_minimum, given.ttl_maximum
+        ));
+    }
+    Ok(ResponseEdit {
+        rcodes: given.rcodes.into(),
+        // "No bound" is written as the largest u32.
+        ttl_minimum: given.ttl_minimum.min(TTL_MAXIMUM),
+        ttl_maximum: given.ttl_maximum.min(TTL_MAXIMUM),
+        store: given.store,
+        stale: given.stale,
+    })
+}
+
+fn rcode(given: u16) -> Checked<u16> {
+    if given <= RCODE_MAXIMUM {
+        Ok(given)
+    } else {
+        garbage(format!("rcode {given}"))
+    }
+}
+
+fn name(wire: Vec<u8>, of: &str) -> Checked<Box<[u8]>> {
+    if skip_plain(&wire, 0) == Ok(wire.len()) {
+        Ok(wire.into())
+    } else {
+        garbage(format!(
+            "{of} with something that is no name in wire format: {:02x?}",
+            &wire[..wire.len().min(16)]
+        ))
+    }
+}
+
+/// Types that exist only as questions or only in the proxy's own hands (RFC 6895 section 3.1): 0, OPT, and
+/// 128 to 255, which hold TKEY, TSIG, the transfers and ANY.
+fn is_meta(given: u16) -> bool {
+    matches!(given, 0 | rtype::OPT | 128..=255)
+}
+
+/// Whether data has the shape that its type prescribes, for the types a filter is likely to write and whose
+/// names other software will follow. Data of other types is opaque (RFC 3597).
+fn is_well_formed(of: u16, data: &[u8]) -> bool {
+    let names = |start: usize, count: usize, rest: usize| {
+        let end = (0..count).try_fold(start, |at, _| skip_plain(data, at));
+        end.is_ok_and(|end| end + rest == data.len())
+    };
+    match of {
+        rtype::A => data.len() == 4,
+        rtype::AAAA => data.len() == 16,
+        rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => names(0, 1, 0),
+        rtype::MX => names(2, 1, 0),
+        rtype::SRV => names(6, 1, 0),
+        rtype::SOA => names(0, 2, 20),
+        rtype::TXT => {
+            let mut rest = data;
+            while let [length, tail @ ..] = rest {
+                match tail.get(usize::from(*length)..) {
+                    Some(next) => rest = next,
+                    None => return false,
+                }
+            }
+            !data.is_empty()
+        }
+        _ => true,
+    }
+}

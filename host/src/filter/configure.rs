@@ -1,0 +1,110 @@
+//! The operator's `config` block on its way into a filter, and the filter's complaints about it on their way
+//! back.
+
+use super::bindings::dnsweir::filter::types;
+use super::text;
+use crate::config::{self, ConfigNode, ConfigValue};
+
+/// Octets of a message or a hint.
+const MESSAGE: usize = 1024;
+
+/// Mistakes reported at once.
+const MISTAKES: usize = 100;
+
+/// A mistake that a filter found in its configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Index into the filter's `config` nodes; none: the block as a whole.
+    pub node: Option<usize>,
+    /// What in the node is wrong; it exists there.
+    pub place: Place,
+    /// One line.
+    pub message: String,
+    /// What would be right, in one line; may be empty.
+    pub help: String,
+}
+
+/// A part of a configuration node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// All of it.
+    Node,
+    /// The argument with this index.
+    Argument(usize),
+    /// The property with this index among the node's properties.
+    Property(usize),
+}
+
+/// What the filter gets. `zones` are those that use it, in presentation format.
+pub(super) fn setup(filter: &config::Filter, zones: &[String]) -> types::Setup {
+    types::Setup {
+        name: filter.name.clone(),
+        config: filter.config.iter().map(node).collect(),
+        zones: zones.to_vec(),
+    }
+}
+
+fn node(node: &ConfigNode) -> types::Node {
+    types::Node {
+        name: node.name.clone(),
+        arguments: node.arguments.iter().map(value).collect(),
+        properties: node
+            .properties
+            .iter()
+            .map(|(name, given)| (name.clone(), value(given)))
+            .collect(),
+        parent: node.parent.and_then(|parent| u32::try_from(parent).ok()),
+    }
+}
+
+fn value(given: &ConfigValue) -> types::Value {
+    match given {
+        ConfigValue::Null => types::Value::Null,
+        ConfigValue::Boolean(value) => types::Value::Boolean(*value),
+        ConfigValue::Integer(value) => types::Value::Integer(*value),
+        ConfigValue::Decimal(value) => types::Value::Decimal(*value),
+        ConfigValue::Text(value) => types::Value::Text(value.clone()),
+    }
+}
+
+/// The filter's complaints, each at a place that exists: one about a part that does not is about the node, one
+/// about a node that does not is about the block.
+pub(super) fn rejections(given: Vec<types::ConfigError>, nodes: &[ConfigNode]) -> Vec<ConfigError> {
+    if given.is_empty() {
+        return vec![ConfigError {
+            node: None,
+            place: Place::Node,
+            message: "the filter rejects its configuration and does not say why".into(),
+            help: String::new(),
+        }];
+    }
+    given
+        .into_iter()
+        .take(MISTAKES)
+        .map(|error| rejection(error, nodes))
+        .collect()
+}
+
+fn rejection(given: types::ConfigError, nodes: &[ConfigNode]) -> ConfigError {
+    let index = given
+        .node
+        .map(|node| node as usize)
+        .filter(|&node| node < nodes.len());
+    let place = match (index.map(|index| &nodes[index]), given.place) {
+        (Some(node), types::Place::Argument(argument)) if (argument as usize) < node.arguments.len() => {
+            Place::Argument(argument as usize)
+        }
+        (Some(node), types::Place::Property(name)) => node
+            .properties
+            .iter()
+            .position(|(other, _)| *other == name)
+            .map_or(Place::Node, Place::Property),
+        _ => Place::Node,
+    };
+    ConfigError {
+        node: index,
+        place,
+        message: text::one_line(&given.message, MESSAGE),
+        help: text::one_line(&given.help, MESSAGE),
+    }
+}

@@ -1,0 +1,108 @@
+//! What all filters of the process share: the compiler and its settings, the clock, and standard output.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use wasmtime::{Config, OptLevel};
+
+use super::compiled::CompiledCache;
+use super::output::Output;
+use super::ticker::Ticker;
+
+/// Bytes of native stack a guest may use. A worker's stack must hold this and the host's frames above it:
+/// running into the guard page inside the host aborts the process, running out inside the guest is a trap.
+pub const GUEST_STACK: usize = 256 << 10;
+
+/// Compiles and runs filters. One per process, since code compiled by one engine must not meet another's
+/// (RUSTSEC-2026-0222); clones share it.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) wasm: wasmtime::Engine,
+    pub(super) ticker: Arc<Ticker>,
+    pub(super) output: Arc<Output>,
+    /// Where compiled code is kept.
+    pub(super) compiled: Option<CompiledCache>,
+}
+
+impl Engine {
+    /// An engine whose filters print to standard output.
+    ///
+    /// # Errors
+    ///
+    /// When this machine cannot run compiled WebAssembly, or a thread cannot be started.
+    pub fn new() -> Result<Engine, EngineError> {
+        Engine::printing_to(io::stdout())
+    }
+
+    /// An engine whose filters print to `sink`, from a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Engine::new`].
+    pub fn printing_to(sink: impl Write + Send + 'static) -> Result<Engine, EngineError> {
+        let wasm = wasmtime::Engine::new(&config()).map_err(EngineError::Wasm)?;
+        let ticker = Ticker::start({
+            let wasm = wasm.clone();
+            move || wasm.increment_epoch()
+        })
+        .map_err(EngineError::Thread)?;
+        let output = Output::start(sink).map_err(EngineError::Thread)?;
+        Ok(Engine {
+            wasm,
+            ticker: Arc::new(ticker),
+            output: Arc::new(output),
+            compiled: None,
+        })
+    }
+
+    /// The same engine, which looks in `cache` before it compiles.
+    pub fn with_compiled_cache(self, cache: CompiledCache) -> Engine {
+        Engine {
+            compiled: Some(cache),
+            ..self
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config
+        // Components may neither block nor run beside themselves here; the support for it costs three times
+        // the call.
+        .concurrency_support(false)
+        // Ends calls that take too long; cheaper than counting instructions.
+        .epoch_interruption(true)
+        .cranelift_opt_level(OptLevel::Speed)
+        .max_wasm_stack(GUEST_STACK)
+        // With four gigabytes of address space and a guard behind each memory, the MMU checks bounds, and
+        // no load is speculated past a software check.
+        .memory_reservation(4 << 30)
+        .memory_guard_size(32 << 20)
+        .signals_based_traps(true)
+        .memory_init_cow(true)
+        // Proposals that a filter has no use for and that would be more compiler to trust. What rustc and
+        // clang emit by default (reference types, bulk memory, multi-value, SIMD) stays on.
+        .wasm_memory64(false)
+        .wasm_multi_memory(false)
+        .wasm_relaxed_simd(false)
+        .wasm_tail_call(false);
+    config
+}
+
+/// Why no filter can run in this process.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The compiler does not support this machine or the kernel refused what it needs.
+    #[error("cannot run WebAssembly on this machine: {0:#}")]
+    Wasm(wasmtime::Error),
+    /// No thread.
+    #[error("cannot start a thread for the filters: {0}")]
+    Thread(io::Error),
+}

@@ -1,0 +1,286 @@
+//! One instance of a guest and the way into it.
+//!
+//! There are two ways. A filter *is* a component, and its component is what is checked and what every call could
+//! go through; [`component`] does. But nearly every component is one core module in a wrapper that only converts
+//! calls. [`core_module`] enters such a module directly and converts by hand, which costs a tenth for the records
+//! of a batch and a third for a call with one. Which way it is shows nowhere: both end alike for the same guest,
+//! and the tests hold them to that.
+
+mod abi;
+mod component;
+mod core_module;
+mod layout;
+mod main_module;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmtime::component::{Component, InstancePre};
+use wasmtime::{Store, Trap};
+
+use super::bindings::dnsweir::filter::types;
+use super::text;
+use super::ticker::Ticker;
+use super::world::{Context, State};
+
+#[cfg(test)]
+pub(super) use abi::Lowered;
+pub(super) use main_module::{NAME as MAIN_MODULE, exported};
+
+/// Octets that one call may carry out of a guest.
+const HOSTCALL_BYTES: usize = 1 << 20;
+
+/// Resources a guest may hold; the interface has none, but WASI's have.
+const HANDLES: usize = 16;
+
+/// Configuring may take this many times the limit of a call, and no less than a second: it happens once.
+const CONFIGURE_FACTOR: u32 = 100;
+const CONFIGURE_MINIMUM: Duration = Duration::from_secs(1);
+
+/// Why a call or a start failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The guest trapped.
+    Trap,
+    /// It ran into its time limit.
+    Time,
+    /// It ran into its memory limit.
+    Memory,
+    /// It returned something that makes no sense.
+    Garbage,
+}
+
+/// A failed call or start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// For the counters.
+    pub reason: Reason,
+    /// For the log, in words.
+    pub message: String,
+}
+
+/// A compiled guest with its imports resolved.
+pub(super) struct Code {
+    component: component::Code,
+    core: Option<core_module::Code>,
+}
+
+impl Code {
+    /// Code that is called through the component API, for now.
+    ///
+    /// # Errors
+    ///
+    /// When an interface lacks its function, or the mandatory one is missing.
+    pub(super) fn new(pre: InstancePre<State>) -> wasmtime::Result<Code> {
+        Ok(Code {
+            component: component::Code::new(pre)?,
+            core: None,
+        })
+    }
+
+    /// Takes the core path if the component has a [main module](exported) that means the same.
+    ///
+    /// # Errors
+    ///
+    /// When the component does not start.
+    pub(super) fn prefer_core(&mut self, context: &Arc<Context>) -> Result<(), Failure> {
+        let engine = self.component().engine();
+        let mut store = Executor::store(engine, context);
+        arm(&mut store, context, Ticker::ticks(start_time(context)));
+        let module = component::Guest::new(&self.component, &mut store)
+            .map(|guest| guest.module(&mut store, main_module::NAME))
+            .map_err(|error| failure(&store, &error))?;
+        // Whatever the core path has no room for is left to the component.
+        let phases = self.phases();
+        self.core = module
+            .and_then(|module| core_module::Code::new(&module))
+            .filter(|code| {
+                let mut store = Executor::store(engine, context);
+                arm(&mut store, context, Ticker::ticks(start_time(context)));
+                core_module::Guest::new(code, &mut store).is_ok_and(|guest| guest.phases() == phases)
+            });
+        let way = if self.core.is_some() {
+            "core module"
+        } else {
+            "component"
+        };
+        tracing::debug!(target: "filter", filter = context.name, "calls enter its {way}");
+        Ok(())
+    }
+
+    /// Stays with the component API, and says whether there was another way.
+    #[cfg(test)]
+    pub(super) fn forget_core(&mut self) -> bool {
+        self.core.take().is_some()
+    }
+
+    /// Whether the query, response and event phases are exported.
+    fn phases(&self) -> [bool; 3] {
+        let Code { component, .. } = self;
+        [
+            component.queries.is_some(),
+            component.responses.is_some(),
+            component.events.is_some(),
+        ]
+    }
+
+    /// Names of the phases that the manifest wants and the component does not export.
+    pub(super) fn missing(&self, manifest: &types::Manifest) -> Vec<&'static str> {
+        let [queries, responses, events] = self.phases();
+        [
+            ("queries", manifest.queries && !queries),
+            ("responses", manifest.responses && !responses),
+            ("events", manifest.events && !events),
+        ]
+        .into_iter()
+        .filter_map(|(name, missing)| missing.then_some(name))
+        .collect()
+    }
+
+    pub(super) fn component(&self) -> &Component {
+        self.component.component()
+    }
+}
+
+/// A configured instance in a store of its own. After a failed call it is good for nothing but being dropped:
+/// it refuses to be entered again, and rightly so.
+pub(super) struct Executor {
+    store: Store<State>,
+    context: Arc<Context>,
+    ticks: u64,
+    guest: Guest,
+}
+
+/// The two ways in.
+enum Guest {
+    Core(Box<core_module::Guest>),
+    Component(component::Guest),
+}
+
+/// Why there is no configured instance.
+pub(super) enum StartError {
+    Failed(Failure),
+    Rejected(Vec<types::ConfigError>),
+}
+
+impl Executor {
+    /// A new instance, configured.
+    pub(super) fn start(
+        code: &Code,
+        context: &Arc<Context>,
+        setup: &types::Setup,
+    ) -> Result<(Executor, types::Manifest), StartError> {
+        let mut store = Executor::store(code.component().engine(), context);
+        // A module's start function runs within the same limits as `configure`.
+        arm(&mut store, context, Ticker::ticks(start_time(context)));
+        let started = Executor::configure(code, &mut store, setup);
+        let (guest, configured) = started.map_err(|error| StartError::Failed(failure(&store, &error)))?;
+        let manifest = configured.map_err(StartError::Rejected)?;
+        let executor = Executor {
+            store,
+            context: Arc::clone(context),
+            ticks: Ticker::ticks(context.limits.time),
+            guest,
+        };
+        Ok((executor, manifest))
+    }
+
+    fn configure(
+        code: &Code,
+        store: &mut Store<State>,
+        setup: &types::Setup,
+    ) -> wasmtime::Result<(Guest, Result<types::Manifest, Vec<types::ConfigError>>)> {
+        match &code.core {
+            Some(code) => {
+                let mut guest = core_module::Guest::new(code, store)?;
+                let configured = guest.configure(store, setup)?;
+                Ok((Guest::Core(Box::new(guest)), configured))
+            }
+            None => {
+                let guest = component::Guest::new(&code.component, store)?;
+                let configured = guest.configure(store, setup)?;
+                Ok((Guest::Component(guest), configured))
+            }
+        }
+    }
+
+    fn store(engine: &wasmtime::Engine, context: &Arc<Context>) -> Store<State> {
+        let mut store = Store::new(engine, State::new(Arc::clone(context)));
+        store.limiter(|state| state);
+        store.set_hostcall_fuel(HOSTCALL_BYTES);
+        store.set_max_component_handles(HANDLES);
+        store
+    }
+
+    /// The query phase; no verdict at all if the guest does not export it.
+    pub(super) fn queries(
+        &mut self,
+        now: u64,
+        batch: &[types::Query],
+        bytes: &[u8],
+    ) -> Result<Vec<types::Verdict>, Failure> {
+        arm(&mut self.store, &self.context, self.ticks);
+        match &mut self.guest {
+            Guest::Core(guest) => guest.queries(&mut self.store, now, batch, bytes),
+            Guest::Component(guest) => guest.queries(&mut self.store, now, batch, bytes),
+        }
+        .map_err(|error| failure(&self.store, &error))
+    }
+
+    /// The response phase; no verdict at all if the guest does not export it.
+    pub(super) fn responses(
+        &mut self,
+        now: u64,
+        batch: &[types::Response],
+        bytes: &[u8],
+    ) -> Result<Vec<types::ResponseVerdict>, Failure> {
+        arm(&mut self.store, &self.context, self.ticks);
+        match &mut self.guest {
+            Guest::Core(guest) => guest.responses(&mut self.store, now, batch, bytes),
+            Guest::Component(guest) => guest.responses(&mut self.store, now, batch, bytes),
+        }
+        .map_err(|error| failure(&self.store, &error))
+    }
+
+    /// The event phase; nothing if the guest does not export it.
+    pub(super) fn events(&mut self, batch: &[types::Event], bytes: &[u8]) -> Result<(), Failure> {
+        arm(&mut self.store, &self.context, self.ticks);
+        match &mut self.guest {
+            Guest::Core(guest) => guest.events(&mut self.store, batch, bytes),
+            Guest::Component(guest) => guest.events(&mut self.store, batch, bytes),
+        }
+        .map_err(|error| failure(&self.store, &error))
+    }
+}
+
+/// Sets the deadline of the call that follows.
+#[inline]
+fn arm(store: &mut Store<State>, context: &Context, ticks: u64) {
+    store.set_epoch_deadline(ticks);
+    context.ticker.cover(ticks);
+}
+
+/// How long a start may take.
+fn start_time(context: &Context) -> Duration {
+    context
+        .limits
+        .time
+        .saturating_mul(CONFIGURE_FACTOR)
+        .max(CONFIGURE_MINIMUM)
+}
+
+#[cold]
+fn failure(store: &Store<State>, error: &wasmtime::Error) -> Failure {
+    let reason = if error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {
+        Reason::Time
+    } else if store.data().out_of_memory {
+        // Guests answer a refused allocation with a trap of their own.
+        Reason::Memory
+    } else {
+        Reason::Trap
+    };
+    Failure {
+        reason,
+        message: text::one_line(&format!("{error:#}"), 1024),
+    }
+}

@@ -1,0 +1,91 @@
+//! Octets as a guest's verdicts, for the fuzz target.
+
+use super::bindings::dnsweir::filter::types;
+use super::check;
+use super::verdict::{Outcome, QueryOutcome};
+
+/// Makes verdicts of octets, as a hostile guest would, and checks them as if one had returned them.
+pub fn check_octets(octets: &[u8]) -> Vec<QueryOutcome> {
+    let mut octets = Octets(octets);
+    let mut given = Vec::new();
+    while !octets.0.is_empty() && given.len() < 8 {
+        given.push(octets.verdict());
+    }
+    let mut out = vec![Outcome::Passed; 8];
+    match check::verdicts(given, &mut out) {
+        Ok(()) => out,
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Runs dry into zeros.
+struct Octets<'a>(&'a [u8]);
+
+impl Octets<'_> {
+    fn octet(&mut self) -> u8 {
+        let (&first, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        first
+    }
+
+    fn number(&mut self) -> u16 {
+        u16::from_be_bytes([self.octet(), self.octet()])
+    }
+
+    fn long(&mut self) -> u32 {
+        u32::from(self.number()) << 16 | u32::from(self.number())
+    }
+
+    fn list(&mut self) -> Vec<u8> {
+        let length = usize::from(self.octet()).min(self.0.len());
+        let (list, rest) = self.0.split_at(length);
+        self.0 = rest;
+        list.to_vec()
+    }
+
+    fn records(&mut self) -> Vec<types::ResourceRecord> {
+        (0..self.octet() % 4)
+            .map(|_| types::ResourceRecord {
+                name: self.list(),
+                rtype: self.number(),
+                class: self.number(),
+                ttl: self.long(),
+                rdata: self.list(),
+            })
+            .collect()
+    }
+
+    fn verdict(&mut self) -> types::Verdict {
+        types::Verdict {
+            query: u32::from(self.octet() % 9),
+            remember: self.long(),
+            decision: match self.octet() % 7 {
+                0 => types::Decision::Pass,
+                1 => types::Decision::Rewrite(types::Rewrite {
+                    name: Some(self.list()),
+                    qtype: Some(self.number()),
+                    qclass: None,
+                    revert: true,
+                }),
+                2 => types::Decision::Alias(self.list()),
+                3 => types::Decision::Refuse(self.number()),
+                4 => types::Decision::Drop,
+                _ => types::Decision::Answer(types::Answer {
+                    rcode: self.number(),
+                    authoritative: true,
+                    answers: self.records(),
+                    authority: self.records(),
+                    additional: self.records(),
+                }),
+            },
+            edit: (self.octet() & 1 == 1).then(|| types::ResponseEdit {
+                rcodes: vec![(self.number(), self.number())],
+                ttl_minimum: self.long(),
+                ttl_maximum: self.long(),
+                store: true,
+                stale: true,
+            }),
+            skip_response: false,
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! One filter on one worker: its calls, what is remembered of them, and what happens when they fail.
+//!
+//! A call that traps, runs out of time or memory, or returns nonsense costs the instance; the next call gets
+//! a new one, configured from scratch. If the failed batch held several records, they go in one by one, so
+//! that only the guilty one fails. [`Health`] decides when to stop trying.
+
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+#[cfg(test)]
+use std::time::Duration;
+use std::time::Instant;
+
+use super::batch::{Batch, Portable};
+use super::bindings::dnsweir::filter::types::{Event, Query, Response};
+use super::check::{self, Garbage};
+use super::counters::{PhaseCounters, add};
+use super::executor::{Executor, Failure, Reason, StartError};
+use super::health::Health;
+use super::interest::Interest;
+use super::load::Filter;
+use super::memo::{Key, Memo};
+use super::verdict::{Decision, Outcome, QueryOutcome, ResponseOutcome, Verdict};
+
+/// A filter's instance. Made anywhere, then used by one worker.
+pub struct Instance {
+    filter: Arc<Filter>,
+    memo: Memo,
+    /// Verdicts recalled and not yet [settled](Instance::settle).
+    recalled: u64,
+    guest: Guest,
+}
+
+/// The part that fails.
+struct Guest {
+    filter: Arc<Filter>,
+    /// None: lost to a failure. The next call starts another one.
+    executor: Option<Executor>,
+    health: Health,
+    /// How far the tests have moved the clock.
+    #[cfg(test)]
+    skew: Duration,
+}
+
+impl Instance {
+    pub(super) fn new(filter: Arc<Filter>, executor: Executor) -> Instance {
+        let guest = Guest {
+            health: Health::new(filter.context.limits.time, filter.start),
+            filter: Arc::clone(&filter),
+            executor: Some(executor),
+            #[cfg(test)]
+            skew: Duration::ZERO,
+        };
+        Instance {
+            filter,
+            memo: Memo::default(),
+            recalled: 0,
+            guest,
+        }
+    }
+
+    /// The filter that this is an instance of.
+    pub fn filter(&self) -> &Arc<Filter> {
+        &self.filter
+    }
+
+    /// What the filter wants to see.
+    #[inline]
+    pub fn interest(&self) -> &Interest {
+        self.filter.interest()
+    }
+
+    /// What the filter said about this question and asked to be remembered. `now` is in milliseconds and the
+    /// same clock as for [`queries`](Instance::queries).
+    #[inline]
+    pub fn recall(&mut self, key: &Key<'_>, now: u64) -> Option<&Arc<Verdict>> {
+        let verdict = self.memo.recall(key, now)?;
+        self.recalled += 1;
+        Some(verdict)
+    }
+
+    /// Adds what was recalled to the counters, which all workers write to: once per batch and not once per
+    /// query.
+    pub fn settle(&mut self) {
+        add(
+            &self.filter.context.counters.remembered,
+            std::mem::take(&mut self.recalled),
+        );
+    }
+
+    /// The query phase: one outcome per query, in order. Verdicts that may be remembered are. `now` is Unix
+    /// time in milliseconds.
+    pub fn queries(&mut self, now: u64, batch: &Batch<Query>, out: &mut Vec<QueryOutcome>) {
+        out.clear();
+        if batch.is_empty() {
+            return;
+        }
+        out.resize(batch.len(), Outcome::Passed);
+        let counters = &self.filter.context.counters;
+        self.guest
+            .run(&counters.queries, batch, out, |executor, records, bytes, out| {
+                let verdicts = executor.queries(now, records, bytes)?;
+                Ok(check::verdicts(verdicts, out)?)
+            });
+        let mut kinds = [0; 6];
+        for (index, outcome) in out.iter().enumerate() {
+            let Outcome::Decided(verdict) = outcome else {
+                continue;
+            };
+            kinds[match verdict.decision {
+                Decision::Pass => 0,
+                Decision::Rewrite(_) => 1,
+                Decision::Answer(_) => 2,
+                Decision::Alias(_) => 3,
+                Decision::Refuse(_) => 4,
+                Decision::Drop => 5,
+            }] += 1;
+            let query = &batch.records()[index];
+            let key = Key {
+                hash: batch.hash(index),
+                name: batch.name(index),
+                qtype: query.qtype,
+                qclass: query.qclass,
+                zone: query.zone,
+            };
+            self.memo.remember(&key, now, verdict);
+        }
+        let verdicts = &counters.verdicts;
+        let counters = [
+            &verdicts.pass,
+            &verdicts.rewrite,
+            &verdicts.answer,
+            &verdicts.alias,
+            &verdicts.refuse,
+            &verdicts.drop,
+        ];
+        for (counter, by) in counters.into_iter().zip(kinds) {
+            add(counter, by);
+        }
+    }
+
+    /// Moves the clock that pauses are measured with.
+    #[cfg(test)]
+    pub(super) fn let_pass(&mut self, time: Duration) {
+        self.guest.skew += time;
+    }
+
+    /// The response phase: one outcome per response, in order. `now` is Unix time in milliseconds.
+    pub fn responses(&mut self, now: u64, batch: &Batch<Response>, out: &mut Vec<ResponseOutcome>) {
+        out.clear();
+        if batch.is_empty() {
+            return;
+        }
+        out.resize(batch.len(), Outcome::Passed);
+        let counters = &self.filter.context.counters;
+        self.guest.run(
+            &counters.responses,
+            batch,
+            out,
+            |executor, records, bytes, out| {
+                let verdicts = executor.responses(now, records, bytes)?;
+                Ok(check::response_verdicts(verdicts, out)?)
+            },
+        );
+    }
+
+    /// The event phase. Events that the filter fails on are counted and gone: nobody waits for them.
+    pub fn events(&mut self, batch: &Batch<Event>) {
+        if batch.is_empty() {
+            return;
+        }
+        let counters = &self.filter.context.counters.events;
+        add(&counters.items, batch.len() as u64);
+        let done = self.guest.attempt(counters, |executor| {
+            executor.events(batch.records(), batch.bytes())
+        });
+        if done.is_none() {
+            add(&counters.failed, batch.len() as u64);
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.settle();
+        if self.guest.health.suspended() {
+            self.filter
+                .context
+                .counters
+                .suspended
+                .fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Guest {
+    /// Makes a call with the whole batch and, if that fails, with each record alone. `out` holds one
+    /// [`Outcome::Passed`] per record.
+    fn run<R: Portable, V: Clone>(
+        &mut self,
+        counters: &PhaseCounters,
+        batch: &Batch<R>,
+        out: &mut [Outcome<V>],
+        call: impl Fn(&mut Executor, &[R], &[u8], &mut [Outcome<V>]) -> Result<(), Failure>,
+    ) {
+        add(&counters.items, batch.len() as u64);
+        let whole = self.attempt(counters, |executor| {
+            call(executor, batch.records(), batch.bytes(), out)
+        });
+        if whole.is_some() {
+            return;
+        }
+        let mut failed = 0;
+        for (index, outcome) in out.iter_mut().enumerate() {
+            // Whatever a failed call said counts for nothing.
+            *outcome = Outcome::Passed;
+            let (record, bytes) = R::isolate(batch, index);
+            let alone = (batch.len() > 1).then(|| {
+                let (record, out) = (slice::from_ref(&record), slice::from_mut(outcome));
+                self.attempt(counters, |executor| call(executor, record, bytes, out))
+            });
+            if alone.flatten().is_none() {
+                *outcome = Outcome::Failed;
+                failed += 1;
+            }
+        }
+        add(&counters.failed, failed);
+    }
+
+    /// Makes one call, unless the filter is suspended. None: it failed, or was not made.
+    fn attempt(
+        &mut self,
+        counters: &PhaseCounters,
+        call: impl FnOnce(&mut Executor) -> Result<(), Failure>,
+    ) -> Option<()> {
+        let begin = self.clock();
+        if self.health.suspended() && !self.resume(begin) {
+            return None;
+        }
+        if self.executor.is_none() {
+            match Executor::start(&self.filter.code, &self.filter.context, &self.filter.setup) {
+                Ok((executor, _)) => self.executor = Some(executor),
+                Err(error) => {
+                    let failure = match error {
+                        StartError::Failed(failure) => failure,
+                        StartError::Rejected(_) => {
+                            Garbage("it rejects the configuration that it had accepted".into()).into()
+                        }
+                    };
+                    self.fail(begin, &failure);
+                    return None;
+                }
+            }
+        }
+        let executor = self.executor.as_mut()?;
+        let result = call(executor);
+        let spent = self.clock().saturating_duration_since(begin);
+        counters.calls.fetch_add(1, Ordering::Relaxed);
+        counters
+            .nanoseconds
+            .fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
+        match result {
+            Ok(()) => {
+                self.health.succeeded();
+                Some(())
+            }
+            Err(failure) => {
+                self.fail(begin, &failure);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, begin: Instant, failure: &Failure) {
+        self.executor = None;
+        let context = &self.filter.context;
+        let (counter, reason) = match failure.reason {
+            Reason::Trap => (&context.counters.traps.trap, "trap"),
+            Reason::Time => (&context.counters.traps.time, "time"),
+            Reason::Memory => (&context.counters.traps.memory, "memory"),
+            Reason::Garbage => (&context.counters.traps.garbage, "garbage"),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let filter = context.name.as_str();
+        if context.may_log().is_some() {
+            tracing::warn!(target: "filter", filter, reason, "a call failed: {}", failure.message);
+        }
+        // The failure costs the call and the start of the next instance. What goes beyond the call's limit is
+        // the machine's doing and not the filter's.
+        let now = self.clock();
+        let cost = now.saturating_duration_since(begin).min(context.limits.time) + self.filter.start;
+        if let Some(pause) = self.health.failed(now, cost) {
+            context.counters.suspended.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(target: "filter", filter, ?pause, "suspended on this worker: it keeps failing");
+        }
+    }
+
+    /// Ends a pause that is over.
+    #[cold]
+    fn resume(&mut self, now: Instant) -> bool {
+        let resumes = self.health.resumes(now);
+        if resumes {
+            self.filter
+                .context
+                .counters
+                .suspended
+                .fetch_sub(1, Ordering::Relaxed);
+            tracing::info!(target: "filter", filter = self.filter.name(), "tried again after its pause");
+        }
+        resumes
+    }
+
+    fn clock(&self) -> Instant {
+        #[cfg(test)]
+        return Instant::now() + self.skew;
+        #[cfg(not(test))]
+        Instant::now()
+    }
+}
+
+impl From<Garbage> for Failure {
+    fn from(Garbage(message): Garbage) -> Failure {
+        Failure {
+            reason: Reason::Garbage,
+            message: format!("it returned {message}"),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! From a `filter` block of the configuration to something that can be instantiated.
+
+use std::fmt;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+use wasmtime::component::{Component, HasSelf, Linker};
+use wit_component::ComponentEncoder;
+
+use super::bindings::dnsweir::filter::{host, types};
+use super::builtin;
+use super::configure::{self, ConfigError};
+use super::counters::Counters;
+use super::engine::Engine;
+use super::executor::{self, Code, Executor, Failure, StartError};
+use super::instance::Instance;
+use super::interest::Interest;
+use super::text;
+use super::world::{Context, State};
+use crate::config::{self, ConfigNode};
+
+/// Octets of a module. What is larger is hardly a filter, and compiling it would take long.
+pub const MODULE_MAXIMUM: usize = 16 << 20;
+
+/// A compiled filter that has accepted its configuration. Shared by all workers; each makes its own
+/// [`Instance`].
+pub struct Filter {
+    pub(super) code: Code,
+    pub(super) context: Arc<Context>,
+    pub(super) setup: types::Setup,
+    /// How long starting an instance took.
+    pub(super) start: Duration,
+    config: Vec<ConfigNode>,
+    interest: Interest,
+    digest: String,
+}
+
+impl Filter {
+    /// Compiles and configures a filter. `lookup` finds the code of built-in ones, `zones` are those that use
+    /// this filter, in presentation format. `counters` may be those of the filter that this one replaces.
+    ///
+    /// Takes tens of milliseconds, longer for large modules: not for a worker's thread.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the module, or what the filter finds wrong with its configuration.
+    pub fn load(
+        engine: &Engine,
+        config: &config::Filter,
+        lookup: impl Fn(&str) -> Option<&'static [u8]>,
+        zones: &[String],
+        counters: Arc<Counters>,
+    ) -> Result<Arc<Filter>, LoadError> {
+        let bytes = match &config.module {
+            config::Module::Builtin(name) => {
+                lookup(name).ok_or_else(|| LoadError::NoBuiltin { name: name.clone() })?
+            }
+            config::Module::File { bytes, .. } => bytes,
+        };
+        let mut code = compile(engine, bytes)?;
+        let context = Arc::new(Context::new(
+            config.name.clone(),
+            config.limits,
+            counters,
+            Arc::clone(&engine.output),
+            Arc::clone(&engine.ticker),
+        ));
+        code.prefer_core(&context).map_err(LoadError::Failed)?;
+        let setup = configure::setup(config, zones);
+        let begin = Instant::now();
+        let (_, manifest) = Executor::start(&code, &context, &setup).map_err(|error| match error {
+            StartError::Failed(failure) => LoadError::Failed(failure),
+            StartError::Rejected(errors) => {
+                LoadError::Rejected(configure::rejections(errors, &config.config))
+            }
+        })?;
+        let start = begin.elapsed();
+        let missing = code.missing(&manifest);
+        if !missing.is_empty() {
+            return Err(LoadError::MissingPhases(missing.join(", ")));
+        }
+        let interest = Interest::new(&manifest).map_err(LoadError::Manifest)?;
+        Ok(Arc::new(Filter {
+            code,
+            context,
+            setup,
+            start,
+            config: config.config.clone(),
+            interest,
+            digest: Sha256::digest(bytes)
+                .iter()
+                .map(|octet| format!("{octet:02x}"))
+                .collect(),
+        }))
+    }
+
+    /// An instance of its own for one worker.
+    ///
+    /// # Errors
+    ///
+    /// When the filter fails or changes its mind about the configuration that it has accepted before.
+    pub fn instantiate(self: &Arc<Filter>) -> Result<Instance, LoadError> {
+        let (executor, _) =
+            Executor::start(&self.code, &self.context, &self.setup).map_err(|error| match error {
+                StartError::Failed(failure) => LoadError::Failed(failure),
+                StartError::Rejected(errors) => {
+                    LoadError::Rejected(configure::rejections(errors, &self.config))
+                }
+            })?;
+        Ok(Instance::new(Arc::clone(self), executor))
+    }
+
+    /// The name in the configuration.
+    pub fn name(&self) -> &str {
+        &self.context.name
+    }
+
+    /// The SHA-256 of its module, as the configuration's `sha256` would have it.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// What it wants to see.
+    pub fn interest(&self) -> &Interest {
+        &self.interest
+    }
+
+    /// What it did so far, over all instances.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.context.counters
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter")
+            .field("name", &self.context.name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn compile(engine: &Engine, bytes: &[u8]) -> Result<Code, LoadError> {
+    if bytes.len() > MODULE_MAXIMUM {
+        return Err(LoadError::TooLarge(bytes.len()));
+    }
+    if let Some(component) = engine
+        .compiled
+        .as_ref()
+        .and_then(|cache| cache.load(&engine.wasm, bytes))
+    {
+        return prepare(engine, &component);
+    }
+    // The preamble: "\0asm", a version, and the layer (0: module, 1: component). A precompiled file has
+    // another one and is refused with the rest: running it would be running foreign machine code.
+    let component = match bytes.get(..8) {
+        Some([0, b'a', b's', b'm', _, _, 0, 0]) => {
+            Component::from_binary(&engine.wasm, &executor::exported(&encode(bytes)?))
+        }
+        Some([0, b'a', b's', b'm', _, _, 1, 0]) => {
+            Component::from_binary(&engine.wasm, &executor::exported(bytes))
+        }
+        _ => return Err(LoadError::NotWasm),
+    };
+    let component = component.map_err(|error| LoadError::Compile(in_words(&error)))?;
+    if let Some(cache) = &engine.compiled
+        && let Err(error) = cache.store(&engine.wasm, bytes, &component)
+    {
+        tracing::warn!(%error, "compiled code cannot be kept: the next start will compile again");
+    }
+    prepare(engine, &component)
+}
+
+/// Gives a component the interface it imports, and checks what it exports.
+fn prepare(engine: &Engine, component: &Component) -> Result<Code, LoadError> {
+    let linker = link(engine, component)?;
+    let pre = linker
+        .instantiate_pre(component)
+        .map_err(|error| LoadError::Interface(in_words(&error)))?;
+    Code::new(pre).map_err(|error| LoadError::Interface(in_words(&error)))
+}
+
+/// An error's text, which may quote names that the module chose.
+fn in_words(error: &impl fmt::Display) -> String {
+    text::one_line(&format!("{error:#}"), 1024)
+}
+
+/// Wraps the plain module that cargo leaves into a component, as its custom sections tell.
+fn encode(module: &[u8]) -> Result<Vec<u8>, LoadError> {
+    // The encoder is a build tool that was not made for hostile input: should some make it panic, that is
+    // this module's failure and not the proxy's.
+    let encoded = catch_unwind(|| {
+        ComponentEncoder::default()
+            .validate(true)
+            .module(module)
+            .and_then(|mut it| it.encode())
+    });
+    match encoded {
+        Ok(Ok(component)) => Ok(component),
+        Ok(Err(error)) => Err(LoadError::Encode(in_words(&error))),
+        Err(_) => Err(LoadError::Encode("the encoder panicked".into())),
+    }
+}
+
+/// Gives the component its imports: ours, and for WASI's an empty world in which every function traps, since
+/// standard libraries import it whether they use it or not. Refuses all others.
+fn link(engine: &Engine, component: &Component) -> Result<Linker<State>, LoadError> {
+    let foreign: Vec<String> = component
+        .component_type()
+        .imports(&engine.wasm)
+        .map(|(name, _)| name)
+        .filter(|name| !(is_ours(name) || name.starts_with("wasi:")))
+        .map(String::from)
+        .collect();
+    if !foreign.is_empty() {
+        return Err(LoadError::Imports(text::one_line(&foreign.join(", "), 1024)));
+    }
+    let mut linker = Linker::new(&engine.wasm);
+    types::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)
+        .and_then(|()| host::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state))
+        .and_then(|()| linker.define_unknown_imports_as_traps(component))
+        .map_err(|error| LoadError::Interface(in_words(&error)))?;
+    Ok(linker)
+}
+
+/// Whether an import is of the interface's version line; 0.1.x are compatible with each other.
+fn is_ours(import: &str) -> bool {
+    ["dnsweir:filter/host@0.1.", "dnsweir:filter/types@0.1."]
+        .iter()
+        .any(|prefix| import.starts_with(prefix))
+}
+
+/// Why there is no filter.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// No built-in filter has this name.
+    #[error("there is no built-in filter {name:?}; there are {}", builtin::names())]
+    NoBuiltin {
+        /// What was asked for.
+        name: String,
+    },
+    /// It has this many octets.
+    #[error("the module has {0} octets; a filter has at most {MODULE_MAXIMUM}")]
+    TooLarge(usize),
+    /// Some other file.
+    #[error("this is neither a WebAssembly module nor a component; give the .wasm file that cargo built")]
+    NotWasm,
+    /// A module without the sections that the SDK puts in.
+    #[error(
+        "the module cannot be made a component: {0}; build it with dnsweir-filter for wasm32-unknown-unknown"
+    )]
+    Encode(String),
+    /// Invalid, or with features that filters do not get.
+    #[error("the module does not compile: {0}")]
+    Compile(String),
+    /// It wants more of the world than there is.
+    #[error("the module imports {0}; a filter may only import dnsweir:filter/host@0.1.0")]
+    Imports(String),
+    /// An interface that is not the one in `wit/`.
+    #[error("the module does not have the interface of a filter: {0}; build it against dnsweir:filter@0.1.0")]
+    Interface(String),
+    /// It failed while starting.
+    #[error("the filter failed while it configured itself: {}", .0.message)]
+    Failed(Failure),
+    /// It does not want to run with this configuration.
+    #[error("the filter rejects its configuration")]
+    Rejected(Vec<ConfigError>),
+    /// Phases that it wants to take part in without having them.
+    #[error("the filter's manifest asks for phases that its module does not export: {0}")]
+    MissingPhases(String),
+    /// Something else in the manifest.
+    #[error("the filter's manifest is invalid: {0}")]
+    Manifest(String),
+}

@@ -1,0 +1,265 @@
+//! Verdicts that hold for a while: a filter that is a function of the question is asked once.
+//!
+//! A table of sets of four, fixed in size, that belongs to one instance and so to one thread: no lock, no
+//! atomic. A set is found by the hash the caller has at hand anyway and lies in a few neighbouring cache
+//! lines. Of four the one that ends soonest makes room. That is all the eviction there is: a name that is
+//! asked for often comes back after one call, and a flood of random names displaces others one by one but
+//! never stalls a worker the way emptying or sweeping a table would. Sets of four hold half a table of names
+//! with four in a hundred displaced by chance; sets of two would displace ten.
+
+use std::sync::Arc;
+
+use super::verdict::{Answer, Decision, Record, Verdict};
+
+/// Entries in a table.
+const ENTRIES: usize = 4096;
+
+/// Entries that a hash can be found in.
+const WAYS: usize = 4;
+
+/// Octets that names and verdicts of one table may hold, without the table itself (224 KiB).
+const BYTES: usize = 1 << 20;
+
+/// What a verdict holds for.
+#[derive(Debug, Clone, Copy)]
+pub struct Key<'a> {
+    /// Of the name, and unpredictable from outside; equal names have equal hashes.
+    pub hash: u64,
+    /// A lowercased wire name.
+    pub name: &'a [u8],
+    /// The query's type.
+    pub qtype: u16,
+    /// The query's class.
+    pub qclass: u16,
+    /// Index of the zone among those the filter was set up with.
+    pub zone: u16,
+}
+
+/// The remembered verdicts of one instance.
+#[derive(Default)]
+pub(super) struct Memo {
+    /// Empty until the first verdict is remembered: most filters never do.
+    slots: Vec<Option<Entry>>,
+    bytes: usize,
+}
+
+struct Entry {
+    hash: u64,
+    /// When it was remembered, in milliseconds.
+    since: u64,
+    remember: u32,
+    qtype: u16,
+    qclass: u16,
+    zone: u16,
+    name: Box<[u8]>,
+    verdict: Arc<Verdict>,
+}
+
+impl Entry {
+    fn is(&self, key: &Key<'_>) -> bool {
+        self.hash == key.hash
+            && (self.qtype, self.qclass, self.zone) == (key.qtype, key.qclass, key.zone)
+            && *self.name == *key.name
+    }
+
+    /// Milliseconds left. A clock that was set back ends an entry instead of prolonging it.
+    fn left(&self, now: u64) -> u64 {
+        u64::from(self.remember).saturating_sub(now.checked_sub(self.since).unwrap_or(u64::MAX))
+    }
+
+    fn bytes(&self) -> usize {
+        self.name.len() + size(&self.verdict)
+    }
+}
+
+impl Memo {
+    /// The verdict that holds for `key` at `now`, in milliseconds.
+    #[inline]
+    pub(super) fn recall(&self, key: &Key<'_>, now: u64) -> Option<&Arc<Verdict>> {
+        let set = self.slots.get(first(key.hash)..)?.get(..WAYS)?;
+        let entry = set.iter().flatten().find(|entry| entry.is(key))?;
+        (entry.left(now) > 0).then_some(&entry.verdict)
+    }
+
+    /// Keeps `verdict` for as long as it says, unless that is not at all or it is too large.
+    pub(super) fn remember(&mut self, key: &Key<'_>, now: u64, verdict: &Arc<Verdict>) {
+        if verdict.remember == 0 {
+            return;
+        }
+        let entry = Entry {
+            hash: key.hash,
+            since: now,
+            remember: verdict.remember,
+            qtype: key.qtype,
+            qclass: key.qclass,
+            zone: key.zone,
+            name: key.name.into(),
+            verdict: Arc::clone(verdict),
+        };
+        if self.slots.is_empty() {
+            self.slots.resize_with(ENTRIES, || None);
+        }
+        let set = &mut self.slots[first(key.hash)..][..WAYS];
+        // The same question's own entry, a free one, or the one that ends soonest.
+        let way = (0..WAYS)
+            .min_by_key(|&way| match &set[way] {
+                Some(old) if old.is(key) => (0, 0),
+                None => (1, 0),
+                Some(old) => (2, old.left(now)),
+            })
+            .unwrap_or(0);
+        let freed = set[way].take().map_or(0, |old| old.bytes());
+        self.bytes -= freed;
+        if self.bytes + entry.bytes() <= BYTES {
+            self.bytes += entry.bytes();
+            set[way] = Some(entry);
+        }
+    }
+}
+
+fn first(hash: u64) -> usize {
+    (hash as usize % (ENTRIES / WAYS)) * WAYS
+}
+
+fn size(verdict: &Verdict) -> usize {
+    let parts = match &verdict.decision {
+        Decision::Pass | Decision::Refuse(_) | Decision::Drop => 0,
+        Decision::Rewrite(rewrite) => rewrite.name.as_deref().map_or(0, <[u8]>::len),
+        Decision::Alias(name) => name.len(),
+        Decision::Answer(Answer {
+            answers,
+            authority,
+            additional,
+            ..
+        }) => [answers, authority, additional]
+            .into_iter()
+            .flatten()
+            .map(|record| size_of::<Record>() + record.name.len() + record.rdata.len())
+            .sum(),
+    };
+    let edit = verdict.edit.as_ref().map_or(0, |edit| size_of_val(&*edit.rcodes));
+    size_of::<Verdict>() + parts + edit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(hash: u64, name: &[u8]) -> Key<'_> {
+        Key {
+            hash,
+            name,
+            qtype: 1,
+            qclass: 1,
+            zone: 0,
+        }
+    }
+
+    fn verdict(remember: u32, decision: Decision) -> Arc<Verdict> {
+        Arc::new(Verdict {
+            decision,
+            edit: None,
+            remember,
+            skip_response: false,
+        })
+    }
+
+    #[test]
+    fn holds_until_it_ends_and_not_before_it_began() {
+        let mut memo = Memo::default();
+        let key = key(7, b"\x01a\0");
+        assert!(memo.recall(&key, 1000).is_none());
+        memo.remember(&key, 1000, &verdict(50, Decision::Drop));
+        assert_eq!(memo.recall(&key, 1000).unwrap().decision, Decision::Drop);
+        assert!(memo.recall(&key, 1049).is_some());
+        assert!(memo.recall(&key, 1050).is_none());
+        assert!(memo.recall(&key, 999).is_none(), "the clock was set back");
+        memo.remember(&key, 2000, &verdict(50, Decision::Pass));
+        assert_eq!(memo.recall(&key, 2001).unwrap().decision, Decision::Pass);
+    }
+
+    #[test]
+    fn verdicts_for_one_query_are_not_kept() {
+        let mut memo = Memo::default();
+        memo.remember(&key(7, b"\0"), 0, &verdict(0, Decision::Pass));
+        assert!(memo.slots.is_empty());
+    }
+
+    #[test]
+    fn every_part_of_the_key_counts() {
+        let mut memo = Memo::default();
+        let key = key(7, b"\x01a\0");
+        memo.remember(&key, 0, &verdict(50, Decision::Pass));
+        assert!(
+            memo.recall(
+                &Key {
+                    name: b"\x01b\0",
+                    ..key
+                },
+                1
+            )
+            .is_none()
+        );
+        assert!(memo.recall(&Key { qtype: 28, ..key }, 1).is_none());
+        assert!(memo.recall(&Key { qclass: 3, ..key }, 1).is_none());
+        assert!(memo.recall(&Key { zone: 1, ..key }, 1).is_none());
+        assert!(memo.recall(&key, 1).is_some());
+    }
+
+    #[test]
+    fn the_one_that_ends_soonest_makes_room() {
+        let mut memo = Memo::default();
+        let names = [b"\x01a\0", b"\x01b\0", b"\x01c\0", b"\x01d\0", b"\x01e\0"];
+        for (name, holds) in names.iter().zip([900, 800, 100, 700, 500]) {
+            memo.remember(&key(7, *name), 0, &verdict(holds, Decision::Pass));
+        }
+        let kept = names.map(|name| memo.recall(&key(7, name), 1).is_some());
+        assert_eq!(kept, [true, true, false, true, true]);
+    }
+
+    #[test]
+    fn the_same_question_has_one_entry() {
+        let mut memo = Memo::default();
+        let key = key(7, b"\x01a\0");
+        for now in 0..10 {
+            memo.remember(&key, now, &verdict(900, Decision::Pass));
+        }
+        assert_eq!(memo.slots.iter().flatten().count(), 1);
+        assert!(memo.recall(&key, 908).is_some());
+    }
+
+    #[test]
+    fn octets_are_bounded() {
+        let mut memo = Memo::default();
+        let record = Record {
+            name: Box::from(*b"\0"),
+            rtype: 16,
+            class: 1,
+            ttl: 0,
+            rdata: vec![0; 60_000].into(),
+        };
+        let answer = Answer {
+            rcode: 0,
+            authoritative: false,
+            answers: vec![record],
+            authority: Vec::new(),
+            additional: Vec::new(),
+        };
+        let large = verdict(1000, Decision::Answer(answer));
+        let kept = |memo: &Memo| {
+            (0..100u64)
+                .filter(|&hash| memo.recall(&key(hash, b"\0"), 1).is_some())
+                .count()
+        };
+        for hash in 0..100 {
+            memo.remember(&key(hash, b"\0"), 0, &large);
+        }
+        assert_eq!(kept(&memo), 17, "one mebibyte holds 17 times 60 000 octets");
+        // Replacing gives back what it takes.
+        for hash in 0..100 {
+            memo.remember(&key(hash, b"\0"), 0, &verdict(1000, Decision::Drop));
+        }
+        assert_eq!(kept(&memo), 100);
+        assert_eq!(memo.bytes, 100 * (1 + size_of::<Verdict>()));
+    }
+}

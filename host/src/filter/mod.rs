@@ -1,0 +1,52 @@
+//! Filters: WebAssembly that decides what happens to queries.
+//!
+//! [`Filter::load`] compiles the module of a `filter` block and lets it check its configuration. Each worker
+//! then makes one [`Instance`] and asks it in batches. Before asking, [`Interest`] says whether the filter
+//! cares about a query at all, and [`Instance::recall`] whether it has said already.
+//!
+//! The guest is not trusted. It runs in a store of its own with bounded memory and time; what it returns is
+//! checked before it becomes a [`Verdict`]; when it fails, that is an [`Outcome::Failed`] for the query
+//! concerned and never more. What a failure means for the client (`on-error`) is not decided here, nor is
+//! anything else about DNS: this module carries questions in and verdicts out.
+
+mod batch;
+mod bindings;
+mod builtin;
+mod check;
+mod compiled;
+mod configure;
+mod counters;
+mod engine;
+mod executor;
+mod fuzzing;
+mod health;
+mod instance;
+mod interest;
+mod load;
+mod memo;
+mod output;
+#[cfg(test)]
+mod tests;
+mod text;
+mod ticker;
+mod verdict;
+mod world;
+
+pub use batch::Batch;
+pub use bindings::dnsweir::filter::types::{Event, Query, Response, Source, Transport};
+pub use builtin::{BUILTINS, builtin};
+pub use compiled::CompiledCache;
+pub use configure::{ConfigError, Place};
+pub use counters::{Counters, OwnCounters, PhaseCounters, TrapCounters, VerdictCounters};
+pub use engine::{Engine, EngineError, GUEST_STACK};
+pub use executor::{Failure, Reason};
+#[doc(hidden)]
+pub use fuzzing::check_octets;
+pub use instance::Instance;
+pub use interest::Interest;
+pub use load::{Filter, LoadError, MODULE_MAXIMUM};
+pub use memo::Key;
+pub use verdict::{
+    Answer, Decision, Outcome, QueryOutcome, Record, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite,
+    Verdict,
+};

@@ -1,0 +1,286 @@
+//! Whatever a guest returns, the check ends in a sound value or a refusal.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use crate::dns::name::skip_plain;
+use crate::filter::bindings::dnsweir::filter::types;
+use crate::filter::check::{response_verdicts, verdicts};
+use crate::filter::{Answer, Decision, Outcome, QueryOutcome, Record};
+
+const BATCH: usize = 4;
+
+/// Names, mostly valid, and other octets.
+fn octets() -> impl Strategy<Value = Vec<u8>> {
+    let label = prop_oneof![vec(any::<u8>(), 1..6), vec(any::<u8>(), 63..65)];
+    let name = vec(label, 0..6).prop_map(|labels| {
+        let mut wire = Vec::new();
+        for label in labels {
+            wire.push(label.len() as u8);
+            wire.extend(label);
+        }
+        wire.push(0);
+        wire
+    });
+    prop_oneof![3 => name, 1 => vec(any::<u8>(), 0..300)]
+}
+
+fn number() -> impl Strategy<Value = u16> {
+    prop_oneof![0u16..64, 240u16..260, any::<u16>()]
+}
+
+fn record() -> impl Strategy<Value = types::ResourceRecord> {
+    (octets(), number(), number(), any::<u32>(), octets()).prop_map(|(name, rtype, class, ttl, rdata)| {
+        types::ResourceRecord {
+            name,
+            rtype,
+            class,
+            ttl,
+            rdata,
+        }
+    })
+}
+
+fn answer() -> impl Strategy<Value = types::Answer> {
+    let section =
+        || prop_oneof![20 => vec(record(), 0..3), 1 => record().prop_map(|record| vec![record; 3000])];
+    (number(), any::<bool>(), section(), section(), section()).prop_map(
+        |(rcode, authoritative, answers, authority, additional)| types::Answer {
+            rcode,
+            authoritative,
+            answers,
+            authority,
+            additional,
+        },
+    )
+}
+
+fn decision() -> impl Strategy<Value = types::Decision> {
+    let rewrite = (
+        option::of(octets()),
+        option::of(number()),
+        option::of(number()),
+        any::<bool>(),
+    )
+        .prop_map(|(name, qtype, qclass, revert)| types::Rewrite {
+            name,
+            qtype,
+            qclass,
+            revert,
+        });
+    prop_oneof![
+        Just(types::Decision::Pass),
+        rewrite.prop_map(types::Decision::Rewrite),
+        answer().prop_map(types::Decision::Answer),
+        octets().prop_map(types::Decision::Alias),
+        number().prop_map(types::Decision::Refuse),
+        Just(types::Decision::Drop),
+    ]
+}
+
+fn edit() -> impl Strategy<Value = types::ResponseEdit> {
+    (
+        vec((number(), number()), 0..70),
+        any::<u32>(),
+        any::<u32>(),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(rcodes, ttl_minimum, ttl_maximum, store, stale)| types::ResponseEdit {
+                rcodes,
+                ttl_minimum,
+                ttl_maximum,
+                store,
+                stale,
+            },
+        )
+}
+
+pub(super) fn verdict() -> impl Strategy<Value = types::Verdict> {
+    (
+        0..BATCH as u32 + 1,
+        any::<u32>(),
+        decision(),
+        option::of(edit()),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(query, remember, decision, edit, skip_response)| types::Verdict {
+                query,
+                remember,
+                decision,
+                edit,
+                skip_response,
+            },
+        )
+}
+
+pub(super) fn replacement() -> impl Strategy<Value = types::ResponseVerdict> {
+    (0..BATCH as u32 + 1, option::of(edit()), option::of(answer())).prop_map(|(response, edit, replace)| {
+        types::ResponseVerdict {
+            response,
+            edit,
+            replace,
+        }
+    })
+}
+
+fn is_name(wire: &[u8]) -> bool {
+    skip_plain(wire, 0) == Ok(wire.len())
+}
+
+fn is_sound(answer: &Answer) -> bool {
+    let records = || {
+        [&answer.answers, &answer.authority, &answer.additional]
+            .into_iter()
+            .flatten()
+    };
+    let size = |record: &Record| record.name.len() + 10 + record.rdata.len();
+    answer.rcode <= 4095
+        && records()
+            .all(|record| is_name(&record.name) && record.ttl <= i32::MAX as u32 && record.rtype != 41)
+        && records().map(size).sum::<usize>() < 65_000
+}
+
+proptest! {
+    #[test]
+    fn accepted_verdicts_are_sound(given in vec(verdict(), 0..4)) {
+        let mut out: Vec<QueryOutcome> = vec![Outcome::Passed; BATCH];
+        let indices: Vec<_> = given.iter().map(|verdict| verdict.query).collect();
+        if verdicts(given, &mut out).is_ok() {
+            let decided = out.iter().filter(|outcome| **outcome != Outcome::Passed).count();
+            prop_assert_eq!(decided, indices.len(), "each verdict has a query of its own");
+            for outcome in &out {
+                let Outcome::Decided(verdict) = outcome else { continue };
+                let sound = match &verdict.decision {
+                    Decision::Pass | Decision::Drop => true,
+                    Decision::Rewrite(rewrite) => rewrite.name.as_deref().is_none_or(is_name),
+                    Decision::Answer(answer) => is_sound(answer),
+                    Decision::Alias(name) => is_name(name),
+                    Decision::Refuse(rcode) => *rcode <= 4095,
+                };
+                prop_assert!(sound, "{:?}", verdict);
+                if let Some(edit) = &verdict.edit {
+                    prop_assert!(edit.ttl_minimum <= edit.ttl_maximum && edit.ttl_maximum <= i32::MAX as u32);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn accepted_replacements_are_sound(given in vec(replacement(), 0..4)) {
+        let mut out = vec![Outcome::Passed; BATCH];
+        if response_verdicts(given, &mut out).is_ok() {
+            for outcome in &out {
+                if let Outcome::Decided(verdict) = outcome {
+                    prop_assert!(verdict.replace.as_ref().is_none_or(is_sound));
+                }
+            }
+        }
+    }
+}
+
+fn check(decision: types::Decision) -> Result<Decision, String> {
+    let verdict = types::Verdict {
+        query: 0,
+        remember: 0,
+        decision,
+        edit: None,
+        skip_response: false,
+    };
+    let mut out = vec![Outcome::Passed];
+    verdicts(vec![verdict], &mut out).map_err(|garbage| garbage.0)?;
+    match out.pop() {
+        Some(Outcome::Decided(verdict)) => Ok(verdict.decision.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_record(rtype: u16, ttl: u32, rdata: &[u8]) -> Result<Decision, String> {
+    let record = types::ResourceRecord {
+        name: b"\x01A\0".to_vec(),
+        rtype,
+        class: 1,
+        ttl,
+        rdata: rdata.to_vec(),
+    };
+    check(types::Decision::Answer(types::Answer {
+        rcode: 0,
+        authoritative: true,
+        answers: vec![record],
+        authority: Vec::new(),
+        additional: Vec::new(),
+    }))
+}
+
+/// RFC 2181 section 8.
+#[test]
+fn a_ttl_with_its_top_bit_set_is_zero() {
+    for (given, taken) in [
+        (0, 0),
+        (0x7fff_ffff, 0x7fff_ffff),
+        (0x8000_0000, 0),
+        (u32::MAX, 0),
+    ] {
+        let Ok(Decision::Answer(answer)) = with_record(1, given, &[127, 0, 0, 1]) else {
+            panic!("{given}")
+        };
+        assert_eq!(answer.answers[0].ttl, taken);
+        assert_eq!(*answer.answers[0].name, *b"\x01A\0", "the filter's letter case");
+    }
+}
+
+#[test]
+fn data_has_the_shape_of_its_type() {
+    let soa = [&b"\0\x01a\0"[..], &[0; 20]].concat();
+    let good: [(u16, &[u8]); 11] = [
+        (1, &[1; 4]),
+        (28, &[1; 16]),
+        (5, b"\x01a\0"),
+        (2, b"\0"),
+        (12, b"\x01a\0"),
+        (6, &soa),
+        (15, b"\0\x0a\x01a\0"),
+        (33, b"\0\0\0\0\0\x35\x01a\0"),
+        (16, b"\0\x02hi"),
+        (65280, b""),
+        (65280, b"anything"),
+    ];
+    for (rtype, data) in good {
+        assert!(with_record(rtype, 0, data).is_ok(), "type {rtype} {data:?}");
+        if rtype != 65280 {
+            assert!(
+                with_record(rtype, 0, &data[..data.len() - 1]).is_err(),
+                "type {rtype} cut"
+            );
+            assert!(
+                with_record(rtype, 0, &[data, &[9]].concat()).is_err(),
+                "type {rtype} with something behind"
+            );
+        }
+    }
+    assert!(with_record(5, 0, b"\xc0\x0c").is_err(), "nothing is compressed");
+    assert!(with_record(16, 0, b"").is_err());
+    for meta in [0, 41, 249, 250, 251, 252, 255] {
+        assert!(with_record(meta, 0, b"").is_err(), "type {meta}");
+    }
+}
+
+#[test]
+fn a_rewrite_asks_for_what_can_be_asked_for() {
+    let rewrite = |qtype, qclass| {
+        check(types::Decision::Rewrite(types::Rewrite {
+            name: None,
+            qtype,
+            qclass,
+            revert: true,
+        }))
+    };
+    assert!(rewrite(Some(28), Some(1)).is_ok());
+    assert!(rewrite(Some(255), Some(255)).is_ok());
+    assert!(rewrite(Some(252), None).is_err());
+    assert!(rewrite(Some(41), None).is_err());
+    assert!(rewrite(None, Some(254)).is_err());
+}

@@ -1,0 +1,309 @@
+//! Guests in WebAssembly text, against the canonical ABI of `wit/`, since no SDK lets one misbehave like this.
+
+use wit_component::{StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+/// Turns a core module into what cargo leaves: the module and a section with its world.
+fn module(text: &str, world: &str) -> Vec<u8> {
+    encoded(text, world, StringEncoding::UTF8)
+}
+
+fn encoded(text: &str, world: &str, strings: StringEncoding) -> Vec<u8> {
+    let mut resolve = Resolve::default();
+    resolve
+        .push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../wit"))
+        .unwrap();
+    let package = resolve.push_str("test.wit", world).unwrap();
+    let world = resolve.select_world(&[package], Some("guest")).unwrap();
+    let mut module = wat::parse_str(text).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, strings).unwrap();
+    module
+}
+
+/// A guest that does what a query's type (or a response's rcode) tells it to:
+///
+/// | | |
+/// |---|---|
+/// | 2 | refuses with 5, for a second |
+/// | 3 | traps |
+/// | 4 | runs for ever |
+/// | 5 | takes memory until there is none |
+/// | 6 | gives a verdict on item 99 |
+/// | 7 | makes an alias of a name without end |
+/// | 8 | gives two verdicts |
+/// | 9 | prints and counts |
+/// | 10 | refuses with the first octet of the name |
+/// | 11 | passes, for a second |
+pub(super) fn puppet() -> Vec<u8> {
+    with_configure("(i32.const 16)")
+}
+
+/// The puppet with another `configure`, an expression that leaves the address of its result. At 16 there is a
+/// manifest for all phases, at 128 a rejection, and 64 octets at 256 may be written.
+pub(super) fn with_configure(configure: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+  (import "dnsweir:filter/host@0.1.0" "log" (func $log (param i32 i32 i32)))
+  (import "dnsweir:filter/host@0.1.0" "print" (func $print (param i32 i32)))
+  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i64)))
+  (memory (export "memory") 4)
+  (global $heap (mut i32) (i32.const 65536))
+  ;; result::ok, no types, no suffixes; queries, responses, events, no messages.
+  (data (i32.const 16) "\00\00\00\00" "\00\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00" "\01\01\01\00")
+  ;; result::err with one error at 144: node 0, argument 1, its texts.
+  (data (i32.const 128) "\01\00\00\00" "\90\00\00\00\01\00\00\00")
+  (data (i32.const 144) "\01\00\00\00\00\00\00\00" "\01\00\00\00\01\00\00\00\00\00\00\00" "\c0\00\00\00\06\00\00\00" "\c8\00\00\00\04\00\00\00")
+  (data (i32.const 192) "no\1b[2J" "\00\00" "help")
+  (data (i32.const 512) "\3fab")
+  (data (i32.const 528) "seen\n")
+  (data (i32.const 544) "seen_total")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+    (global.set $heap (i32.add (local.get $at) (local.get 3)))
+    (local.get $at))
+  (func $misbehave (param $how i32)
+    (if (i32.eq (local.get $how) (i32.const 3)) (then unreachable))
+    (if (i32.eq (local.get $how) (i32.const 4)) (then (loop $for_ever (br $for_ever))))
+    (if (i32.eq (local.get $how) (i32.const 5))
+      (then (loop $more
+        (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))
+        unreachable)))
+    (if (i32.eq (local.get $how) (i32.const 9))
+      (then
+        (call $log (i32.const 1) (i32.const 528) (i32.const 5))
+        (call $print (i32.const 528) (i32.const 5))
+        (call $count (i32.const 544) (i32.const 10) (i64.const 2)))))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    {configure})
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries")
+    (param $now i64) (param $batch i32) (param $length i32) (param $bytes i32) (param $size i32) (result i32)
+    (local $i i32) (local $at i32) (local $query i32) (local $type i32)
+    (local.set $at (i32.const 1024))
+    (block $done (loop $next
+      (br_if $done (i32.ge_u (local.get $i) (local.get $length)))
+      (local.set $query (i32.add (local.get $batch) (i32.mul (local.get $i) (i32.const 40))))
+      (local.set $type (i32.load16_u (i32.add (local.get $query) (i32.const 22))))
+      (call $misbehave (local.get $type))
+      (if (i32.ge_u (i32.const 11) (i32.add (local.get $type) (i32.const -1))) (then
+        (if (i32.and (i32.ne (local.get $type) (i32.const 1)) (i32.ne (local.get $type) (i32.const 9))) (then
+          (memory.fill (local.get $at) (i32.const 0) (i32.const 68))
+          (i32.store (local.get $at) (local.get $i))
+          (i32.store8 offset=8 (local.get $at) (i32.const 4))
+          (i32.store16 offset=12 (local.get $at) (i32.const 5))
+          (if (i32.eq (local.get $type) (i32.const 2))
+            (then (i32.store offset=4 (local.get $at) (i32.const 1000))))
+          (if (i32.eq (local.get $type) (i32.const 6))
+            (then (i32.store (local.get $at) (i32.const 99))))
+          (if (i32.eq (local.get $type) (i32.const 7)) (then
+            (i32.store8 offset=8 (local.get $at) (i32.const 3))
+            (i32.store offset=12 (local.get $at) (i32.const 512))
+            (i32.store offset=16 (local.get $at) (i32.const 3))))
+          (if (i32.eq (local.get $type) (i32.const 8)) (then
+            (memory.copy (i32.add (local.get $at) (i32.const 68)) (local.get $at) (i32.const 68))
+            (local.set $at (i32.add (local.get $at) (i32.const 68)))))
+          (if (i32.eq (local.get $type) (i32.const 10)) (then
+            (i32.store16 offset=12 (local.get $at)
+              (i32.load8_u (i32.add (local.get $bytes) (i32.load offset=16 (local.get $query)))))))
+          (if (i32.eq (local.get $type) (i32.const 11)) (then
+            (i32.store offset=4 (local.get $at) (i32.const 1000))
+            (i32.store8 offset=8 (local.get $at) (i32.const 0))))
+          (local.set $at (i32.add (local.get $at) (i32.const 68)))))))
+      (local.set $i (i32.add (local.get $i) (i32.const 1)))
+      (br $next)))
+    (global.set $heap (i32.const 65536))
+    (i32.store (i32.const 64) (i32.const 1024))
+    (i32.store (i32.const 68) (i32.div_u (i32.sub (local.get $at) (i32.const 1024)) (i32.const 68)))
+    (i32.const 64))
+  (func (export "dnsweir:filter/responses@0.1.0#on-responses")
+    (param $now i64) (param $batch i32) (param $length i32) (param $bytes i32) (param $size i32) (result i32)
+    (local $i i32) (local $at i32) (local $rcode i32)
+    (local.set $at (i32.const 1024))
+    (block $done (loop $next
+      (br_if $done (i32.ge_u (local.get $i) (local.get $length)))
+      (local.set $rcode (i32.load16_u offset=40 (i32.add (local.get $batch) (i32.mul (local.get $i) (i32.const 64)))))
+      (call $misbehave (local.get $rcode))
+      ;; An edit: TTLs of at most 30 seconds, not to be stored.
+      (if (i32.eq (local.get $rcode) (i32.const 2)) (then
+        (memory.fill (local.get $at) (i32.const 0) (i32.const 60))
+        (i32.store (local.get $at) (local.get $i))
+        (i32.store8 offset=4 (local.get $at) (i32.const 1))
+        (i32.store offset=20 (local.get $at) (i32.const 30))
+        (local.set $at (i32.add (local.get $at) (i32.const 60)))))
+      (local.set $i (i32.add (local.get $i) (i32.const 1)))
+      (br $next)))
+    (global.set $heap (i32.const 65536))
+    (i32.store (i32.const 64) (i32.const 1024))
+    (i32.store (i32.const 68) (i32.div_u (i32.sub (local.get $at) (i32.const 1024)) (i32.const 60)))
+    (i32.const 64))
+  (func (export "dnsweir:filter/events@0.1.0#on-events")
+    (param $batch i32) (param $length i32) (param $bytes i32) (param $size i32)
+    (local $i i32)
+    (block $done (loop $next
+      (br_if $done (i32.ge_u (local.get $i) (local.get $length)))
+      (call $misbehave (i32.load16_u offset=22 (i32.add (local.get $batch) (i32.mul (local.get $i) (i32.const 72)))))
+      (local.set $i (i32.add (local.get $i) (i32.const 1)))
+      (br $next)))
+    (global.set $heap (i32.const 65536))))"#
+    );
+    module(&text, ALL)
+}
+
+const ALL: &str = "package test:guest; world guest { include dnsweir:filter/filter@0.1.0; }";
+
+/// A guest that lets all queries pass without looking at them.
+pub(super) fn passer() -> Vec<u8> {
+    hostile("(i32.const 1024)", "(i32.const 64)", "", "")
+}
+
+/// The same, but for strings in UTF-16.
+pub(super) fn passer_in_utf16() -> Vec<u8> {
+    encoded(
+        &hostile_text("(i32.const 1024)", "(i32.const 64)", "", ""),
+        HOSTILE,
+        StringEncoding::UTF16,
+    )
+}
+
+/// A guest that behaves until it is configured. Then its `cabi_realloc` is the expression `realloc` (of `$align`
+/// and `$size`), its query phase the expression `queries`, and what it does after that `post`. `more` are
+/// further fields of the module. There are two pages of memory, no UTF-8 at 512 and `fine` at 528, where
+/// `$fine` counts.
+pub(super) fn hostile(realloc: &str, queries: &str, post: &str, more: &str) -> Vec<u8> {
+    module(&hostile_text(realloc, queries, post, more), HOSTILE)
+}
+
+const HOSTILE: &str = "package test:guest;
+    world guest {
+        import dnsweir:filter/host@0.1.0;
+        export dnsweir:filter/configure@0.1.0;
+        export dnsweir:filter/queries@0.1.0;
+    }";
+
+fn hostile_text(realloc: &str, queries: &str, post: &str, more: &str) -> String {
+    format!(
+        r#"(module
+  (import "dnsweir:filter/host@0.1.0" "log" (func $log (param i32 i32 i32)))
+  (import "dnsweir:filter/host@0.1.0" "print" (func $print (param i32 i32)))
+  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i64)))
+  (memory (export "memory") 2)
+  (global $configured (mut i32) (i32.const 0))
+  (data (i32.const 36) "\01\00\00\00")
+  (data (i32.const 512) "\ff\fe")
+  (data (i32.const 528) "fine")
+  (func $fine (call $count (i32.const 528) (i32.const 4) (i64.const 1)))
+  (func (export "cabi_realloc") (param $old i32) (param $old_size i32) (param $align i32) (param $size i32) (result i32)
+    (if (result i32) (global.get $configured) (then {realloc}) (else (i32.const 1024))))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    (global.set $configured (i32.const 1))
+    (i32.const 16))
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32) {queries})
+  (func (export "cabi_post_dnsweir:filter/queries@0.1.0#on-queries") (param i32) {post})
+  {more})"#
+    )
+}
+
+/// A guest that returns what it gets: the batch's bytes are put at [`PARROT_BYTES`], and `now` is the address of
+/// its verdicts.
+pub(super) fn parrot() -> Vec<u8> {
+    let text = format!(
+        r#"(module
+  (memory (export "memory") 24)
+  (data (i32.const 36) "\01\01\00\00")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (select (i32.const {PARROT_BYTES}) (i32.const 32768) (i32.eq (local.get 2) (i32.const 1))))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    (i32.const 16))
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32)
+    (i32.wrap_i64 (local.get 0)))
+  (func (export "dnsweir:filter/responses@0.1.0#on-responses") (param i64 i32 i32 i32 i32) (result i32)
+    (i32.wrap_i64 (local.get 0)))
+  (func (export "dnsweir:filter/events@0.1.0#on-events") (param i32 i32 i32 i32)))"#
+    );
+    module(&text, ALL)
+}
+
+/// Where the parrot keeps the batch's bytes.
+pub(super) const PARROT_BYTES: u32 = 0x10000;
+
+/// A guest that counts, as `sum`, a sum of all it is given in any phase, each octet with a weight of its place.
+pub(super) fn summer() -> Vec<u8> {
+    let text = r#"(module
+  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i64)))
+  (memory (export "memory") 4)
+  (global $heap (mut i32) (i32.const 4096))
+  (data (i32.const 36) "\01\01\01\00")
+  (data (i32.const 512) "sum")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+    (global.set $heap (i32.add (local.get $at) (local.get 3)))
+    (local.get $at))
+  (func $sum (param $sum i64) (param $at i32) (param $size i32) (result i64)
+    (block $done (loop $next
+      (br_if $done (i32.eqz (local.get $size)))
+      (local.set $sum (i64.add
+        (i64.mul (local.get $sum) (i64.const 1099511628211))
+        (i64.load8_u (local.get $at))))
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (local.set $size (i32.sub (local.get $size) (i32.const 1)))
+      (br $next)))
+    (local.get $sum))
+  (func $tell (param $sum i64) (param $at i32) (param $size i32) (param $bytes i32) (param $length i32)
+    (call $count (i32.const 512) (i32.const 3)
+      (call $sum (call $sum (local.get $sum) (local.get $at) (local.get $size))
+        (local.get $bytes) (local.get $length)))
+    (memory.fill (i32.const 4096) (i32.const 0) (i32.sub (global.get $heap) (i32.const 4096)))
+    (global.set $heap (i32.const 4096)))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    (global.set $heap (i32.const 4096))
+    (i32.const 16))
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32)
+    (call $tell (local.get 0) (local.get 1) (i32.mul (local.get 2) (i32.const 40)) (local.get 3) (local.get 4))
+    (i32.const 64))
+  (func (export "dnsweir:filter/responses@0.1.0#on-responses") (param i64 i32 i32 i32 i32) (result i32)
+    (call $tell (local.get 0) (local.get 1) (i32.mul (local.get 2) (i32.const 64)) (local.get 3) (local.get 4))
+    (i32.const 64))
+  (func (export "dnsweir:filter/events@0.1.0#on-events") (param i32 i32 i32 i32)
+    (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 72)) (local.get 2) (local.get 3))))"#;
+    module(text, ALL)
+}
+
+/// A guest that takes part in queries only, with one more import which `configure` calls.
+pub(super) fn importing(package: &str, import: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+  (import "{import}" "open" (func $open))
+  (memory (export "memory") 1)
+  (data (i32.const 32) "\01\00\00\00")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    (call $open)
+    (i32.const 16))
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32) (i32.const 64)))"#
+    );
+    let world = format!(
+        "package test:guest;
+         world guest {{
+             import {import};
+             export dnsweir:filter/configure@0.1.0;
+             export dnsweir:filter/queries@0.1.0;
+         }}
+         package {package} {{ interface sockets {{ open: func(); }} }}"
+    );
+    module(&text, &world)
+}
+
+/// A guest whose manifest asks for all phases and whose module exports only the one for queries.
+pub(super) fn missing_phases() -> Vec<u8> {
+    let text = r#"(module
+  (memory (export "memory") 1)
+  (data (i32.const 36) "\01\01\01\00")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    (i32.const 16))
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32) (i32.const 64)))"#;
+    let world = "package test:guest;
+        world guest { export dnsweir:filter/configure@0.1.0; export dnsweir:filter/queries@0.1.0; }";
+    module(text, world)
+}

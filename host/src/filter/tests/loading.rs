@@ -1,0 +1,168 @@
+//! What is accepted as a filter and what is not, with the reason in words.
+
+use std::sync::atomic::Ordering;
+
+use wit_component::ComponentEncoder;
+
+use super::*;
+
+/// The message of a load that must fail.
+fn refused(module: Vec<u8>) -> String {
+    load(&ENGINE, module).expect_err("loads").to_string()
+}
+
+#[test]
+fn components_are_as_good_as_modules() {
+    let component = ComponentEncoder::default()
+        .module(&guests::puppet())
+        .unwrap()
+        .encode()
+        .unwrap();
+    let mut instance = load(&ENGINE, component).unwrap().instantiate().unwrap();
+    assert_eq!(ask(&mut instance, &batch(&[1, 2])), "-5");
+}
+
+#[test]
+fn every_builtin_compiles() {
+    for (name, code) in BUILTINS {
+        let result = load(&ENGINE, code.to_vec());
+        // Some refuse the configuration of these tests, which is theirs to do.
+        assert!(
+            matches!(result, Ok(_) | Err(LoadError::Rejected(_))),
+            "{name}: {result:?}"
+        );
+    }
+    let mut block = block(Vec::new());
+    block.module = Module::Builtin("no-such".into());
+    let error = Filter::load(&ENGINE, &block, builtin, &[], Arc::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("\"no-such\"") && error.contains("nodecache"),
+        "{error}"
+    );
+}
+
+#[test]
+fn other_files_are_refused() {
+    for file in [&b""[..], b"\0asm", b"\x7fELF\x02\x01\x01\0", b"#!/bin/sh\necho"] {
+        assert!(refused(file.to_vec()).contains("neither"), "{file:?}");
+    }
+    assert!(refused(vec![0; MODULE_MAXIMUM + 1]).contains("16777217"));
+    assert!(refused(b"\0asm\x01\0\0\0\x01\x7f".to_vec()).contains("component"));
+    assert!(refused(b"\0asm\x0d\0\x01\0\x01\x7f".to_vec()).contains("compile"));
+}
+
+#[test]
+fn a_module_without_the_interface_is_refused() {
+    let plain = refused(wat::parse_str("(module)").unwrap());
+    assert!(plain.contains("configure"), "{plain}");
+    let preview1 = r#"(module (import "wasi_snapshot_preview1" "proc_exit" (func (param i32))))"#;
+    let preview1 = refused(wat::parse_str(preview1).unwrap());
+    assert!(preview1.contains("wasi_snapshot_preview1"), "{preview1}");
+}
+
+#[test]
+fn foreign_imports_are_refused_by_name() {
+    let error = refused(guests::importing("evil:net@1.0.0", "evil:net/sockets@1.0.0"));
+    assert!(error.contains("evil:net/sockets@1.0.0"), "{error}");
+}
+
+#[test]
+fn wasi_is_an_empty_world() {
+    let error = refused(guests::importing("wasi:net@0.2.0", "wasi:net/sockets@0.2.0"));
+    assert!(
+        error.contains("wasi:net/sockets@0.2.0") && error.contains("open"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_manifest_cannot_ask_for_what_is_not_exported() {
+    let error = refused(guests::missing_phases());
+    assert!(error.contains("responses, events"), "{error}");
+}
+
+#[test]
+fn a_manifest_with_a_bad_suffix_is_refused() {
+    // One suffix, "..", written over the empty list.
+    let configure = r#"(i32.store (i32.const 28) (i32.const 256)) (i32.store (i32.const 32) (i32.const 1))
+        (i32.store (i32.const 256) (i32.const 264)) (i32.store (i32.const 260) (i32.const 2))
+        (i32.store (i32.const 264) (i32.const 0x2e2e)) (i32.const 16)"#;
+    let error = refused(guests::with_configure(configure));
+    assert!(error.contains("\"..\""), "{error}");
+}
+
+#[test]
+fn rejections_point_into_the_configuration() {
+    let error = load(&ENGINE, guests::with_configure("(i32.const 128)")).unwrap_err();
+    let LoadError::Rejected(errors) = error else {
+        panic!("{error}")
+    };
+    let expected = ConfigError {
+        node: Some(0),
+        place: Place::Argument(1),
+        message: "no\\u{1b}[2J".into(),
+        help: "help".into(),
+    };
+    assert_eq!(errors, [expected]);
+}
+
+#[test]
+fn rejections_point_at_what_exists() {
+    // Node 0, argument 1 becomes argument 9, then node 9.
+    for (at, node) in [(156, Some(0)), (148, None)] {
+        let configure = format!("(i32.store (i32.const {at}) (i32.const 9)) (i32.const 128)");
+        let error = load(&ENGINE, guests::with_configure(&configure)).unwrap_err();
+        let LoadError::Rejected(errors) = error else {
+            panic!("{error}")
+        };
+        assert_eq!((errors[0].node, &errors[0].place), (node, &Place::Node));
+    }
+}
+
+#[test]
+fn configuring_ends() {
+    let error = load(
+        &ENGINE,
+        guests::with_configure("(loop $for_ever (br $for_ever)) (i32.const 16)"),
+    )
+    .unwrap_err();
+    assert!(
+        matches!(&error, LoadError::Failed(failure) if failure.reason == Reason::Time),
+        "{error}"
+    );
+    let error = load(&ENGINE, guests::with_configure("unreachable")).unwrap_err();
+    assert!(
+        matches!(&error, LoadError::Failed(failure) if failure.reason == Reason::Trap),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_module_that_starts_larger_than_its_limit_is_refused() {
+    let mut block = block(guests::puppet());
+    block.limits.memory = 64 << 10;
+    let error = Filter::load(&ENGINE, &block, builtin, &[], Arc::default()).unwrap_err();
+    assert!(
+        matches!(&error, LoadError::Failed(failure) if failure.reason == Reason::Memory),
+        "{error}"
+    );
+}
+
+#[test]
+fn counters_can_be_carried_over() {
+    let counters: Arc<Counters> = Arc::default();
+    for calls in 1..=2 {
+        let filter = Filter::load(
+            &ENGINE,
+            &block(guests::puppet()),
+            builtin,
+            &[],
+            Arc::clone(&counters),
+        )
+        .unwrap();
+        ask(&mut filter.instantiate().unwrap(), &batch(&[1]));
+        assert_eq!(counters.queries.calls.load(Ordering::Relaxed), calls);
+    }
+}

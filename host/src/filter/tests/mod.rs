@@ -1,0 +1,139 @@
+//! Filters as a worker meets them: good, broken and hostile.
+
+mod checks;
+mod failures;
+mod guests;
+mod loading;
+mod phases;
+mod timing;
+mod ways;
+
+use std::io;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use super::*;
+use crate::config::{self, ConfigNode, ConfigValue, Limits, Module, OnError, Span};
+
+/// Long enough for any machine, short enough for a test of what exceeds it.
+const LIMIT: Duration = Duration::from_millis(20);
+
+const SPAN: Span = Span { start: 0, length: 0 };
+
+static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::printing_to(io::sink()).unwrap());
+
+/// A `filter` block with this module and one `config` node with two arguments.
+fn block(module: Vec<u8>) -> config::Filter {
+    config::Filter {
+        name: "test".into(),
+        module: Module::File {
+            path: "test.wasm".into(),
+            bytes: module.into(),
+        },
+        on_error: OnError::Bypass,
+        limits: Limits {
+            memory: 2 << 20,
+            time: LIMIT,
+        },
+        config: vec![ConfigNode {
+            name: "node".into(),
+            arguments: vec![ConfigValue::Null, ConfigValue::Text("x".into())],
+            properties: Vec::new(),
+            parent: None,
+            span: SPAN,
+            argument_spans: vec![SPAN, SPAN],
+            property_spans: Vec::new(),
+        }],
+        span: SPAN,
+        module_span: SPAN,
+        config_span: SPAN,
+    }
+}
+
+fn load(engine: &Engine, module: Vec<u8>) -> Result<Arc<Filter>, LoadError> {
+    Filter::load(
+        engine,
+        &block(module),
+        builtin,
+        &["example.".into()],
+        Arc::default(),
+    )
+}
+
+/// An instance of the puppet.
+fn puppet() -> Instance {
+    load(&ENGINE, guests::puppet()).unwrap().instantiate().unwrap()
+}
+
+pub(super) fn query(qtype: u16) -> Query {
+    Query {
+        client_high: 0,
+        client_low: 0xffff_7f00_0001,
+        name_start: 0,
+        name_length: 0,
+        qtype,
+        qclass: 1,
+        header: 0x0100,
+        udp_size: 1232,
+        edns_flags: 0,
+        client_port: 53_000,
+        zone: 0,
+        transport: Transport::Udp,
+        edns: true,
+    }
+}
+
+pub(super) fn response(qtype: u16, rcode: u16) -> Response {
+    Response {
+        query: query(qtype),
+        rcode,
+        source: Source::Upstream,
+        answer_count: 0,
+        ttl: 0,
+        message_start: 0,
+        message_length: 0,
+    }
+}
+
+fn event(qtype: u16) -> Event {
+    Event {
+        query: query(qtype),
+        time: 0,
+        duration: 0,
+        id: 0,
+        query_size: 0,
+        response_size: 0,
+        rcode: 0,
+        response_header: 0,
+        has_answers: false,
+        source: Source::Cache,
+    }
+}
+
+/// A batch with one query for `a.` per type.
+fn batch(qtypes: &[u16]) -> Batch<Query> {
+    let mut batch = Batch::default();
+    for &qtype in qtypes {
+        batch.push_query(query(qtype), b"\x01a\0", 7);
+    }
+    batch
+}
+
+/// What the query phase says, in short: what it refused with, `-` for a pass without a verdict, `+` for one
+/// with, `!` for a failure.
+fn ask(instance: &mut Instance, batch: &Batch<Query>) -> String {
+    let mut out = Vec::new();
+    instance.queries(1_000, batch, &mut out);
+    assert_eq!(out.len(), batch.len());
+    out.iter()
+        .map(|outcome| match outcome {
+            Outcome::Passed => "-".into(),
+            Outcome::Failed => "!".into(),
+            Outcome::Decided(verdict) => match &verdict.decision {
+                Decision::Pass => "+".into(),
+                Decision::Refuse(rcode) => rcode.to_string(),
+                other => format!("{other:?}"),
+            },
+        })
+        .collect()
+}

@@ -1,0 +1,117 @@
+//! What a filter said, in the host's own types: checked, and free of the runtime.
+
+use std::sync::Arc;
+
+/// What became of one record of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome<V> {
+    /// The filter has nothing to say about it.
+    Passed,
+    /// The filter's verdict.
+    Decided(V),
+    /// The filter could not be asked: the operator's `on-error` decides.
+    Failed,
+}
+
+/// The outcome of a query. Shared, since the verdict may be remembered, too.
+pub type QueryOutcome = Outcome<Arc<Verdict>>;
+
+/// The outcome of a response.
+pub type ResponseOutcome = Outcome<ResponseVerdict>;
+
+/// What happens to a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What happens to the query itself.
+    pub decision: Decision,
+    /// What happens to its response, if the filter knows already.
+    pub edit: Option<ResponseEdit>,
+    /// For how many milliseconds the same holds for this name, type, class and zone; 0: for this query only.
+    pub remember: u32,
+    /// Whether the filter's response phase is left out for this query.
+    pub skip_response: bool,
+}
+
+/// What happens to a query itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// On to the next stage.
+    Pass,
+    /// On to the next stage under another name, type or class.
+    Rewrite(Rewrite),
+    /// Answered here.
+    Answer(Answer),
+    /// The client gets a CNAME to this name (wire format, the filter's letter case) and what it resolves to.
+    Alias(Box<[u8]>),
+    /// An empty response with this rcode, at most 4095.
+    Refuse(u16),
+    /// No response at all.
+    Drop,
+}
+
+/// A question put in the place of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewrite {
+    /// The new name: a valid wire-format name, in the filter's letter case.
+    pub name: Option<Box<[u8]>>,
+    /// The new type: never a meta type but ANY.
+    pub qtype: Option<u16>,
+    /// The new class.
+    pub qclass: Option<u16>,
+    /// Whether records that carry the new name get the client's name back.
+    pub revert: bool,
+}
+
+/// A whole answer, small enough for a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// At most 4095.
+    pub rcode: u16,
+    /// The AA bit.
+    pub authoritative: bool,
+    /// The answer section.
+    pub answers: Vec<Record>,
+    /// The authority section.
+    pub authority: Vec<Record>,
+    /// The additional section, without OPT.
+    pub additional: Vec<Record>,
+}
+
+/// A resource record whose parts are valid wire format, uncompressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The owner name.
+    pub name: Box<[u8]>,
+    /// The type: never OPT, TSIG or another meta type.
+    pub rtype: u16,
+    /// The class.
+    pub class: u16,
+    /// Seconds, below 2³¹ (RFC 2181 section 8).
+    pub ttl: u32,
+    /// The data; of the types of RFC 1035, SRV, AAAA and DNAME it is well-formed.
+    pub rdata: Box<[u8]>,
+}
+
+/// What happens to a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseEdit {
+    /// (found, put instead); each at most 4095.
+    pub rcodes: Box<[(u16, u16)]>,
+    /// Lower bound of every TTL in seconds; below 2³¹ and not above `ttl_maximum`.
+    pub ttl_minimum: u32,
+    /// Upper bound of every TTL in seconds; below 2³¹.
+    pub ttl_maximum: u32,
+    /// Whether the cache may keep the response or answer from what it kept.
+    pub store: bool,
+    /// Whether the cache may serve the response after its TTL (RFC 8767).
+    pub stale: bool,
+}
+
+/// What the response phase said of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseVerdict {
+    /// Changes.
+    pub edit: Option<ResponseEdit>,
+    /// What the client gets instead.
+    pub replace: Option<Answer>,
+}

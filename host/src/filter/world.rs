@@ -1,0 +1,251 @@
+//! The world a guest lives in: its limits, and the three functions it may call.
+//!
+//! There is nothing else. A guest can neither block, nor open anything, nor read a clock; text that it hands
+//! out is bounded, escaped and rate-limited before anybody sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use wasmtime::{Memory, ResourceLimiter};
+
+use super::bindings::dnsweir::filter::{host, types};
+use super::counters::{Counters, add};
+use super::output::Output;
+use super::text;
+use super::ticker::Ticker;
+use crate::config::Limits;
+
+/// Octets of a log line.
+const LOG_LINE: usize = 1024;
+
+/// Log lines at once, and the time in which one more is granted.
+const LOG_BURST: u32 = 50;
+const LOG_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Core instances of a component: the filter itself and the few that wit-component adds around it.
+const INSTANCES: usize = 16;
+
+/// Tables of a component: the filter's own and one of wit-component's.
+const TABLES: usize = 4;
+
+/// Entries of a table.
+const TABLE_ENTRIES: usize = 16 << 10;
+
+/// What the instances of one filter share.
+pub(super) struct Context {
+    pub(super) name: String,
+    pub(super) limits: Limits,
+    pub(super) counters: Arc<Counters>,
+    pub(super) output: Arc<Output>,
+    pub(super) ticker: Arc<Ticker>,
+    log: Mutex<LogBudget>,
+}
+
+struct LogBudget {
+    lines: u32,
+    since: Instant,
+    dropped: u64,
+}
+
+impl Context {
+    pub(super) fn new(
+        name: String,
+        limits: Limits,
+        counters: Arc<Counters>,
+        output: Arc<Output>,
+        ticker: Arc<Ticker>,
+    ) -> Context {
+        let log = LogBudget {
+            lines: LOG_BURST,
+            since: Instant::now(),
+            dropped: 0,
+        };
+        Context {
+            name,
+            limits,
+            counters,
+            output,
+            ticker,
+            log: Mutex::new(log),
+        }
+    }
+
+    /// Whether one more line may be logged for this filter, and how many were left out before it.
+    pub(super) fn may_log(&self) -> Option<u64> {
+        let mut budget = self.log.lock();
+        let elapsed = budget.since.elapsed();
+        let granted = u32::try_from(elapsed.as_nanos() / LOG_INTERVAL.as_nanos()).unwrap_or(u32::MAX);
+        if granted > 0 {
+            budget.lines = budget.lines.saturating_add(granted).min(LOG_BURST);
+            budget.since = Instant::now();
+        }
+        match budget.lines.checked_sub(1) {
+            Some(left) => {
+                budget.lines = left;
+                Some(std::mem::take(&mut budget.dropped))
+            }
+            None => {
+                budget.dropped += 1;
+                None
+            }
+        }
+    }
+}
+
+/// The data of a store.
+pub(super) struct State {
+    context: Arc<Context>,
+    /// Whether memory was asked for beyond the limit since the flag was last cleared.
+    pub(super) out_of_memory: bool,
+    /// The memory of a guest that is called around the component API.
+    pub(super) memory: Option<Memory>,
+    /// Whether such a guest may call the host: neither while it starts, nor while it allocates or cleans up.
+    pub(super) may_leave: bool,
+}
+
+impl State {
+    pub(super) fn new(context: Arc<Context>) -> State {
+        State {
+            context,
+            out_of_memory: false,
+            memory: None,
+            may_leave: false,
+        }
+    }
+
+    /// A line in the proxy's log.
+    pub(super) fn log_line(&self, level: host::Level, message: &str) {
+        let enabled = match level {
+            host::Level::Error => tracing::enabled!(target: "filter", tracing::Level::ERROR),
+            host::Level::Warn => tracing::enabled!(target: "filter", tracing::Level::WARN),
+            host::Level::Info => tracing::enabled!(target: "filter", tracing::Level::INFO),
+            host::Level::Debug => tracing::enabled!(target: "filter", tracing::Level::DEBUG),
+        };
+        if !enabled {
+            return;
+        }
+        let Some(dropped) = self.context.may_log() else {
+            return;
+        };
+        let filter = self.context.name.as_str();
+        if dropped > 0 {
+            tracing::warn!(target: "filter", filter, dropped, "too many log lines");
+        }
+        let message = text::one_line(message, LOG_LINE);
+        match level {
+            host::Level::Error => tracing::error!(target: "filter", filter, "{message}"),
+            host::Level::Warn => tracing::warn!(target: "filter", filter, "{message}"),
+            host::Level::Info => tracing::info!(target: "filter", filter, "{message}"),
+            host::Level::Debug => tracing::debug!(target: "filter", filter, "{message}"),
+        }
+    }
+
+    /// Lines for standard output.
+    pub(super) fn print_lines(&self, lines: &str) {
+        add(
+            &self.context.counters.lines_dropped,
+            self.context.output.print(lines),
+        );
+    }
+
+    /// Adds to a counter of the filter's own.
+    pub(super) fn add_to_counter(&self, name: &str, by: u64) {
+        if !self.context.counters.own.add(name, by) && self.context.may_log().is_some() {
+            let name = text::one_line(name, LOG_LINE);
+            let filter = self.context.name.as_str();
+            tracing::warn!(target: "filter", filter, "no counter \"{name}\": not a name, or one too many");
+        }
+    }
+}
+
+impl ResourceLimiter for State {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let granted = desired <= self.context.limits.memory;
+        if granted {
+            self.context
+                .counters
+                .memory
+                .fetch_max(desired as u64, Ordering::Relaxed);
+        } else {
+            self.out_of_memory = true;
+        }
+        Ok(granted)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_ENTRIES)
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn memories(&self) -> usize {
+        1
+    }
+}
+
+impl types::Host for State {}
+
+impl host::Host for State {
+    fn log(&mut self, level: host::Level, message: String) {
+        self.log_line(level, &message);
+    }
+
+    fn print(&mut self, lines: String) {
+        self.print_lines(&lines);
+    }
+
+    fn count(&mut self, name: String, by: u64) {
+        self.add_to_counter(&name, by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn state() -> State {
+        let limits = Limits {
+            memory: 1 << 20,
+            time: Duration::from_millis(5),
+        };
+        let output = Arc::new(Output::start(io::sink()).unwrap());
+        let ticker = Arc::new(Ticker::start(|| ()).unwrap());
+        State::new(Arc::new(Context::new(
+            "test".into(),
+            limits,
+            Arc::default(),
+            output,
+            ticker,
+        )))
+    }
+
+    #[test]
+    fn memory_is_limited_and_its_peak_known() {
+        let mut state = state();
+        assert!(state.memory_growing(0, 1 << 16, None).unwrap());
+        assert!(state.memory_growing(1 << 16, 1 << 20, None).unwrap());
+        assert!(!state.out_of_memory);
+        assert!(!state.memory_growing(1 << 20, (1 << 20) + 1, None).unwrap());
+        assert!(state.out_of_memory);
+        assert_eq!(state.context.counters.memory.load(Ordering::Relaxed), 1 << 20);
+    }
+
+    #[test]
+    fn log_lines_are_rationed() {
+        let state = state();
+        let granted = (0..10 * LOG_BURST)
+            .filter(|_| state.context.may_log().is_some())
+            .count() as u32;
+        assert!((LOG_BURST..2 * LOG_BURST).contains(&granted), "{granted}");
+    }
+}
