@@ -1,0 +1,315 @@
+//! Keeps the network of a running proxy: one task owns it, and does one thing after the other.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use rtnetlink::MulticastGroup;
+use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::link::{address_of, name_of};
+use super::peers::{Turn, others_listen};
+use super::{Counters, Error, Kind, Network, Outcome, Plan, blocking, no_netlink};
+
+/// How long the kernel's news must pause before we look: deleting a link is several of them.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// How often we look when nobody said how often.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The task that keeps the network. Its commands are done in order, and none begins before the one before
+/// it has ended; dropped, it leaves everything as it is.
+pub struct Keeper {
+    commands: mpsc::UnboundedSender<(Command, oneshot::Sender<Reply>)>,
+    task: JoinHandle<()>,
+}
+
+enum Command {
+    Carry(Plan),
+    Guard(Plan, Duration),
+    Unguard,
+    Drop,
+}
+
+struct Reply {
+    errors: Vec<Error>,
+    /// For [`Command::Carry`].
+    turn: Option<Turn>,
+    /// For [`Command::Unguard`] and [`Command::Drop`].
+    left: bool,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Keeper {
+    /// Starts with nothing to keep.
+    pub fn start(counters: Arc<Counters>) -> Result<Keeper, Error> {
+        let groups = [
+            MulticastGroup::Link,
+            MulticastGroup::Ipv4Ifaddr,
+            MulticastGroup::Ipv6Ifaddr,
+        ];
+        let (connection, handle, mut messages) =
+            rtnetlink::new_multicast_connection(&groups).map_err(no_netlink)?;
+        let network = Network {
+            handle,
+            connection: tokio::spawn(connection),
+        };
+        let (commands, mut received) = mpsc::unbounded_channel::<(Command, oneshot::Sender<Reply>)>();
+        let task = tokio::spawn(async move {
+            let mut kept = Kept {
+                network,
+                counters,
+                carried: Plan::default(),
+                guarded: Plan::default(),
+            };
+            let mut ticks = interval(INTERVAL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks.reset();
+            loop {
+                tokio::select! {
+                    // A command makes what the news would ask for, or makes it unwanted.
+                    biased;
+                    command = received.recv() => {
+                        let Some((command, done)) = command else { return };
+                        if let Command::Guard(_, every) = &command {
+                            ticks = interval(*every);
+                            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                            ticks.reset();
+                        }
+                        // Whoever asked may have gone.
+                        let _ = done.send(kept.obey(command).await);
+                    }
+                    message = messages.next() => {
+                        let Some((message, _)) = message else { return };
+                        if !kept.concerns(&message.payload) {
+                            continue;
+                        }
+                        while let Ok(Some(_)) = timeout(QUIET, messages.next()).await {}
+                        kept.repair_link().await;
+                    }
+                    _ = ticks.tick() => kept.repair().await,
+                }
+            }
+        });
+        Ok(Keeper { commands, task })
+    }
+
+    /// Link and addresses of a plan, beside what is kept already. While the caller holds what it returns,
+    /// no other process changes the network: it is held until the addresses are listened on.
+    pub async fn carry(&self, plan: Plan) -> Result<Turn, Error> {
+        let mut reply = self.ask(Command::Carry(plan)).await?;
+        match (reply.errors.pop(), reply.turn) {
+            (None, Some(turn)) => Ok(turn),
+            (Some(error), _) => Err(error),
+            (None, None) => Err(gone()),
+        }
+    }
+
+    /// The plan is kept from now on, rules and all, and looked after every `interval`; what an earlier
+    /// plan wanted and this one does not is taken away. Errors are logged and counted, and what could not
+    /// be done is tried again.
+    pub async fn guard(&self, plan: Plan, interval: Duration) -> Result<(), Error> {
+        self.ask(Command::Guard(plan, interval)).await.map(|_| ())
+    }
+
+    /// Takes the rules away, except those for addresses on which another process listens: they are its
+    /// rules now. Whether it listens on all of them.
+    pub async fn unguard(&self) -> Result<bool, Error> {
+        self.ask(Command::Unguard).await.map(|reply| reply.left)
+    }
+
+    /// Takes link and addresses away, except those on which another process listens. Whether there are any.
+    pub async fn drop_link(&self) -> Result<bool, Error> {
+        self.ask(Command::Drop).await.map(|reply| reply.left)
+    }
+
+    async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        let (done, wait) = oneshot::channel();
+        self.commands.send((command, done)).map_err(|_| gone())?;
+        wait.await.map_err(|_| gone())
+    }
+}
+
+fn gone() -> Error {
+    Error {
+        kind: Kind::InterfaceCheck,
+        text: "nobody keeps the network any more".into(),
+    }
+}
+
+struct Kept {
+    network: Network,
+    counters: Arc<Counters>,
+    /// Whose link and addresses there are.
+    carried: Plan,
+    /// Whose rules there are.
+    guarded: Plan,
+}
+
+impl Kept {
+    async fn obey(&mut self, command: Command) -> Reply {
+        let turn = blocking(Turn::take)
+            .await
+            .inspect_err(|error| tracing::warn!(%error, "no lock"))
+            .ok();
+        match command {
+            Command::Carry(plan) => {
+                let outcome = self.network.carry(&plan).await;
+                self.carried = join(&self.carried, plan);
+                self.tell(&outcome);
+                Reply {
+                    errors: outcome.errors,
+                    turn,
+                    left: false,
+                }
+            }
+            Command::Guard(plan, _) => {
+                let before = std::mem::replace(&mut self.guarded, plan.clone());
+                let carried = std::mem::replace(&mut self.carried, plan);
+                let mut ips = before.listening_ips();
+                ips.extend(carried.listening_ips());
+                ips.extend(self.guarded.listening_ips());
+                let mut outcome = self.network.guard(&self.guarded, &ips).await;
+                let name = |plan: &Plan| plan.link.as_ref().map(|link| link.name.clone());
+                for old in [before, carried] {
+                    if name(&old) != name(&self.carried) {
+                        outcome.extend(self.network.drop_link(&old, &[]).await);
+                    }
+                }
+                self.tell(&outcome);
+                Reply {
+                    errors: outcome.errors,
+                    turn: None,
+                    left: false,
+                }
+            }
+            Command::Unguard => {
+                // A start that failed finds the rules of a predecessor that was killed.
+                let plan = join(&std::mem::take(&mut self.guarded), self.carried.clone());
+                let taken = others_listen(&plan.listeners);
+                let ours: Vec<IpAddr> = plan
+                    .listeners
+                    .iter()
+                    .filter(|it| !taken.contains(it))
+                    .map(|it| it.ip())
+                    .collect();
+                let outcome = self.network.unguard(&ours).await;
+                self.tell(&outcome);
+                Reply {
+                    errors: outcome.errors,
+                    turn: None,
+                    left: !taken.is_empty() && ours.is_empty(),
+                }
+            }
+            Command::Drop => {
+                let plan = std::mem::take(&mut self.carried);
+                let kept: Vec<IpAddr> = others_listen(&plan.listeners)
+                    .iter()
+                    .map(|listener| listener.ip())
+                    .collect();
+                let outcome = self.network.drop_link(&plan, &kept).await;
+                self.tell(&outcome);
+                Reply {
+                    errors: outcome.errors,
+                    turn: None,
+                    left: !kept.is_empty(),
+                }
+            }
+        }
+    }
+
+    /// Whether news of the kernel is about what we keep.
+    fn concerns(&self, payload: &NetlinkPayload<RouteNetlinkMessage>) -> bool {
+        let Some(link) = &self.carried.link else {
+            return false;
+        };
+        match payload {
+            NetlinkPayload::InnerMessage(
+                RouteNetlinkMessage::NewLink(message) | RouteNetlinkMessage::DelLink(message),
+            ) => name_of(message) == Some(&link.name),
+            NetlinkPayload::InnerMessage(
+                RouteNetlinkMessage::NewAddress(message) | RouteNetlinkMessage::DelAddress(message),
+            ) => address_of(message).is_some_and(|ip: IpAddr| link.addresses.contains(&ip)),
+            // The kernel had more to say than it could keep.
+            NetlinkPayload::Overrun(_) => true,
+            _ => false,
+        }
+    }
+
+    async fn repair_link(&self) {
+        if self.carried.link.is_some() {
+            let _turn = blocking(Turn::take).await;
+            let outcome = self.network.carry(&self.carried).await;
+            self.repaired(&outcome);
+        }
+    }
+
+    async fn repair(&self) {
+        self.repair_link().await;
+        if !self.guarded.rules.is_empty() {
+            let _turn = blocking(Turn::take).await;
+            let outcome = self
+                .network
+                .guard(&self.guarded, &self.guarded.listening_ips())
+                .await;
+            self.repaired(&outcome);
+        }
+    }
+
+    fn repaired(&self, outcome: &Outcome) {
+        self.counters
+            .repairs
+            .fetch_add(outcome.done.len() as u64, Ordering::Relaxed);
+        if !outcome.done.is_empty() {
+            tracing::warn!(
+                count = outcome.done.len(),
+                "the node's network was not as it ought to be: repaired"
+            );
+        }
+        self.tell(outcome);
+    }
+
+    fn tell(&self, outcome: &Outcome) {
+        for done in &outcome.done {
+            tracing::info!("node: {done}");
+        }
+        for error in &outcome.errors {
+            self.counters.count(error);
+            tracing::error!(kind = error.kind.label(), "node: {error}");
+        }
+    }
+}
+
+/// A plan that carries what either does.
+fn join(one: &Plan, mut other: Plan) -> Plan {
+    if let (Some(old), Some(new)) = (&one.link, &mut other.link)
+        && old.name == new.name
+    {
+        let more: Vec<IpAddr> = old
+            .addresses
+            .iter()
+            .copied()
+            .filter(|ip| !new.addresses.contains(ip))
+            .collect();
+        new.addresses.extend(more);
+    }
+    let more: Vec<_> = one
+        .listeners
+        .iter()
+        .copied()
+        .filter(|it| !other.listeners.contains(it))
+        .collect();
+    other.listeners.extend(more);
+    other
+}

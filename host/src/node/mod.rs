@@ -1,0 +1,315 @@
+//! The node's network: the link that carries our addresses, and the rules that keep connection tracking
+//! away from queries.
+//!
+//! [`Plan::of`] says what a configuration wants; [`inspect`] compares that with what is there, [`up`] and
+//! [`down`] change it, any number of times with the same outcome; [`Keeper`] does so for a running proxy.
+//! What is not ours is never touched: [`link`] and [`rules`] say how they know.
+
+mod keeper;
+mod link;
+mod peers;
+mod plan;
+mod rules;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rtnetlink::Handle;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+pub use keeper::Keeper;
+pub use peers::{Migration, Turn};
+pub use plan::{End, Family, Link, Plan, Rule, Target};
+
+/// What failed, in the words of node-cache's metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A rule could not be listed, written or deleted.
+    Iptables,
+    /// Another program held the xtables lock for too long.
+    IptablesLock,
+    /// The link could not be made, or an address not added.
+    InterfaceAdd,
+    /// The link could not be looked at, or something not be taken away.
+    InterfaceCheck,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 4] = [
+        Kind::Iptables,
+        Kind::IptablesLock,
+        Kind::InterfaceAdd,
+        Kind::InterfaceCheck,
+    ];
+
+    /// The value of the label `kind`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Iptables => "iptables",
+            Kind::IptablesLock => "iptables_lock",
+            Kind::InterfaceAdd => "interface_add",
+            Kind::InterfaceCheck => "interface_check",
+        }
+    }
+}
+
+/// Something that could not be done to the network.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Error {
+    /// What failed.
+    pub kind: Kind,
+    text: String,
+}
+
+/// What was done to the network, and what could not be.
+#[derive(Debug, Default)]
+#[must_use = "errors must reach someone"]
+pub struct Outcome {
+    /// In words, in order.
+    pub done: Vec<String>,
+    /// Everything that failed.
+    pub errors: Vec<Error>,
+}
+
+impl Outcome {
+    fn add(&mut self, outcome: Result<Vec<String>, Error>) {
+        match outcome {
+            Ok(done) => self.done.extend(done),
+            Err(error) => self.errors.push(error),
+        }
+    }
+
+    fn extend(&mut self, other: Outcome) {
+        self.done.extend(other.done);
+        self.errors.extend(other.errors);
+    }
+}
+
+/// Counts for `/metrics`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    errors: [AtomicU64; Kind::ALL.len()],
+    /// Things that were found missing or changed, and put right.
+    pub repairs: AtomicU64,
+}
+
+impl Counters {
+    /// How many errors of a kind there were.
+    pub fn errors(&self, kind: Kind) -> u64 {
+        self.errors[kind as usize].load(Ordering::Relaxed)
+    }
+
+    fn count(&self, error: &Error) {
+        self.errors[error.kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// One thing that is wanted, or not wanted and there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The link, address or rule.
+    pub what: String,
+    /// What is wrong with it; nothing: it is as it ought to be.
+    pub wrong: Option<&'static str>,
+}
+
+/// Compares the network with a plan, and changes nothing.
+pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
+    let mut findings = Vec::new();
+    let mut add = |what: String, wrong| findings.push(Finding { what, wrong });
+    let network = Network::open()?;
+    let mut addresses: Vec<IpAddr> = plan.listeners.iter().map(|listener| listener.ip()).collect();
+    if let Some(link) = &plan.link {
+        let difference = link::compare(&network.handle, link).await?;
+        add(format!("link {}", link.name), difference.of_link());
+        for ip in &link.addresses {
+            add(
+                format!("address {ip}"),
+                difference.missing.contains(ip).then_some("missing"),
+            );
+        }
+        for ip in &difference.stale {
+            add(format!("address {ip}"), Some("not wanted"));
+        }
+        addresses.extend(difference.stale);
+    }
+    let wanted = plan.rules.clone();
+    let difference = blocking(move || rules::compare(&wanted, &addresses)).await?;
+    for rule in &plan.rules {
+        add(
+            rule.to_string(),
+            difference.missing.contains(rule).then_some("missing"),
+        );
+    }
+    for rule in difference.stale() {
+        add(rule.to_string(), Some("not wanted"));
+    }
+    Ok(findings)
+}
+
+/// Makes the network as planned. For a process that serves, there is [`Keeper`].
+pub async fn up(plan: &Plan) -> Outcome {
+    let network = match Network::open() {
+        Ok(network) => network,
+        Err(error) => {
+            return Outcome {
+                errors: vec![error],
+                ..Outcome::default()
+            };
+        }
+    };
+    let mut outcome = network.carry(plan).await;
+    if outcome.errors.is_empty() {
+        outcome.extend(network.guard(plan, &plan.listening_ips()).await);
+    }
+    outcome
+}
+
+/// Takes away everything that is planned. Goes on after errors.
+pub async fn down(plan: &Plan) -> Outcome {
+    let network = match Network::open() {
+        Ok(network) => network,
+        Err(error) => {
+            return Outcome {
+                errors: vec![error],
+                ..Outcome::default()
+            };
+        }
+    };
+    let mut outcome = network.unguard(&plan.listening_ips()).await;
+    outcome.extend(network.drop_link(plan, &[]).await);
+    outcome
+}
+
+/// Access to the kernel.
+struct Network {
+    handle: Handle,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Network {
+    fn open() -> Result<Network, Error> {
+        let (connection, handle, _) = rtnetlink::new_connection().map_err(no_netlink)?;
+        Ok(Network {
+            handle,
+            connection: tokio::spawn(connection),
+        })
+    }
+
+    /// Link and addresses; nothing is taken away.
+    async fn carry(&self, plan: &Plan) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(link) = &plan.link {
+            outcome.add(
+                async {
+                    let difference = link::compare(&self.handle, link).await?;
+                    link::raise(&self.handle, link, &difference).await
+                }
+                .await,
+            );
+        }
+        outcome
+    }
+
+    /// Rules, and away with what is ours on the link or about `ips`, and not wanted.
+    async fn guard(&self, plan: &Plan, ips: &[IpAddr]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut ips = ips.to_vec();
+        if let Some(link) = &plan.link {
+            match link::compare(&self.handle, link).await {
+                Ok(difference) => {
+                    ips.extend(&difference.stale);
+                    outcome.add(link::tidy(&self.handle, link, &difference).await);
+                }
+                Err(error) => outcome.errors.push(error),
+            }
+        }
+        outcome.extend(self.settle(plan.rules.clone(), ips).await);
+        outcome
+    }
+
+    /// No rule that is ours about these addresses remains.
+    async fn unguard(&self, ips: &[IpAddr]) -> Outcome {
+        self.settle(Vec::new(), ips.to_vec()).await
+    }
+
+    async fn settle(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
+        blocking(move || {
+            let difference = match rules::compare(&wanted, &ips) {
+                Ok(difference) => difference,
+                Err(error) => {
+                    return Outcome {
+                        errors: vec![error],
+                        ..Outcome::default()
+                    };
+                }
+            };
+            let errors = rules::settle(&difference);
+            let written = difference.missing.iter().map(|rule| format!("wrote {rule}"));
+            let deleted = difference.stale().map(|rule| format!("deleted {rule}"));
+            Outcome {
+                done: if errors.is_empty() {
+                    written.chain(deleted).collect()
+                } else {
+                    Vec::new()
+                },
+                errors,
+            }
+        })
+        .await
+    }
+
+    /// The link goes, or, where some addresses are to be kept, the others.
+    async fn drop_link(&self, plan: &Plan, kept: &[IpAddr]) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(link) = &plan.link {
+            outcome.add(link::lower(&self.handle, link, kept).await);
+        }
+        outcome
+    }
+}
+
+impl Plan {
+    fn listening_ips(&self) -> Vec<IpAddr> {
+        self.listeners.iter().map(|listener| listener.ip()).collect()
+    }
+}
+
+fn no_netlink(error: io::Error) -> Error {
+    Error {
+        kind: Kind::InterfaceCheck,
+        text: format!("no netlink socket: {error}"),
+    }
+}
+
+/// Runs what waits for other programs where nobody else waits.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match spawn_blocking(work).await {
+        Ok(done) => done,
+        // Only a panic gets here, and it goes on where it would have gone without us.
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+/// A plan as text, a line for each thing.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(link) = &self.link {
+            writeln!(f, "link {}", link.name)?;
+            for ip in &link.addresses {
+                writeln!(f, "address {ip}")?;
+            }
+        }
+        self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))
+    }
+}

@@ -1,0 +1,293 @@
+//! What a configuration wants of the node: a pure function, so that it can be shown before it is done.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::config::{Config, Node, NodeMode};
+
+/// What node-cache writes beside its rules. Ours that are the same rules carry the same words, so that
+/// either program finds what the other left.
+const SKIP: &str = "NodeLocal DNS Cache: skip conntrack";
+const ALLOW: &str = "NodeLocal DNS Cache: allow DNS traffic";
+
+/// What we write beside rules that node-cache does not have.
+const SKIP_FOR_SOCKET: &str = "dnsweir: skip conntrack while a socket takes it";
+const ANSWER_INSTEAD: &str = "dnsweir: without a socket the cluster DNS answers";
+
+/// Links, addresses and rules as they ought to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The link that carries the addresses, if one is to be kept.
+    pub link: Option<Link>,
+    /// The addresses that clients ask, on whichever link, with their ports.
+    pub listeners: Vec<SocketAddr>,
+    /// In the order in which they are put at the head of their chains.
+    pub rules: Vec<Rule>,
+}
+
+/// A link and what it carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// Each alone, as a /32 or a /128.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// IPv4 or IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "each is what it is called")]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Family {
+        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+}
+
+/// Names the command that writes rules of the family.
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::V4 => "iptables",
+            Family::V6 => "ip6tables",
+        })
+    }
+}
+
+/// Which end of a packet a rule looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// `-s`, `--sport`
+    Source,
+    /// `-d`, `--dport`
+    Destination,
+}
+
+/// What becomes of a packet that a rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// It skips connection tracking, and with it every NAT.
+    Notrack,
+    /// It passes the filter table.
+    Accept,
+    /// It goes elsewhere.
+    Dnat(SocketAddr),
+}
+
+/// One rule of iptables or ip6tables.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// `raw`, `filter` or `nat`.
+    pub table: &'static str,
+    /// `PREROUTING`, `INPUT` or `OUTPUT`.
+    pub chain: &'static str,
+    /// `tcp` or `udp`.
+    pub protocol: &'static str,
+    /// The end that is `address`.
+    pub end: End,
+    /// One of ours.
+    pub address: SocketAddr,
+    /// Whether it only matches while a socket bound to that very address takes the packet.
+    pub for_socket: bool,
+    /// What happens then.
+    pub target: Target,
+    /// Says whose it is.
+    pub comment: &'static str,
+}
+
+impl Rule {
+    /// Which of the two commands it is for.
+    pub fn family(&self) -> Family {
+        Family::of(self.address.ip())
+    }
+
+    /// Everything behind the chain, in node-cache's order.
+    pub fn arguments(&self) -> String {
+        let Rule {
+            protocol,
+            address,
+            comment,
+            ..
+        } = self;
+        let (ip, port) = (address.ip(), address.port());
+        let (end, end_port) = match self.end {
+            End::Source => ("-s", "--sport"),
+            End::Destination => ("-d", "--dport"),
+        };
+        let socket = if self.for_socket { " -m socket" } else { "" };
+        let target = match self.target {
+            Target::Notrack => "NOTRACK".to_string(),
+            Target::Accept => "ACCEPT".to_string(),
+            Target::Dnat(to) => format!("DNAT --to-destination {to}"),
+        };
+        format!(
+            "-p {protocol} {end} {ip} {end_port} {port}{socket} -j {target} -m comment --comment \"{comment}\""
+        )
+    }
+}
+
+/// As one would type it.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} -t {} -I {} {}",
+            self.family(),
+            self.table,
+            self.chain,
+            self.arguments()
+        )
+    }
+}
+
+impl Plan {
+    /// What a configuration wants; without a `node` section, nothing.
+    pub fn of(config: &Config) -> Plan {
+        let Some(node) = &config.node else {
+            return Plan::default();
+        };
+        let listeners: Vec<SocketAddr> = config
+            .listen
+            .addresses
+            .iter()
+            .copied()
+            .filter(|&listener| concerns(node, listener))
+            .collect();
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        for listener in &listeners {
+            if !addresses.contains(&listener.ip()) {
+                addresses.push(listener.ip());
+            }
+        }
+        let rules = listeners.iter().filter(|_| node.iptables);
+        Plan {
+            link: node.interface.clone().map(|name| Link { name, addresses }),
+            rules: rules
+                .flat_map(|&listener| rules_for(node, listener, config.admin))
+                .collect(),
+            listeners,
+        }
+    }
+
+    /// Whether nothing is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.link.is_none() && self.rules.is_empty()
+    }
+}
+
+/// Whether anything is kept for a listener. The machine has its loopback addresses without us, and none
+/// of its packets are tracked by another's rules; a wildcard names no address at all. In IPVS clusters
+/// the cluster's DNS address belongs to kube-proxy's own link, whoever listens there.
+fn concerns(node: &Node, listener: SocketAddr) -> bool {
+    let ip = listener.ip();
+    let taken = node.mode == NodeMode::LinkLocal && node.cluster_dns.contains(&ip);
+    !ip.is_loopback() && !ip.is_unspecified() && !taken
+}
+
+fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Vec<Rule> {
+    let ip = listener.ip();
+    let instead = node.cluster_dns.iter().find(|dns| dns.is_ipv4() == ip.is_ipv4());
+    match (node.mode, instead) {
+        // kube-proxy's own rules stand behind this address.
+        (NodeMode::FallThrough, _) if node.cluster_dns.contains(&ip) => switched(listener),
+        // IPVS stands behind the cluster DNS address, and takes packets after every DNAT.
+        (NodeMode::LinkLocal, Some(&dns)) => {
+            let mut rules = switched(listener);
+            rules.extend(from_the_node(listener));
+            rules.extend(["tcp", "udp"].map(|protocol| Rule {
+                table: "nat",
+                chain: "PREROUTING",
+                protocol,
+                end: End::Destination,
+                address: listener,
+                for_socket: false,
+                target: Target::Dnat(SocketAddr::new(dns, listener.port())),
+                comment: ANSWER_INSTEAD,
+            }));
+            rules
+        }
+        // Nothing stands behind it: a rule that always holds costs less than one that looks for a socket.
+        _ => {
+            let mut rules = always(listener);
+            rules.extend(from_the_node(listener));
+            rules.extend(admin.into_iter().flat_map(|admin| probes(ip, admin.port())));
+            rules
+        }
+    }
+}
+
+/// The first eight of node-cache's twelve rules.
+fn always(listener: SocketAddr) -> Vec<Rule> {
+    use End::{Destination, Source};
+    let both = |table, chain, end, target, comment| {
+        ["tcp", "udp"].map(|protocol| Rule {
+            table,
+            chain,
+            protocol,
+            end,
+            address: listener,
+            for_socket: false,
+            target,
+            comment,
+        })
+    };
+    [
+        both("raw", "PREROUTING", Destination, Target::Notrack, SKIP),
+        // Firewalls that accept tracked connections only would drop what we leave untracked.
+        both("filter", "INPUT", Destination, Target::Accept, ALLOW),
+        both("raw", "OUTPUT", Source, Target::Notrack, SKIP),
+        both("filter", "OUTPUT", Source, Target::Accept, ALLOW),
+    ]
+    .concat()
+}
+
+/// The same eight, except that queries are only left untracked while a socket takes them. Without one
+/// they are tracked, and whoever has a NAT rule for the address translates them.
+fn switched(listener: SocketAddr) -> Vec<Rule> {
+    let mut rules = always(listener);
+    for rule in rules.iter_mut().filter(|rule| rule.chain == "PREROUTING") {
+        rule.for_socket = true;
+        rule.comment = SKIP_FOR_SOCKET;
+    }
+    rules
+}
+
+/// Rules nine and ten: queries of clients on the node itself.
+fn from_the_node(listener: SocketAddr) -> [Rule; 2] {
+    ["tcp", "udp"].map(|protocol| Rule {
+        table: "raw",
+        chain: "OUTPUT",
+        protocol,
+        end: End::Destination,
+        address: listener,
+        for_socket: false,
+        target: Target::Notrack,
+        comment: SKIP,
+    })
+}
+
+/// Rules eleven and twelve: the kubelet's probes.
+fn probes(ip: IpAddr, port: u16) -> [Rule; 2] {
+    [End::Destination, End::Source].map(|end| Rule {
+        table: "raw",
+        chain: "OUTPUT",
+        protocol: "tcp",
+        end,
+        address: SocketAddr::new(ip, port),
+        for_socket: false,
+        target: Target::Notrack,
+        comment: SKIP,
+    })
+}
+
+/// The comments of rules that may be ours or node-cache's.
+pub(super) const COMMENTS: [&str; 4] = [SKIP, ALLOW, SKIP_FOR_SOCKET, ANSWER_INSTEAD];
+
+#[cfg(test)]
+#[path = "plan/tests.rs"]
+mod tests;

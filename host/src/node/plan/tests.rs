@@ -1,0 +1,127 @@
+use std::path::Path;
+
+use super::*;
+use crate::config;
+
+fn plan(text: &str) -> Plan {
+    let text = format!("{text}\nzone \".\" {{ forward \"192.0.2.1\" }}");
+    let config = config::parse("test", &text, Path::new("/"), &[]);
+    Plan::of(&config.unwrap_or_else(|report| panic!("{}", report.render(false))))
+}
+
+fn typed(plan: &Plan) -> Vec<String> {
+    plan.rules.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn nothing_is_wanted_unless_written() {
+    assert!(plan("listen \"10.96.0.10\"").is_empty());
+}
+
+#[test]
+fn bypass_is_what_node_cache_does() {
+    let plan = plan(
+        "listen \"169.254.20.10\"\nadmin \"127.0.0.1:8080\"\n\
+         node { interface \"nodelocaldns\"; iptables; mode \"bypass\" }",
+    );
+    assert_eq!(
+        plan.link,
+        Some(Link {
+            name: "nodelocaldns".into(),
+            addresses: vec!["169.254.20.10".parse().unwrap()]
+        })
+    );
+    let skip = "-j NOTRACK -m comment --comment \"NodeLocal DNS Cache: skip conntrack\"";
+    let allow = "-j ACCEPT -m comment --comment \"NodeLocal DNS Cache: allow DNS traffic\"";
+    let expected = [
+        format!("iptables -t raw -I PREROUTING -p tcp -d 169.254.20.10 --dport 53 {skip}"),
+        format!("iptables -t raw -I PREROUTING -p udp -d 169.254.20.10 --dport 53 {skip}"),
+        format!("iptables -t filter -I INPUT -p tcp -d 169.254.20.10 --dport 53 {allow}"),
+        format!("iptables -t filter -I INPUT -p udp -d 169.254.20.10 --dport 53 {allow}"),
+        format!("iptables -t raw -I OUTPUT -p tcp -s 169.254.20.10 --sport 53 {skip}"),
+        format!("iptables -t raw -I OUTPUT -p udp -s 169.254.20.10 --sport 53 {skip}"),
+        format!("iptables -t filter -I OUTPUT -p tcp -s 169.254.20.10 --sport 53 {allow}"),
+        format!("iptables -t filter -I OUTPUT -p udp -s 169.254.20.10 --sport 53 {allow}"),
+        format!("iptables -t raw -I OUTPUT -p tcp -d 169.254.20.10 --dport 53 {skip}"),
+        format!("iptables -t raw -I OUTPUT -p udp -d 169.254.20.10 --dport 53 {skip}"),
+        format!("iptables -t raw -I OUTPUT -p tcp -d 169.254.20.10 --dport 8080 {skip}"),
+        format!("iptables -t raw -I OUTPUT -p tcp -s 169.254.20.10 --sport 8080 {skip}"),
+    ];
+    assert_eq!(typed(&plan), expected);
+}
+
+#[test]
+fn both_families_are_one_plan() {
+    let plan = plan(
+        "listen \"10.96.0.10\" \"fd00::10\" \"127.0.0.1\" \"[::1]:5353\"\n\
+         node { interface \"dns0\"; iptables; mode \"bypass\" }",
+    );
+    let addresses = plan.link.unwrap().addresses;
+    assert_eq!(
+        addresses,
+        [
+            "10.96.0.10".parse::<IpAddr>().unwrap(),
+            "fd00::10".parse().unwrap()
+        ]
+    );
+    let count = |family| plan.rules.iter().filter(|rule| rule.family() == family).count();
+    assert_eq!(
+        (count(Family::V4), count(Family::V6)),
+        (10, 10),
+        "no probes without `admin`"
+    );
+}
+
+#[test]
+fn fall_through_leaves_the_switch_to_the_socket() {
+    let plan = plan(
+        "listen \"10.96.0.10\" \"fd00::10\"\n\
+         node { interface \"lo\"; iptables; cluster-dns \"10.96.0.10\" \"fd00::10\" }",
+    );
+    let lines = typed(&plan);
+    assert_eq!(lines.len(), 16);
+    for line in [
+        "iptables -t raw -I PREROUTING -p udp -d 10.96.0.10 --dport 53 -m socket -j NOTRACK",
+        "iptables -t raw -I PREROUTING -p tcp -d 10.96.0.10 --dport 53 -m socket -j NOTRACK",
+        "ip6tables -t raw -I PREROUTING -p udp -d fd00::10 --dport 53 -m socket -j NOTRACK",
+        "ip6tables -t raw -I OUTPUT -p tcp -s fd00::10 --sport 53 -j NOTRACK",
+    ] {
+        assert!(
+            lines.iter().any(|rule| rule.starts_with(line)),
+            "{line}: {lines:#?}"
+        );
+    }
+    // A client on the node asks the cluster's DNS: no rule may keep kube-proxy from translating it.
+    assert!(
+        !lines.iter().any(|rule| rule.contains("OUTPUT -p udp -d")),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn link_local_hands_over_to_ipvs() {
+    let plan = plan(
+        "listen \"169.254.20.10\" \"10.96.0.10\"\n\
+         node { interface \"nodelocaldns\"; iptables; mode \"link-local\"; cluster-dns \"10.96.0.10\" }",
+    );
+    let lines = typed(&plan);
+    let dnat = "iptables -t nat -I PREROUTING -p udp -d 169.254.20.10 --dport 53 -j DNAT --to-destination 10.96.0.10:53";
+    assert!(lines.iter().any(|rule| rule.starts_with(dnat)), "{lines:#?}");
+    // IPVS has that address on a link of its own.
+    assert_eq!(
+        plan.link.unwrap().addresses,
+        ["169.254.20.10".parse::<IpAddr>().unwrap()]
+    );
+    assert!(
+        !lines.iter().any(|rule| rule.contains("-d 10.96.0.10")),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn links_and_rules_are_wanted_apart() {
+    let link = plan("listen \"10.96.0.10\"\nnode { interface \"dns0\" }");
+    assert!(link.link.is_some() && link.rules.is_empty());
+    let rules = plan("listen \"10.96.0.10\"\nnode { iptables }");
+    assert!(rules.link.is_none() && !rules.rules.is_empty());
+}
