@@ -1,0 +1,302 @@
+//! The admin address: `/health`, `/ready`, `/metrics`, `/status`, over HTTP.
+//!
+//! Served by the main thread, which answers no query. It shows; nothing can be changed through it.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::task::JoinHandle;
+
+use crate::cache::Kind;
+use crate::config::Module;
+use crate::metrics;
+use crate::state::State;
+
+/// How long a client may take to send its request's head.
+const HEAD: Duration = Duration::from_secs(5);
+
+/// A bound admin address.
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// Binds the address. SO_REUSEPORT lets a successor listen before we end.
+    pub fn bind(address: SocketAddr) -> io::Result<Listener> {
+        let bound = (|| {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_nonblocking(true)?;
+            socket.set_reuse_address(true)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(128)?;
+            Ok(socket)
+        })();
+        match bound {
+            Ok(socket) => Ok(Listener(socket.into())),
+            Err(error) => {
+                let error: io::Error = error;
+                Err(io::Error::new(
+                    error.kind(),
+                    format!("cannot serve admin on {address}: {error}"),
+                ))
+            }
+        }
+    }
+
+    /// Serves requests about `state` on the calling runtime.
+    pub fn serve(self, state: Arc<State>) -> Server {
+        Server(tokio::spawn(async move {
+            let listener = match tokio::net::TcpListener::from_std(self.0) {
+                Ok(listener) => listener,
+                Err(error) => return tracing::error!(%error, "the admin address cannot be served"),
+            };
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let state = Arc::clone(&state);
+                        tokio::spawn(async move {
+                            let service = service_fn(|request| {
+                                let reply = reply(&request, &state);
+                                async { Ok::<_, Infallible>(reply) }
+                            });
+                            let mut http = http1::Builder::new();
+                            http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+                            // A client that breaks off is no concern of ours.
+                            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept an admin connection");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        }))
+    }
+}
+
+/// A served admin address; dropped, it is not served any more.
+pub struct Server(JoinHandle<()>);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn reply(request: &Request<Incoming>, state: &Arc<State>) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".into());
+        refused
+            .headers_mut()
+            .insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    match request.uri().path() {
+        // Whoever restarts what is not healthy is meant to: a worker that hangs does not come back often.
+        "/health" if state.hanging.load(Ordering::Relaxed) > 0 => {
+            text(StatusCode::SERVICE_UNAVAILABLE, "a worker hangs\n".into())
+        }
+        "/health" => text(StatusCode::OK, "ok\n".into()),
+        "/ready" => match not_ready(state) {
+            reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n".into()),
+            reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
+        },
+        "/metrics" => typed(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(state)),
+        "/status" => {
+            let status = serde_json::to_string_pretty(&status(state)).unwrap_or_default();
+            typed(StatusCode::OK, "application/json", status + "\n")
+        }
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "there are /health, /ready, /metrics and /status\n".into(),
+        ),
+    }
+}
+
+fn text(code: StatusCode, body: String) -> Response<Full<Bytes>> {
+    typed(code, "text/plain; charset=utf-8", body)
+}
+
+fn typed(code: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = code;
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        hyper::header::HeaderValue::from_static(content_type),
+    );
+    response
+}
+
+/// What keeps the proxy from being asked; nothing: it is ready. A filter that is suspended later does not:
+/// its `on-error` says what its queries get, and no other node would do better.
+fn not_ready(state: &State) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if !state.serving.load(Ordering::Relaxed) {
+        reasons.push("listeners are not up".to_string());
+    }
+    reasons
+}
+
+#[derive(Serialize)]
+struct Status {
+    version: &'static str,
+    uptime_seconds: u64,
+    generation: u64,
+    ready: bool,
+    not_ready: Vec<String>,
+    reloads: Reloads,
+    listen: Vec<String>,
+    cache: CacheStatus,
+    zones: Vec<ZoneStatus>,
+    filters: Vec<FilterStatus>,
+    upstreams: Vec<UpstreamStatus>,
+}
+
+#[derive(Serialize)]
+struct Reloads {
+    ok: u64,
+    failed: u64,
+    /// Why the last one failed, if it did.
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct CacheStatus {
+    bytes: u64,
+    limit_bytes: u64,
+    success: u64,
+    denial: u64,
+    failure: u64,
+}
+
+#[derive(Serialize)]
+struct ZoneStatus {
+    names: Vec<String>,
+    stages: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct FilterStatus {
+    name: String,
+    module: String,
+    /// SHA-256 of the module.
+    digest: String,
+    phases: Vec<&'static str>,
+    traps: u64,
+    suspended_workers: u64,
+}
+
+#[derive(Serialize)]
+struct UpstreamStatus {
+    address: String,
+    healthy: bool,
+    looping: bool,
+}
+
+fn status(state: &State) -> Status {
+    use crate::serve::generation::Stage;
+
+    let generation = state.generation.read();
+    let reasons = not_ready(state);
+    let stats = state.shared.cache.stats();
+    let stage = |stage: &Stage| match stage {
+        Stage::Filter { filter, .. } => format!("use {}", generation.filters[*filter].name()),
+        Stage::Cache(_) => "cache".to_string(),
+        Stage::Forward(index) => {
+            let upstreams = generation.forwarders[*index].upstreams().iter();
+            let addresses: Vec<_> = upstreams.map(|upstream| upstream.address.to_string()).collect();
+            format!("forward {}", addresses.join(" "))
+        }
+    };
+    let filters = generation
+        .filters
+        .iter()
+        .zip(&generation.config.filters)
+        .map(|(filter, config)| {
+            let counters = filter.counters();
+            let traps = &counters.traps;
+            let interest = filter.interest();
+            let phases = [
+                ("query", interest.queries),
+                ("response", interest.responses),
+                ("event", interest.events),
+            ];
+            FilterStatus {
+                name: filter.name().to_string(),
+                module: match &config.module {
+                    Module::Builtin(name) => format!("builtin:{name}"),
+                    Module::File { path, .. } => path.display().to_string(),
+                },
+                digest: filter.digest().to_string(),
+                phases: phases
+                    .into_iter()
+                    .filter(|(_, wanted)| *wanted)
+                    .map(|(phase, _)| phase)
+                    .collect(),
+                traps: [&traps.trap, &traps.time, &traps.memory, &traps.garbage]
+                    .map(|count| count.load(Ordering::Relaxed))
+                    .iter()
+                    .sum(),
+                suspended_workers: counters.suspended.load(Ordering::Relaxed),
+            }
+        });
+    let upstreams = generation
+        .forwarders
+        .iter()
+        .flat_map(|forwarder| forwarder.upstreams());
+    Status {
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_seconds: state.started.elapsed().unwrap_or_default().as_secs(),
+        generation: generation.number,
+        ready: reasons.is_empty(),
+        not_ready: reasons,
+        reloads: Reloads {
+            ok: state.reloads.load(Ordering::Relaxed),
+            failed: state.failed_reloads.load(Ordering::Relaxed),
+            error: state.reload_error.lock().clone(),
+        },
+        listen: generation
+            .config
+            .listen
+            .addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        cache: CacheStatus {
+            bytes: stats.bytes,
+            limit_bytes: stats.limit_bytes,
+            success: stats.kind(Kind::Success).entries,
+            denial: stats.kind(Kind::Denial).entries,
+            failure: stats.kind(Kind::Failure).entries,
+        },
+        zones: generation
+            .pipelines
+            .iter()
+            .map(|pipeline| ZoneStatus {
+                names: pipeline.zones.iter().map(ToString::to_string).collect(),
+                stages: pipeline.stages.iter().map(stage).collect(),
+            })
+            .collect(),
+        filters: filters.collect(),
+        upstreams: upstreams
+            .map(|upstream| UpstreamStatus {
+                address: upstream.address.to_string(),
+                healthy: upstream.healthy(),
+                looping: upstream.looping(),
+            })
+            .collect(),
+    }
+}

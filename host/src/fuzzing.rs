@@ -1,0 +1,186 @@
+//! Entry points of the fuzz targets in `fuzz/`, and what must hold for any input.
+//!
+//! Each takes octets from anywhere and panics if a promise is broken. The tests below run them on
+//! arbitrary octets, too, so that they cannot rot.
+
+use std::path::Path;
+
+use crate::cache::{Cache, Insertion, Key, KeyFlags, KeyHasher, Kind, Stored};
+use crate::dns::name::Name;
+use crate::dns::query::Query;
+use crate::dns::records::Answer;
+use crate::dns::reply::{self, Body, Client, Ttl};
+use crate::dns::{HEADER, MESSAGE_MAXIMUM, build};
+use crate::filter::{self, Decision, Outcome};
+use crate::{config, dns};
+
+/// A message from a client: it is served, answered with an error, or met with silence; and any reply to it
+/// is a message that fits.
+pub fn query(octets: &[u8]) {
+    let mut out = [0; MESSAGE_MAXIMUM];
+    match Query::parse(octets) {
+        Ok(query) => {
+            let name = Name::lowercased(query.name());
+            assert_eq!(
+                Name::parse(&name.to_string()).as_ref(),
+                Ok(&name),
+                "a name's text is the name"
+            );
+            let length = reply::write_empty(&mut out, &Client::of(&query, 512), dns::rcode::NXDOMAIN);
+            assert!(length <= 512);
+            assert!(
+                out[HEADER..].starts_with(query.question()),
+                "the question comes back as it was"
+            );
+        }
+        Err(error) => {
+            let length = reply::write_unanswerable(&mut out, octets, error);
+            assert!(length == 0 || length >= HEADER);
+        }
+    }
+}
+
+/// A message from an upstream: if it is accepted, it goes into the cache and comes out the same but for its
+/// age, whole or cut to what a client takes.
+pub fn cache_round_trip(octets: &[u8]) {
+    let Ok(answer) = Answer::read(octets.to_vec()) else {
+        return;
+    };
+    let question_end = match octets.get(4..6) {
+        Some([0, 1]) => dns::name::skip_plain(octets, HEADER).map_or(HEADER, |end| end + dns::QUESTION_TAIL),
+        _ => return,
+    };
+    let question = answer.message[HEADER..question_end].to_vec();
+    let cache = Cache::new(1 << 22);
+    let name = Name::lowercased(&question[..question.len() - dns::QUESTION_TAIL]);
+    let hash = KeyHasher::new().question(name.as_bytes(), 1, 1);
+    let key = Key::new(hash, name.as_bytes(), 1, 1, KeyFlags::new(false, false), 0);
+    let stored = Stored {
+        wire: &answer.message,
+        ttl_offsets: &answer.ttl_offsets,
+        kind: Kind::Success,
+        ttl_secs: 600,
+        stale_secs: 0,
+        now_ms: 0,
+    };
+    if cache.insert(&key, &stored) != Insertion::Stored {
+        return;
+    }
+    let mut aged = answer.clone();
+    aged.age(1);
+    let aged = aged.message;
+    let entry = cache.lookup(&key, 1_000).expect("what was just stored is there");
+    let mut out = vec![0; MESSAGE_MAXIMUM];
+    for limit in [512, 1232, MESSAGE_MAXIMUM] {
+        let client = Client {
+            id: 1,
+            flags: 0,
+            question: &question,
+            opt: None,
+            limit,
+        };
+        let body = Body {
+            message: entry.wire(),
+            ttl_offsets: entry.ttl_offsets(),
+            ttl: Ttl::Aged {
+                by: 1,
+                min: 0,
+                max: u32::MAX,
+            },
+            rcode: answer.rcode,
+            authoritative: false,
+        };
+        let length = reply::write(&mut out, &client, body);
+        assert!(length <= limit);
+        assert_eq!(
+            out[HEADER..length],
+            aged[HEADER..length],
+            "what is sent is what was stored, one second older"
+        );
+        if limit == MESSAGE_MAXIMUM {
+            assert_eq!(length, aged.len(), "nothing is missing");
+        }
+    }
+}
+
+/// A configuration: it is valid, or every mistake in it has a place in it.
+pub fn config(octets: &[u8]) {
+    let Ok(text) = std::str::from_utf8(octets) else {
+        return;
+    };
+    if let Err(report) = config::parse("fuzz", text, Path::new("/nonexistent"), &["log"]) {
+        assert!(!report.diagnostics().is_empty());
+        assert!(!report.to_string().is_empty());
+    }
+}
+
+/// Values from a filter: those that pass the check make a message that can be read.
+pub fn verdicts(octets: &[u8]) {
+    for outcome in filter::check_octets(octets) {
+        let Outcome::Decided(verdict) = outcome else {
+            continue;
+        };
+        let Decision::Answer(records) = &verdict.decision else {
+            continue;
+        };
+        let mut message = build::empty(b"\x01a\x04test\0\0\x01\0\x01", records.rcode);
+        for (count_at, section) in [
+            (6, &records.answers),
+            (8, &records.authority),
+            (10, &records.additional),
+        ] {
+            for record in section {
+                assert!(build::push_record(
+                    &mut message,
+                    count_at,
+                    &record.name,
+                    record.rtype,
+                    record.class,
+                    record.ttl,
+                    &record.rdata
+                ));
+            }
+        }
+        Answer::read(message).expect("checked records make a message");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A response with records, for the damage to start from.
+    const RESPONSE: &[u8] = b"\0\x01\x81\x80\0\x01\0\x02\0\0\0\x01\x03www\x04test\0\0\x01\0\x01\
+        \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x10\xc0\x26\0\x01\0\x01\0\0\0\x1e\0\x04\x7f\0\0\x01\
+        \0\0\x29\x04\xd0\0\0\0\0\0\0";
+
+    fn damaged() -> impl Strategy<Value = Vec<u8>> {
+        vec((0..RESPONSE.len(), any::<u8>()), 0..8).prop_map(|damage| {
+            let mut octets = RESPONSE.to_vec();
+            for (at, value) in damage {
+                octets[at] = value;
+            }
+            octets
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn octets_as_queries(octets in vec(any::<u8>(), 0..200)) { query(&octets) }
+
+        #[test]
+        fn damaged_responses_as_queries(mut octets in damaged()) {
+            octets[2] &= 0x07;
+            query(&octets)
+        }
+
+        #[test]
+        fn damaged_responses_through_the_cache(octets in damaged()) { cache_round_trip(&octets) }
+
+        #[test]
+        fn octets_as_verdicts(octets in vec(any::<u8>(), 0..400)) { verdicts(&octets) }
+    }
+}

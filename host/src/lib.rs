@@ -1,0 +1,23 @@
+//! dnsweir: a DNS proxy for one node whose filters are sandboxed WebAssembly.
+//!
+//! [`run`] starts and ends everything. [`listen`] takes messages from sockets and hands them to
+//! [`serve`], which tells the life of a query and is the file to read first. It uses three things that
+//! do not know each other: [`filter`] runs WebAssembly, [`cache`] keeps answers, [`forward`] asks
+//! upstreams. [`dns`] reads and writes messages and [`config`] the operator's file; neither uses
+//! anything else of ours. [`admin`] and [`metrics`] show what goes on.
+
+pub mod admin;
+pub mod args;
+pub mod cache;
+pub mod config;
+pub mod dns;
+pub mod filter;
+pub mod forward;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod listen;
+pub mod metrics;
+pub mod node;
+pub mod run;
+pub mod serve;
+pub mod state;

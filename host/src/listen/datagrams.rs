@@ -1,0 +1,398 @@
+//! Datagrams in batches: recvmmsg and sendmmsg over buffers that are made once.
+//!
+//! One system call takes up to [`BATCH`] datagrams and one more sends as many replies; with one call for
+//! each, the calls would cost more than all the rest of a cached answer. No crate offers both calls
+//! together with the destination address, so this is the one place that speaks to libc.
+
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+
+use socket2::Socket;
+
+/// Datagrams taken at once.
+pub const BATCH: usize = 64;
+
+/// Octets kept of a datagram: no query comes near. A multiple of 64 that is no multiple of 4096, since
+/// buffers that far apart would fight for the same few lines of the processor's cache.
+const RECEIVE: usize = 4096 + 64;
+
+/// Room for one IPV6_PKTINFO message, the larger of the two.
+const CONTROL: usize = 64;
+
+/// Where a datagram came from, and which of our addresses it went to.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    /// The client.
+    pub peer: SocketAddr,
+    /// Our address, if the socket is bound to the wildcard address: the reply must come from there.
+    pub local: Option<Local>,
+}
+
+/// A destination address and the link it was seen on.
+#[derive(Debug, Clone, Copy)]
+pub struct Local {
+    address: IpAddr,
+    interface: u32,
+}
+
+/// Has the kernel tell which address a datagram went to, if the socket will be bound to the wildcard.
+pub fn want_destination(socket: &Socket, address: SocketAddr) -> io::Result<()> {
+    if !address.ip().is_unspecified() {
+        return Ok(());
+    }
+    let (level, name) = match address {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    };
+    let on: libc::c_int = 1;
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the value is a c_int whose
+    // size is passed with it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(&on).cast(),
+            mem::size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Storage that the kernel reads and writes through pointers, in C's layout.
+struct Slots {
+    headers: Box<[libc::mmsghdr]>,
+    vectors: Box<[libc::iovec]>,
+    addresses: Box<[libc::sockaddr_storage]>,
+    controls: Box<[Control]>,
+    octets: Box<[u8]>,
+    size: usize,
+}
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL]);
+
+impl Slots {
+    /// `BATCH` slots of `size` octets.
+    fn new(size: usize) -> Slots {
+        // SAFETY: all of these are C structures of integers and pointers, for which zero is a value.
+        let (header, vector, address) =
+            unsafe { (mem::zeroed::<libc::mmsghdr>(), mem::zeroed(), mem::zeroed()) };
+        let mut slots = Slots {
+            headers: vec![header; BATCH].into(),
+            vectors: vec![vector; BATCH].into(),
+            addresses: vec![address; BATCH].into(),
+            controls: vec![Control([0; CONTROL]); BATCH].into(),
+            octets: vec![0; BATCH * size].into(),
+            size,
+        };
+        let Slots {
+            headers,
+            vectors,
+            addresses,
+            octets,
+            ..
+        } = &mut slots;
+        for (index, chunk) in octets.chunks_exact_mut(size).enumerate() {
+            vectors[index] = libc::iovec {
+                iov_base: chunk.as_mut_ptr().cast(),
+                iov_len: size,
+            };
+            let header = &mut headers[index].msg_hdr;
+            header.msg_iov = &raw mut vectors[index];
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut addresses[index]).cast();
+        }
+        slots
+    }
+
+    fn octets(&self, index: usize, length: usize) -> &[u8] {
+        &self.octets[index * self.size..][..length.min(self.size)]
+    }
+
+    fn octets_mut(&mut self, index: usize) -> &mut [u8] {
+        &mut self.octets[index * self.size..][..self.size]
+    }
+}
+
+/// Datagrams as they came.
+pub struct Received {
+    slots: Slots,
+    length: usize,
+}
+
+impl Received {
+    /// Empty buffers.
+    pub fn new() -> Received {
+        Received {
+            slots: Slots::new(RECEIVE),
+            length: 0,
+        }
+    }
+
+    /// Takes what the socket holds, at most [`BATCH`] datagrams; without waiting.
+    pub fn receive(&mut self, socket: RawFd, wildcard: bool) -> io::Result<usize> {
+        self.length = 0;
+        for (header, control) in self.slots.headers.iter_mut().zip(self.slots.controls.iter_mut()) {
+            let header = &mut header.msg_hdr;
+            header.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            if wildcard {
+                header.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_controllen = CONTROL as _;
+            }
+        }
+        // SAFETY: each of the BATCH headers points to one vector, one address and one control buffer of
+        // `self.slots`, whose boxes neither move nor shrink while `self` lives; lengths are theirs.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket,
+                self.slots.headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        if count < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.length = count as usize;
+        Ok(self.length)
+    }
+
+    /// A datagram and its route; none if its address is of no family we know, or it did not fit.
+    pub fn get(&self, index: usize) -> Option<(&[u8], Route)> {
+        let header = &self.slots.headers[index];
+        if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            return None;
+        }
+        let peer = read_address(&self.slots.addresses[index])?;
+        let local = (!header.msg_hdr.msg_control.is_null())
+            .then(|| read_local(&header.msg_hdr))
+            .flatten();
+        Some((
+            self.slots.octets(index, header.msg_len as usize),
+            Route { peer, local },
+        ))
+    }
+}
+
+/// Replies on their way out.
+pub struct Sending {
+    slots: Slots,
+    length: usize,
+}
+
+impl Sending {
+    /// Buffers for replies of at most `size` octets.
+    pub fn new(size: usize) -> Sending {
+        // As for receiving: no multiple of 4096.
+        Sending {
+            slots: Slots::new(size.next_multiple_of(64) | 64),
+            length: 0,
+        }
+    }
+
+    /// The next reply's buffer.
+    pub fn buffer(&mut self) -> &mut [u8] {
+        self.slots.octets_mut(self.length)
+    }
+
+    /// Adds what was written to [`Sending::buffer`] to the replies, `length` octets for `route`.
+    pub fn push(&mut self, route: &Route, length: usize) {
+        let index = self.length;
+        let Slots {
+            headers,
+            vectors,
+            addresses,
+            controls,
+            size,
+            ..
+        } = &mut self.slots;
+        vectors[index].iov_len = length.min(*size);
+        let header = &mut headers[index].msg_hdr;
+        header.msg_namelen = write_address(route.peer, &mut addresses[index]);
+        write_local(route.local, header, &mut controls[index]);
+        self.length += 1;
+    }
+
+    /// Sends all of them. One that cannot be sent is left out: its client asks again.
+    pub fn send(&mut self, socket: RawFd) {
+        let mut sent = 0;
+        let length = mem::take(&mut self.length);
+        while sent < length {
+            let rest = &mut self.slots.headers[sent..length];
+            // SAFETY: as for `receive`; the first `length` headers describe replies pushed since the last
+            // call.
+            let count = unsafe {
+                libc::sendmmsg(
+                    socket,
+                    rest.as_mut_ptr(),
+                    rest.len() as libc::c_uint,
+                    libc::MSG_DONTWAIT as _,
+                )
+            };
+            if count > 0 {
+                sent += count as usize;
+            } else if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                sent += 1;
+            }
+        }
+    }
+}
+
+/// Sends one datagram, now or never.
+pub fn send_one(socket: RawFd, route: &Route, message: &[u8]) -> io::Result<()> {
+    // SAFETY: C structures of integers and pointers, for which zero is a value.
+    let (mut header, mut address) = unsafe { (mem::zeroed::<libc::msghdr>(), mem::zeroed()) };
+    let mut control = Control([0; CONTROL]);
+    let mut vector = libc::iovec {
+        iov_base: message.as_ptr().cast_mut().cast(),
+        iov_len: message.len(),
+    };
+    header.msg_namelen = write_address(route.peer, &mut address);
+    header.msg_name = (&raw mut address).cast();
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    write_local(route.local, &mut header, &mut control);
+    // SAFETY: the header points to locals that outlive the call; the kernel only reads the message.
+    let result = unsafe { libc::sendmsg(socket, &raw const header, libc::MSG_DONTWAIT) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn read_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that the kernel wrote a sockaddr_in, which the storage has room and
+            // alignment for.
+            let v4 = unsafe { &*ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
+            let address = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Some(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, a sockaddr_in6.
+            let v6 = unsafe { &*ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
+            let address = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            Some(SocketAddrV6::new(address, u16::from_be(v6.sin6_port), 0, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+fn write_address(address: SocketAddr, storage: &mut libc::sockaddr_storage) -> libc::socklen_t {
+    match address {
+        SocketAddr::V4(v4) => {
+            // SAFETY: the storage has room and alignment for every socket address.
+            let out = unsafe { &mut *ptr::from_mut(storage).cast::<libc::sockaddr_in>() };
+            out.sin_family = libc::AF_INET as libc::sa_family_t;
+            out.sin_port = v4.port().to_be();
+            out.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
+            mem::size_of::<libc::sockaddr_in>() as libc::socklen_t
+        }
+        SocketAddr::V6(v6) => {
+            // SAFETY: as above.
+            let out = unsafe { &mut *ptr::from_mut(storage).cast::<libc::sockaddr_in6>() };
+            out.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            out.sin6_port = v6.port().to_be();
+            out.sin6_addr.s6_addr = v6.ip().octets();
+            out.sin6_flowinfo = 0;
+            out.sin6_scope_id = v6.scope_id();
+            mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t
+        }
+    }
+}
+
+/// The address that a datagram went to, from the control messages that came with it.
+fn read_local(header: &libc::msghdr) -> Option<Local> {
+    // SAFETY: the kernel wrote the control buffer and its length; the macros stay within them, and the
+    // data is read without assuming its alignment.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            let data = libc::CMSG_DATA(message);
+            match ((*message).cmsg_level, (*message).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = ptr::read_unaligned(data.cast::<libc::in_pktinfo>());
+                    let address = Ipv4Addr::from(u32::from_be(info.ipi_addr.s_addr)).into();
+                    return Some(Local {
+                        address,
+                        interface: info.ipi_ifindex as u32,
+                    });
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = ptr::read_unaligned(data.cast::<libc::in6_pktinfo>());
+                    let address = Ipv6Addr::from(info.ipi6_addr.s6_addr).into();
+                    return Some(Local {
+                        address,
+                        interface: info.ipi6_ifindex,
+                    });
+                }
+                _ => message = libc::CMSG_NXTHDR(header, message),
+            }
+        }
+    }
+    None
+}
+
+/// Has the reply leave from the address that was asked (RFC 5625 section 6.2, RFC 2181 section 4.1).
+fn write_local(local: Option<Local>, header: &mut libc::msghdr, control: &mut Control) {
+    let Some(local) = local else {
+        (header.msg_control, header.msg_controllen) = (ptr::null_mut(), 0);
+        return;
+    };
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL as _;
+    // SAFETY: CONTROL octets, aligned for cmsghdr, hold one header and the larger of the two structures.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(header);
+        let data = libc::CMSG_DATA(message);
+        let length = match local.address {
+            IpAddr::V4(address) => {
+                (*message).cmsg_level = libc::IPPROTO_IP;
+                (*message).cmsg_type = libc::IP_PKTINFO;
+                let address = libc::in_addr {
+                    s_addr: u32::from(address).to_be(),
+                };
+                // The route decides the link, as it does for a socket bound to the address.
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: address,
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                ptr::write_unaligned(data.cast(), info);
+                mem::size_of::<libc::in_pktinfo>()
+            }
+            IpAddr::V6(address) => {
+                (*message).cmsg_level = libc::IPPROTO_IPV6;
+                (*message).cmsg_type = libc::IPV6_PKTINFO;
+                // A link-local address means nothing without its link.
+                let interface = if address.is_unicast_link_local() {
+                    local.interface
+                } else {
+                    0
+                };
+                let info = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr {
+                        s6_addr: address.octets(),
+                    },
+                    ipi6_ifindex: interface as _,
+                };
+                ptr::write_unaligned(data.cast(), info);
+                mem::size_of::<libc::in6_pktinfo>()
+            }
+        };
+        (*message).cmsg_len = libc::CMSG_LEN(length as u32) as _;
+        header.msg_controllen = libc::CMSG_SPACE(length as u32) as _;
+    }
+}

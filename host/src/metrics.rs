@@ -1,0 +1,490 @@
+//! What `/metrics` shows: the counters that the modules keep, added up and named.
+//!
+//! Nothing is counted here. Each scrape reads the counters as they are; `docs/metrics.md` lists them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::cache::Kind;
+use crate::dns::rcode_text;
+use crate::forward::{Histogram, Reason};
+use crate::node;
+use crate::serve::counters::{BUCKETS, PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
+use crate::state::State;
+
+/// The content type of [`render`]'s text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics in OpenMetrics text.
+pub fn render(state: &Arc<State>) -> String {
+    let mut registry = Registry::with_prefix("dnsweir");
+    registry.register_collector(Box::new(Scrape(Arc::clone(state))));
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+    text
+}
+
+struct Scrape(Arc<State>);
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrape")
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        process(&self.0, &mut encoder)?;
+        network(&self.0, &mut encoder)?;
+        zones(&self.0, &mut encoder)?;
+        cache(&self.0, &mut encoder)?;
+        forward(&self.0, &mut encoder)?;
+        filters(&self.0, &mut encoder)
+    }
+}
+
+/// One metric: its name and help, and its samples one by one.
+struct Family<'a>(MetricEncoder<'a>);
+
+impl Family<'_> {
+    fn counter<'a>(
+        encoder: &'a mut DescriptorEncoder,
+        name: &'a str,
+        help: &str,
+    ) -> Result<Family<'a>, fmt::Error> {
+        Ok(Family(encoder.encode_descriptor(
+            name,
+            help,
+            None,
+            MetricType::Counter,
+        )?))
+    }
+
+    fn gauge<'a>(
+        encoder: &'a mut DescriptorEncoder,
+        name: &'a str,
+        help: &str,
+    ) -> Result<Family<'a>, fmt::Error> {
+        Ok(Family(encoder.encode_descriptor(
+            name,
+            help,
+            None,
+            MetricType::Gauge,
+        )?))
+    }
+
+    fn histogram<'a>(
+        encoder: &'a mut DescriptorEncoder,
+        name: &'a str,
+        help: &str,
+    ) -> Result<Family<'a>, fmt::Error> {
+        Ok(Family(encoder.encode_descriptor(
+            name,
+            help,
+            None,
+            MetricType::Histogram,
+        )?))
+    }
+
+    fn count(&mut self, labels: &impl EncodeLabelSet, value: u64) -> fmt::Result {
+        self.0
+            .encode_family(labels)?
+            .encode_counter::<NoLabelSet, u64, f64>(&value, None)
+    }
+
+    fn seconds(&mut self, labels: &impl EncodeLabelSet, value: f64) -> fmt::Result {
+        self.0
+            .encode_family(labels)?
+            .encode_counter::<NoLabelSet, f64, f64>(&value, None)
+    }
+
+    fn level(&mut self, labels: &impl EncodeLabelSet, value: u64) -> fmt::Result {
+        self.0.encode_family(labels)?.encode_gauge(&value)
+    }
+
+    /// The level of a metric of the whole process.
+    fn total(&mut self, value: u64) -> fmt::Result {
+        self.0.encode_gauge(&value)
+    }
+
+    fn distribution(
+        &mut self,
+        labels: &impl EncodeLabelSet,
+        sum: f64,
+        buckets: &[(f64, u64)],
+    ) -> fmt::Result {
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        self.0
+            .encode_family(labels)?
+            .encode_histogram::<NoLabelSet>(sum, count, buckets, None)
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn process(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let mut family = Family::gauge(encoder, "build_info", "The program; the value is 1")?;
+    family.level(&[("version", env!("CARGO_PKG_VERSION"))], 1)?;
+    let mut family = Family::gauge(encoder, "generation", "The running configuration, counted from 1")?;
+    family.total(state.generation.read().number)?;
+    let mut family = Family::counter(encoder, "reloads", "Attempts to load a changed configuration")?;
+    family.count(&[("result", "ok")], get(&state.reloads))?;
+    family.count(&[("result", "failed")], get(&state.failed_reloads))?;
+    let mut family = Family::gauge(encoder, "tcp_connections", "Open client connections")?;
+    family.total(state.connections.load(Ordering::Relaxed) as u64)
+}
+
+fn network(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let mut family = Family::counter(
+        encoder,
+        "node_errors",
+        "Failed attempts to set up the node's network",
+    )?;
+    for kind in node::Kind::ALL {
+        family.count(&[("kind", kind.label())], state.node.errors(kind))?;
+    }
+    let help = "Links, addresses and rules that were found missing or changed, and put right";
+    let mut family = Family::counter(encoder, "node_repairs", help)?;
+    family
+        .0
+        .encode_counter::<NoLabelSet, u64, f64>(&get(&state.node.repairs), None)?;
+    let mut family = Family::counter(
+        encoder,
+        "worker_hangs",
+        "Times that a worker was silent for a second",
+    )?;
+    family
+        .0
+        .encode_counter::<NoLabelSet, u64, f64>(&get(&state.hangs), None)
+}
+
+fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let zones = state.shared.counters.by_zone();
+    let sum = |counters: &[Arc<ZoneCounters>], of: &dyn Fn(&ZoneCounters) -> u64| -> u64 {
+        counters.iter().map(|counters| of(counters)).sum()
+    };
+
+    let mut family = Family::counter(encoder, "requests", "Queries received")?;
+    for ZoneOnServer {
+        server,
+        zone,
+        workers: counters,
+    } in &zones
+    {
+        for (proto_family, (proto, ip)) in PROTO_FAMILY.iter().enumerate() {
+            for qtype in 0..=TYPES.len() {
+                let count = sum(counters, &|counters| get(&counters.requests[proto_family][qtype]));
+                if count > 0 {
+                    let name = TYPES.get(qtype).map_or("other", |(_, name)| name);
+                    let labels = [
+                        ("server", &**server),
+                        ("zone", zone),
+                        ("proto", proto),
+                        ("family", ip),
+                        ("type", name),
+                    ];
+                    family.count(&labels, count)?;
+                }
+            }
+        }
+    }
+
+    let mut family = Family::counter(encoder, "responses", "Responses sent")?;
+    for ZoneOnServer {
+        server,
+        zone,
+        workers: counters,
+    } in &zones
+    {
+        let rcodes = counters.first().map_or(0, |counters| counters.responses.len());
+        for rcode in 0..rcodes {
+            let count = sum(counters, &|counters| get(&counters.responses[rcode]));
+            if count > 0 {
+                let text = if rcode + 1 == rcodes {
+                    "other".to_string()
+                } else {
+                    rcode_text(rcode as u16)
+                };
+                family.count(&[("server", &**server), ("zone", zone), ("rcode", &text)], count)?;
+            }
+        }
+    }
+
+    let help = "From the arrival of a query to its response";
+    let mut family = Family::histogram(encoder, "request_duration_seconds", help)?;
+    for ZoneOnServer {
+        server,
+        zone,
+        workers: counters,
+    } in &zones
+    {
+        let mut buckets = Vec::new();
+        for at in 0..=BUCKETS.len() {
+            let bound = BUCKETS
+                .get(at)
+                .map_or(f64::INFINITY, |&microseconds| microseconds as f64 / 1e6);
+            buckets.push((bound, sum(counters, &|counters| get(&counters.buckets[at]))));
+        }
+        let total = sum(counters, &|counters| get(&counters.microseconds)) as f64 / 1e6;
+        family.distribution(&[("server", &**server), ("zone", zone)], total, &buckets)?;
+    }
+
+    let by_zone = by_zone_name(&zones);
+    let mut family = Family::counter(encoder, "cache_hits", "Answers that were fresh in the cache")?;
+    for (zone, counters) in &by_zone {
+        for kind in Kind::ALL {
+            let count = counters
+                .iter()
+                .map(|counters| get(&counters.hits[kind.index()]))
+                .sum();
+            family.count(&[("zone", *zone), ("type", kind.as_str())], count)?;
+        }
+    }
+    type Counted = (&'static str, &'static str, fn(&ZoneCounters) -> &AtomicU64);
+    const PLAIN: [Counted; 5] = [
+        (
+            "cache_misses",
+            "Queries the cache had nothing fresh for",
+            |counters| &counters.misses,
+        ),
+        ("cache_stale", "Answers served past their TTL", |counters| {
+            &counters.stale
+        }),
+        (
+            "cache_prefetches",
+            "Entries fetched again before they ran out",
+            |counters| &counters.prefetches,
+        ),
+        (
+            "cache_coalesced",
+            "Queries that waited for another's upstream query",
+            |counters| &counters.coalesced,
+        ),
+        (
+            "forward_rejects",
+            "Queries beyond what may be under way at once",
+            |counters| &counters.rejects,
+        ),
+    ];
+    for (name, help, of) in PLAIN {
+        let mut family = Family::counter(encoder, name, help)?;
+        for (zone, counters) in &by_zone {
+            let count = counters.iter().map(|counters| get(of(counters))).sum();
+            family.count(&[("zone", *zone)], count)?;
+        }
+    }
+    Ok(())
+}
+
+/// What listener and worker do not matter for.
+fn by_zone_name(zones: &[ZoneOnServer]) -> std::collections::BTreeMap<&str, Vec<&ZoneCounters>> {
+    let mut by_zone = std::collections::BTreeMap::<&str, Vec<&ZoneCounters>>::new();
+    for ZoneOnServer {
+        zone,
+        workers: counters,
+        ..
+    } in zones
+    {
+        by_zone
+            .entry(zone)
+            .or_default()
+            .extend(counters.iter().map(|counters| &**counters));
+    }
+    by_zone
+}
+
+fn cache(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let stats = state.shared.cache.stats();
+    let mut family = Family::gauge(encoder, "cache_entries", "Answers in the cache")?;
+    for kind in Kind::ALL {
+        family.level(&[("type", kind.as_str())], stats.kind(kind).entries)?;
+    }
+    let mut family = Family::gauge(encoder, "cache_bytes", "Memory that the cache uses")?;
+    family.total(stats.bytes)?;
+    let mut family = Family::gauge(encoder, "cache_limit_bytes", "Memory that the cache may use")?;
+    family.total(stats.limit_bytes)?;
+    let mut family = Family::counter(encoder, "cache_evictions", "Answers that made room for others")?;
+    for kind in Kind::ALL {
+        family.count(&[("type", kind.as_str())], stats.kind(kind).evictions)?;
+    }
+    Ok(())
+}
+
+fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let generation = state.generation.read();
+    let mut upstreams = std::collections::BTreeMap::<String, Vec<_>>::new();
+    for upstream in generation
+        .forwarders
+        .iter()
+        .flat_map(|forwarder| forwarder.upstreams())
+    {
+        upstreams
+            .entry(upstream.address.to_string())
+            .or_default()
+            .push(Arc::clone(upstream));
+    }
+    let mut family = Family::counter(encoder, "forward_requests", "Queries sent to upstreams")?;
+    for (to, upstreams) in &upstreams {
+        let (udp, tcp) = upstreams.iter().fold((0, 0), |(udp, tcp), one| {
+            (udp + get(&one.counters.udp), tcp + get(&one.counters.tcp))
+        });
+        family.count(&[("to", &**to), ("proto", "udp")], udp)?;
+        family.count(&[("to", &**to), ("proto", "tcp")], tcp)?;
+    }
+    let help = "From a query to an upstream to its reply";
+    let mut family = Family::histogram(encoder, "forward_request_duration_seconds", help)?;
+    for (to, upstreams) in &upstreams {
+        let mut sum = 0.0;
+        let mut buckets: Vec<(f64, u64)> = Vec::new();
+        for histogram in upstreams.iter().map(|one| &one.counters.durations) {
+            sum += get(&histogram.sum) as f64 / 1e6;
+            for (at, count) in histogram.buckets.iter().enumerate() {
+                match buckets.get_mut(at) {
+                    Some(bucket) => bucket.1 += get(count),
+                    None => buckets.push((Histogram::bound(at), get(count))),
+                }
+            }
+        }
+        family.distribution(&[("to", &**to)], sum, &buckets)?;
+    }
+    let mut family = Family::counter(
+        encoder,
+        "forward_failures",
+        "Queries an upstream did not answer well",
+    )?;
+    for (to, upstreams) in &upstreams {
+        for (at, reason) in Reason::ALL.iter().enumerate() {
+            let count = upstreams.iter().map(|one| get(&one.counters.failures[at])).sum();
+            family.count(&[("to", &**to), ("reason", reason.as_str())], count)?;
+        }
+    }
+    let mut family = Family::gauge(encoder, "forward_healthy", "Whether an upstream is asked")?;
+    for (to, upstreams) in &upstreams {
+        family.level(
+            &[("to", &**to)],
+            u64::from(upstreams.iter().all(|one| one.healthy())),
+        )?;
+    }
+    let mut family = Family::counter(
+        encoder,
+        "forward_loops",
+        "Probes to an upstream that came back to us",
+    )?;
+    for (to, upstreams) in &upstreams {
+        family.count(
+            &[("to", &**to)],
+            upstreams.iter().map(|one| get(&one.counters.loops)).sum(),
+        )?;
+    }
+    Ok(())
+}
+
+fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let generation = state.generation.read();
+    let filters = || {
+        generation
+            .filters
+            .iter()
+            .map(|filter| (filter.name(), filter.counters()))
+    };
+
+    let mut family = Family::counter(encoder, "filter_calls", "Calls into a filter")?;
+    for (name, counters) in filters() {
+        for (phase, counters) in counters.phases() {
+            family.count(&[("filter", name), ("phase", phase)], get(&counters.calls))?;
+        }
+    }
+    let mut family = Family::counter(encoder, "filter_seconds", "Time inside a filter")?;
+    for (name, counters) in filters() {
+        for (phase, counters) in counters.phases() {
+            let seconds = get(&counters.nanoseconds) as f64 / 1e9;
+            family.seconds(&[("filter", name), ("phase", phase)], seconds)?;
+        }
+    }
+    let mut family = Family::counter(
+        encoder,
+        "filter_items",
+        "Queries, responses and events handed to a filter",
+    )?;
+    for (name, counters) in filters() {
+        for (phase, counters) in counters.phases() {
+            family.count(&[("filter", name), ("phase", phase)], get(&counters.items))?;
+        }
+    }
+    let mut family = Family::counter(
+        encoder,
+        "filter_failed",
+        "Those that a filter could not be asked about",
+    )?;
+    for (name, counters) in filters() {
+        for (phase, counters) in counters.phases() {
+            family.count(&[("filter", name), ("phase", phase)], get(&counters.failed))?;
+        }
+    }
+    let mut family = Family::counter(encoder, "filter_verdicts", "What a filter said of queries")?;
+    for (name, counters) in filters() {
+        let verdicts = &counters.verdicts;
+        for (verdict, count) in [
+            ("pass", &verdicts.pass),
+            ("rewrite", &verdicts.rewrite),
+            ("answer", &verdicts.answer),
+            ("alias", &verdicts.alias),
+            ("refuse", &verdicts.refuse),
+            ("drop", &verdicts.drop),
+        ] {
+            family.count(&[("filter", name), ("verdict", verdict)], get(count))?;
+        }
+    }
+    let mut family = Family::counter(encoder, "filter_remembered", "Queries with a remembered verdict")?;
+    for (name, counters) in filters() {
+        family.count(&[("filter", name)], get(&counters.remembered))?;
+    }
+    let mut family = Family::counter(encoder, "filter_traps", "Calls that ended badly")?;
+    for (name, counters) in filters() {
+        let traps = &counters.traps;
+        for (reason, count) in [
+            ("trap", &traps.trap),
+            ("time", &traps.time),
+            ("memory", &traps.memory),
+            ("garbage", &traps.garbage),
+        ] {
+            family.count(&[("filter", name), ("reason", reason)], get(count))?;
+        }
+    }
+    let mut family = Family::gauge(
+        encoder,
+        "filter_suspended",
+        "Workers on which a filter is suspended",
+    )?;
+    for (name, counters) in filters() {
+        family.level(&[("filter", name)], get(&counters.suspended))?;
+    }
+    let mut family = Family::gauge(
+        encoder,
+        "filter_memory_bytes",
+        "The most memory an instance ever had",
+    )?;
+    for (name, counters) in filters() {
+        family.level(&[("filter", name)], get(&counters.memory))?;
+    }
+    let mut family = Family::counter(encoder, "filter_lines_dropped", "Lines that nobody read in time")?;
+    for (name, counters) in filters() {
+        family.count(&[("filter", name)], get(&counters.lines_dropped))?;
+    }
+    let mut family = Family::counter(encoder, "filter_counter", "Counters that filters keep themselves")?;
+    for (filter, counters) in filters() {
+        for (name, value) in counters.own.snapshot() {
+            family.count(&[("filter", filter), ("name", &*name)], value)?;
+        }
+    }
+    Ok(())
+}

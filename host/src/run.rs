@@ -1,0 +1,519 @@
+//! From a configuration to a running proxy, from one generation to the next, and to the end.
+//!
+//! The main thread loads configurations, compiles and binds aside, and hands workers what is ready; it
+//! answers no query. A reload either happens on all workers or not at all: whatever can fail has
+//! succeeded before the first worker is told.
+
+pub mod by_hand;
+mod watch;
+mod watchdog;
+mod worker;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::admin;
+use crate::config::{self, Config, Report};
+use crate::filter::{self, CompiledCache, Engine, Filter};
+use crate::listen::{Limits, Sockets};
+use crate::node::{self, Keeper, Plan};
+use crate::serve::Shared;
+use crate::serve::generation::Generation;
+use crate::state::State;
+use watchdog::Watchdog;
+use worker::{Adoption, Command, WorkerThread};
+
+/// How long queries under way may take to end after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What `dnsweir run` serves without `--config`.
+const DEFAULT: &str = include_str!("default.kdl");
+
+/// Why the proxy did not start, or did not go on.
+#[derive(Debug)]
+pub enum Stop {
+    /// The configuration is not valid.
+    Configuration(Report),
+    /// The machine did not allow something.
+    Machine(String),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Configuration(report) => report.fmt(f),
+            Stop::Machine(error) => f.write_str(error),
+        }
+    }
+}
+
+impl From<Report> for Stop {
+    fn from(report: Report) -> Stop {
+        Stop::Configuration(report)
+    }
+}
+
+fn machine(error: impl fmt::Display) -> Stop {
+    Stop::Machine(error.to_string())
+}
+
+/// Loads a configuration and compiles its filters, and changes nothing.
+pub fn check(file: &Path) -> Result<(), Stop> {
+    let config = config::load(file, &builtins())?;
+    let engine = engine(None)?;
+    Generation::build(0, config, &engine, &HashMap::new())?;
+    Ok(())
+}
+
+/// Runs the proxy until it is told to stop. Compiled filters are kept in `compiled`.
+pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>) -> Result<(), Stop> {
+    // Before any socket: when a process is killed, the kernel closes the newest descriptors first, and
+    // inotify's takes some twenty milliseconds, in which sockets after it would go on taking queries.
+    let changes = watch::Changes::new();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(machine)?;
+    runtime.block_on(async move {
+        // From here on no signal ends the process before it has put things back.
+        let mut signals = Signals::new().map_err(machine)?;
+        let mut proxy = Proxy::start(file, engine(compiled)?).await?;
+        let ended = proxy.attend(&mut signals, changes).await;
+        proxy.stop().await;
+        ended
+    })
+}
+
+/// The signals that are orders.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// The engine of all generations, with the user's cache of compiled filters or `folder`.
+fn engine(folder: Option<PathBuf>) -> Result<Engine, Stop> {
+    let engine = Engine::new().map_err(machine)?;
+    let chosen = folder.is_some();
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    let caches = || {
+        std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(home)
+    };
+    let Some(folder) = folder.or_else(|| Some(caches()?.join("dnsweir"))) else {
+        return Ok(engine);
+    };
+    match CompiledCache::open(&folder) {
+        Ok(cache) => Ok(engine.with_compiled_cache(cache)),
+        Err(error) if chosen => Err(Stop::Machine(format!(
+            "compiled filters cannot be kept in {}: {error}",
+            folder.display()
+        ))),
+        Err(error) => {
+            tracing::warn!(folder = %folder.display(), %error, "compiled filters cannot be kept");
+            Ok(engine)
+        }
+    }
+}
+
+fn builtins() -> Vec<&'static str> {
+    filter::BUILTINS.iter().map(|(name, _)| *name).collect()
+}
+
+fn load(file: Option<&Path>) -> Result<Config, Report> {
+    match file {
+        Some(file) => config::load(file, &builtins()),
+        None => config::parse("the embedded default", DEFAULT, Path::new("/"), &builtins()),
+    }
+}
+
+/// The running proxy, as the main thread sees it.
+struct Proxy {
+    file: Option<PathBuf>,
+    engine: Arc<Engine>,
+    state: Arc<State>,
+    workers: Vec<WorkerThread>,
+    admin: Option<admin::Server>,
+    /// Of the node's network, from the first configuration on that has a `node` section.
+    keeper: Option<Keeper>,
+    _watchdog: Watchdog,
+}
+
+/// Everything a generation needs, made aside.
+struct Prepared {
+    generation: Arc<Generation>,
+    /// For each worker: an instance of each filter.
+    instances: Vec<Vec<filter::Instance>>,
+}
+
+fn prepare(
+    number: u64,
+    config: Config,
+    engine: &Engine,
+    workers: usize,
+    previous: &HashMap<String, Arc<filter::Counters>>,
+) -> Result<Prepared, Stop> {
+    let generation = Arc::new(Generation::build(number, config, engine, previous)?);
+    let instances = (0..workers)
+        .map(|_| {
+            generation
+                .filters
+                .iter()
+                .map(Filter::instantiate)
+                .collect::<Result<Vec<_>, _>>()
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Stop::Machine(format!("a filter that was loaded cannot be started: {error}")))?;
+    Ok(Prepared {
+        generation,
+        instances,
+    })
+}
+
+impl Proxy {
+    async fn start(file: Option<PathBuf>, engine: Engine) -> Result<Proxy, Stop> {
+        let started = Instant::now();
+        let config = load(file.as_deref())?;
+        let node = Arc::new(node::Counters::default());
+        let keeper = match &config.node {
+            Some(_) => Some(Keeper::start(Arc::clone(&node)).map_err(machine)?),
+            None => None,
+        };
+        let begun = Proxy::begin(file, engine, config, &keeper, node, started).await;
+        match begun {
+            Ok(mut proxy) => {
+                proxy.keeper = keeper;
+                Ok(proxy)
+            }
+            Err(stop) => {
+                // What was set up for a proxy that did not start serves nobody.
+                if let Some(keeper) = keeper {
+                    let _ = keeper.unguard().await;
+                    let _ = keeper.drop_link().await;
+                }
+                Err(stop)
+            }
+        }
+    }
+
+    async fn begin(
+        file: Option<PathBuf>,
+        engine: Engine,
+        config: Config,
+        keeper: &Option<Keeper>,
+        node: Arc<node::Counters>,
+        started: Instant,
+    ) -> Result<Proxy, Stop> {
+        let engine = Arc::new(engine);
+        let workers = config.workers;
+        let shared = Shared::new(config.cache_memory);
+        let Prepared {
+            generation,
+            instances,
+        } = prepare(1, config, &engine, workers, &HashMap::new())?;
+        let config = &generation.config;
+
+        let connections = Arc::new(AtomicUsize::new(0));
+        let limits = Limits::new(&config.listen, Arc::clone(&connections));
+        // A predecessor that ends must not take the addresses away before we listen on them.
+        let turn = match keeper {
+            Some(keeper) => Some(keeper.carry(Plan::of(config)).await.map_err(machine)?),
+            None => None,
+        };
+        let mut sockets = bind(&shared, &config.listen.addresses, workers).map_err(machine)?;
+        let admin = config
+            .admin
+            .map(admin::Listener::bind)
+            .transpose()
+            .map_err(machine)?;
+        drop(turn);
+        let state = Arc::new(State {
+            shared: Arc::clone(&shared),
+            generation: RwLock::new(Arc::clone(&generation)),
+            serving: AtomicBool::new(false),
+            reloads: AtomicU64::new(0),
+            failed_reloads: AtomicU64::new(0),
+            reload_error: Mutex::new(None),
+            started: SystemTime::now(),
+            connections,
+            node,
+            hangs: Arc::default(),
+            hanging: Arc::default(),
+        });
+        let admin = admin.map(|admin| admin.serve(Arc::clone(&state)));
+
+        let mut threads = Vec::new();
+        let mut adopted = Vec::new();
+        for (index, instances) in instances.into_iter().enumerate() {
+            let (done, wait) = oneshot::channel();
+            let adoption = Adoption {
+                generation: Arc::clone(&generation),
+                instances,
+                sockets: std::mem::take(&mut sockets[index]),
+                limits: limits.clone(),
+                done,
+            };
+            threads.push(WorkerThread::spawn(index, Arc::clone(&shared), adoption).map_err(machine)?);
+            adopted.push(wait);
+        }
+        for adopted in adopted {
+            adopted
+                .await
+                .map_err(|_| machine("a worker ended while it started"))?
+                .map_err(machine)?;
+        }
+        let pulses: Vec<_> = threads.iter().map(|thread| Arc::clone(&thread.pulse)).collect();
+        let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
+        let watchdog = Watchdog::start(pulses, hanging, hangs).map_err(machine)?;
+        if let (Some(keeper), Some(node)) = (keeper, &config.node) {
+            keeper
+                .guard(Plan::of(config), node.interval)
+                .await
+                .map_err(machine)?;
+        }
+        state.serving.store(true, Ordering::Relaxed);
+        let addresses: Vec<_> = config.listen.addresses.iter().map(ToString::to_string).collect();
+        tracing::info!(
+            listen = addresses.join(" "),
+            admin = config.admin.map(tracing::field::display),
+            workers,
+            zones = config.zones.iter().map(|zone| zone.names.len()).sum::<usize>(),
+            filters = generation.filters.len(),
+            milliseconds = started.elapsed().as_millis() as u64,
+            "answering queries"
+        );
+        Ok(Proxy {
+            file,
+            engine,
+            state,
+            workers: threads,
+            admin,
+            keeper: None,
+            _watchdog: watchdog,
+        })
+    }
+
+    /// Waits for what happens, and returns when it is time to end.
+    async fn attend(&mut self, signals: &mut Signals, mut changes: watch::Changes) -> Result<(), Stop> {
+        changes.watch(&self.state.generation.read().config.files);
+        loop {
+            tokio::select! {
+                _ = signals.terminate.recv() => { tracing::info!("SIGTERM: stopping"); return Ok(()) }
+                _ = signals.interrupt.recv() => { tracing::info!("SIGINT: stopping"); return Ok(()) }
+                index = worker::first_to_end(&mut self.workers) => {
+                    return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
+                }
+                _ = signals.hangup.recv() => self.reload("SIGHUP").await,
+                () = changes.changed() => self.reload("a file changed").await,
+            }
+            changes.watch(&self.state.generation.read().config.files);
+        }
+    }
+
+    /// Makes the next generation of what the file says now; if that is not valid, changes nothing.
+    async fn reload(&mut self, why: &str) {
+        let Some(file) = &self.file else {
+            tracing::warn!("{why}: there is no configuration file to reload");
+            return;
+        };
+        match self.try_reload(file.clone()).await {
+            Ok(()) => {
+                self.state.reloads.fetch_add(1, Ordering::Relaxed);
+                *self.state.reload_error.lock() = None;
+                let generation = self.state.generation.read();
+                tracing::info!(generation = generation.number, why, "reloaded");
+            }
+            Err(stop) => {
+                self.state.failed_reloads.fetch_add(1, Ordering::Relaxed);
+                *self.state.reload_error.lock() = Some(stop.to_string());
+                let running = self.state.generation.read().number;
+                tracing::error!(
+                    generation = running,
+                    why,
+                    "not reloaded, going on as before:\n{stop}"
+                );
+            }
+        }
+    }
+
+    async fn try_reload(&mut self, file: PathBuf) -> Result<(), Stop> {
+        let current = Arc::clone(&self.state.generation.read());
+        let (engine, workers) = (Arc::clone(&self.engine), self.workers.len());
+        let number = current.number + 1;
+        let counters = current.filter_counters();
+        // Compiling takes a while; the admin address goes on answering.
+        let prepared = tokio::task::spawn_blocking(move || {
+            prepare(
+                number,
+                config::load(&file, &builtins())?,
+                &engine,
+                workers,
+                &counters,
+            )
+        });
+        let Prepared {
+            generation,
+            instances,
+        } = prepared.await.map_err(machine)??;
+        let (config, old) = (&generation.config, &current.config);
+
+        let added: Vec<SocketAddr> = config
+            .listen
+            .addresses
+            .iter()
+            .copied()
+            .filter(|address| !old.listen.addresses.contains(address))
+            .collect();
+        let plan = Plan::of(config);
+        let changed = plan != Plan::of(old) || config.node != old.node;
+        if self.keeper.is_none() && config.node.is_some() {
+            self.keeper = Some(Keeper::start(Arc::clone(&self.state.node)).map_err(machine)?);
+        }
+        let keeper = self.keeper.as_ref().filter(|_| changed);
+        let bound = async {
+            let _turn = match keeper {
+                Some(keeper) => Some(keeper.carry(plan.clone()).await.map_err(machine)?),
+                None => None,
+            };
+            let sockets = bind(&self.state.shared, &added, workers).map_err(machine)?;
+            let admin = match config.admin {
+                Some(address) if config.admin != old.admin => {
+                    Some(admin::Listener::bind(address).map_err(machine)?)
+                }
+                _ => None,
+            };
+            Ok((sockets, admin))
+        };
+        let (mut sockets, admin) = match bound.await {
+            Ok(bound) => bound,
+            Err(stop) => {
+                if let Some(keeper) = keeper {
+                    keeper
+                        .guard(Plan::of(old), interval(old))
+                        .await
+                        .map_err(machine)?;
+                }
+                return Err(stop);
+            }
+        };
+        if config.workers != workers {
+            tracing::warn!(
+                workers,
+                wanted = config.workers,
+                "the number of workers changes with a restart"
+            );
+        }
+
+        let limits = Limits::new(&config.listen, Arc::clone(&self.state.connections));
+        let mut adopted = Vec::new();
+        for (index, (worker, instances)) in self.workers.iter().zip(instances).enumerate() {
+            let (done, wait) = oneshot::channel();
+            worker.send(Command::Adopt(Adoption {
+                generation: Arc::clone(&generation),
+                instances,
+                sockets: std::mem::take(&mut sockets[index]),
+                limits: limits.clone(),
+                done,
+            }));
+            adopted.push(wait);
+        }
+        for adopted in adopted {
+            adopted
+                .await
+                .map_err(|_| machine("a worker has ended"))?
+                .map_err(machine)?;
+        }
+        if let Some(keeper) = keeper {
+            keeper.guard(plan, interval(config)).await.map_err(machine)?;
+        }
+        self.state.shared.cache.set_limit(config.cache_memory);
+        if config.admin != old.admin {
+            self.admin = admin.map(|admin| admin.serve(Arc::clone(&self.state)));
+        }
+        *self.state.generation.write() = generation;
+        Ok(())
+    }
+
+    /// Takes nothing new, ends what is under way, and returns when that is done or takes too long.
+    async fn stop(self) {
+        self.state.serving.store(false, Ordering::Relaxed);
+        let begun = Instant::now();
+        let skip = self
+            .state
+            .generation
+            .read()
+            .config
+            .node
+            .as_ref()
+            .is_some_and(|node| node.skip_teardown);
+        let keeper = self.keeper.as_ref().filter(|_| !skip);
+        // First the rules, while our sockets still take what the rules keep from the cluster's DNS.
+        let mut handed_over = false;
+        if let Some(keeper) = keeper {
+            handed_over = keeper.unguard().await.unwrap_or(false);
+            if handed_over {
+                tracing::info!("another process listens on our addresses: the node's network is left to it");
+            }
+        }
+        let _migration = handed_over.then(node::Migration::begin);
+        if handed_over || skip {
+            // Probes are for the successor from now on.
+            drop(self.admin);
+        }
+        for worker in &self.workers {
+            worker.send(Command::Stop { within: DRAIN });
+        }
+        for worker in self.workers {
+            worker.join().await;
+        }
+        if let Some(keeper) = keeper {
+            let _ = keeper.drop_link().await;
+        }
+        tracing::info!(milliseconds = begun.elapsed().as_millis() as u64, "stopped");
+    }
+}
+
+/// How often a configuration wants the node's network to be looked at.
+fn interval(config: &Config) -> Duration {
+    config
+        .node
+        .as_ref()
+        .map_or(Duration::from_secs(60), |node| node.interval)
+}
+
+/// Binds every address once for every worker.
+fn bind(
+    shared: &Shared,
+    addresses: &[SocketAddr],
+    workers: usize,
+) -> Result<Vec<Vec<(Sockets, u16)>>, io::Error> {
+    let mut all: Vec<Vec<(Sockets, u16)>> = (0..workers).map(|_| Vec::new()).collect();
+    for &address in addresses {
+        let server = shared.server(address);
+        for sockets in &mut all {
+            sockets.push((Sockets::bind(address).map_err(io::Error::other)?, server));
+        }
+    }
+    Ok(all)
+}

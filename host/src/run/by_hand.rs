@@ -1,0 +1,41 @@
+//! `dnsweir node`: the node's network, shown and changed by hand.
+
+use std::path::Path;
+
+use super::{Stop, builtins, machine};
+use crate::config;
+use crate::node::{self, Finding, Outcome, Plan, Turn};
+
+/// What a configuration wants of the node.
+pub fn plan(file: &Path) -> Result<Plan, Stop> {
+    Ok(Plan::of(&config::load(file, &builtins())?))
+}
+
+/// Makes the network as planned.
+pub fn up(plan: &Plan) -> Result<Outcome, Stop> {
+    alone(node::up(plan))
+}
+
+/// Takes away what is planned.
+pub fn down(plan: &Plan) -> Result<Outcome, Stop> {
+    alone(node::down(plan))
+}
+
+/// Compares the network with the plan.
+pub fn status(plan: &Plan) -> Result<Vec<Finding>, Stop> {
+    wait(node::inspect(plan))?.map_err(machine)
+}
+
+/// While no running proxy changes anything.
+fn alone(change: impl Future<Output = Outcome>) -> Result<Outcome, Stop> {
+    let _turn = Turn::take().map_err(machine)?;
+    wait(change)
+}
+
+fn wait<T>(work: impl Future<Output = T>) -> Result<T, Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(machine)?;
+    Ok(runtime.block_on(work))
+}

@@ -1,0 +1,222 @@
+//! A worker's thread: one runtime, its listeners, and the commands of the main thread.
+
+use std::future::Future as _;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::LocalSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::watchdog::{BEAT, Pulse};
+use crate::filter::Instance;
+use crate::listen::{Limits, Listener, Sockets};
+use crate::serve::generation::{Generation, Live, Stage};
+use crate::serve::{Shared, Worker};
+
+/// A generation for one worker, with everything that could fail done.
+pub struct Adoption {
+    /// The shared half.
+    pub generation: Arc<Generation>,
+    /// One for each filter.
+    pub instances: Vec<Instance>,
+    /// Sockets of the addresses that the worker does not listen on yet, with their server indexes.
+    pub sockets: Vec<(Sockets, u16)>,
+    /// Limits of the listeners that begin now.
+    pub limits: Limits,
+    /// Told when the next batch will be served by it.
+    pub done: oneshot::Sender<io::Result<()>>,
+}
+
+/// What the main thread tells a worker.
+pub enum Command {
+    /// Go on with another generation.
+    Adopt(Adoption),
+    /// Take nothing new, and end when nothing is under way or the time is over.
+    Stop {
+        /// That time.
+        within: Duration,
+    },
+}
+
+/// A running worker.
+pub struct WorkerThread {
+    /// Its sign of life.
+    pub pulse: Arc<Pulse>,
+    commands: mpsc::UnboundedSender<Command>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl WorkerThread {
+    /// Starts a worker with its first generation.
+    pub fn spawn(index: usize, shared: Arc<Shared>, first: Adoption) -> io::Result<WorkerThread> {
+        let (commands, received) = mpsc::unbounded_channel();
+        let (end, ended) = oneshot::channel();
+        let pulse = Arc::new(Pulse::new());
+        let beating = Arc::clone(&pulse);
+        // A current-thread runtime looks for new events after so many tasks: few, so that upstreams'
+        // answers do not wait for the clients' next batches.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .event_interval(8)
+            .build()?;
+        thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || {
+                // Dropped at the end of the thread, however it ends.
+                let _end = end;
+                LocalSet::new().block_on(&runtime, work(index, shared, beating, first, received));
+            })?;
+        Ok(WorkerThread {
+            pulse,
+            commands,
+            ended,
+        })
+    }
+
+    /// Tells the worker. One that has ended hears nothing, which [`first_to_end`] finds out.
+    pub fn send(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+
+    /// Resolves when the thread has ended.
+    pub async fn join(self) {
+        let _ = self.ended.await;
+    }
+}
+
+/// The index of a worker that has ended without being told.
+pub async fn first_to_end(workers: &mut [WorkerThread]) -> usize {
+    std::future::poll_fn(|context| {
+        for (index, worker) in workers.iter_mut().enumerate() {
+            if std::pin::Pin::new(&mut worker.ended).poll(context).is_ready() {
+                return std::task::Poll::Ready(index);
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+async fn work(
+    index: usize,
+    shared: Arc<Shared>,
+    pulse: Arc<Pulse>,
+    first: Adoption,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+) {
+    let (stop, stopping) = watch::channel(false);
+    let live = |generation, instances| Live::new(generation, instances, Arc::clone(&shared), index);
+    let worker = Worker::new(Arc::clone(&shared), live(first.generation, first.instances));
+    tokio::task::spawn_local(Rc::clone(&worker).tell_when_due());
+    let mut limits = first.limits.clone();
+    let mut listeners = Vec::new();
+    let begun = listen(&worker, first.sockets, &first.limits, &stopping, &mut listeners);
+    pulse.guard(listeners.iter().map(Listener::switch));
+    let _ = first.done.send(begun);
+    if index == 0 {
+        look_for_loops(&worker);
+    }
+    let mut within = Duration::ZERO;
+    let mut beats = interval(BEAT);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let command = tokio::select! {
+            command = commands.recv() => command,
+            _ = beats.tick() => {
+                if pulse.beat() {
+                    match listen_again(&worker, &limits, &stopping, &mut listeners) {
+                        Ok(()) => {
+                            pulse.guard(listeners.iter().map(Listener::switch));
+                            tracing::warn!(worker = index, "is back and listens again");
+                        }
+                        // An address may be missing; the next beat tries again.
+                        Err(error) => tracing::error!(worker = index, %error, "is back, but cannot listen"),
+                    }
+                }
+                continue;
+            }
+        };
+        match command {
+            None => break,
+            Some(Command::Adopt(adoption)) => {
+                limits = adoption.limits.clone();
+                worker.swap(live(adoption.generation, adoption.instances));
+                let wanted = &worker.live().generation.config.listen.addresses.clone();
+                let begun = listen(
+                    &worker,
+                    adoption.sockets,
+                    &adoption.limits,
+                    &stopping,
+                    &mut listeners,
+                );
+                listeners.retain(|listener: &Listener| wanted.contains(&listener.address));
+                pulse.guard(listeners.iter().map(Listener::switch));
+                let _ = adoption.done.send(begun);
+                if index == 0 {
+                    look_for_loops(&worker);
+                }
+            }
+            Some(Command::Stop { within: bound }) => {
+                within = bound;
+                break;
+            }
+        }
+    }
+    // What is turned off now stays off.
+    pulse.guard(std::iter::empty());
+    let _ = stop.send(true);
+    let ended = async {
+        for listener in &mut listeners {
+            listener.ended().await;
+        }
+        worker.drained().await;
+    };
+    if timeout(within, ended).await.is_err() {
+        tracing::warn!(worker = index, "queries under way were given up");
+    }
+    worker.tell();
+}
+
+fn listen(
+    worker: &Rc<Worker>,
+    sockets: Vec<(Sockets, u16)>,
+    limits: &Limits,
+    stopping: &watch::Receiver<bool>,
+    listeners: &mut Vec<Listener>,
+) -> io::Result<()> {
+    for (sockets, server) in sockets {
+        listeners.push(Listener::start(worker, sockets, server, limits, stopping)?);
+    }
+    Ok(())
+}
+
+/// Replaces listeners that were turned off.
+fn listen_again(
+    worker: &Rc<Worker>,
+    limits: &Limits,
+    stopping: &watch::Receiver<bool>,
+    listeners: &mut [Listener],
+) -> io::Result<()> {
+    for listener in listeners {
+        let sockets = Sockets::bind(listener.address).map_err(io::Error::other)?;
+        *listener = Listener::start(worker, sockets, listener.server, limits, stopping)?;
+    }
+    Ok(())
+}
+
+/// Sends every upstream a question that must not come back.
+fn look_for_loops(worker: &Rc<Worker>) {
+    let live = worker.live();
+    for pipeline in &live.generation.pipelines {
+        for stage in &pipeline.stages {
+            if let (Stage::Forward(index), Some(zone)) = (stage, pipeline.zones.first()) {
+                let (forward, zone) = (Rc::clone(&live.forwards[*index]), zone.to_string());
+                tokio::task::spawn_local(async move { forward.probe_for_loops(&zone).await });
+            }
+        }
+    }
+}

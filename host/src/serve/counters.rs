@@ -1,0 +1,168 @@
+//! What a worker counts of the queries of one zone on one listener.
+//!
+//! Each worker has its own counters, so that counting is a load and a store on a line of its own
+//! cache; whoever wants to know adds them up.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::dns::rtype;
+use crate::filter::Transport;
+
+/// Types that have a label of their own, as CoreDNS counts them; others are `other`.
+pub const TYPES: [(u16, &str); 18] = [
+    (rtype::A, "A"),
+    (rtype::AAAA, "AAAA"),
+    (rtype::MX, "MX"),
+    (rtype::SOA, "SOA"),
+    (rtype::CNAME, "CNAME"),
+    (rtype::PTR, "PTR"),
+    (rtype::TXT, "TXT"),
+    (rtype::NS, "NS"),
+    (rtype::DS, "DS"),
+    (rtype::DNSKEY, "DNSKEY"),
+    (rtype::RRSIG, "RRSIG"),
+    (47, "NSEC"),
+    (50, "NSEC3"),
+    (rtype::SRV, "SRV"),
+    (rtype::SVCB, "SVCB"),
+    (rtype::HTTPS, "HTTPS"),
+    (rtype::HINFO, "HINFO"),
+    (rtype::ANY, "ANY"),
+];
+
+/// Upper bounds of the latency histogram in microseconds, doubling from 0.25 ms; the last bucket of the
+/// histogram is unbounded. Cache hits are all in the first two.
+pub const BUCKETS: [u64; 18] = [
+    10, 50, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 512_000,
+    1_024_000, 2_048_000, 4_096_000, 8_192_000,
+];
+
+/// The rcodes that have a label of their own; the last slot is for all others.
+const RCODES: usize = 24;
+
+/// Counters of one zone on one listener of one worker.
+#[derive(Debug, Default)]
+pub struct ZoneCounters {
+    /// By transport and family ([`proto_family`]), then by type.
+    pub requests: [[AtomicU64; TYPES.len() + 1]; 6],
+    /// By rcode; dropped queries are not responses.
+    pub responses: [AtomicU64; RCODES + 1],
+    /// By latency.
+    pub buckets: [AtomicU64; BUCKETS.len() + 1],
+    /// Microseconds of all responses together.
+    pub microseconds: AtomicU64,
+    /// Answers from the cache: success, denial, failure.
+    pub hits: [AtomicU64; 3],
+    /// Queries the cache had nothing fresh for.
+    pub misses: AtomicU64,
+    /// Answers past their TTL (RFC 8767).
+    pub stale: AtomicU64,
+    /// Entries fetched again before they ran out.
+    pub prefetches: AtomicU64,
+    /// Queries that waited for somebody else's upstream query.
+    pub coalesced: AtomicU64,
+    /// Queries refused since `forward`'s `concurrent` was reached.
+    pub rejects: AtomicU64,
+}
+
+/// Adds to a counter that only the calling worker writes.
+pub fn add(counter: &AtomicU64, by: u64) {
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(by),
+        Ordering::Relaxed,
+    );
+}
+
+impl ZoneCounters {
+    /// Counts a query that came in.
+    pub fn request(&self, transport: Transport, client: IpAddr, qtype: u16) {
+        let at = TYPES
+            .iter()
+            .position(|&(known, _)| known == qtype)
+            .unwrap_or(TYPES.len());
+        add(&self.requests[proto_family(transport, client)][at], 1);
+    }
+
+    /// Counts a reply that went out `microseconds` after its query came.
+    pub fn response(&self, rcode: u16, microseconds: u64) {
+        add(&self.responses[usize::from(rcode).min(RCODES)], 1);
+        let at = BUCKETS
+            .iter()
+            .position(|&bound| microseconds <= bound)
+            .unwrap_or(BUCKETS.len());
+        add(&self.buckets[at], 1);
+        add(&self.microseconds, microseconds);
+    }
+}
+
+/// Index into [`ZoneCounters::requests`]; [`PROTO_FAMILY`] has the labels.
+fn proto_family(transport: Transport, client: IpAddr) -> usize {
+    let proto = match transport {
+        Transport::Udp => 0,
+        Transport::Tcp => 2,
+        Transport::Internal => 4,
+    };
+    proto + usize::from(client.is_ipv6())
+}
+
+/// Labels of [`ZoneCounters::requests`].
+pub const PROTO_FAMILY: [(&str, &str); 6] = [
+    ("udp", "ipv4"),
+    ("udp", "ipv6"),
+    ("tcp", "ipv4"),
+    ("tcp", "ipv6"),
+    ("internal", "ipv4"),
+    ("internal", "ipv6"),
+];
+
+/// A zone on a listener, with each worker's counters.
+pub struct ZoneOnServer {
+    /// The listener's address.
+    pub server: Arc<str>,
+    /// The zone's name.
+    pub zone: Arc<str>,
+    /// One for each worker that had to do with it.
+    pub workers: Vec<Arc<ZoneCounters>>,
+}
+
+/// What identifies counters: listener, zone, worker.
+type CountersKey = (Arc<str>, Arc<str>, usize);
+
+/// All counters there are. They outlive the generation that asked for them, so that a reload does not
+/// set them back.
+#[derive(Debug, Default)]
+pub struct CounterTable {
+    counters: Mutex<HashMap<CountersKey, Arc<ZoneCounters>>>,
+}
+
+impl CounterTable {
+    /// The counters of a zone on a listener for one worker; new ones start at 0.
+    pub fn get(&self, server: &Arc<str>, zone: &Arc<str>, worker: usize) -> Arc<ZoneCounters> {
+        let key = (Arc::clone(server), Arc::clone(zone), worker);
+        Arc::clone(self.counters.lock().entry(key).or_default())
+    }
+
+    /// All of them, grouped by listener and zone, in order.
+    pub fn by_zone(&self) -> Vec<ZoneOnServer> {
+        let mut groups = std::collections::BTreeMap::<_, Vec<_>>::new();
+        for ((server, zone, _), counters) in self.counters.lock().iter() {
+            groups
+                .entry((Arc::clone(server), Arc::clone(zone)))
+                .or_default()
+                .push(Arc::clone(counters));
+        }
+        let groups = groups.into_iter();
+        groups
+            .map(|((server, zone), workers)| ZoneOnServer {
+                server,
+                zone,
+                workers,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! What happened, told to the filters that want to hear of it, many at a time and after the answers left.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::generation::Live;
+use super::response::Response;
+use super::transit::Transit;
+use super::{Worker, unix_milliseconds};
+
+/// Events that make a call of an events phase worth its price.
+const TELL_BATCH: usize = 256;
+
+/// How long events wait for others at most.
+const TELL_AFTER: Duration = Duration::from_millis(20);
+
+impl Worker {
+    /// Notes for the filters with an events phase what became of a query; no response: it was dropped.
+    pub(super) fn hear(&self, live: &Live, transit: &Transit, response: Option<&Response>, size: usize) {
+        let filters = &live.generation.pipelines[transit.pipeline].event_filters;
+        if filters.is_empty() {
+            return;
+        }
+        let event = live.event_record(transit, response, size, self.now(), unix_milliseconds());
+        for heard in filters {
+            let interest = live.generation.filters[heard.filter].interest();
+            if interest.covers(event.query.qtype, transit.name.as_bytes()) {
+                let mut event = event;
+                event.query.zone = (heard.zone_base + transit.zone) as u16;
+                live.events[heard.filter]
+                    .borrow_mut()
+                    .push_event(event, transit.name.as_bytes());
+                self.events_waiting.set(self.events_waiting.get() + 1);
+                if self.events_waiting.get() == 1 {
+                    self.event.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Hands filters with an events phase what happened, a moment after it did, for as long as the
+    /// worker lives.
+    pub async fn tell_when_due(self: Rc<Self>) {
+        loop {
+            self.event.notified().await;
+            tokio::time::sleep(TELL_AFTER).await;
+            self.tell();
+        }
+    }
+
+    /// Hands over what happened if that is a worthwhile batch. Called when answers have left.
+    pub fn tell_if_many(&self) {
+        if self.events_waiting.get() >= TELL_BATCH {
+            self.tell();
+        }
+    }
+
+    /// Hands filters with an events phase what happened since the last time.
+    pub fn tell(&self) {
+        if self.events_waiting.replace(0) > 0 {
+            self.tell_all(&self.live());
+        }
+    }
+
+    pub(super) fn tell_all(&self, live: &Live) {
+        for (events, instance) in live.events.iter().zip(&live.instances) {
+            let mut events = events.borrow_mut();
+            if !events.is_empty() {
+                instance.borrow_mut().events(&events);
+                events.clear();
+            }
+        }
+    }
+}

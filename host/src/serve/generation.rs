@@ -1,0 +1,402 @@
+//! One immutable, compiled configuration, and a worker's living half of it.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::config::{self, Config, Diagnostic, Report};
+use crate::dns::edns;
+use crate::dns::name::Name;
+use crate::filter::{self, ConfigError, Engine, Filter, Instance, LoadError, Place};
+use crate::forward::{Forward, Forwarder};
+
+use super::Shared;
+use super::counters::ZoneCounters;
+use super::response::Response;
+use super::transit::Transit;
+use super::zones::Zones;
+
+/// A configuration whose filters are compiled and configured, shared by all workers.
+pub struct Generation {
+    /// Counts up from 1 with every reload that succeeded.
+    pub number: u64,
+    /// What the operator wrote.
+    pub config: Config,
+    /// Which pipeline owns a name.
+    pub zones: Zones,
+    /// One for each `zone` node.
+    pub pipelines: Vec<Pipeline>,
+    /// One for each `filter` node.
+    pub filters: Vec<Arc<Filter>>,
+    /// One for each `forward` node.
+    pub forwarders: Vec<Arc<Forwarder>>,
+}
+
+/// The stages of a zone.
+pub struct Pipeline {
+    /// The zones that share it.
+    pub zones: Vec<Name>,
+    /// In the order they are written.
+    pub stages: Vec<Stage>,
+    /// Fingerprint of `cache` and what is below it: pipelines that agree in it share cached answers,
+    /// over reloads, too.
+    pub view: u64,
+    /// Filters that hear what happened.
+    pub event_filters: Vec<EventFilter>,
+    /// Whether a filter looks at responses.
+    pub looks_at_responses: bool,
+}
+
+/// A filter with an events phase, in a pipeline.
+pub struct EventFilter {
+    /// Index into [`Generation::filters`].
+    pub filter: usize,
+    /// What is added to the index of the zone within the pipeline to get the filter's.
+    pub zone_base: usize,
+}
+
+/// One stage, ready to run.
+pub enum Stage {
+    /// `use`
+    Filter {
+        /// Index into [`Generation::filters`].
+        filter: usize,
+        /// What is added to the index of the zone within the pipeline to get the filter's.
+        zone_base: usize,
+    },
+    /// `cache`
+    Cache(config::Cache),
+    /// `forward`: index into [`Generation::forwarders`].
+    Forward(usize),
+}
+
+impl Generation {
+    /// Compiles and configures everything, or says in the operator's file what cannot be.
+    ///
+    /// Filters that keep their name go on counting in `counters`, where they left off.
+    pub fn build(
+        number: u64,
+        config: Config,
+        engine: &Engine,
+        counters: &HashMap<String, Arc<filter::Counters>>,
+    ) -> Result<Generation, Report> {
+        let mut zones_of_filter: Vec<Vec<String>> = vec![Vec::new(); config.filters.len()];
+        let mut pipelines = Vec::new();
+        let mut forwarders = Vec::new();
+        for zone in &config.zones {
+            let stages = zone.stages.iter().map(|stage| match stage {
+                config::Stage::Filter(filter) => {
+                    let zones = &mut zones_of_filter[*filter];
+                    let zone_base = zones.len();
+                    zones.extend(zone.names.iter().cloned());
+                    Stage::Filter {
+                        filter: *filter,
+                        zone_base,
+                    }
+                }
+                config::Stage::Cache(cache) => Stage::Cache(cache.clone()),
+                config::Stage::Forward(forward) => {
+                    forwarders.push(Forwarder::new(forward));
+                    Stage::Forward(forwarders.len() - 1)
+                }
+            });
+            pipelines.push(Pipeline {
+                zones: zone
+                    .names
+                    .iter()
+                    .filter_map(|name| Name::parse(name).ok())
+                    .collect(),
+                stages: stages.collect(),
+                view: view(zone, &config),
+                event_filters: Vec::new(),
+                looks_at_responses: false,
+            });
+        }
+
+        let mut filters = Vec::new();
+        let mut mistakes = Vec::new();
+        for (filter, zones) in config.filters.iter().zip(&zones_of_filter) {
+            let counters = counters.get(&filter.name).cloned().unwrap_or_default();
+            match Filter::load(engine, filter, filter::builtin, zones, counters) {
+                Ok(filter) => filters.push(filter),
+                Err(error) => mistakes.extend(diagnostics(filter, error)),
+            }
+        }
+        if !mistakes.is_empty() {
+            return Err(config.report(mistakes));
+        }
+        for pipeline in &mut pipelines {
+            for stage in &pipeline.stages {
+                if let Stage::Filter { filter, zone_base } = *stage {
+                    let interest = filters[filter].interest();
+                    pipeline.looks_at_responses |= interest.responses;
+                    if interest.events {
+                        pipeline.event_filters.push(EventFilter { filter, zone_base });
+                    }
+                }
+            }
+        }
+        let zones = Zones::new(pipelines.iter().map(|pipeline| &pipeline.zones[..]));
+        Ok(Generation {
+            number,
+            config,
+            zones,
+            pipelines,
+            filters,
+            forwarders,
+        })
+    }
+
+    /// The filters' counters by name, for the next generation to go on with.
+    pub fn filter_counters(&self) -> HashMap<String, Arc<filter::Counters>> {
+        let counters = self
+            .filters
+            .iter()
+            .map(|filter| (filter.name().to_string(), Arc::clone(filter.counters())));
+        counters.collect()
+    }
+}
+
+/// What a worker needs of a generation for itself: filter instances, upstream sockets, counters.
+pub struct Live {
+    /// The shared half.
+    pub generation: Arc<Generation>,
+    /// One for each of [`Generation::filters`].
+    pub instances: Vec<RefCell<Instance>>,
+    /// What happened since the filter was last told; one for each of [`Generation::filters`].
+    pub events: Vec<RefCell<filter::Batch<filter::Event>>>,
+    /// One for each of [`Generation::forwarders`].
+    pub forwards: Vec<Rc<Forward>>,
+    counters: Counters,
+}
+
+/// This worker's counters by listener and zone, found in the table when first used.
+struct Counters {
+    shared: Arc<Shared>,
+    worker: usize,
+    servers: Vec<Arc<str>>,
+    /// Of each pipeline's first zone.
+    offsets: Vec<usize>,
+    /// For each listener all zones, and behind them what belongs to none.
+    cells: Vec<Vec<OnceCell<Arc<ZoneCounters>>>>,
+}
+
+impl Live {
+    /// Brings a generation to life on the calling worker. `instances` were made aside, so that nothing
+    /// can fail here any more. Every listener has asked for its [`Shared::server`] before.
+    pub fn new(
+        generation: Arc<Generation>,
+        instances: Vec<Instance>,
+        shared: Arc<Shared>,
+        worker: usize,
+    ) -> Live {
+        let instances: Vec<_> = instances.into_iter().map(RefCell::new).collect();
+        let events = instances.iter().map(|_| RefCell::default()).collect();
+        let forwards = generation
+            .forwarders
+            .iter()
+            .map(|shared| Forward::new(Arc::clone(shared)))
+            .collect();
+        let mut total = 0;
+        let offsets = generation.pipelines.iter().map(|pipeline| {
+            total += pipeline.zones.len();
+            total - pipeline.zones.len()
+        });
+        let offsets = offsets.collect();
+        let servers = shared.servers.lock().clone();
+        let cells = servers.iter().map(|_| vec![OnceCell::new(); total + 1]).collect();
+        let counters = Counters {
+            shared,
+            worker,
+            servers,
+            offsets,
+            cells,
+        };
+        Live {
+            generation,
+            instances,
+            events,
+            forwards,
+            counters,
+        }
+    }
+
+    /// The counters of the zone that owns a query.
+    pub fn counters(&self, transit: &Transit) -> &ZoneCounters {
+        let at = self.counters.offsets[transit.pipeline] + transit.zone;
+        self.counters.get(transit.arrival.server, at, || {
+            Arc::from(self.generation.pipelines[transit.pipeline].zones[transit.zone].to_string())
+        })
+    }
+
+    /// The counters of what no zone owns.
+    pub fn counters_outside(&self, server: u16) -> &ZoneCounters {
+        let at = self.counters.cells.first().map_or(0, |cells| cells.len() - 1);
+        self.counters.get(server, at, || Arc::from("dropped"))
+    }
+
+    /// Whether a name is one that a forwarder sent out to see whether it comes back.
+    pub fn is_own_probe(&self, name: &[u8]) -> bool {
+        let label = name
+            .first()
+            .and_then(|&length| name.get(1..1 + usize::from(length)))
+            .unwrap_or_default();
+        self.generation
+            .forwarders
+            .iter()
+            .any(|forwarder| forwarder.loop_found(label))
+    }
+
+    /// The filter's index of the zone that owns a query at its stage.
+    fn zone(&self, transit: &Transit) -> u16 {
+        match self.generation.pipelines[transit.pipeline]
+            .stages
+            .get(transit.stage)
+        {
+            Some(Stage::Filter { zone_base, .. }) => (zone_base + transit.zone) as u16,
+            _ => 0,
+        }
+    }
+
+    /// A query as its stage's filter sees it.
+    pub fn query_record(&self, transit: &Transit) -> filter::Query {
+        let [client_high, client_low] = client_halves(transit.arrival.client.ip());
+        filter::Query {
+            client_high,
+            client_low,
+            name_start: 0,
+            name_length: 0,
+            qtype: transit.qtype,
+            qclass: transit.qclass,
+            header: transit.flags,
+            udp_size: transit.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size),
+            edns_flags: transit.edns.map_or(0, |edns| edns.flags),
+            client_port: transit.arrival.client.port(),
+            zone: self.zone(transit),
+            transport: transit.arrival.transport,
+            edns: transit.edns.is_some(),
+        }
+    }
+
+    /// A response as its stage's filter sees it.
+    pub fn response_record(&self, transit: &Transit, response: &Response) -> filter::Response {
+        filter::Response {
+            query: self.query_record(transit),
+            rcode: response.rcode,
+            source: response.source,
+            answer_count: response.answer_count(),
+            ttl: response.lowest_ttl(),
+            message_start: 0,
+            message_length: 0,
+        }
+    }
+
+    /// What became of a query; `now` in microseconds of the worker's clock.
+    pub fn event_record(
+        &self,
+        transit: &Transit,
+        response: Option<&Response>,
+        size: usize,
+        now: u64,
+        unix_ms: u64,
+    ) -> filter::Event {
+        let microseconds = now.saturating_sub(transit.arrival.received);
+        let header = response.map_or(0, |response| response.header(&transit.client(None), size));
+        filter::Event {
+            query: self.query_record(transit),
+            time: unix_ms.saturating_sub(microseconds / 1000),
+            duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
+            id: transit.id,
+            query_size: transit.size,
+            response_size: size as u32,
+            rcode: response.map_or(0, |response| response.rcode),
+            response_header: header,
+            has_answers: response.is_some_and(|response| response.answer_count() > 0),
+            source: response.map_or(filter::Source::Filter, |response| response.source),
+        }
+    }
+}
+
+impl Counters {
+    fn get(&self, server: u16, at: usize, zone: impl FnOnce() -> Arc<str>) -> &ZoneCounters {
+        let server = usize::from(server).min(self.servers.len() - 1);
+        self.cells[server][at].get_or_init(|| {
+            self.shared
+                .counters
+                .get(&self.servers[server], &zone(), self.worker)
+        })
+    }
+}
+
+/// An address as the filter interface has it: IPv6, or v4-mapped.
+fn client_halves(address: IpAddr) -> [u64; 2] {
+    let bits = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    [(bits >> 64) as u64, bits as u64]
+}
+
+/// Underlines in the operator's file what a filter did not like.
+fn diagnostics(filter: &config::Filter, error: LoadError) -> Vec<Diagnostic> {
+    match error {
+        LoadError::Rejected(errors) => errors.iter().map(|error| rejection(filter, error)).collect(),
+        other => {
+            let message = format!("filter {:?} cannot be loaded: {other}", filter.name);
+            vec![Diagnostic::new(filter.module_span, message)]
+        }
+    }
+}
+
+fn rejection(filter: &config::Filter, error: &ConfigError) -> Diagnostic {
+    let properties = error
+        .node
+        .and_then(|node| filter.config.get(node))
+        .map(|node| &node.properties[..]);
+    let place = match &error.place {
+        Place::Node => config::Place::Node,
+        Place::Argument(index) => config::Place::Argument(*index),
+        Place::Property(index) => match properties.and_then(|properties| properties.get(*index)) {
+            Some((name, _)) => config::Place::Property(name),
+            None => config::Place::Node,
+        },
+    };
+    let span = filter.config_place(error.node, place);
+    let diagnostic = Diagnostic::new(span, format!("filter {:?}: {}", filter.name, error.message));
+    if error.help.is_empty() {
+        diagnostic
+    } else {
+        diagnostic.help(error.help.clone())
+    }
+}
+
+/// What decides the answers that a zone's cache holds.
+fn view(zone: &config::Zone, config: &Config) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    let below = zone
+        .stages
+        .iter()
+        .skip_while(|stage| !matches!(stage, config::Stage::Cache(_)));
+    for stage in below {
+        match stage {
+            config::Stage::Filter(index) => {
+                let filter = &config.filters[*index];
+                (&filter.name, format!("{:?}{:?}", filter.on_error, filter.limits)).hash(&mut hasher);
+                for node in &filter.config {
+                    let arguments = (&node.arguments, &node.properties);
+                    format!("{}{:?}{arguments:?}", node.name, node.parent).hash(&mut hasher);
+                }
+                match &filter.module {
+                    config::Module::Builtin(name) => name.hash(&mut hasher),
+                    config::Module::File { bytes, .. } => bytes.hash(&mut hasher),
+                }
+            }
+            config::Stage::Cache(cache) => format!("{cache:?}").hash(&mut hasher),
+            config::Stage::Forward(forward) => format!("{forward:?}").hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}

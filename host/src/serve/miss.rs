@@ -1,0 +1,533 @@
+//! What has to wait: upstream queries, shared by all who ask the same; stale answers when there is
+//! nothing better; aliases.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use crate::cache::{Entry, Freshness, Join, Key, Kind, RefreshClaim, Stored};
+use crate::config;
+use crate::dns::edns::ExtendedError;
+use crate::dns::records::{Answer, Meaning};
+use crate::dns::reply::Ttl;
+use crate::dns::{HEADER, build, flag, rcode, rtype, u16_at};
+use crate::filter::{Decision, Source, Transport};
+use crate::forward::Failure;
+
+use super::counters::add;
+use super::generation::{Live, Stage};
+use super::response::{Content, Response};
+use super::transit::Transit;
+use super::zones::Owner;
+use super::{AtOnce, LateReply, Step, Worker};
+
+/// How many aliases a query may lead through; a longer chain is a loop.
+const ALIASES: u8 = 8;
+
+/// The TTL of an alias whose target has no records.
+const ALIAS_TTL: u32 = 30;
+
+/// What came of an upstream query, for all who waited for it.
+#[derive(Clone)]
+pub enum Fetched {
+    /// A response with octets: from an upstream, or a filter below the cache.
+    Answer {
+        /// The octets, as they would be kept.
+        answer: Arc<Answer>,
+        /// Where they came from.
+        source: Source,
+        /// Whether AA is set.
+        authoritative: bool,
+    },
+    /// An empty response.
+    Error(u16, Option<ExtendedError>),
+    /// A filter below the cache left the query unanswered.
+    Dropped,
+}
+
+/// A reply is owed for as long as this lives; [`Worker::drained`] waits for all of them.
+struct Owed(Rc<Worker>);
+
+impl Owed {
+    fn new(worker: &Rc<Worker>) -> Owed {
+        worker.owed.set(worker.owed.get() + 1);
+        Owed(Rc::clone(worker))
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        self.0.owed.set(self.0.owed.get() - 1);
+        if self.0.owed.get() == 0 {
+            self.0.owed_none.notify_waiters();
+        }
+    }
+}
+
+impl Worker {
+    /// Goes on with a query as a task of its own, and replies when it is done.
+    pub(super) fn spawn_late(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        mut transit: Transit,
+        step: Step,
+        reply: Box<dyn LateReply>,
+    ) {
+        let (owed, live) = (Owed::new(self), Rc::clone(live));
+        spawn_local(async move {
+            let worker = &owed.0;
+            let response = worker.finish(&live, &mut transit, step).await;
+            let mut responses = [response];
+            worker.outward(&live, std::slice::from_mut(&mut transit), &mut responses, 0);
+            let [response] = responses;
+            match response {
+                Some(response) => {
+                    let size = {
+                        let mut buffer = worker.reply.borrow_mut();
+                        let client = transit.client(response.error.map(ExtendedError::code));
+                        let size = response.write(&mut buffer[..], &client);
+                        reply.send(&buffer[..size]);
+                        size
+                    };
+                    worker.count_response(&live, &transit, &response, size, worker.now());
+                }
+                None => worker.hear(&live, &transit, None, 0),
+            }
+        });
+    }
+
+    /// Fetches an entry again before it runs out.
+    pub(super) fn spawn_refresh(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, claim: RefreshClaim) {
+        let (worker, live) = (Rc::clone(self), Rc::clone(live));
+        let mut transit = Transit {
+            stage: transit.stage,
+            hash: transit.hash,
+            ..transit.internal(transit.name.as_bytes())
+        };
+        transit.depth = 0;
+        spawn_local(async move {
+            if let Some(cache) = cache_of(&live, &transit) {
+                worker.fetch(&live, &transit, cache).await;
+            }
+            // Of no consequence if a newer entry has taken its place; if none could be had, or kept, the next
+            // attempt waits a while.
+            claim.entry().refresh_failed(worker.now() / 1000);
+        });
+    }
+
+    /// Takes a query from its stage, which needs waiting, to a response; none: it is dropped.
+    async fn finish(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit, step: Step) -> Option<Response> {
+        if let Step::Decided(verdict) = &step
+            && let Decision::Alias(target) = &verdict.decision
+        {
+            let mut response = self.alias(live, transit, target).await?;
+            if let Some(edit) = &verdict.edit {
+                response.edit(edit);
+            }
+            return Some(response);
+        }
+        match &live.generation.pipelines[transit.pipeline].stages[transit.stage] {
+            Stage::Cache(cache) => self.cached(live, transit, cache).await,
+            Stage::Forward(index) => Some(self.forwarded(live, transit, *index).await),
+            Stage::Filter { .. } => Some(Response::error(rcode::SERVFAIL, ExtendedError::Other)),
+        }
+    }
+
+    /// Takes a query of the proxy's own through its pipeline from its stage on, and the response back to
+    /// `floor`.
+    async fn travel(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        transit: &mut Transit,
+        floor: usize,
+    ) -> Option<Response> {
+        let mut step = Step::Passing;
+        self.advance(
+            live,
+            std::slice::from_mut(transit),
+            std::slice::from_mut(&mut step),
+        );
+        let response = match self.at_once(live, transit, &step, self.now() / 1000) {
+            AtOnce::Response(response) => Some(response),
+            AtOnce::Drop => None,
+            // A future that holds itself needs a box.
+            AtOnce::Later => Box::pin(self.finish(live, transit, step)).await,
+        };
+        let mut responses = [response];
+        self.outward(live, std::slice::from_mut(transit), &mut responses, floor);
+        let [response] = responses;
+        response
+    }
+
+    /// What a query gets that the cache has nothing fresh for.
+    async fn cached(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        transit: &Transit,
+        cache: &config::Cache,
+    ) -> Option<Response> {
+        let counters = live.counters(transit);
+        add(&counters.misses, 1);
+        // What may only be relayed, and what may not make an upstream recurse, concerns nobody else.
+        if transit.signed.is_some() || !transit.recursion_desired() {
+            return self.below(live, transit).await;
+        }
+        let Some((entry, after)) = self.stale(live, transit, cache) else {
+            return self.fetch(live, transit, cache).await.response();
+        };
+        let now_ms = self.now() / 1000;
+        if entry.may_retry(now_ms) {
+            let (worker, fetching) = (Rc::clone(self), Rc::clone(live));
+            let asked = transit.clone();
+            let fetch = spawn_local(async move {
+                match cache_of(&fetching, &asked) {
+                    Some(cache) => worker.fetch(&fetching, &asked, cache).await,
+                    None => Fetched::Dropped,
+                }
+            });
+            // RFC 8767 section 5: the client waits this long for something fresh; the attempt goes on.
+            match timeout(after, fetch).await {
+                Ok(Ok(fetched)) if !fetched.failed() => return fetched.response(),
+                Ok(_) => entry.refresh_failed(self.now() / 1000),
+                Err(_) => {}
+            }
+        }
+        add(&counters.stale, 1);
+        let ttl = cache
+            .serve_stale
+            .map_or(Duration::ZERO, |stale| stale.ttl)
+            .as_secs() as u32;
+        let rcode = u16::from(entry.rcode());
+        let nonexistent = rcode == rcode::NXDOMAIN;
+        Some(Response {
+            rcode,
+            ttl: Ttl::Fixed(ttl),
+            source: Source::Stale,
+            authoritative: false,
+            error: Some(if nonexistent {
+                ExtendedError::StaleNxdomain
+            } else {
+                ExtendedError::StaleAnswer
+            }),
+            content: Content::Entry(entry),
+            store: true,
+            stale: true,
+        })
+    }
+
+    /// An entry past its TTL that may be served if nothing better comes, and how long to wait for that.
+    fn stale(&self, live: &Live, transit: &Transit, cache: &config::Cache) -> Option<(Arc<Entry>, Duration)> {
+        let after = cache.serve_stale?.after;
+        if !transit.may_store() || !transit.may_be_stale() {
+            return None;
+        }
+        let now_ms = self.now() / 1000;
+        let key = self.key(&live.generation.pipelines[transit.pipeline], transit);
+        let entry = self.shared.cache.lookup(&key, now_ms)?;
+        let usable = matches!(entry.lifetime().freshness(now_ms), Freshness::Stale { .. });
+        (usable && entry.kind() != Kind::Failure).then_some((entry, after))
+    }
+
+    /// Asks what is below the cache, once for all who ask the same at the time, and keeps the answer.
+    async fn fetch(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, cache: &config::Cache) -> Fetched {
+        let key = self.key(&live.generation.pipelines[transit.pipeline], transit);
+        // The target of an alias may turn out to be what its asker waits for: it waits for nobody.
+        if transit.depth > 0 {
+            return self.fetch_alone(live, transit, cache).await;
+        }
+        match self.shared.flights.join(&key) {
+            Join::Lead(leader) => {
+                // Another leader may have come and gone since the cache was looked at; a refresh, which
+                // stands at a fresh entry, wants a newer one.
+                let found = match transit.arrival.transport {
+                    Transport::Internal => None,
+                    Transport::Udp | Transport::Tcp => self.just_fetched(&key),
+                };
+                let fetched = match found {
+                    Some(found) => found,
+                    None => self.fetch_alone(live, transit, cache).await,
+                };
+                leader.finish(fetched.clone());
+                fetched
+            }
+            Join::Follow(fetched) => {
+                add(&live.counters(transit).coalesced, 1);
+                fetched
+                    .await
+                    .unwrap_or(Fetched::Error(rcode::SERVFAIL, Some(ExtendedError::Other)))
+            }
+            Join::Full => Fetched::Error(rcode::SERVFAIL, Some(ExtendedError::Other)),
+        }
+    }
+
+    /// A fresh answer that came into the cache meanwhile.
+    fn just_fetched(&self, key: &Key<'_>) -> Option<Fetched> {
+        let now_ms = self.now() / 1000;
+        let entry = self.shared.cache.lookup(key, now_ms)?;
+        let Freshness::Fresh { age_secs } = entry.lifetime().freshness(now_ms) else {
+            return None;
+        };
+        let mut answer = Answer::read(entry.wire().to_vec()).ok()?;
+        answer.age(age_secs);
+        Some(Fetched::Answer {
+            answer: Arc::new(answer),
+            source: Source::Cache,
+            authoritative: false,
+        })
+    }
+
+    async fn fetch_alone(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        transit: &Transit,
+        cache: &config::Cache,
+    ) -> Fetched {
+        let Some(response) = self.below(live, transit).await else {
+            return Fetched::Dropped;
+        };
+        let (store, stale) = (response.store && transit.may_store(), response.stale);
+        let (rcode, error, source) = (response.rcode, response.error, response.source);
+        let authoritative = response.authoritative;
+        let Some(mut answer) = response.into_answer() else {
+            // A failure of ours is kept, too, so that a dead upstream is not asked for every query
+            // (RFC 9520 section 3.2); a refusal by a filter is not, since it may be about the client.
+            if store && matches!(source, Source::Local | Source::Upstream) && rcode == rcode::SERVFAIL {
+                let message = build::empty(&transit.question, rcode);
+                self.keep(
+                    live,
+                    transit,
+                    &message,
+                    &[],
+                    Kind::Failure,
+                    cache.failure,
+                    Duration::ZERO,
+                );
+            }
+            return Fetched::Error(rcode, error);
+        };
+        let (kind, bounds) = match answer.meaning {
+            Meaning::Success => (Kind::Success, cache.success),
+            Meaning::Denial => (Kind::Denial, cache.denial),
+            Meaning::Failure | Meaning::Unkept => {
+                if store && answer.meaning == Meaning::Failure && rcode <= 15 {
+                    let message = build::empty(&transit.question, rcode);
+                    self.keep(
+                        live,
+                        transit,
+                        &message,
+                        &[],
+                        Kind::Failure,
+                        cache.failure,
+                        Duration::ZERO,
+                    );
+                }
+                return Fetched::Answer {
+                    answer: Arc::new(answer),
+                    source,
+                    authoritative,
+                };
+            }
+        };
+        answer.clamp(seconds(bounds.min), seconds(bounds.max));
+        if store {
+            let window = cache
+                .serve_stale
+                .filter(|_| stale)
+                .map_or(Duration::ZERO, |stale| stale.window);
+            let ttl = Duration::from_secs(answer.ttl.into());
+            self.keep(
+                live,
+                transit,
+                &answer.message,
+                &answer.ttl_offsets,
+                kind,
+                ttl,
+                window,
+            );
+        }
+        Fetched::Answer {
+            answer: Arc::new(answer),
+            source,
+            authoritative,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one cache entry")]
+    fn keep(
+        &self,
+        live: &Live,
+        transit: &Transit,
+        wire: &[u8],
+        ttl_offsets: &[u16],
+        kind: Kind,
+        ttl: Duration,
+        stale: Duration,
+    ) {
+        let key = self.key(&live.generation.pipelines[transit.pipeline], transit);
+        let (ttl_secs, stale_secs) = (seconds(ttl), seconds(stale));
+        let now_ms = self.now() / 1000;
+        self.shared.cache.insert(
+            &key,
+            &Stored {
+                wire,
+                ttl_offsets,
+                kind,
+                ttl_secs,
+                stale_secs,
+                now_ms,
+            },
+        );
+    }
+
+    /// What the stages below the one the query stands at make of it. What filters above decided is not
+    /// theirs to see.
+    async fn below(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit) -> Option<Response> {
+        let floor = transit.stage + 1;
+        let mut inner = Transit {
+            stage: floor,
+            changes: Vec::new(),
+            ..transit.clone()
+        };
+        self.travel(live, &mut inner, floor).await
+    }
+
+    /// Asks the upstreams of a `forward` stage.
+    async fn forwarded(&self, live: &Live, transit: &Transit, index: usize) -> Response {
+        let query = match &transit.signed {
+            Some(message) => message.to_vec(),
+            None => build::upstream_query(
+                transit.name.as_bytes(),
+                transit.qtype,
+                transit.qclass,
+                transit.flags,
+                transit.dnssec_ok(),
+            ),
+        };
+        let message = match live.forwards[index].resolve(&query).await {
+            Ok(answer) => answer.message,
+            Err(failure) => {
+                if matches!(failure, Failure::Overloaded { .. }) {
+                    add(&live.counters(transit).rejects, 1);
+                }
+                tracing::debug!(name = %transit.name, %failure, "no upstream answered");
+                return Response::error(rcode::SERVFAIL, failure.extended_error());
+            }
+        };
+        if message.len() < HEADER {
+            return Response::error(rcode::SERVFAIL, ExtendedError::NetworkError);
+        }
+        let flags = u16_at(&message, 2);
+        if transit.signed.is_some() {
+            let content = Content::Verbatim(message.into());
+            let rcode = flags & flag::RCODE;
+            let response = Response::error(rcode, ExtendedError::Other);
+            return Response {
+                content,
+                source: Source::Upstream,
+                error: None,
+                ..response
+            };
+        }
+        // Servers that cannot read a query answer it without the question: put it back.
+        let message = match u16_at(&message, 4) {
+            0 => build::empty(&transit.question, flags & flag::RCODE),
+            _ => message,
+        };
+        match Answer::read(message) {
+            Ok(answer) => Response::answer(Arc::new(answer), Source::Upstream, flags & flag::AA != 0),
+            Err(error) => {
+                tracing::debug!(name = %transit.name, %error, "an upstream's answer is malformed");
+                Response::error(rcode::SERVFAIL, ExtendedError::NetworkError)
+            }
+        }
+    }
+
+    /// The answer that leads through a CNAME to `target`, which is asked for from the top.
+    async fn alias(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, target: &[u8]) -> Option<Response> {
+        if transit.depth >= ALIASES {
+            tracing::warn!(name = %transit.name, "aliases go round in a circle");
+            return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
+        }
+        let mut inner = transit.internal(target);
+        inner.hash = self
+            .shared
+            .hasher
+            .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
+        let found = match live.generation.zones.find(inner.name.as_bytes()) {
+            // The CNAME itself was asked for.
+            _ if transit.qtype == rtype::CNAME => {
+                let empty = build::empty(&inner.question, rcode::NOERROR);
+                Answer::read(empty)
+                    .ok()
+                    .map(|answer| Response::answer(Arc::new(answer), Source::Filter, false))?
+            }
+            Some(Owner::Pipeline { pipeline, zone }) => {
+                (inner.pipeline, inner.zone) = (pipeline, zone);
+                Box::pin(self.travel(live, &mut inner, 0)).await?
+            }
+            Some(Owner::Special(special)) => super::special_answer(special, &inner),
+            None => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
+        };
+        let ttl = match found.answer_count() {
+            0 => ALIAS_TTL,
+            _ => found.lowest_ttl(),
+        };
+        let message = build::aliased(&found.message(&inner.question), &transit.question, target, ttl);
+        let answer = message.and_then(|message| Answer::read(message).ok());
+        Some(match answer {
+            Some(answer) => {
+                let answer = Response::answer(Arc::new(answer), Source::Filter, false);
+                Response {
+                    error: found.error,
+                    ..answer
+                }
+            }
+            None => Response::error(rcode::SERVFAIL, ExtendedError::Other),
+        })
+    }
+}
+
+impl Fetched {
+    /// The response for one of those who waited; none: they get none.
+    fn response(self) -> Option<Response> {
+        match self {
+            Fetched::Answer {
+                answer,
+                source,
+                authoritative,
+            } => Some(Response::answer(answer, source, authoritative)),
+            Fetched::Error(rcode, error) => Some(Response {
+                error,
+                ..Response::error(rcode, ExtendedError::Other)
+            }),
+            Fetched::Dropped => None,
+        }
+    }
+
+    /// Whether a stale answer is better (RFC 8767 section 4).
+    fn failed(&self) -> bool {
+        match self {
+            Fetched::Answer { answer, .. } => answer.meaning == Meaning::Failure,
+            Fetched::Error(rcode, _) => *rcode == rcode::SERVFAIL,
+            Fetched::Dropped => false,
+        }
+    }
+}
+
+/// The `cache` stage that a query stands at.
+fn cache_of<'a>(live: &'a Live, transit: &Transit) -> Option<&'a config::Cache> {
+    match live.generation.pipelines[transit.pipeline]
+        .stages
+        .get(transit.stage)
+    {
+        Some(Stage::Cache(cache)) => Some(cache),
+        _ => None,
+    }
+}
+
+fn seconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_secs()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,262 @@
+//! A response on its way back: where its octets are, and what has been decided about them.
+
+use std::sync::Arc;
+
+use crate::cache::Entry;
+use crate::dns::edns::ExtendedError;
+use crate::dns::records::Answer;
+use crate::dns::reply::{self, Body, Client, Ttl};
+use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, rcode};
+use crate::filter::{Answer as FilterAnswer, ResponseEdit, Source};
+
+/// A response. Edits change what is beside the octets; only a new name or new records touch them.
+#[derive(Clone)]
+pub struct Response {
+    /// Where the octets are.
+    pub content: Content,
+    /// The rcode, all 12 bits.
+    pub rcode: u16,
+    /// What happens to the TTLs when it is written.
+    pub ttl: Ttl,
+    /// Where it came from.
+    pub source: Source,
+    /// Whether AA is set: an upstream's own answer, not one from the cache.
+    pub authoritative: bool,
+    /// Why it is as it is (RFC 8914).
+    pub error: Option<ExtendedError>,
+    /// Whether the cache may keep it.
+    pub store: bool,
+    /// Whether the cache may serve it past its TTL.
+    pub stale: bool,
+}
+
+/// Where a response's octets are.
+#[derive(Clone)]
+pub enum Content {
+    /// There are none but header and question.
+    Empty,
+    /// In the cache.
+    Entry(Arc<Entry>),
+    /// Here.
+    Answer(Arc<Answer>),
+    /// An upstream's message as it is: the answer to a signed query.
+    Verbatim(Arc<[u8]>),
+}
+
+impl Response {
+    /// An empty response of the proxy's own.
+    pub fn error(rcode: u16, error: ExtendedError) -> Response {
+        Response {
+            content: Content::Empty,
+            rcode,
+            ttl: Ttl::AS_IS,
+            source: Source::Local,
+            authoritative: false,
+            error: Some(error),
+            store: true,
+            stale: true,
+        }
+    }
+
+    /// A response with these octets.
+    pub fn answer(answer: Arc<Answer>, source: Source, authoritative: bool) -> Response {
+        let rcode = answer.rcode;
+        let content = Content::Answer(answer);
+        Response {
+            content,
+            rcode,
+            ttl: Ttl::AS_IS,
+            source,
+            authoritative,
+            error: None,
+            store: true,
+            stale: true,
+        }
+    }
+
+    /// The answer that a filter gave to `question`.
+    pub fn from_filter(question: &[u8], records: &FilterAnswer) -> Response {
+        let mut message = build::empty(question, records.rcode);
+        let mut whole = true;
+        for (count_at, section) in [
+            (6, &records.answers),
+            (8, &records.authority),
+            (10, &records.additional),
+        ] {
+            for record in section {
+                whole &= build::push_record(
+                    &mut message,
+                    count_at,
+                    &record.name,
+                    record.rtype,
+                    record.class,
+                    record.ttl,
+                    &record.rdata,
+                );
+            }
+        }
+        match Answer::read(message) {
+            Ok(answer) if whole => {
+                let answer = Answer {
+                    rcode: records.rcode,
+                    ..answer
+                };
+                Response::answer(Arc::new(answer), Source::Filter, records.authoritative)
+            }
+            _ => Response::error(rcode::SERVFAIL, ExtendedError::Other),
+        }
+    }
+
+    /// Applies what a filter decided.
+    pub fn edit(&mut self, edit: &ResponseEdit) {
+        if let Some(&(_, to)) = edit.rcodes.iter().find(|&&(from, _)| from == self.rcode) {
+            self.rcode = to;
+        }
+        let bound = |ttl: u32| ttl.max(edit.ttl_minimum).min(edit.ttl_maximum);
+        self.ttl = match self.ttl {
+            Ttl::Aged { by, min, max } => Ttl::Aged {
+                by,
+                min: bound(min),
+                max: bound(max),
+            },
+            Ttl::Fixed(ttl) => Ttl::Fixed(bound(ttl)),
+        };
+        self.store &= edit.store;
+        self.stale &= edit.stale;
+    }
+
+    /// Puts it under `question`, where `below` was asked instead: its records that carry the name of
+    /// `below` get the client's name back if `revert`.
+    pub fn rename(&mut self, below: &[u8], question: &[u8], revert: bool) {
+        let from = &below[..below.len() - QUESTION_TAIL];
+        match &self.content {
+            Content::Empty | Content::Verbatim(_) => {}
+            Content::Entry(_) | Content::Answer(_) => {
+                let message = self.message(below);
+                self.replace(build::renamed(&message, from, question, revert));
+            }
+        }
+    }
+
+    /// Writes it for `client`; returns the octets written.
+    pub fn write(&self, out: &mut [u8], client: &Client<'_>) -> usize {
+        let (ttl, rcode, authoritative) = (self.ttl, self.rcode, self.authoritative);
+        match &self.content {
+            Content::Empty => reply::write_empty(out, client, rcode),
+            Content::Entry(entry) => {
+                let (message, ttl_offsets) = (entry.wire(), entry.ttl_offsets());
+                reply::write(
+                    out,
+                    client,
+                    Body {
+                        message,
+                        ttl_offsets,
+                        ttl,
+                        rcode,
+                        authoritative,
+                    },
+                )
+            }
+            Content::Answer(answer) => {
+                let ttl_offsets = answer.ttl_offsets.iter().map(|&at| usize::from(at));
+                reply::write(
+                    out,
+                    client,
+                    Body {
+                        message: &answer.message,
+                        ttl_offsets,
+                        ttl,
+                        rcode,
+                        authoritative,
+                    },
+                )
+            }
+            Content::Verbatim(message) => reply::write_verbatim(out, client, message),
+        }
+    }
+
+    /// The whole message, TTLs as they are now, for what needs octets: renaming, aliases, filters that
+    /// look at messages.
+    pub fn message(&self, question: &[u8]) -> Vec<u8> {
+        let client = Client {
+            id: 0,
+            flags: u16::MAX,
+            question,
+            opt: None,
+            limit: MESSAGE_MAXIMUM,
+        };
+        let mut out = vec![0; MESSAGE_MAXIMUM];
+        let length = self.write(&mut out, &client);
+        out.truncate(length);
+        out
+    }
+
+    /// Puts other octets in place, which say the same as before as far as rcode and origin go.
+    fn replace(&mut self, message: Option<Vec<u8>>) {
+        match message.and_then(|message| Answer::read(message).ok()) {
+            Some(answer) => {
+                self.content = Content::Answer(Arc::new(answer));
+                self.ttl = Ttl::AS_IS;
+            }
+            None => {
+                let source = self.source;
+                *self = Response {
+                    source,
+                    ..Response::error(rcode::SERVFAIL, ExtendedError::Other)
+                };
+            }
+        }
+    }
+
+    /// The second 16 bits of the header that `client` got in a reply of `size` octets.
+    pub fn header(&self, client: &Client<'_>, size: usize) -> u16 {
+        if size == 0 {
+            return 0;
+        }
+        let ad = match &self.content {
+            Content::Empty => 0,
+            Content::Entry(entry) => crate::dns::u16_at(entry.wire(), 2),
+            Content::Answer(answer) => crate::dns::u16_at(&answer.message, 2),
+            Content::Verbatim(message) => return crate::dns::u16_at(message, 2),
+        };
+        reply::flags(client, ad, self.authoritative) | self.rcode & crate::dns::flag::RCODE
+    }
+
+    /// Records in the answer section.
+    pub fn answer_count(&self) -> u16 {
+        match &self.content {
+            Content::Empty => 0,
+            Content::Entry(entry) => crate::dns::u16_at(entry.wire(), 6),
+            Content::Answer(answer) => answer.answer_count(),
+            Content::Verbatim(message) => crate::dns::u16_at(message, 6),
+        }
+    }
+
+    /// The lowest TTL a client would see, in seconds; 0 without records.
+    pub fn lowest_ttl(&self) -> u32 {
+        let stored = match &self.content {
+            Content::Empty | Content::Verbatim(_) => return 0,
+            Content::Entry(entry) => entry.lifetime().ttl_secs,
+            Content::Answer(answer) => answer.ttl,
+        };
+        match self.ttl {
+            Ttl::Aged { by, min, max } => stored.saturating_sub(by).max(min).min(max),
+            Ttl::Fixed(ttl) => ttl,
+        }
+    }
+
+    /// The octets to keep, with all edits in them; none for what has no octets or must stay as it is.
+    pub fn into_answer(self) -> Option<Answer> {
+        let Content::Answer(answer) = self.content else {
+            return None;
+        };
+        let mut answer = Arc::try_unwrap(answer).unwrap_or_else(|shared| Answer::clone(&shared));
+        if let Ttl::Aged { min, max, .. } = self.ttl {
+            answer.clamp(min, max);
+        }
+        if answer.rcode != self.rcode {
+            answer.set_rcode(self.rcode);
+        }
+        Some(answer)
+    }
+}

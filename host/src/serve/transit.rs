@@ -1,0 +1,228 @@
+//! A query on its way: what was asked, how far it has come, and what happens to it on the way back.
+
+use std::net::SocketAddr;
+
+use crate::dns::edns::{self, Edns, Opt};
+use crate::dns::name::Name;
+use crate::dns::query::Query;
+use crate::dns::reply::Client;
+use crate::dns::{MESSAGE_MAXIMUM, flag};
+use crate::filter::{self, ResponseEdit, Transport};
+
+/// Where a query came from, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// Who asks.
+    pub client: SocketAddr,
+    /// Index of the listener that took it.
+    pub server: u16,
+    /// How it came.
+    pub transport: Transport,
+    /// Microseconds of the worker's clock.
+    pub received: u64,
+    /// Octets of the largest reply the listener sends; 65 535 over TCP.
+    pub limit: usize,
+    /// The idle timeout in units of 100 ms that a TCP client may be told (RFC 7828).
+    pub keepalive: Option<u16>,
+}
+
+/// One query on its way through a pipeline.
+#[derive(Clone)]
+pub struct Transit {
+    /// Where it came from.
+    pub arrival: Arrival,
+    /// The message ID.
+    pub id: u16,
+    /// The second 16 bits of the header.
+    pub flags: u16,
+    /// The OPT record.
+    pub edns: Option<Edns>,
+    /// Octets of the query.
+    pub size: u16,
+    /// The whole message, if it is signed and may only be relayed as it is.
+    pub signed: Option<Box<[u8]>>,
+    /// The question as it stands now, in the letter case it came in: name, type, class.
+    pub question: Vec<u8>,
+    /// The name of the question, lowercased.
+    pub name: Name,
+    /// The type of the question.
+    pub qtype: u16,
+    /// The class of the question.
+    pub qclass: u16,
+    /// The hash of name, type and class, for every table that is keyed by them.
+    pub hash: u64,
+    /// Index of the pipeline.
+    pub pipeline: usize,
+    /// Which of the pipeline's zones owns the name.
+    pub zone: usize,
+    /// The stage it has come to.
+    pub stage: usize,
+    /// What filters have decided for the way back, in the order of the stages.
+    pub changes: Vec<Change>,
+    /// How many aliases led here.
+    pub depth: u8,
+}
+
+/// What a filter decided about a response before there was one.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The stage of the filter.
+    pub stage: usize,
+    /// What is to be done there.
+    pub what: ChangeKind,
+}
+
+/// The kinds of [`Change`].
+#[derive(Debug, Clone)]
+pub enum ChangeKind {
+    /// TTLs, rcodes, and what the cache may do.
+    Edit(ResponseEdit),
+    /// The question was another one above this stage.
+    Renamed {
+        /// The question above.
+        question: Vec<u8>,
+        /// Whether records owned by the name below get the name above.
+        revert: bool,
+    },
+    /// The filter does not want to see the response.
+    SkipResponse,
+}
+
+impl Transit {
+    /// An empty one, to be [`admit`](Transit::admit)ted into.
+    pub fn new(arrival: Arrival) -> Transit {
+        Transit {
+            arrival,
+            id: 0,
+            flags: 0,
+            edns: None,
+            size: 0,
+            signed: None,
+            question: Vec::new(),
+            name: Name::ROOT,
+            qtype: 0,
+            qclass: 0,
+            hash: 0,
+            pipeline: 0,
+            zone: 0,
+            stage: 0,
+            changes: Vec::new(),
+            depth: 0,
+        }
+    }
+
+    /// Becomes the start of a new query's way, keeping its buffers.
+    pub fn admit(&mut self, query: &Query<'_>, arrival: Arrival) {
+        self.arrival = arrival;
+        self.id = query.id;
+        self.flags = query.flags;
+        self.edns = query.edns;
+        self.size = query.message.len() as u16;
+        self.signed = query.signed.then(|| query.message.into());
+        self.question.clear();
+        self.question.extend_from_slice(query.question());
+        self.name.set_lowercased(query.name());
+        self.qtype = query.qtype;
+        self.qclass = query.qclass;
+        self.stage = 0;
+        self.changes.clear();
+        self.depth = 0;
+    }
+
+    /// A query of the proxy's own for `name`, with the wishes of the client it is asked for.
+    pub fn internal(&self, name: &[u8]) -> Transit {
+        let mut question = name.to_vec();
+        question.extend(self.qtype.to_be_bytes());
+        question.extend(self.qclass.to_be_bytes());
+        Transit {
+            arrival: Arrival {
+                transport: Transport::Internal,
+                limit: MESSAGE_MAXIMUM,
+                ..self.arrival
+            },
+            signed: None,
+            question,
+            name: Name::lowercased(name),
+            stage: 0,
+            changes: Vec::new(),
+            depth: self.depth + 1,
+            ..self.clone()
+        }
+    }
+
+    /// What verdicts about it are remembered by; `zone` is the filter's index.
+    pub fn memo_key(&self, zone: u16) -> filter::Key<'_> {
+        let (name, qtype, qclass) = (self.name.as_bytes(), self.qtype, self.qclass);
+        filter::Key {
+            hash: self.hash,
+            name,
+            qtype,
+            qclass,
+            zone,
+        }
+    }
+
+    /// Whether DNSSEC records are wanted.
+    pub fn dnssec_ok(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.dnssec_ok())
+    }
+
+    /// Whether upstreams are asked not to validate.
+    pub fn checking_disabled(&self) -> bool {
+        self.flags & flag::CD != 0
+    }
+
+    /// Whether an upstream may be asked to recurse.
+    pub fn recursion_desired(&self) -> bool {
+        self.flags & flag::RD != 0
+    }
+
+    /// Whether no filter so far forbade the cache to answer or to keep.
+    pub fn may_store(&self) -> bool {
+        self.edits().all(|edit| edit.store)
+    }
+
+    /// Whether no filter so far forbade stale answers.
+    pub fn may_be_stale(&self) -> bool {
+        self.edits().all(|edit| edit.stale)
+    }
+
+    fn edits(&self) -> impl Iterator<Item = &ResponseEdit> {
+        self.changes.iter().filter_map(|change| match &change.what {
+            ChangeKind::Edit(edit) => Some(edit),
+            _ => None,
+        })
+    }
+
+    /// The client as the reply's writer sees it.
+    pub fn client(&self, error: Option<u16>) -> Client<'_> {
+        let keepalive = self
+            .arrival
+            .keepalive
+            .filter(|_| self.edns.is_some_and(|edns| edns.keepalive));
+        Client {
+            id: self.id,
+            flags: self.flags,
+            question: &self.question,
+            opt: self.edns.map(|edns| Opt {
+                rcode_high: 0,
+                dnssec_ok: edns.dnssec_ok(),
+                error,
+                keepalive,
+            }),
+            limit: self.limit(),
+        }
+    }
+
+    /// Octets of the largest reply: what the client takes (RFC 6891 section 6.2.3), and what the
+    /// listener sends.
+    fn limit(&self) -> usize {
+        match self.arrival.transport {
+            Transport::Udp => {
+                let size = self.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size);
+                usize::from(size).min(self.arrival.limit)
+            }
+            Transport::Tcp | Transport::Internal => self.arrival.limit,
+        }
+    }
+}

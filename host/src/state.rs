@@ -1,0 +1,37 @@
+//! What the process shows of itself: written by [`run`](crate::run), read by `admin` and `metrics`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::SystemTime;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::node;
+use crate::serve::Shared;
+use crate::serve::generation::Generation;
+
+/// What the admin address shows of the process.
+pub struct State {
+    /// What the workers share: cache and counters.
+    pub shared: Arc<Shared>,
+    /// The running generation.
+    pub generation: RwLock<Arc<Generation>>,
+    /// Whether every listener is up and nothing is being taken down.
+    pub serving: AtomicBool,
+    /// Reloads that led to a new generation.
+    pub reloads: AtomicU64,
+    /// Reloads that changed nothing, since the configuration was not valid.
+    pub failed_reloads: AtomicU64,
+    /// Why the last reload failed, if it did.
+    pub reload_error: Mutex<Option<String>>,
+    /// When the process started.
+    pub started: SystemTime,
+    /// Client connections that are open.
+    pub connections: Arc<AtomicUsize>,
+    /// What happened to the node's network.
+    pub node: Arc<node::Counters>,
+    /// Workers that hang.
+    pub hanging: Arc<AtomicUsize>,
+    /// How often a worker hung.
+    pub hangs: Arc<AtomicU64>,
+}

@@ -1,0 +1,193 @@
+//! Queries from the pod, each from a fresh port, and what became of them.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::world::{FROM_CLUSTER, FROM_PROXY, Namespace};
+
+/// How long a client waits for an answer.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Clients that ask at the same time.
+const CLIENTS: u32 = 20;
+
+/// From one query of a client to its next.
+const PACE: Duration = Duration::from_millis(40);
+
+/// UDP or TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is what it is called")]
+pub enum Protocol {
+    Udp,
+    Tcp,
+}
+
+/// Who answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is what it is called")]
+pub enum Answer {
+    Proxy,
+    Cluster,
+    Nobody,
+}
+
+/// One query's fate.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// When it was asked.
+    pub at: Instant,
+    /// Who answered.
+    pub answer: Answer,
+}
+
+/// Clients that ask until they are told to stop.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<Vec<Asked>>>,
+}
+
+impl Load {
+    /// Starts `CLIENTS` clients in the pod, about 500 queries a second in all.
+    pub fn start(place: &Namespace, server: &str, protocol: Protocol) -> Load {
+        let stop = Arc::new(AtomicBool::new(false));
+        let server = SocketAddr::new(server.parse().expect("an address"), 53);
+        let clients = (0..CLIENTS).map(|client| {
+            let stop = Arc::clone(&stop);
+            place.within(move || {
+                let mut asked = Vec::new();
+                // One after the other, and not all at the same moment.
+                std::thread::sleep(PACE * client / CLIENTS);
+                while !stop.load(Ordering::Relaxed) {
+                    let at = Instant::now();
+                    asked.push(Asked {
+                        at,
+                        answer: ask(server, protocol),
+                    });
+                    // The pace of the load, nothing that is waited for.
+                    std::thread::sleep(PACE.saturating_sub(at.elapsed()));
+                }
+                asked
+            })
+        });
+        Load {
+            stop: Arc::clone(&stop),
+            clients: clients.collect(),
+        }
+    }
+
+    /// Stops, and returns all fates in the order of asking.
+    pub fn stop(self) -> Fates {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut asked: Vec<Asked> = self
+            .clients
+            .into_iter()
+            .flat_map(|client| client.join().expect("a client"))
+            .collect();
+        asked.sort_by_key(|asked| asked.at);
+        Fates(asked)
+    }
+}
+
+/// What became of a load's queries.
+pub struct Fates(Vec<Asked>);
+
+impl Fates {
+    /// How many were asked.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many nobody answered.
+    pub fn lost(&self) -> usize {
+        self.of(Answer::Nobody)
+    }
+
+    /// How many had this answer.
+    pub fn of(&self, answer: Answer) -> usize {
+        self.0.iter().filter(|asked| asked.answer == answer).count()
+    }
+
+    /// Those asked between two moments.
+    pub fn between(&self, from: Instant, to: Instant) -> Fates {
+        Fates(
+            self.0
+                .iter()
+                .copied()
+                .filter(|asked| (from..to).contains(&asked.at))
+                .collect(),
+        )
+    }
+
+    /// Those asked before a moment.
+    pub fn until(&self, to: Instant) -> Fates {
+        Fates(self.0.iter().copied().filter(|asked| asked.at < to).collect())
+    }
+
+    /// Those asked from a moment on.
+    pub fn since(&self, from: Instant) -> Fates {
+        Fates(self.0.iter().copied().filter(|asked| asked.at >= from).collect())
+    }
+
+    /// From the first to the last lost query.
+    pub fn silence(&self) -> Duration {
+        let mut lost = self.0.iter().filter(|asked| asked.answer == Answer::Nobody);
+        let (first, last) = (lost.next(), lost.next_back());
+        first
+            .zip(last)
+            .map_or(Duration::ZERO, |(first, last)| last.at - first.at)
+    }
+}
+
+/// Asks once, from a fresh port.
+pub fn ask(server: SocketAddr, protocol: Protocol) -> Answer {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(b"\x03www\x07example\0\0\x01\0\x01");
+    let reply = match protocol {
+        Protocol::Udp => udp(server, &query),
+        Protocol::Tcp => tcp(server, &query),
+    };
+    let Ok(reply) = reply else { return Answer::Nobody };
+    let Some(Ok(octets)) = reply
+        .len()
+        .checked_sub(4)
+        .map(|at| <[u8; 4]>::try_from(&reply[at..]))
+    else {
+        return Answer::Nobody;
+    };
+    match Ipv4Addr::from(octets) {
+        FROM_PROXY => Answer::Proxy,
+        FROM_CLUSTER => Answer::Cluster,
+        _ => Answer::Nobody,
+    }
+}
+
+fn udp(server: SocketAddr, query: &[u8]) -> std::io::Result<Vec<u8>> {
+    let any: IpAddr = if server.is_ipv4() {
+        [0; 4].into()
+    } else {
+        [0u16; 8].into()
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.send(query)?;
+    let mut reply = vec![0; 512];
+    let length = socket.recv(&mut reply)?;
+    reply.truncate(length);
+    Ok(reply)
+}
+
+fn tcp(server: SocketAddr, query: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&server, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.write_all(&[&(query.len() as u16).to_be_bytes()[..], query].concat())?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut reply)?;
+    Ok(reply)
+}

@@ -1,0 +1,85 @@
+//! One process takes over from another, and nobody notices.
+
+use std::thread;
+use std::time::Duration;
+
+use super::falling::CONFIG;
+use super::load::{Answer, Load, Protocol};
+use super::world::{CLUSTER, KubeProxy, World, same};
+
+fn handovers(config: &str, servers: &[&str]) {
+    let world = World::new(KubeProxy::Iptables);
+    let mut running = world.start(config);
+    let mut loads = Vec::new();
+    for &server in servers {
+        for protocol in [Protocol::Udp, Protocol::Tcp] {
+            loads.push((
+                format!("{protocol:?} {server}"),
+                Load::start(&world.pod(), server, protocol),
+            ));
+        }
+    }
+    let rules = world.network();
+    for _ in 0..20 {
+        let successor = world.start(config);
+        running.terminate();
+        running = successor;
+        // Some load for this generation.
+        thread::sleep(Duration::from_millis(100));
+    }
+    for (name, load) in loads {
+        let fates = load.stop();
+        println!(
+            "{name}: {} of {} lost over 20 handovers",
+            fates.lost(),
+            fates.count()
+        );
+        assert!(fates.count() > 500, "{name}");
+        assert_eq!(
+            fates.of(Answer::Proxy),
+            fates.count(),
+            "{name}: {} lost",
+            fates.lost()
+        );
+    }
+    same(&world.network(), &rules, "nothing was added or taken away");
+    running.terminate();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn twenty_handovers_lose_nothing_in_fall_through_mode() {
+    handovers(CONFIG, &CLUSTER);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn twenty_handovers_lose_nothing_in_bypass_mode() {
+    let config = "listen \"169.254.20.10\" \"10.96.0.10\" \"fd00:96::10\"\nworkers 2\nadmin \"127.0.0.1:9253\"\n\
+        zone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
+        node { interface \"nodelocaldns\"; iptables; mode \"bypass\" }";
+    handovers(config, &["169.254.20.10", "10.96.0.10", "fd00:96::10"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_last_one_takes_everything_away_and_hands_over_to_the_cluster() {
+    for mode in ["bypass", "fall-through"] {
+        let world = World::new(KubeProxy::Iptables);
+        // The tables exist before.
+        world.script("for c in iptables ip6tables; do $c -w -t raw -S; $c -w -t filter -S; $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done");
+        let before = world.network();
+        let config = CONFIG.replace("iptables;", &format!("iptables; mode \"{mode}\";"));
+        let (first, second) = (world.start(&config), world.start(&config));
+        let load = Load::start(&world.pod(), CLUSTER[0], Protocol::Udp);
+        first.terminate();
+        assert_ne!(world.network(), before, "the second one needs it");
+        second.terminate();
+        same(&world.network(), &before, mode);
+        thread::sleep(Duration::from_millis(200));
+        let fates = load.stop();
+        println!("{mode}: {} of {} lost at the end", fates.lost(), fates.count());
+        assert_eq!(fates.lost(), 0, "{mode}");
+        assert!(fates.of(Answer::Cluster) > 0 && fates.of(Answer::Proxy) > 0);
+    }
+}
