@@ -1,0 +1,116 @@
+//! `hosts`: answers from a table.
+
+use super::{anything, start};
+
+#[test]
+fn names_have_their_addresses_and_no_other_data() {
+    let upstream = anything();
+    let config =
+        "host \"db.test\" \"192.0.2.7\" \"2001:db8::7\"\nhost \"DB.test\" \"192.0.2.8\"\nttl \"90s\"";
+    let proxy = start("hosts", config, "use \"f\"", &upstream);
+    let v4 = proxy.query("db.test", "A");
+    assert_eq!(v4.answers(), ["db.test. A 192.0.2.7", "db.test. A 192.0.2.8"]);
+    assert_eq!(v4.ttls(), [90, 90]);
+    assert_eq!(proxy.query("Db.Test", "AAAA").answers().len(), 1);
+    // A known name with another type is no data, and not a question for upstream.
+    let other = proxy.query("db.test", "MX");
+    assert_eq!((other.rcode().as_str(), other.answers.len()), ("NOERROR", 0));
+    assert_eq!(upstream.count("db.test"), 0);
+    // What the table does not know is passed on.
+    assert_eq!(
+        proxy.query("other.test", "A").answers(),
+        ["other.test. A 192.0.2.1"]
+    );
+    assert_eq!(
+        proxy.query("below.db.test", "A").answers(),
+        ["below.db.test. A 192.0.2.1"]
+    );
+}
+
+#[test]
+fn an_hour_is_the_ttl_unless_written() {
+    let upstream = anything();
+    let proxy = start("hosts", "host \"db.test\" \"192.0.2.7\"", "use \"f\"", &upstream);
+    assert_eq!(proxy.query("db.test", "A").ttl(), 3600);
+}
+
+#[test]
+fn wildcards_cover_what_is_not_listed() {
+    let upstream = anything();
+    let config = "host \"*.apps.test\" \"192.0.2.7\"\nhost \"own.apps.test\" \"192.0.2.8\"";
+    let proxy = start("hosts", config, "use \"f\"", &upstream);
+    assert_eq!(
+        proxy.query("any.apps.test", "A").answers(),
+        ["any.apps.test. A 192.0.2.7"]
+    );
+    assert_eq!(
+        proxy.query("a.b.apps.test", "A").answers(),
+        ["a.b.apps.test. A 192.0.2.7"]
+    );
+    assert_eq!(
+        proxy.query("own.apps.test", "A").answers(),
+        ["own.apps.test. A 192.0.2.8"]
+    );
+    assert_eq!(
+        proxy.query("apps.test", "A").answers(),
+        ["apps.test. A 192.0.2.1"]
+    );
+}
+
+#[test]
+fn addresses_have_their_names() {
+    let upstream = anything();
+    let config = "host \"db.test\" \"192.0.2.7\" \"2001:db8::7\"";
+    let with = start("hosts", config, "use \"f\"", &upstream);
+    assert_eq!(
+        with.query("7.2.0.192.in-addr.arpa", "PTR").answers(),
+        ["7.2.0.192.in-addr.arpa. PTR db.test."]
+    );
+    let v6 = "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
+    assert_eq!(with.query(v6, "PTR").answers(), [format!("{v6}. PTR db.test.")]);
+    let without = start(
+        "hosts",
+        &format!("{config}\nreverse #false"),
+        "use \"f\"",
+        &upstream,
+    );
+    without.query("7.2.0.192.in-addr.arpa", "PTR");
+    assert_eq!(upstream.count("7.2.0.192.in-addr.arpa"), 1);
+}
+
+/// A zone of the table is all there is of it: what is not in it does not exist, with an SOA record for
+/// caches to go by.
+#[test]
+fn a_zone_of_the_table_is_complete() {
+    let upstream = anything();
+    let config = "zone \"demo.test\"\nhost \"hello.demo.test\" \"127.0.0.53\"\nttl \"60s\"";
+    let proxy = start("hosts", config, "use \"f\"", &upstream);
+    let denied = proxy.query("none.demo.test", "A");
+    assert_eq!((denied.rcode().as_str(), denied.authority.len()), ("NXDOMAIN", 1));
+    assert_eq!(
+        (denied.authority[0].name.as_str(), denied.authority[0].ttl),
+        ("demo.test.", 60)
+    );
+    let no_data = proxy.query("hello.demo.test", "MX");
+    assert_eq!(
+        (no_data.rcode().as_str(), no_data.authority.len()),
+        ("NOERROR", 1)
+    );
+    assert_eq!(proxy.query("demo.test", "SOA").answers.len(), 1);
+    assert!(
+        upstream
+            .everything()
+            .iter()
+            .all(|asked| !asked.name().ends_with("demo.test."))
+    );
+}
+
+/// A pipeline may end in a table: nothing is forwarded, and what nobody knows is refused.
+#[test]
+fn a_pipeline_may_end_in_a_table() {
+    let proxy = crate::harness::Proxy::start(
+        "filter \"f\" { module \"builtin:hosts\"; limits time=\"1s\"; config { host \"a.test\" \"192.0.2.7\" } }\nzone \"test\" { use \"f\" }",
+    );
+    assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.7"]);
+    assert_eq!(proxy.query("b.test", "A").rcode(), "REFUSED");
+}

@@ -1,0 +1,24 @@
+//! The filters that come with the proxy, each of their options once through everything: file, sandbox,
+//! pipeline, wire. What they answer in detail is tested beside their source.
+
+mod hosts;
+mod log;
+mod nodecache;
+mod rewrite;
+
+use crate::harness::{ONCE, Proxy, Upstream};
+
+/// A proxy with one built-in filter above the cache, or below it. With time to spare: a limit of
+/// milliseconds is for filters, not for machines that have more to do than this test.
+fn start(filter: &str, config: &str, pipeline: &str, upstream: &Upstream) -> Proxy {
+    Proxy::start(&format!(
+        "filter \"f\" {{\n    module \"builtin:{filter}\"\n    limits time=\"1s\"\n    config {{\n{config}\n    }}\n}}\n\
+         zone \".\" {{\n    {pipeline}\n    forward \"{}\" {{ max-fails 0; {ONCE} }}\n}}\n",
+        upstream.address
+    ))
+}
+
+/// An upstream that knows every name, with a TTL of 300 s.
+fn anything() -> Upstream {
+    Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
+}

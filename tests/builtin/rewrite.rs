@@ -1,0 +1,195 @@
+//! `rewrite`: names, types, classes, TTLs, rcodes, aliases.
+
+use super::{anything, start};
+use crate::harness::{Message, Proxy, Record, Reply, Upstream, flags, forward_once};
+
+fn above(config: &str, upstream: &Upstream) -> Proxy {
+    start("rewrite", config, "use \"f\"; cache", upstream)
+}
+
+/// The upstream sees the new name, the client sees its own.
+#[test]
+fn names_are_rewritten_and_reverted() {
+    let upstream = anything();
+    let rules = r##"
+        name "exact" "db.internal" "db.prod.test"
+        name "prefix" "dev-" "prod-"
+        name "suffix" "old.test" "new.test"
+        name "substring" "us-west" "eu-north"
+        name "regex" "^([a-z]+)-([a-z]+)\\.region\\.test$" "{2}.{1}.test"
+    "##;
+    let proxy = above(rules, &upstream);
+    for (asked, becomes) in [
+        ("db.internal", "db.prod.test"),
+        ("DB.Internal", "db.prod.test"),
+        ("dev-api.test", "prod-api.test"),
+        ("a.old.test", "a.new.test"),
+        ("old.test", "new.test"),
+        ("api.us-west.test", "api.eu-north.test"),
+        ("ftp-eu.region.test", "eu.ftp.test"),
+        ("untouched.example", "untouched.example"),
+    ] {
+        let answer = proxy.query(asked, "A");
+        assert_eq!(answer.answers.len(), 1, "{asked}: {answer}");
+        assert!(
+            answer.answers[0].name.eq_ignore_ascii_case(&format!("{asked}.")),
+            "{asked}: {answer}"
+        );
+        assert!(upstream.count(becomes) >= 1, "{asked} did not become {becomes}");
+    }
+    assert_eq!(upstream.count("db.internal"), 0);
+    // Both spellings of one name are one question upstream.
+    assert_eq!(upstream.count("db.prod.test"), 1);
+}
+
+/// Every place in the answer that carries the new name has the client's name; others stay.
+#[test]
+fn the_whole_answer_is_reverted() {
+    let upstream = Upstream::start(|asked| {
+        let mut message =
+            asked.message_with(&["new.test. 300 CNAME host.test.", "host.test. 300 A 192.0.2.1"]);
+        message.authority.push(Record::parse("test. 300 NS ns.test."));
+        Reply::Message(message)
+    });
+    let proxy = above("name \"exact\" \"old.test\" \"new.test\"", &upstream);
+    for _ in 0..2 {
+        let answer = proxy.query("old.test", "A");
+        assert_eq!(
+            answer.answers(),
+            ["old.test. CNAME host.test.", "host.test. A 192.0.2.1"]
+        );
+        assert_eq!(answer.authority[0].name, "test.");
+    }
+    // Who wants to see the new name can.
+    let keep = above(
+        "name \"exact\" \"old.test\" \"new.test\" answers=\"keep\"",
+        &upstream,
+    );
+    assert_eq!(
+        keep.query("old.test", "A").answers()[0],
+        "new.test. CNAME host.test."
+    );
+}
+
+/// Rules apply in order; the first that matches is the last unless it says `continue`.
+#[test]
+fn rules_stop_or_continue() {
+    let upstream = anything();
+    let chain = |then: &str| {
+        format!("name \"exact\" \"a.test\" \"b.test\" {then}\nname \"exact\" \"b.test\" \"c.test\"")
+    };
+    for (then, becomes) in [
+        ("", "b.test"),
+        ("then=\"stop\"", "b.test"),
+        ("then=\"continue\"", "c.test"),
+    ] {
+        let before = upstream.count(becomes);
+        let proxy = above(&chain(then), &upstream);
+        assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.1"]);
+        assert_eq!(upstream.count(becomes), before + 1, "{then}");
+    }
+}
+
+#[test]
+fn types_and_classes_are_rewritten() {
+    let upstream = anything();
+    let proxy = above("type \"ANY\" \"HINFO\"\nclass \"CH\" \"IN\"", &upstream);
+    proxy.query("a.test", "ANY");
+    assert!(upstream.asked("a.test").iter().all(|asked| asked.is("TYPE13")));
+    assert_eq!(upstream.count("a.test"), 1);
+    let answer = proxy.ask(&Message::query("b.test", "A").class(3));
+    assert_eq!(answer.rcode(), "NOERROR");
+    assert_eq!(upstream.asked("b.test")[0].question().class, 1);
+}
+
+/// Bounds of TTLs and other rcodes, for names the client asks for.
+#[test]
+fn ttls_and_rcodes_of_answers_are_rewritten() {
+    let upstream = Upstream::start(|asked| match asked.name().split('.').next() {
+        Some("fail") => asked.denial("REFUSED", None),
+        _ => asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]),
+    });
+    let rules = r#"
+        ttl "suffix" "short.test" max="60s" then="continue"
+        ttl "suffix" "long.test" min="900s"
+        ttl "exact" "fixed.test" "5s"
+        rcode "suffix" "test" "REFUSED" "NXDOMAIN"
+    "#;
+    for pipeline in ["use \"f\"; cache", "cache; use \"f\"", "use \"f\""] {
+        let proxy = start("rewrite", rules, pipeline, &upstream);
+        for (name, ttl) in [
+            ("a.short.test", 60),
+            ("a.long.test", 900),
+            ("fixed.test", 5),
+            ("other.test", 300),
+        ] {
+            assert_eq!(proxy.query(name, "A").ttl(), ttl, "{name}, {pipeline}");
+        }
+        assert_eq!(proxy.query("fail.test", "A").rcode(), "NXDOMAIN", "{pipeline}");
+        assert_eq!(proxy.query("fail.example", "A").rcode(), "REFUSED", "{pipeline}");
+    }
+}
+
+/// An alias is a CNAME record and what its target resolves to, through the zone that owns it.
+#[test]
+fn aliases_are_resolved_through_their_own_zone() {
+    let inner = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.5", asked.name())]));
+    let outer = anything();
+    let proxy = Proxy::start(&format!(
+        "filter \"f\" {{ module \"builtin:rewrite\"; limits time=\"1s\"; config {{ cname \"exact\" \"www.test\" \"web.inner.example\" }} }}\n\
+         zone \"inner.example\" {{ cache; {} }}\nzone \".\" {{ use \"f\"; cache; {} }}",
+        forward_once(inner.address),
+        forward_once(outer.address)
+    ));
+    for _ in 0..2 {
+        let answer = proxy.query("www.test", "A");
+        assert_eq!(
+            answer.answers(),
+            [
+                "www.test. CNAME web.inner.example.",
+                "web.inner.example. A 192.0.2.5"
+            ]
+        );
+    }
+    assert_eq!(
+        (inner.count("web.inner.example"), outer.count("www.test")),
+        (1, 0)
+    );
+    // Who asks for the alias itself gets just that.
+    assert_eq!(
+        proxy.query("www.test", "CNAME").answers(),
+        ["www.test. CNAME web.inner.example."]
+    );
+}
+
+/// An alias to itself, or two to each other, end.
+#[test]
+fn alias_loops_end() {
+    let upstream = anything();
+    let proxy = above(
+        "cname \"exact\" \"a.test\" \"b.test\"\ncname \"exact\" \"b.test\" \"a.test\"",
+        &upstream,
+    );
+    let answer = proxy.query("a.test", "A");
+    assert!(
+        ["SERVFAIL", "NOERROR"].contains(&answer.rcode().as_str()),
+        "{answer}"
+    );
+    assert!(answer.answers.len() < 50, "{answer}");
+    assert!(!answer.has(flags::TC));
+}
+
+/// A rewritten query finds the zone by what the client asked: a filter changes the question, not the
+/// pipeline.
+#[test]
+fn a_rewritten_query_stays_in_its_pipeline() {
+    let (own, other) = (anything(), anything());
+    let proxy = Proxy::start(&format!(
+        "filter \"f\" {{ module \"builtin:rewrite\"; limits time=\"1s\"; config {{ name \"exact\" \"a.test\" \"a.other\" }} }}\n\
+         zone \"test\" {{ use \"f\"; {} }}\nzone \"other\" {{ {} }}",
+        forward_once(own.address),
+        forward_once(other.address)
+    ));
+    assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.1"]);
+    assert_eq!((own.count("a.other"), other.count("a.other")), (1, 0));
+}

@@ -1,0 +1,27 @@
+#!/bin/bash
+# Builds Kubernetes' programs and CoreDNS from the Go module proxy into a folder: programs.sh FOLDER
+set -euo pipefail
+out=$(realpath -m "$1")
+kubernetes=${KUBERNETES:-1.35.4} coredns=${COREDNS:-1.15.0}
+export CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN=$out
+mkdir -p "$out/source" && cd "$out/source"
+
+# k8s.io/kubernetes replaces its parts by folders of its own tree. Elsewhere each part is a module with the
+# version v0.MINOR.PATCH, and a module of ours may say so.
+manifest=$(go mod download -json "k8s.io/kubernetes@v$kubernetes" | python3 -c 'import json, sys; print(json.load(sys.stdin)["GoMod"])')
+{
+    printf 'module cluster\n\ngo 1.25.0\n\nrequire k8s.io/kubernetes v%s\n\n' "$kubernetes"
+    sed -n "s|^\t\(\S*\) => ./staging/src/.*|replace \1 => \1 v0.${kubernetes#1.}|p" "$manifest"
+} > go.mod
+programs=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl)
+{
+    printf '//go:build tools\n\npackage tools\n\n'
+    printf 'import _ "k8s.io/kubernetes/cmd/%s"\n' "${programs[@]}"
+} > tools.go
+go mod tidy
+base=k8s.io/component-base/version
+flags="-s -w -X $base.gitVersion=v$kubernetes -X $base.gitMajor=1 -X $base.gitMinor=$(cut -d. -f2 <<< "$kubernetes")"
+for program in "${programs[@]}"; do
+    go build -ldflags "$flags" -o "$out/$program" "k8s.io/kubernetes/cmd/$program"
+done
+go install "github.com/coredns/coredns@v$coredns"

@@ -1,0 +1,75 @@
+//! Compiled filters on disk: a faster start, and never a worse one.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::harness::Proxy;
+
+fn start(cache: &Path) -> Proxy {
+    let text = "filter \"f\" { module \"builtin:hosts\"; config { host \"a.test\" \"192.0.2.7\" } }\nzone \"test\" { use \"f\" }";
+    let proxy = Proxy::start_with(text, &["--compiled-cache", &cache.display().to_string()]);
+    assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.7"]);
+    proxy
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The second start finds what the first one compiled; half of it, or something else in its place, is
+/// compiled again.
+#[test]
+fn what_was_compiled_is_kept_and_checked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = folder.path().join("compiled");
+    start(&cache);
+    let kept = files(&cache);
+    assert!(!kept.is_empty());
+    let whole: Vec<Vec<u8>> = kept
+        .iter()
+        .map(|file| std::fs::read(file).expect("a file"))
+        .collect();
+    start(&cache);
+    assert_eq!(files(&cache), kept);
+
+    type Damage = fn(&[u8]) -> Vec<u8>;
+    let damages: [Damage; 4] = [
+        |_| Vec::new(),
+        |whole| whole[..whole.len() / 2].to_vec(),
+        |whole| whole.iter().rev().copied().collect(),
+        |whole| {
+            let mut changed = whole.to_vec();
+            changed[whole.len() / 2] ^= 1;
+            changed
+        },
+    ];
+    for damage in damages {
+        for (file, whole) in kept.iter().zip(&whole) {
+            std::fs::write(file, damage(whole)).expect("a file");
+        }
+        start(&cache);
+    }
+    for (file, whole) in kept.iter().zip(&whole) {
+        assert_eq!(
+            std::fs::read(file).expect("a file").len(),
+            whole.len(),
+            "compiled again, and kept"
+        );
+    }
+}
+
+/// Compiled code is code: a folder that others can write to is not read from.
+#[test]
+fn a_folder_that_others_can_write_to_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("permissions");
+    let arguments = ["--compiled-cache", &folder.path().display().to_string()];
+    let mut proxy = Proxy::launch("zone \".\" { forward \"127.0.0.1:9\" }", &arguments);
+    assert!(!proxy.process.ended().success());
+    proxy.process.logged(&folder.path().display().to_string());
+}

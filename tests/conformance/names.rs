@@ -1,0 +1,161 @@
+//! Names: special ones (RFC 6761, 7686, 9476), any octets (RFC 2181 section 11), case (RFC 4343), and
+//! the asterisk (RFC 4592).
+
+use crate::harness::{Message, Proxy, Upstream, forward_once};
+
+fn anything() -> Upstream {
+    Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.question().name)]))
+}
+
+/// Names that never leave the machine.
+#[test]
+fn special_names_are_answered_here() {
+    let upstream = anything();
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; {} }}",
+        forward_once(upstream.address)
+    ));
+    // RFC 6761 section 6.3: localhost and below.
+    for name in ["localhost.", "LocalHost.", "www.localhost.", "a.b.localhost."] {
+        let v4 = proxy.query(name, "A");
+        assert_eq!(v4.answers(), [format!("{name} A 127.0.0.1")]);
+        assert_eq!(proxy.query(name, "AAAA").answers(), [format!("{name} AAAA ::1")]);
+        let other = proxy.query(name, "MX");
+        assert_eq!(
+            (other.rcode().as_str(), other.answers.len()),
+            ("NOERROR", 0),
+            "{name}"
+        );
+    }
+    // RFC 6761 section 6.4, RFC 7686 section 2, RFC 9476 section 2.
+    for name in ["invalid.", "www.invalid.", "www.onion.", "www.ALT."] {
+        for qtype in ["A", "AAAA", "TXT"] {
+            assert_eq!(proxy.query(name, qtype).rcode(), "NXDOMAIN", "{name} {qtype}");
+        }
+    }
+    let forwarded: Vec<String> = upstream.everything().iter().map(|asked| asked.name()).collect();
+    let special = |name: &String| {
+        ["localhost.", "invalid.", "onion.", "alt."]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
+    assert!(!forwarded.iter().any(special), "{forwarded:?}");
+
+    // Names that only look like it are names like any other.
+    for name in ["notlocalhost.", "localhost.example.", "valid.", "alternative."] {
+        assert_eq!(proxy.query(name, "A").answers(), [format!("{name} A 192.0.2.1")]);
+    }
+}
+
+/// A zone of the configuration is more specific than the rule.
+#[test]
+fn a_zone_of_the_operators_takes_a_special_name_over() {
+    let upstream = anything();
+    let proxy = Proxy::start(&format!(
+        "zone \"svc.alt\" {{ {} }}",
+        forward_once(upstream.address)
+    ));
+    assert_eq!(
+        proxy.query("www.svc.alt.", "A").answers(),
+        ["www.svc.alt. A 192.0.2.1"]
+    );
+    assert_eq!(proxy.query("www.alt.", "A").rcode(), "NXDOMAIN");
+}
+
+/// RFC 2181 section 11: any octets are a name; the ones of hosts are a convention.
+#[test]
+fn any_octets_are_a_name() {
+    let upstream = anything();
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; {} }}",
+        forward_once(upstream.address)
+    ));
+    let longest_label = format!("{}.example.", "l".repeat(63));
+    let longest_name = format!("{}{}.", "abcdefg.".repeat(30), "h".repeat(13));
+    for name in [
+        "_service._tcp.example.",
+        "a\\.b.example.",
+        "\\000.example.",
+        "\\255\\128.example.",
+        "*.example.",
+        "\\032.example.",
+        "xn--nxasmq6b.example.",
+        &longest_label,
+        &longest_name,
+    ] {
+        // Through upstream, then through the cache. With room for the longest name twice.
+        for _ in 0..2 {
+            assert_eq!(
+                proxy.query_edns(name, "A").answers(),
+                [format!("{name} A 192.0.2.1")]
+            );
+        }
+        assert_eq!(upstream.count(name), 1, "{name}");
+    }
+    // RFC 1035 section 3.1: the root is a name.
+    assert_eq!(proxy.query(".", "A").answers(), [". A 192.0.2.1"]);
+}
+
+/// RFC 4343 section 2: ASCII letters and nothing else are folded.
+#[test]
+fn only_ascii_letters_are_folded() {
+    let upstream = anything();
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; {} }}",
+        forward_once(upstream.address)
+    ));
+    proxy.query("A\\192[.example", "A");
+    proxy.query("a\\192[.EXAMPLE", "A");
+    assert_eq!(
+        upstream
+            .everything()
+            .iter()
+            .filter(|asked| asked.name().ends_with(".example."))
+            .count(),
+        1
+    );
+    // `{` is `[` with the bit that tells letter cases apart; 224 is 192 with it.
+    proxy.query("a\\192{.example", "A");
+    proxy.query("a\\224[.example", "A");
+    assert_eq!(
+        upstream
+            .everything()
+            .iter()
+            .filter(|asked| asked.name().ends_with(".example."))
+            .count(),
+        3
+    );
+}
+
+/// RFC 4592 section 2.3: an asterisk asked for is an asterisk, and the answer to it is for nobody else.
+#[test]
+fn an_asterisk_is_an_octet() {
+    let upstream = Upstream::zone(&[
+        "*.example. 300 A 192.0.2.1",
+        "example. 300 SOA ns.example. root.example. 1 2 3 4 5",
+    ]);
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; {} }}",
+        forward_once(upstream.address)
+    ));
+    assert_eq!(
+        proxy.query("*.example", "A").answers(),
+        ["*.example. A 192.0.2.1"]
+    );
+    assert_eq!(proxy.query("www.example", "A").rcode(), "NXDOMAIN");
+}
+
+/// Whoever is answered can use the answer: records carry the name that was asked for, up to case.
+#[test]
+fn mixed_case_is_answered_in_kind() {
+    let upstream = anything();
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; {} }}",
+        forward_once(upstream.address)
+    ));
+    for name in ["MiXeD.Example.", "mixed.example.", "MIXED.EXAMPLE."] {
+        let answer = proxy.ask(&Message::query(name, "A"));
+        assert!(answer.answers[0].name.eq_ignore_ascii_case(name), "{answer}");
+    }
+    assert_eq!(upstream.count("mixed.example"), 1);
+}

@@ -1,0 +1,261 @@
+//! The documents: every configuration in them is one, every filter's options are shown.
+//!
+//! A fence marked `kdl` is taken as a file. What such a file needs and the example leaves out is
+//! added: stages get a zone around them, filters a zone that uses them, and a module or resolv.conf
+//! that only exists on the reader's machine is made.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::harness::guests::root;
+use crate::harness::proxy;
+
+/// A configuration in a document.
+struct Example {
+    /// File and line of the fence.
+    place: String,
+    text: String,
+}
+
+#[test]
+fn every_example_is_a_valid_configuration() {
+    let examples: Vec<Example> = documents(&root())
+        .iter()
+        .flat_map(|file| examples(file))
+        .collect();
+    assert!(
+        examples.len() >= 5,
+        "only {} examples: is this the right folder?",
+        examples.len()
+    );
+    let mut failures = Vec::new();
+    for example in &examples {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("example.kdl");
+        fs::write(&file, completed(&example.text, folder.path())).expect("a file");
+        let output = proxy::check(&file);
+        if !output.status.success() {
+            let said = [output.stdout, output.stderr].concat();
+            failures.push(format!("{}\n{}", example.place, String::from_utf8_lossy(&said)));
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} of {} examples:\n{}",
+        failures.len(),
+        examples.len(),
+        failures.join("\n")
+    );
+}
+
+const BUILT_IN: [&str; 4] = ["log", "rewrite", "nodecache", "hosts"];
+
+/// Each built-in filter has a README in the same sections, with at least one example.
+#[test]
+fn every_built_in_filter_has_a_readme_with_examples() {
+    for filter in BUILT_IN {
+        let file = readme(filter);
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(!examples(&file).is_empty(), "{} has no example", file.display());
+        let sections: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let begin = ["Name", "Description", "Syntax", "Examples"];
+        assert!(sections.starts_with(&begin), "{}: {sections:?}", file.display());
+    }
+}
+
+/// Whatever the Syntax section of a README promises is used by the tests of that filter.
+#[test]
+fn every_documented_option_is_exercised() {
+    let mut missing = Vec::new();
+    for filter in BUILT_IN {
+        let text = fs::read_to_string(readme(filter)).expect("a README");
+        let tests = fs::read_to_string(root().join(format!("tests/builtin/{filter}.rs"))).expect("tests");
+        let options = options(&text);
+        assert!(options.len() >= 3, "{filter}: {options:?}");
+        missing.extend(
+            options
+                .into_iter()
+                .filter(|option| !tests.contains(option))
+                .map(|option| format!("{filter}: {option}")),
+        );
+    }
+    assert!(missing.is_empty(), "documented, and in no test: {missing:#?}");
+}
+
+fn readme(filter: &str) -> PathBuf {
+    root().join("filters").join(filter).join("README.md")
+}
+
+/// The options of a README's Syntax section: the first word of each line of its fences and their
+/// properties, and what the first column of its tables shows as code.
+fn options(readme: &str) -> BTreeSet<String> {
+    let section = readme
+        .split("\n## ")
+        .find(|section| section.starts_with("Syntax"))
+        .unwrap_or_default();
+    let mut options = BTreeSet::new();
+    let mut fenced = false;
+    for line in section.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if fenced && !line.starts_with(['{', ' ']) {
+            options.extend(line.split_whitespace().next().map(str::to_owned));
+            let words = line.split([' ', '[', ']']);
+            options.extend(words.filter_map(|word| Some(format!("{}=", word.split_once('=')?.0))));
+        } else if let Some(row) = line.strip_prefix("| `") {
+            let column = row.split('|').next().unwrap_or_default();
+            options.extend(
+                column
+                    .split('`')
+                    .step_by(2)
+                    .map(str::to_owned)
+                    .filter(|code| !code.trim().is_empty()),
+            );
+        }
+    }
+    options
+}
+
+/// The project's Markdown files.
+fn documents(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            found.extend(documents(&path));
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The `kdl` fences of a document.
+fn examples(file: &Path) -> Vec<Example> {
+    let text = fs::read_to_string(file).expect("a document");
+    let mut examples = Vec::new();
+    let mut open: Option<Example> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        match &mut open {
+            None if line.trim() == "```kdl" => {
+                open = Some(Example {
+                    place: format!("{}:{number}", file.display()),
+                    text: String::new(),
+                });
+            }
+            None => {}
+            Some(_) if line.trim() == "```" => examples.extend(open.take()),
+            Some(example) => {
+                example.text.push_str(line);
+                example.text.push('\n');
+            }
+        }
+    }
+    examples
+}
+
+/// The example as a whole file.
+fn completed(text: &str, folder: &Path) -> String {
+    let top = top_nodes(text);
+    let has = |name: &str| top.iter().any(|(node, _)| node == name);
+    let stages = ["use", "cache", "forward"];
+    let mut whole = String::new();
+    if stages.iter().any(|stage| has(stage)) {
+        for (_, filter) in top.iter().filter(|(node, _)| node == "use") {
+            whole.push_str(&format!("filter \"{filter}\" {{ module \"builtin:log\" }}\n"));
+        }
+        let end = if has("forward") {
+            ""
+        } else {
+            "forward \"192.0.2.53\"\n"
+        };
+        whole.push_str(&format!("zone \"whole.example\" {{\n{text}{end}}}\n"));
+    } else {
+        whole.push_str(text);
+        let used: Vec<&String> = top
+            .iter()
+            .filter(|(node, _)| node == "filter")
+            .map(|(_, name)| name)
+            .collect();
+        if !has("zone") {
+            let uses: String = used.iter().map(|name| format!("    use \"{name}\"\n")).collect();
+            whole.push_str(&format!(
+                "zone \"whole.example\" {{\n{uses}    forward \"192.0.2.53\"\n}}\n"
+            ));
+        }
+    }
+    if !has("listen") {
+        whole.push_str("listen \"127.0.0.1\"\n");
+    }
+    with_files(&whole, folder)
+}
+
+/// Names of the nodes at the top of a document, each with its first argument. Enough KDL for that:
+/// strings, comments and braces.
+fn top_nodes(text: &str) -> Vec<(String, String)> {
+    let mut nodes = Vec::new();
+    let mut depth = 0_usize;
+    for line in text.lines() {
+        let line = line.split("//").next().unwrap_or_default();
+        if depth == 0 {
+            let mut words = line.trim().splitn(2, ' ');
+            let name = words.next().unwrap_or_default().trim_matches(['{', '}', ';']);
+            let argument = words
+                .next()
+                .and_then(|rest| rest.split('"').nth(1))
+                .unwrap_or_default();
+            if !name.is_empty() {
+                nodes.push((name.to_owned(), argument.to_owned()));
+            }
+        }
+        let mut quoted = false;
+        for character in line.chars() {
+            match character {
+                '"' => quoted = !quoted,
+                '{' if !quoted => depth += 1,
+                '}' if !quoted => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+    nodes
+}
+
+/// Files that the example names and that only exist where the reader is: a resolv.conf, modules. Their
+/// digests cannot hold here.
+fn with_files(text: &str, folder: &Path) -> String {
+    let resolv_conf = folder.join("resolv.conf");
+    fs::write(&resolv_conf, "nameserver 192.0.2.53\n").expect("a file");
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut line = line.replace("\"/etc/resolv.conf\"", &format!("\"{}\"", resolv_conf.display()));
+        if line.trim_start().starts_with("sha256 ") {
+            line = String::new();
+        }
+        if let Some(module) = line
+            .split("module \"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            && module.ends_with(".wasm")
+        {
+            let name = Path::new(module)
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .unwrap_or_default();
+            let real = match name {
+                "log" | "rewrite" | "nodecache" | "hosts" => format!("builtin:{name}"),
+                // One that takes any configuration.
+                _ => crate::harness::guests::guest("garbage").display().to_string(),
+            };
+            line = line.replace(&format!("\"{module}\""), &format!("\"{real}\""));
+        }
+        lines.push(line);
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,233 @@
+//! The `forward` stage when upstreams come and go.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::upstream::Reply;
+use crate::harness::{Message, ONCE, Proxy, Upstream, address, until};
+
+/// Extended errors (RFC 8914 section 4): no reachable authority, network error.
+const UPSTREAM_TROUBLE: [u16; 2] = [22, 23];
+
+fn named(text: &'static str) -> Upstream {
+    named_at(address::fresh_socket(), text)
+}
+
+fn named_at(address: std::net::SocketAddr, text: &'static str) -> Upstream {
+    Upstream::start_at(address, move |asked| {
+        asked.answer(&[&format!("{} 300 TXT {text}", asked.name())])
+    })
+}
+
+fn both(first: &Upstream, second: &Upstream, options: &str) -> String {
+    format!(
+        "zone \".\" {{ forward \"{}\" \"{}\" {{ {options} }} }}",
+        first.address, second.address
+    )
+}
+
+/// Asks for 60 names and counts what each upstream was asked for of them.
+fn shares(proxy: &Proxy, first: &Upstream, second: &Upstream) -> (usize, usize) {
+    for number in 0..60 {
+        assert_eq!(
+            proxy.query(&format!("{number}.example"), "TXT").answers().len(),
+            1
+        );
+    }
+    let of = |upstream: &Upstream| {
+        upstream
+            .everything()
+            .iter()
+            .filter(|asked| asked.name().ends_with(".example."))
+            .count()
+    };
+    (of(first), of(second))
+}
+
+#[test]
+fn sequential_asks_the_first_that_works() {
+    let (first, second) = (named("first"), named("second"));
+    let proxy = Proxy::start(&both(&first, &second, &format!("policy \"sequential\"; {ONCE}")));
+    assert_eq!(shares(&proxy, &first, &second), (60, 0));
+}
+
+#[test]
+fn round_robin_takes_turns() {
+    let (first, second) = (named("first"), named("second"));
+    let proxy = Proxy::start(&format!(
+        "workers 1\n{}",
+        both(&first, &second, &format!("policy \"round-robin\"; {ONCE}"))
+    ));
+    assert_eq!(shares(&proxy, &first, &second), (30, 30));
+}
+
+#[test]
+fn random_asks_all() {
+    let (first, second) = (named("first"), named("second"));
+    let proxy = Proxy::start(&both(&first, &second, &format!("policy \"random\"; {ONCE}")));
+    let (one, other) = shares(&proxy, &first, &second);
+    // Fewer than 10 of 60 by chance: one in fifty million.
+    assert!(one + other == 60 && one >= 10 && other >= 10, "{one} and {other}");
+}
+
+/// An upstream that fails is passed over, and asked again when a probe says that it is back.
+#[test]
+fn a_failed_upstream_is_left_and_returned_to() {
+    let (first, second) = (named("first"), named("second"));
+    let options = "policy \"sequential\"; max-fails 2; probe \"100ms\"; timeout \"500ms\"";
+    let proxy = Proxy::start(&both(&first, &second, options));
+    let first_label = first.address.to_string();
+    let healthy = |value: f64| proxy.await_metric("dnsweir_forward_healthy", &[("to", &first_label)], value);
+    let answered_by = |name: &str| proxy.query(name, "TXT").answers()[0].clone();
+    assert_eq!(answered_by("a.example."), "a.example. TXT \"first\"");
+    healthy(1.0);
+
+    let address = first.stop();
+    // Nobody notices but the metrics.
+    for number in 0..5 {
+        let name = format!("b{number}.example.");
+        assert_eq!(answered_by(&name), format!("{name} TXT \"second\""));
+    }
+    healthy(0.0);
+    assert!(
+        proxy
+            .metrics()
+            .sum("dnsweir_forward_failures_total", &[("to", &first_label)])
+            >= 2.0
+    );
+
+    let first = named_at(address, "first");
+    healthy(1.0);
+    assert_eq!(answered_by("c.example."), "c.example. TXT \"first\"");
+    assert_eq!(first.count("c.example"), 1);
+}
+
+/// A silent upstream is left as well; the query moves on within its own time.
+#[test]
+fn a_silent_upstream_is_left() {
+    let (first, second) = (named("first"), named("second"));
+    first.becomes(|_| Reply::Silence);
+    let options = "policy \"sequential\"; max-fails 1; probe \"1m\"; timeout \"200ms\"; deadline \"10s\"";
+    let proxy = Proxy::start(&both(&first, &second, options));
+    assert_eq!(
+        proxy.query("a.example", "TXT").answers(),
+        ["a.example. TXT \"second\""]
+    );
+    proxy.await_metric(
+        "dnsweir_forward_healthy",
+        &[("to", &first.address.to_string())],
+        0.0,
+    );
+    // Once it is out, nobody waits for it.
+    let asked = first.everything().len();
+    for number in 0..10 {
+        assert_eq!(
+            proxy.query(&format!("b{number}.example"), "TXT").rcode(),
+            "NOERROR"
+        );
+    }
+    let names = first
+        .everything()
+        .iter()
+        .skip(asked)
+        .filter(|asked| asked.name().starts_with('b'))
+        .count();
+    assert_eq!(names, 0);
+}
+
+/// SERVFAIL of one upstream is a reason to ask another.
+#[test]
+fn a_failing_upstream_is_not_the_last_word() {
+    let (first, second) = (named("first"), named("second"));
+    first.becomes(|asked| asked.denial("SERVFAIL", None));
+    let proxy = Proxy::start(&both(&first, &second, "policy \"sequential\""));
+    assert_eq!(
+        proxy.query("a.example", "TXT").answers(),
+        ["a.example. TXT \"second\""]
+    );
+}
+
+/// Nobody there: SERVFAIL, promptly, and why.
+#[test]
+fn when_nothing_answers_the_client_hears_it_soon() {
+    let nobody = address::fresh_socket();
+    let silent = Upstream::start(|_| Reply::Silence);
+    for upstream in [nobody, silent.address] {
+        let proxy = Proxy::start(&format!(
+            "zone \".\" {{ forward \"{upstream}\" {{ timeout \"200ms\"; deadline \"1s\" }} }}"
+        ));
+        let begun = Instant::now();
+        let answer = proxy.query_edns("www.example", "A");
+        assert_eq!(answer.rcode(), "SERVFAIL");
+        assert!(
+            answer
+                .extended_errors()
+                .iter()
+                .any(|code| UPSTREAM_TROUBLE.contains(code)),
+            "{answer}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        // Without EDNS there is no place for the reason.
+        assert_eq!(proxy.query("other.example", "A").rcode(), "SERVFAIL");
+    }
+}
+
+/// With nothing said about time, the answer still comes before a client gives up (5 s in glibc and
+/// dig).
+#[test]
+fn the_default_deadline_is_shorter_than_a_clients_patience() {
+    let silent = Upstream::start(|_| Reply::Silence);
+    let proxy = Proxy::start(&format!("zone \".\" {{ forward \"{}\" }}", silent.address));
+    let begun = Instant::now();
+    assert_eq!(proxy.query("www.example", "A").rcode(), "SERVFAIL");
+    assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+    // A query is not multiplied: RFC 9520 section 3.1 allows two retries per server and transport.
+    assert!(
+        (1..=3).contains(&silent.count("www.example")),
+        "{} queries",
+        silent.count("www.example")
+    );
+}
+
+/// All upstreams out is no reason to try none.
+#[test]
+fn service_returns_when_the_only_upstream_does() {
+    let upstream = named("back");
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ forward \"{}\" {{ max-fails 1; probe \"100ms\"; timeout \"200ms\"; deadline \"500ms\" }} }}",
+        upstream.address
+    ));
+    let address = upstream.stop();
+    for number in 0..3 {
+        assert_eq!(
+            proxy.query(&format!("{number}.example"), "TXT").rcode(),
+            "SERVFAIL"
+        );
+    }
+    let _upstream = named_at(address, "back");
+    until("service to return", || {
+        proxy.query("a.example", "TXT").answers() == ["a.example. TXT \"back\""]
+    });
+}
+
+/// Two proxies that forward to each other: noticed when a query comes back, reported, and one query
+/// does not become many. (One that forwards to itself is a mistake in its file; see `checking`.)
+#[test]
+fn a_loop_is_noticed_and_reported() {
+    let (one, other) = (address::fresh_socket(), address::fresh_socket());
+    let text = |listen, to| {
+        format!(
+            "listen \"{listen}\" // $LISTEN\nzone \".\" {{ forward \"{to}\" {{ timeout \"500ms\"; deadline \"2s\" }} }}"
+        )
+    };
+    let first = Proxy::start(&text(one, other));
+    let second = Proxy::start(&text(other, one));
+    let answer = crate::harness::ask(one, &Message::query("www.example", "A"));
+    assert_eq!(answer.rcode(), "SERVFAIL");
+    until("the loop to be counted", || {
+        let loops = |proxy: &Proxy| proxy.metrics().sum("dnsweir_forward_loops_total", &[]);
+        loops(&first) + loops(&second) >= 1.0
+    });
+    let requests = first.metrics().sum("dnsweir_requests_total", &[])
+        + second.metrics().sum("dnsweir_requests_total", &[]);
+    assert!(requests < 1000.0, "one query became {requests}");
+}

@@ -1,0 +1,182 @@
+//! A filter that returns what makes no sense. The first label of the name says which kind.
+//!
+//! It is written against the generated bindings: the SDK's own types would not let most of this
+//! through, and the proxy cannot count on a filter being written with them.
+
+#![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
+
+use dnsweir_filter::bindings::dnsweir::filter::types::{
+    Answer, ConfigError, Decision, Event, Manifest, Query, ResourceRecord, Response, ResponseEdit,
+    ResponseVerdict, Rewrite, Setup, Verdict,
+};
+use dnsweir_filter::bindings::exports::dnsweir::filter::{configure, events, queries, responses};
+
+struct Garbage;
+
+impl configure::Guest for Garbage {
+    fn configure(_: Setup) -> Result<Manifest, Vec<ConfigError>> {
+        Ok(Manifest {
+            qtypes: Vec::new(),
+            suffixes: Vec::new(),
+            queries: true,
+            responses: true,
+            events: false,
+            messages: true,
+        })
+    }
+}
+
+impl queries::Guest for Garbage {
+    fn on_queries(_: u64, batch: Vec<Query>, bytes: Vec<u8>) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for (index, query) in (0..).zip(&batch) {
+            verdicts.extend(verdicts_for(index, &kind(query, &bytes)));
+        }
+        verdicts
+    }
+}
+
+impl responses::Guest for Garbage {
+    fn on_responses(_: u64, batch: Vec<Response>, bytes: Vec<u8>) -> Vec<ResponseVerdict> {
+        let mut verdicts = Vec::new();
+        for (index, response) in (0..).zip(&batch) {
+            let replace = match kind(&response.query, &bytes).as_str() {
+                "response-index" => {
+                    verdicts.push(ResponseVerdict {
+                        response: u32::MAX,
+                        edit: None,
+                        replace: None,
+                    });
+                    continue;
+                }
+                "response-records" => answer(vec![record(b"\x3fshort", 1, &[1, 2, 3])]),
+                "response-rcode" => Answer {
+                    rcode: u16::MAX,
+                    ..answer(Vec::new())
+                },
+                _ => continue,
+            };
+            verdicts.push(ResponseVerdict {
+                response: index,
+                edit: None,
+                replace: Some(replace),
+            });
+        }
+        verdicts
+    }
+}
+
+impl events::Guest for Garbage {
+    fn on_events(_: Vec<Event>, _: Vec<u8>) {}
+}
+
+/// The first label of a query's name.
+fn kind(query: &Query, bytes: &[u8]) -> String {
+    let start = query.name_start as usize;
+    let length = usize::from(bytes.get(start).copied().unwrap_or(0));
+    let label = bytes.get(start + 1..start + 1 + length).unwrap_or_default();
+    String::from_utf8_lossy(label).into_owned()
+}
+
+/// What is said of a query of this kind; nothing of one that is none.
+fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
+    let verdict = |decision| Verdict {
+        query: index,
+        remember: 0,
+        decision,
+        edit: None,
+        skip_response: false,
+    };
+    let name = |name: &[u8]| {
+        Decision::Rewrite(Rewrite {
+            name: Some(name.to_vec()),
+            qtype: None,
+            qclass: None,
+            revert: true,
+        })
+    };
+    let own = [&[1u8, b'x'][..], &[0]].concat();
+    let decision = match kind {
+        "index" => {
+            return vec![Verdict {
+                query: u32::MAX,
+                ..verdict(Decision::Drop)
+            }];
+        }
+        "twice" => {
+            return vec![
+                verdict(Decision::Pass),
+                verdict(Decision::Drop),
+                verdict(Decision::Refuse(5)),
+            ];
+        }
+        "many" => return (0..100_000).map(|_| verdict(Decision::Pass)).collect(),
+        "drop" => Decision::Drop,
+        "empty-name" => name(b""),
+        "open-name" => name(b"\x03www"),
+        "pointer" => name(b"\xc0\x0c"),
+        "long-label" => name(&[&[64][..], &[b'a'; 64], &[0]].concat()),
+        "long-name" => name(&[&[63u8][..], &[b'a'; 63]].concat().repeat(5)),
+        "after-name" => name(b"\x01x\0more"),
+        "huge-name" => name(&vec![1; 1 << 20]),
+        "alias" => Decision::Alias(b"\x03www".to_vec()),
+        "alias-self" => {
+            Decision::Alias([&[kind.len() as u8][..], kind.as_bytes(), b"\x07garbage\x04test\0"].concat())
+        }
+        "owner" => Decision::Answer(answer(vec![record(b"\xc0\x0c", 1, &[192, 0, 2, 1])])),
+        "short-a" => Decision::Answer(answer(vec![record(&own, 1, &[192, 0, 2])])),
+        "bad-cname" => Decision::Answer(answer(vec![record(&own, 5, b"\xff\xff")])),
+        "opt" => Decision::Answer(answer(vec![record(b"\0", 41, b"")])),
+        "many-records" => Decision::Answer(answer(vec![record(&own, 16, &[0; 200]); 5_000])),
+        "long-data" => Decision::Answer(answer(vec![record(&own, 65_400, &[0; 70_000])])),
+        "rcode" => Decision::Refuse(u16::MAX),
+        "answer-rcode" => Decision::Answer(Answer {
+            rcode: 4096,
+            ..answer(Vec::new())
+        }),
+        "type" => Decision::Rewrite(Rewrite {
+            name: None,
+            qtype: Some(41),
+            qclass: Some(0),
+            revert: true,
+        }),
+        "ttl" => {
+            let edit = ResponseEdit {
+                rcodes: vec![(u16::MAX, u16::MAX); 1000],
+                ttl_minimum: u32::MAX,
+                ttl_maximum: 0,
+                store: true,
+                stale: true,
+            };
+            return vec![Verdict {
+                edit: Some(edit),
+                remember: u32::MAX,
+                ..verdict(Decision::Pass)
+            }];
+        }
+        _ => return Vec::new(),
+    };
+    vec![verdict(decision)]
+}
+
+fn answer(answers: Vec<ResourceRecord>) -> Answer {
+    Answer {
+        rcode: 0,
+        authoritative: false,
+        answers,
+        authority: Vec::new(),
+        additional: Vec::new(),
+    }
+}
+
+fn record(name: &[u8], rtype: u16, rdata: &[u8]) -> ResourceRecord {
+    ResourceRecord {
+        name: name.to_vec(),
+        rtype,
+        class: 1,
+        ttl: 300,
+        rdata: rdata.to_vec(),
+    }
+}
+
+dnsweir_filter::bindings::export!(Garbage with_types_in dnsweir_filter::bindings);

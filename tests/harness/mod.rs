@@ -1,0 +1,48 @@
+//! What the tests stand on: the proxy itself, servers for it to ask, clients to ask it.
+//!
+//! Every server gets a loopback address of its own, so tests run side by side without choosing
+//! ports. Nothing here waits for time to pass: it waits for something to be true, and for a bounded
+//! time only.
+
+pub mod address;
+pub mod client;
+pub mod guests;
+pub mod message;
+pub mod metrics;
+pub mod namespace;
+pub mod process;
+pub mod proxy;
+pub mod servers;
+pub mod tools;
+pub mod upstream;
+
+use std::time::{Duration, Instant};
+
+pub use client::{Stream, ask, exchange, unanswered};
+pub use message::{Message, Record, flags};
+pub use proxy::{ONCE, Proxy, forward_once};
+pub use tools::needs;
+pub use upstream::{Reply, Upstream};
+
+/// How long anything may take. Generous, since it is only ever used up by a failure, and the
+/// machine may be busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the condition gives a value; `what` is what the failure says was awaited.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until the condition holds.
+#[track_caller]
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually(what, || condition().then_some(()));
+}

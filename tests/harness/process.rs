@@ -1,0 +1,149 @@
+//! A program that runs beside the tests, and what it says.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+
+use super::{eventually, until};
+
+/// A child process. It is killed, by its own ID, when the value goes.
+pub struct Process {
+    child: Child,
+    /// The program, for messages.
+    name: String,
+    stdout: Lines,
+    stderr: Lines,
+}
+
+/// What has been printed so far, line by line.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    /// Reads to the end in a thread of its own.
+    fn of(source: impl Read + Send + 'static) -> Lines {
+        let lines = Lines::default();
+        let filled = lines.clone();
+        std::thread::spawn(move || {
+            let mut reader = BufReader::new(source);
+            let mut line = Vec::new();
+            while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                filled
+                    .lock()
+                    .push(String::from_utf8_lossy(&line).trim_end().to_owned());
+                line.clear();
+            }
+        });
+        lines
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    /// Starts it, without standard input.
+    pub fn start(command: &mut Command) -> Process {
+        let name = command.get_program().to_string_lossy().into_owned();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        let stdout = Lines::of(child.stdout.take().expect("piped"));
+        let stderr = Lines::of(child.stderr.take().expect("piped"));
+        Process {
+            child,
+            name,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Standard output so far.
+    pub fn stdout(&self) -> Vec<String> {
+        self.stdout.lock().clone()
+    }
+
+    /// Standard error so far.
+    pub fn stderr(&self) -> Vec<String> {
+        self.stderr.lock().clone()
+    }
+
+    /// Waits for a line of standard output that the test accepts.
+    #[track_caller]
+    pub fn printed(&self, what: &str, accept: impl Fn(&str) -> bool) -> String {
+        eventually(what, || {
+            self.stdout.lock().iter().find(|line| accept(line)).cloned()
+        })
+    }
+
+    /// Waits for a line of standard error that contains the text.
+    #[track_caller]
+    pub fn logged(&self, text: &str) -> String {
+        let found = || {
+            self.stderr
+                .lock()
+                .iter()
+                .find(|line| line.contains(text))
+                .cloned()
+        };
+        eventually(&format!("{} to log `{text}`", self.name), found)
+    }
+
+    /// Sends a signal: `TERM`, `HUP`.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .arg(format!("-{signal}"))
+            .arg(self.id().to_string())
+            .status();
+        assert!(
+            sent.is_ok_and(|status| status.success()),
+            "cannot send {signal} to {}",
+            self.name
+        );
+    }
+
+    /// Whether it still runs.
+    pub fn running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn ended(&mut self) -> ExitStatus {
+        let name = self.name.clone();
+        eventually(&format!("{name} to end"), || {
+            self.child.try_wait().expect("a child")
+        })
+    }
+
+    /// Ends it now.
+    pub fn stop(&mut self) {
+        if self.running() {
+            self.child.kill().expect("a running child");
+        }
+        until("a killed child to end", || !self.running());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- {} said:", self.name);
+            for line in self.stderr.lock().iter().rev().take(60).rev() {
+                eprintln!("{line}");
+            }
+        }
+    }
+}

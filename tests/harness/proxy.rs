@@ -1,0 +1,244 @@
+//! The proxy under test.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use super::client::Stream;
+use super::metrics::Metrics;
+use super::namespace::Namespace;
+use super::process::Process;
+use super::{Message, PATIENCE, address, ask, eventually, until};
+
+/// A running `dnsweir run` with a configuration of the test's.
+pub struct Proxy {
+    /// The program.
+    pub process: Process,
+    /// Where it answers, over UDP and TCP.
+    pub address: SocketAddr,
+    /// Where it serves metrics.
+    pub admin: SocketAddr,
+    /// Its configuration file.
+    pub file: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+/// The program as cargo built it: beside the folder of this test. Cargo does not build it for this
+/// package; `cargo xtask test` does.
+pub fn program() -> PathBuf {
+    let this = std::env::current_exe().expect("this test's path");
+    let program = this.ancestors().nth(2).expect("a target folder").join("dnsweir");
+    assert!(
+        program.is_file(),
+        "{} is missing; run the tests with `cargo xtask test`",
+        program.display()
+    );
+    program
+}
+
+/// A command for it. What it caches for its user goes to the target folder, where it helps the next
+/// test, and not to the folder of whoever runs the tests.
+pub fn command() -> Command {
+    with_own_cache(Command::new(program()))
+}
+
+/// The same, to be run in a network of its own.
+pub fn command_in(network: &Namespace) -> Command {
+    with_own_cache(network.command(&program()))
+}
+
+fn with_own_cache(mut command: Command) -> Command {
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+/// A `forward` stage for tests that count: each query is sent once, however long a busy machine takes to
+/// answer it. The proxy would lose patience after tens of milliseconds and ask again.
+pub fn forward_once(upstream: SocketAddr) -> String {
+    format!("forward \"{upstream}\" {{ {ONCE} }}")
+}
+
+/// The options for that.
+pub const ONCE: &str = "attempts 1; timeout \"20s\"; deadline \"25s\"";
+
+/// Runs `dnsweir check` on a file.
+pub fn check(file: &Path) -> Output {
+    command()
+        .arg("check")
+        .arg(file)
+        .stdin(Stdio::null())
+        .output()
+        .expect("dnsweir check")
+}
+
+impl Proxy {
+    /// Starts it and waits until it is ready. The text gets `listen` and `admin` lines in front,
+    /// unless it has its own, written with `$LISTEN` and `$ADMIN` for addresses that are free.
+    #[track_caller]
+    pub fn start(text: &str) -> Proxy {
+        Proxy::start_with(text, &[])
+    }
+
+    /// The same with further arguments.
+    #[track_caller]
+    pub fn start_with(text: &str, arguments: &[&str]) -> Proxy {
+        let mut proxy = Proxy::launch(text, arguments);
+        proxy.await_ready();
+        proxy
+    }
+
+    /// Starts it and waits for nothing.
+    pub fn launch(text: &str, arguments: &[&str]) -> Proxy {
+        let address = address::fresh_socket();
+        let admin = SocketAddr::new(address.ip(), 9253);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("dnsweir.kdl");
+        std::fs::write(&file, complete(text, address, admin)).expect("a configuration file");
+        let mut command = command();
+        command.arg("run").arg("--config").arg(&file).args(arguments);
+        let process = Process::start(&mut command);
+        Proxy {
+            process,
+            address,
+            admin,
+            file,
+            folder,
+        }
+    }
+
+    /// Waits for `/ready` to say so.
+    #[track_caller]
+    pub fn await_ready(&mut self) {
+        let admin = self.admin;
+        until("the proxy to be ready", || {
+            assert!(
+                self.process.running(),
+                "the proxy ended: {:#?}",
+                self.process.stderr()
+            );
+            try_get(admin, "/ready").is_some_and(|(status, _)| status == 200)
+        });
+    }
+
+    /// Replaces the configuration file's content, and says nothing to the proxy. As editors do: a
+    /// new file moved over the old one, so that nobody reads half of it.
+    pub fn rewrite(&self, text: &str) {
+        let new = self.folder.path().join("new");
+        std::fs::write(&new, complete(text, self.address, self.admin)).expect("a configuration file");
+        std::fs::rename(&new, &self.file).expect("a configuration file");
+    }
+
+    /// Replaces the configuration and waits until it is in force.
+    #[track_caller]
+    pub fn reload(&self, text: &str) {
+        let before = self.generation();
+        self.rewrite(text);
+        self.process.signal("HUP");
+        until("the new configuration to be in force", || {
+            self.generation() > before
+        });
+    }
+
+    /// The number of the running generation.
+    pub fn generation(&self) -> f64 {
+        self.metrics().sum("dnsweir_generation", &[])
+    }
+
+    /// A folder for the test's files, beside the configuration.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Asks for a name and type over UDP, as a stub resolver does.
+    #[track_caller]
+    pub fn query(&self, name: &str, qtype: &str) -> Message {
+        self.ask(&Message::query(name, qtype))
+    }
+
+    /// The same with EDNS, so that extended errors can come back.
+    #[track_caller]
+    pub fn query_edns(&self, name: &str, qtype: &str) -> Message {
+        self.ask(&Message::query(name, qtype).edns(1232))
+    }
+
+    /// Asks over UDP.
+    #[track_caller]
+    pub fn ask(&self, query: &Message) -> Message {
+        ask(self.address, query)
+    }
+
+    /// Connects over TCP.
+    #[track_caller]
+    pub fn connect(&self) -> Stream {
+        Stream::connect(self.address)
+    }
+
+    /// Scrapes `/metrics`.
+    #[track_caller]
+    pub fn metrics(&self) -> Metrics {
+        let (status, body) = self.get("/metrics");
+        assert_eq!(status, 200, "{body}");
+        Metrics::parse(&body)
+    }
+
+    /// Waits until a metric has this value. Counters are written where they are counted, and that
+    /// may be after the answer has left.
+    #[track_caller]
+    pub fn await_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let mut last = f64::NAN;
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while std::time::Instant::now() < deadline {
+            last = self.metrics().sum(name, labels);
+            if last == value {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("{name} {labels:?} is {last}, not {value}");
+    }
+
+    /// Gets a page of the admin address: status and body.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> (u16, String) {
+        eventually(path, || try_get(self.admin, path))
+    }
+}
+
+/// The text with addresses filled in, and with what every configuration needs.
+fn complete(text: &str, address: SocketAddr, admin: SocketAddr) -> String {
+    let mut whole = String::new();
+    for (word, line) in [
+        ("$LISTEN", "listen \"$LISTEN\"\n"),
+        ("$ADMIN", "admin \"$ADMIN\"\n"),
+    ] {
+        if !text.contains(word) {
+            whole.push_str(line);
+        }
+    }
+    whole.push_str(text);
+    whole
+        .replace("$LISTEN", &address.to_string())
+        .replace("$ADMIN", &admin.to_string())
+}
+
+/// One HTTP request; nothing if nobody answers.
+pub fn try_get(server: SocketAddr, path: &str) -> Option<(u16, String)> {
+    request(server, "GET", path)
+}
+
+/// One HTTP request with any method.
+pub fn request(server: SocketAddr, method: &str, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(server).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
+    let status = head.split_whitespace().nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}

@@ -1,0 +1,96 @@
+//! Name servers from elsewhere, as upstreams.
+
+use std::net::SocketAddr;
+
+use super::process::Process;
+use super::tools::command;
+use super::{Message, address, client, until};
+
+/// A real server with a configuration of its own.
+pub struct Server {
+    /// The program.
+    pub process: Process,
+    /// Where it answers.
+    pub address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+/// unbound, answering from these lines of a zone file, NXDOMAIN for the rest of `zone`. It logs every
+/// query, so that [`Server::queries`] can count them.
+pub fn unbound(zone: &str, lines: &[&str]) -> Server {
+    let address = address::fresh_socket();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data: String = lines
+        .iter()
+        .map(|line| format!("  local-data: '{line}'\n"))
+        .collect();
+    let text = format!(
+        "server:\n  interface: {}@{}\n  access-control: 127.0.0.0/8 allow\n  do-daemonize: no\n  username: \"\"\n  \
+         chroot: \"\"\n  pidfile: \"\"\n  directory: \"{}\"\n  use-syslog: no\n  logfile: \"\"\n  log-queries: yes\n  \
+         verbosity: 1\n  num-threads: 1\n  module-config: \"iterator\"\n  local-zone: \"{zone}\" static\n{data}\
+         remote-control:\n  control-enable: no\n",
+        address.ip(),
+        address.port(),
+        folder.path().display(),
+    );
+    let file = folder.path().join("unbound.conf");
+    std::fs::write(&file, text).expect("unbound's configuration");
+    let process = Process::start(command("unbound").arg("-d").arg("-c").arg(&file));
+    Server {
+        process,
+        address,
+        _folder: folder,
+    }
+    .ready(zone)
+}
+
+/// nsd, serving this zone from the text of its zone file.
+pub fn nsd(zone: &str, text: &str) -> Server {
+    let address = address::fresh_socket();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().display();
+    std::fs::write(folder.path().join("zone"), text).expect("a zone file");
+    let configuration = format!(
+        "server:\n  ip-address: {}@{}\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  database: \"\"\n  \
+         zonesdir: \"{path}\"\n  zonelistfile: \"{path}/zones\"\n  xfrdfile: \"{path}/xfrd\"\n  xfrdir: \"{path}\"\n  \
+         server-count: 1\n  rrl-ratelimit: 0\nremote-control:\n  control-enable: no\n\
+         zone:\n  name: \"{zone}\"\n  zonefile: \"zone\"\n  provide-xfr: 127.0.0.0/8 NOKEY\n",
+        address.ip(),
+        address.port(),
+    );
+    let file = folder.path().join("nsd.conf");
+    std::fs::write(&file, configuration).expect("nsd's configuration");
+    let process = Process::start(command("nsd").arg("-d").arg("-c").arg(&file));
+    Server {
+        process,
+        address,
+        _folder: folder,
+    }
+    .ready(zone)
+}
+
+impl Server {
+    /// Waits until it answers for its zone.
+    fn ready(mut self, zone: &str) -> Server {
+        let probe = Message::query(zone, "SOA").encode();
+        until("the upstream server to answer", || {
+            assert!(self.process.running(), "it ended: {:#?}", self.process.stderr());
+            let socket = client::socket(self.address);
+            socket
+                .set_read_timeout(Some(std::time::Duration::from_millis(200)))
+                .expect("a timeout");
+            socket.send(&probe).is_ok() && socket.recv(&mut [0; 512]).is_ok()
+        });
+        self
+    }
+
+    /// How often unbound was asked for this name.
+    pub fn queries(&self, name: &str) -> usize {
+        let wanted = format!(" {name}. ");
+        self.process
+            .stderr()
+            .iter()
+            .filter(|line| line.contains(&wanted))
+            .count()
+    }
+}

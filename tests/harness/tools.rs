@@ -1,0 +1,130 @@
+//! Programs from elsewhere: what happens when one is missing, and how their output is read.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+/// Whether the test can run here: all these programs are installed. `root` stands for the right to
+/// make network namespaces. A test that cannot run returns at once; it is then named in the file
+/// that `cargo xtask test` prints, and with CI=true it fails instead.
+#[must_use]
+pub fn needs(tools: &[&str]) -> bool {
+    let missing: Vec<&str> = tools.iter().copied().filter(|tool| !available(tool)).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let line = format!("{test}: needs {}\n", missing.join(", "));
+    assert!(
+        !std::env::var("CI").is_ok_and(|ci| ci == "true" || ci == "1"),
+        "with CI=true nothing is skipped; {line}"
+    );
+    if let Some(path) = std::env::var_os("DNSWEIR_SKIPPED_TESTS") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the list of skipped tests");
+    }
+    eprint!("skipped: {line}");
+    false
+}
+
+fn available(tool: &str) -> bool {
+    if tool == "root" {
+        let made = Command::new("unshare")
+            .args(["--net", "--mount", "true"])
+            .stderr(Stdio::null())
+            .status();
+        return made.is_ok_and(|status| status.success());
+    }
+    find(tool).is_some()
+}
+
+/// A program by name. Servers are in `sbin`, which is not on everybody's path.
+pub fn find(tool: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders
+        .map(|folder| folder.join(tool))
+        .find(|program| program.is_file())
+}
+
+/// A command for a tool that [`needs`] has found.
+pub fn command(tool: &str) -> Command {
+    Command::new(find(tool).unwrap_or_else(|| tool.into()))
+}
+
+/// Runs to the end and returns standard output; anything but success is a failure with all output.
+#[track_caller]
+pub fn output(command: &mut Command) -> String {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{text}{complaint}",
+        output.status
+    );
+    text
+}
+
+/// What a dnsperf run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Queries sent.
+    pub sent: u64,
+    /// Queries answered.
+    pub completed: u64,
+    /// Queries that were not.
+    pub lost: u64,
+    /// Of those answered, with NOERROR.
+    pub noerror: u64,
+}
+
+impl Load {
+    /// Reads dnsperf's statistics.
+    pub fn parse(report: &str) -> Load {
+        let number_after = |label: &str| {
+            let line = report.lines().find_map(|line| line.trim().strip_prefix(label));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        };
+        let required =
+            |label: &str| number_after(label).unwrap_or_else(|| panic!("no `{label}` in:\n{report}"));
+        let codes = report
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("Response codes:"))
+            .unwrap_or("");
+        let noerror = codes
+            .split(',')
+            .find_map(|code| code.trim().strip_prefix("NOERROR "));
+        Load {
+            sent: required("Queries sent:"),
+            completed: required("Queries completed:"),
+            lost: required("Queries lost:"),
+            noerror: noerror
+                .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+                .unwrap_or(0),
+        }
+    }
+}
+
+/// A dnsperf run over UDP: these `NAME TYPE` lines again and again, at this rate, for this long.
+pub fn dnsperf(server: std::net::SocketAddr, questions: &str, per_second: u32, seconds: u32) -> Load {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(questions.as_bytes()).expect("a temporary file");
+    let mut command = command("dnsperf");
+    command.args(["-s", &server.ip().to_string(), "-p", &server.port().to_string()]);
+    command
+        .args([
+            "-l",
+            &seconds.to_string(),
+            "-Q",
+            &per_second.to_string(),
+            "-t",
+            "5",
+            "-d",
+        ])
+        .arg(file.path());
+    Load::parse(&output(&mut command))
+}

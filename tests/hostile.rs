@@ -1,0 +1,351 @@
+//! Filters that panic, spin, allocate without end or return what makes no sense: each costs at most
+//! its time limit per call, and never another query.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::harness::guests::guest;
+use crate::harness::tools::{Load, dnsperf};
+use crate::harness::{Message, Proxy, Upstream, ask, client, needs, unanswered, until};
+
+/// What the calm zone answers.
+const CALM: &str = "calm.test. A 192.0.2.7";
+
+/// A proxy with a hostile filter in one zone and the `hosts` filter in another.
+fn start(name: &str, options: &str, upstream: &Upstream) -> Proxy {
+    Proxy::start(&format!(
+        "filter \"hostile\" {{ module \"{module}\"; {options} }}\n\
+         filter \"table\" {{ module \"builtin:hosts\"; limits time=\"1s\"; config {{ host \"calm.test\" \"192.0.2.7\" }} }}\n\
+         zone \"hostile.test\" {{ use \"hostile\"; forward \"{upstream}\" }}\n\
+         zone \"calm.test\" {{ use \"table\"; forward \"{upstream}\" }}",
+        module = guest(name).display(),
+        upstream = upstream.address,
+    ))
+}
+
+fn anything() -> Upstream {
+    Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
+}
+
+/// Runs dnsperf against the calm zone while somebody asks for this name, which makes the filter
+/// misbehave, again and again. Returns what dnsperf saw and how often the name was asked for.
+fn load_beside(proxy: &Proxy, name: &'static str) -> (Load, u32) {
+    let address = proxy.address;
+    let done = Arc::new(AtomicBool::new(false));
+    let tormentor = std::thread::spawn({
+        let done = Arc::clone(&done);
+        move || {
+            let mut asked = 0;
+            while !done.load(Ordering::Relaxed) {
+                ask(address, &Message::query(name, "A"));
+                asked += 1;
+            }
+            asked
+        }
+    });
+    let load = dnsperf(address, "calm.test A\n", 2000, 4);
+    done.store(true, Ordering::Relaxed);
+    (load, tormentor.join().expect("every hostile query is answered"))
+}
+
+/// A dnsperf run beside each of them loses nothing, and gets nothing but good answers.
+#[test]
+fn hostile_filters_cost_nobody_else_a_query() {
+    if !needs(&["dnsperf"]) {
+        return;
+    }
+    for (filter, name, reason) in [
+        ("trap", "trap.hostile.test", "trap"),
+        ("spin", "spin.hostile.test", "time"),
+        ("bomb", "bomb.hostile.test", "memory"),
+    ] {
+        let upstream = anything();
+        let mut proxy = start(
+            filter,
+            "on-error \"servfail\"; limits memory=\"4MiB\" time=\"5ms\"",
+            &upstream,
+        );
+        let (load, asked) = load_beside(&proxy, name);
+        eprintln!("{filter}: {load:?} beside {asked} hostile queries");
+        assert_eq!(load.lost, 0, "{filter}: {load:?}");
+        assert_eq!(load.completed, load.sent, "{filter}: {load:?}");
+        assert_eq!(load.noerror, load.sent, "{filter}: {load:?}");
+        assert!(load.sent > 1000, "{filter}: {load:?}");
+        assert!(asked > 10, "{filter}: {asked} hostile queries");
+        let metrics = proxy.metrics();
+        let traps = |labels: &[(&str, &str)]| metrics.sum("dnsweir_filter_traps_total", labels);
+        assert!(traps(&[("filter", "hostile")]) >= 1.0, "{filter}");
+        let reasons = metrics.values("dnsweir_filter_traps_total", "reason");
+        assert!(
+            traps(&[("filter", "hostile"), ("reason", reason)]) >= 1.0,
+            "{filter}: {reasons:?}"
+        );
+        assert_eq!(traps(&[("filter", "table")]), 0.0);
+        assert!(metrics.sum("dnsweir_filter_memory_bytes", &[("filter", "hostile")]) <= 16.0 * 1_048_576.0);
+        assert!(proxy.process.running());
+    }
+}
+
+/// The client of a hostile filter gets what `on-error` says, and soon.
+#[test]
+fn on_error_decides_what_the_client_gets() {
+    for (filter, name) in [
+        ("trap", "trap.hostile.test"),
+        ("spin", "spin.hostile.test"),
+        ("bomb", "bomb.hostile.test"),
+    ] {
+        for (on_error, rcode) in [
+            ("bypass", "NOERROR"),
+            ("servfail", "SERVFAIL"),
+            ("refuse", "REFUSED"),
+        ] {
+            let upstream = anything();
+            let options = format!("on-error \"{on_error}\"; limits memory=\"4MiB\" time=\"20ms\"");
+            let proxy = start(filter, &options, &upstream);
+            let begun = Instant::now();
+            assert_eq!(proxy.query(name, "A").rcode(), rcode, "{filter}, {on_error}");
+            assert!(
+                begun.elapsed() < Duration::from_secs(2),
+                "{filter}, {on_error}: {:?}",
+                begun.elapsed()
+            );
+            assert_eq!(
+                upstream.count(name),
+                usize::from(on_error == "bypass"),
+                "{filter}, {on_error}"
+            );
+        }
+    }
+}
+
+/// One bad call does not end the filter: the instance is built again and answers for the next query.
+#[test]
+fn an_instance_is_rebuilt() {
+    let upstream = anything();
+    let proxy = start(
+        "trap",
+        "on-error \"servfail\"; config { queries }; limits time=\"1s\"",
+        &upstream,
+    );
+    assert_eq!(proxy.query("a.hostile.test", "A").rcode(), "NOERROR");
+    assert_eq!(proxy.query("trap.hostile.test", "A").rcode(), "SERVFAIL");
+    until("the filter to work again", || {
+        proxy.query("b.hostile.test", "A").rcode() == "NOERROR"
+    });
+    // The filter's last words are in the proxy's log, under its name.
+    let line = proxy.process.logged("told to panic at trap.hostile.test");
+    assert!(line.contains("hostile"), "{line}");
+}
+
+/// A filter that keeps failing is suspended for a while, which shows; its policy holds meanwhile, and
+/// it is given another chance.
+#[test]
+fn a_filter_that_keeps_failing_is_suspended() {
+    let upstream = anything();
+    let proxy = start(
+        "trap",
+        "on-error \"bypass\"; config { queries }; limits time=\"1s\"",
+        &upstream,
+    );
+    let label = [("filter", "hostile")];
+    until("the filter to be suspended", || {
+        proxy.query("trap.hostile.test", "A");
+        proxy.metrics().sum("dnsweir_filter_suspended", &label) >= 1.0
+    });
+    assert_eq!(proxy.query("trap.hostile.test", "A").rcode(), "NOERROR");
+    until("the filter to have another chance", || {
+        proxy.query("calm.hostile.test", "A");
+        proxy.metrics().sum("dnsweir_filter_suspended", &label) == 0.0
+    });
+}
+
+/// What other queries of the same batch are owed does not depend on the one that fails.
+#[test]
+fn neighbours_in_a_batch_are_answered() {
+    let upstream = anything();
+    let proxy = start(
+        "trap",
+        "on-error \"servfail\"; config { queries }; limits time=\"1s\"",
+        &upstream,
+    );
+    let socket = client::socket(proxy.address);
+    let queries: Vec<Message> = (0..60)
+        .map(|number| {
+            let name = if number % 20 == 7 {
+                "trap.hostile.test".to_owned()
+            } else {
+                format!("{number}.calm.test")
+            };
+            Message::query(&name, "A")
+        })
+        .collect();
+    for query in &queries {
+        socket.send(&query.encode()).expect("a sent query");
+    }
+    for _ in &queries {
+        let answer = Message::decode(&client::receive(&socket)).expect("a whole message");
+        let query = queries
+            .iter()
+            .find(|query| query.id == answer.id)
+            .expect("one of the queries");
+        let trapped = query.questions[0].name.starts_with("trap");
+        assert_eq!(answer.rcode() == "SERVFAIL", trapped, "{answer}");
+    }
+}
+
+/// A panic in another phase takes the answer from nobody either: what the response phase was to change
+/// is covered by `on-error`, and events come after the answer.
+#[test]
+fn panics_in_other_phases() {
+    let upstream = anything();
+    for (phase, on_error, rcode) in [
+        ("responses", "bypass", "NOERROR"),
+        ("responses", "servfail", "SERVFAIL"),
+        ("responses", "refuse", "REFUSED"),
+        ("events", "servfail", "NOERROR"),
+    ] {
+        let mut proxy = start(
+            "trap",
+            &format!("on-error \"{on_error}\"; limits time=\"1s\"; config {{ {phase} }}"),
+            &upstream,
+        );
+        assert_eq!(
+            proxy.query("trap.hostile.test", "A").rcode(),
+            rcode,
+            "{phase}, {on_error}"
+        );
+        until("the trap to be counted", || {
+            proxy
+                .metrics()
+                .sum("dnsweir_filter_traps_total", &[("filter", "hostile")])
+                >= 1.0
+        });
+        assert!(proxy.process.running());
+        assert_eq!(proxy.query("calm.test", "A").answers(), [CALM]);
+    }
+}
+
+/// A filter that cannot be configured is a mistake of the configuration, with its place.
+#[test]
+fn a_panic_while_configuring_is_reported() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("dnsweir.kdl");
+    let text = format!(
+        "listen \"127.0.0.1\"; filter \"hostile\" {{\n    module \"{}\"\n    config {{ configure }}\n}}\nzone \".\" {{\n    use \"hostile\"\n    forward \"192.0.2.1\"\n}}\n",
+        guest("trap").display()
+    );
+    std::fs::write(&file, text).expect("a configuration file");
+    let output = crate::harness::proxy::check(&file);
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    assert!(said.contains("hostile"), "{said}");
+}
+
+/// What makes no sense is not taken: the client gets an answer, the proxy stays, the neighbours hear
+/// nothing of it.
+#[test]
+fn garbage_is_refused() {
+    let upstream = anything();
+    let mut proxy = start(
+        "garbage",
+        "on-error \"servfail\"; limits memory=\"16MiB\" time=\"200ms\"",
+        &upstream,
+    );
+    for kind in [
+        "index",
+        "many",
+        "empty-name",
+        "open-name",
+        "pointer",
+        "long-label",
+        "long-name",
+        "after-name",
+        "huge-name",
+        "alias",
+        "alias-self",
+        "owner",
+        "short-a",
+        "bad-cname",
+        "opt",
+        "many-records",
+        "long-data",
+        "rcode",
+        "answer-rcode",
+        "type",
+        "ttl",
+        "response-index",
+        "response-records",
+        "response-rcode",
+    ] {
+        let name = format!("{kind}.garbage.hostile.test");
+        let query = Message::query(&name, "A").edns(1232);
+        // `ask` holds the answer to everything an answer has to be.
+        let answer = ask(proxy.address, &query);
+        assert!(
+            ["NOERROR", "SERVFAIL", "REFUSED", "FORMERR"].contains(&answer.rcode().as_str()),
+            "{kind}: {answer}"
+        );
+        for record in &answer.answers {
+            assert!(record.ttl <= i32::MAX as u32, "{kind}: {answer}");
+        }
+        assert!(proxy.process.running(), "{kind}");
+        assert_eq!(proxy.query("calm.test", "A").answers().len(), 1, "{kind}");
+        until("the filter to be in service again", || {
+            proxy.query("plain.garbage.hostile.test", "A").rcode() == "NOERROR"
+        });
+    }
+    // Two verdicts about one query: one of them holds, which may be to drop it.
+    let twice = Message::query("twice.garbage.hostile.test", "A");
+    let socket = client::socket(proxy.address);
+    socket.send(&twice.encode()).expect("a sent query");
+    until("the filter to be in service again", || {
+        proxy.query("plain.garbage.hostile.test", "A").rcode() == "NOERROR"
+    });
+    assert!(proxy.process.running());
+}
+
+/// A module that is none, or asks for more than the filter interface, never gets to run.
+#[test]
+fn modules_that_are_no_filters_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let module = folder.path().join("module.wasm");
+    let file = folder.path().join("dnsweir.kdl");
+    let text = "listen \"127.0.0.1\"; filter \"f\" {\n    module \"module.wasm\"\n}\nzone \".\" {\n    use \"f\"\n    forward \"192.0.2.1\"\n}\n";
+    std::fs::write(&file, text).expect("a configuration file");
+    // A plain module that imports `env.f`: type, import of a function.
+    let importing = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x09\x01\x03env\x01f\0\0";
+    let cases: [(&str, &[u8]); 5] = [
+        ("nothing", b""),
+        ("text", b"#!/bin/sh\n"),
+        ("a header and no more", b"\0asm\x01\0\0\0"),
+        ("a cut module", b"\0asm\x01\0\0\0\x01\x7f"),
+        ("foreign imports", importing),
+    ];
+    for (what, bytes) in cases {
+        std::fs::write(&module, bytes).expect("a module");
+        let output = crate::harness::proxy::check(&file);
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(output.status.code(), Some(64), "{what}: {said}");
+        assert!(said.contains("dnsweir.kdl:2:"), "{what}: {said}");
+    }
+}
+
+/// No response at all is a verdict, too.
+#[test]
+fn a_dropped_query_gets_nothing() {
+    let upstream = anything();
+    let proxy = start("garbage", "limits time=\"200ms\"", &upstream);
+    unanswered(
+        proxy.address,
+        &Message::query("drop.garbage.hostile.test", "A").encode(),
+    );
+}

@@ -1,0 +1,35 @@
+//! What the proxy does, tested from outside: the built program, real servers and clients.
+//!
+//! This file is the table of contents. Run everything with `cargo xtask test`; one part with
+//! `cargo xtask test --test main cache::`.
+
+// What the tests stand on: the proxy, servers for it to ask, clients to ask it.
+mod harness;
+
+// The first minute: the embedded configuration.
+mod demonstration;
+
+// The configuration as an operator meets it.
+mod checking;
+mod documents;
+mod reloading;
+mod stopping;
+
+// The wire, by RFC.
+mod conformance;
+
+// The stages of a pipeline.
+mod builtin;
+mod cache;
+mod compiled;
+mod failover;
+mod forwarding;
+mod hostile;
+mod stale;
+
+// The outside.
+mod admin;
+mod clients;
+mod listening;
+mod logs;
+mod tcp;

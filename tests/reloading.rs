@@ -1,0 +1,210 @@
+//! A new configuration takes over without a query lost; a bad one changes nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::harness::{Message, Proxy, Upstream, ask, forward_once, until, upstream::Gate, upstream::Reply};
+
+fn one(address: &str) -> Upstream {
+    Upstream::zone(&[
+        &format!("www.example. 300 A {address}"),
+        "example. 300 SOA ns.example. root.example. 1 2 3 4 5",
+    ])
+}
+
+fn forward(upstream: &Upstream) -> String {
+    format!("zone \".\" {{ {} }}", forward_once(upstream.address))
+}
+
+#[test]
+fn sighup_reloads() {
+    let (first, second) = (one("192.0.2.1"), one("192.0.2.2"));
+    let proxy = Proxy::start(&forward(&first));
+    assert_eq!(
+        proxy.query("www.example", "A").answers(),
+        ["www.example. A 192.0.2.1"]
+    );
+    proxy.reload(&forward(&second));
+    assert_eq!(
+        proxy.query("www.example", "A").answers(),
+        ["www.example. A 192.0.2.2"]
+    );
+    proxy.await_metric("dnsweir_reloads_total", &[("result", "ok")], 1.0);
+}
+
+#[test]
+fn a_changed_file_reloads_by_itself() {
+    let (first, second) = (one("192.0.2.1"), one("192.0.2.2"));
+    let proxy = Proxy::start(&forward(&first));
+    proxy.rewrite(&forward(&second));
+    until("the changed file to be in force", || {
+        proxy.query("www.example", "A").answers() == ["www.example. A 192.0.2.2"]
+    });
+}
+
+/// The old configuration stays, and the log says what is wrong and where.
+#[test]
+fn a_bad_file_changes_nothing_and_is_reported() {
+    let upstream = one("192.0.2.1");
+    let mut proxy = Proxy::start(&forward(&upstream));
+    let generation = proxy.generation();
+    proxy.rewrite("zone \".\" {\n    forwart \"192.0.2.1\"\n}\n");
+    proxy.process.signal("HUP");
+    proxy.process.logged("forwart");
+    until("the failed reload to be counted", || {
+        proxy
+            .metrics()
+            .sum("dnsweir_reloads_total", &[("result", "failed")])
+            >= 1.0
+    });
+    assert_eq!(proxy.generation(), generation);
+    assert_eq!(
+        proxy.query("www.example", "A").answers(),
+        ["www.example. A 192.0.2.1"]
+    );
+    assert!(proxy.process.running());
+
+    // And the next good one is taken.
+    proxy.reload(&forward(&upstream));
+    assert_eq!(
+        proxy.query("www.example", "A").answers(),
+        ["www.example. A 192.0.2.1"]
+    );
+}
+
+/// A filter that rejects its configuration makes the whole new configuration a bad one.
+#[test]
+fn a_filter_that_refuses_its_configuration_changes_nothing() {
+    let upstream = one("192.0.2.1");
+    let proxy = Proxy::start(&forward(&upstream));
+    let generation = proxy.generation();
+    proxy.rewrite(&format!(
+        "filter \"table\" {{ module \"builtin:hosts\"; config {{ nonsense }} }}\nzone \".\" {{ use \"table\"; {} }}",
+        forward_once(upstream.address)
+    ));
+    proxy.process.signal("HUP");
+    proxy.process.logged("nonsense");
+    assert_eq!(proxy.generation(), generation);
+    assert_eq!(
+        proxy.query("www.example", "A").answers(),
+        ["www.example. A 192.0.2.1"]
+    );
+}
+
+/// What has begun ends on the generation it began with.
+#[test]
+fn a_query_in_flight_ends_on_its_own_generation() {
+    let gate = Gate::default();
+    let behind = gate.clone();
+    let first = Upstream::start(move |asked| {
+        Reply::Behind(
+            behind.clone(),
+            Box::new(asked.answer(&["www.example. 300 A 192.0.2.1"])),
+        )
+    });
+    let second = one("192.0.2.2");
+    let proxy = Proxy::start(&forward(&first));
+    let address = proxy.address;
+    let early = std::thread::spawn(move || ask(address, &Message::query("www.example", "A")));
+    first.await_count("www.example", 1);
+    proxy.reload(&forward(&second));
+    assert_eq!(
+        proxy.query("www.example", "A").answers(),
+        ["www.example. A 192.0.2.2"]
+    );
+    gate.open();
+    assert_eq!(
+        early.join().expect("an answer").answers(),
+        ["www.example. A 192.0.2.1"]
+    );
+}
+
+/// Ten reloads under load: every query gets its answer.
+#[test]
+fn no_query_is_lost_over_reloads() {
+    let (first, second) = (one("192.0.2.1"), one("192.0.2.1"));
+    let proxy = Proxy::start(&forward(&first));
+    let address = proxy.address;
+    let done = Arc::new(AtomicBool::new(false));
+    let client = std::thread::spawn({
+        let done = Arc::clone(&done);
+        move || {
+            let mut asked = 0;
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(
+                    ask(address, &Message::query("www.example", "A")).answers(),
+                    ["www.example. A 192.0.2.1"]
+                );
+                asked += 1;
+            }
+            asked
+        }
+    });
+    for round in 0..10 {
+        proxy.reload(&forward(if round % 2 == 0 { &second } else { &first }));
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(client.join().expect("every query answered") > 10);
+}
+
+/// A reload may move to other addresses.
+#[test]
+fn listen_addresses_follow_the_configuration() {
+    let upstream = one("192.0.2.1");
+    let proxy = Proxy::start(&forward(&upstream));
+    let moved = crate::harness::address::fresh_socket();
+    proxy.reload(&format!("listen \"$LISTEN\" \"{moved}\"\n{}", forward(&upstream)));
+    let answer = ask(moved, &Message::query("www.example", "A"));
+    assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
+    assert_eq!(
+        proxy.query("www.example", "A").answers(),
+        ["www.example. A 192.0.2.1"]
+    );
+}
+
+/// A filter's module that changed is compiled and swapped in by itself; one that is none is not.
+#[test]
+fn a_changed_module_is_swapped_in() {
+    let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 1 A 192.0.2.1", asked.name())]));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let module = folder.path().join("filter.wasm");
+    // Moved into place, as whoever installs a file does.
+    let install = |bytes: &[u8]| {
+        let new = folder.path().join("new");
+        std::fs::write(&new, bytes).expect("a module");
+        std::fs::rename(&new, &module).expect("a module");
+    };
+    let guest = |name| std::fs::read(crate::harness::guests::guest(name)).expect("a module");
+    install(&guest("trap"));
+    let proxy = Proxy::start(&format!(
+        "filter \"f\" {{ module \"{}\"; on-error \"refuse\" }}\nzone \".\" {{ use \"f\"; {} }}",
+        module.display(),
+        forward_once(upstream.address)
+    ));
+    assert_eq!(proxy.query("trap.example", "A").rcode(), "REFUSED");
+    install(b"no module");
+    until("the bad module to be reported", || {
+        proxy
+            .metrics()
+            .sum("dnsweir_reloads_total", &[("result", "failed")])
+            >= 1.0
+    });
+    assert_eq!(proxy.generation(), 1.0);
+    install(&guest("spin"));
+    until("the new module to be in force", || proxy.generation() > 1.0);
+    assert_eq!(proxy.query("trap.example", "A").rcode(), "NOERROR");
+}
+
+/// So is a resolv.conf, which changes with the network.
+#[test]
+fn a_changed_resolv_conf_is_followed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("resolv.conf");
+    std::fs::write(&file, "nameserver 192.0.2.53\n").expect("a file");
+    let proxy = Proxy::start(&format!("zone \".\" {{ forward \"{}\" }}", file.display()));
+    assert!(proxy.get("/status").1.contains("192.0.2.53:53"));
+    std::fs::write(&file, "nameserver 192.0.2.54\n").expect("a file");
+    until("the new resolver to be known", || {
+        proxy.get("/status").1.contains("192.0.2.54:53")
+    });
+}

@@ -1,0 +1,77 @@
+//! SIGTERM: stop listening, finish what is in flight, exit 0, all in a bounded time.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::upstream::{Gate, Reply};
+use crate::harness::{Message, Proxy, Upstream, ask, client};
+
+#[test]
+fn sigterm_ends_an_idle_proxy_with_success() {
+    for signal in ["TERM", "INT"] {
+        let mut proxy = Proxy::start("zone \".\" { forward \"127.0.0.1:9\" }");
+        proxy.process.signal(signal);
+        assert_eq!(
+            proxy.process.ended().code(),
+            Some(0),
+            "SIG{signal}: {:#?}",
+            proxy.process.stderr()
+        );
+    }
+}
+
+#[test]
+fn sigterm_lets_queries_in_flight_finish() {
+    let gate = Gate::default();
+    let behind = gate.clone();
+    let upstream = Upstream::start(move |asked| {
+        Reply::Behind(
+            behind.clone(),
+            Box::new(asked.answer(&["slow.example. 300 A 192.0.2.1"])),
+        )
+    });
+    let mut proxy = Proxy::start(&format!("zone \".\" {{ forward \"{}\" }}", upstream.address));
+    let address = proxy.address;
+    let over_udp = std::thread::spawn(move || ask(address, &Message::query("slow.example", "A")));
+    let mut stream = proxy.connect();
+    let over_tcp = Message::query("slow.example", "AAAA");
+    stream.send(&[&over_tcp]);
+    upstream.await_count("slow.example", 2);
+
+    proxy.process.signal("TERM");
+    // Draining is visible: nobody accepts connections any more, while the process is still there.
+    crate::harness::until("the listeners to close", || {
+        std::net::TcpStream::connect(address).is_err()
+    });
+    assert!(proxy.process.running(), "{:#?}", proxy.process.stderr());
+    gate.open();
+
+    assert_eq!(
+        over_udp.join().expect("an answer").answers(),
+        ["slow.example. A 192.0.2.1"]
+    );
+    assert_eq!(stream.receive().map(|answer| answer.id), Some(over_tcp.id));
+    assert_eq!(proxy.process.ended().code(), Some(0));
+}
+
+/// An upstream that never answers does not hold the end up for long.
+#[test]
+fn sigterm_is_bounded() {
+    let upstream = Upstream::start(|_| Reply::Silence);
+    let mut proxy = Proxy::start(&format!(
+        "zone \".\" {{ forward \"{}\" {{ timeout \"30s\"; deadline \"30s\" }} }}",
+        upstream.address
+    ));
+    let socket = client::socket(proxy.address);
+    socket
+        .send(&Message::query("never.example", "A").encode())
+        .expect("a sent query");
+    upstream.await_count("never.example", 1);
+    let begun = Instant::now();
+    proxy.process.signal("TERM");
+    assert_eq!(proxy.process.ended().code(), Some(0));
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "it took {:?}",
+        begun.elapsed()
+    );
+}

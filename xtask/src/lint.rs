@@ -1,0 +1,41 @@
+//! Every check of the source that is not a test of behaviour.
+
+use std::process::Command;
+
+use crate::{Failure, answers, call, cargo, setup};
+
+/// Runs them all, cheapest first, and stops at the first that fails.
+pub fn lint() -> Result<(), Failure> {
+    call(cargo(["fmt", "--all", "--check"]))?;
+    // The layout's own rules: which part may name which.
+    call(cargo([
+        "test",
+        "--release",
+        "--quiet",
+        "--package",
+        "dnsweir-tests",
+        "--test",
+        "tidy",
+    ]))?;
+    deny()?;
+    setup::wasm_target()?;
+    call(cargo([
+        "clippy",
+        "--release",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+/// Licences and origins of the dependencies: `deny.toml`. Compiling cargo-deny takes minutes, so it is
+/// asked for, not installed.
+fn deny() -> Result<(), Failure> {
+    if !answers(Command::new("cargo-deny").arg("--version")) {
+        println!("skipped: licences and origins of dependencies (cargo install cargo-deny --locked)");
+        return Ok(());
+    }
+    call(cargo(["deny", "check", "bans", "licenses", "sources"]))
+}

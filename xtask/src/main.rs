@@ -1,0 +1,154 @@
+//! The project's own commands, as `cargo xtask COMMAND`.
+//!
+//! A command is a short list of ordinary cargo calls; this program adds what cargo cannot: the
+//! WebAssembly target that the filters need, tests that say which of them were skipped, and one
+//! name for every check that a change has to pass. It does nothing that a person could not type.
+
+mod lint;
+mod setup;
+mod test;
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+Usage: cargo xtask COMMAND
+
+  setup              add the WebAssembly target that the filters are built for, if it is missing
+  build              setup, then the proxy with its filters: target/release/dnsweir
+  run [-- ARGS…]     build, then `dnsweir run ARGS…`; without ARGS, the embedded configuration
+  test [ARGS…]       build, then every test of the workspace; ARGS go to `cargo test`
+  lint               formatting, layout, licences of dependencies, clippy
+  fuzz [TARGET] [S]  every fuzz target, or one, for S seconds each (60)
+
+With CI=true, a test that skips itself fails the run.";
+
+/// What went wrong, for a person to read. The commands themselves have already said more.
+type Failure = String;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_default();
+    let mut rest: Vec<String> = args.collect();
+    if command == "run" && rest.first().is_some_and(|arg| arg == "--") {
+        rest.remove(0);
+    }
+    let result = match command.as_str() {
+        "setup" => setup::wasm_target(),
+        "build" => build(),
+        "run" => build().and_then(|()| run(&rest)),
+        "test" => test::test(&rest),
+        "lint" => lint::lint(),
+        "fuzz" => fuzz(&rest),
+        "" | "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        unknown => Err(format!("there is no command `{unknown}`\n\n{USAGE}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds what `run` and the tests start. The whole workspace at once, because cargo chooses the
+/// features of shared dependencies by what is built together: with the same choice as the tests,
+/// wasmtime is compiled once.
+fn build() -> Result<(), Failure> {
+    setup::wasm_target()?;
+    call(cargo(["build", "--release", "--workspace", "--bins"]))
+}
+
+/// Becomes the proxy: same process, same terminal, same signals.
+fn run(args: &[String]) -> Result<(), Failure> {
+    let program = built("dnsweir");
+    let error = Command::new(&program).arg("run").args(args).exec();
+    Err(format!("cannot start {}: {error}", program.display()))
+}
+
+fn fuzz(args: &[String]) -> Result<(), Failure> {
+    if !answers(Command::new("cargo").args(["fuzz", "--version"])) {
+        return Err("cargo-fuzz is missing; install it with `cargo install cargo-fuzz --locked`".to_owned());
+    }
+    let seconds = args.get(1).map_or("60", String::as_str);
+    let targets = match args.first() {
+        Some(target) => vec![target.clone()],
+        None => fuzz_targets()?,
+    };
+    for target in targets {
+        println!("fuzzing {target} for {seconds} s");
+        let mut command = cargo(["fuzz", "run", &target]);
+        // libFuzzer's instrumentation is behind flags that the stable compiler only takes this way.
+        command.env("RUSTC_BOOTSTRAP", "1");
+        call(command.arg("--").arg(format!("-max_total_time={seconds}")))?;
+    }
+    Ok(())
+}
+
+/// A target is a file of `fuzz/fuzz_targets`.
+fn fuzz_targets() -> Result<Vec<String>, Failure> {
+    let folder = root().join("fuzz/fuzz_targets");
+    let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut targets: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str().map(str::to_owned))
+        .collect();
+    targets.sort();
+    Ok(targets)
+}
+
+/// The workspace's root.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// A program that cargo built. This one was built by cargo, too, so they stand in one folder,
+/// wherever `CARGO_TARGET_DIR` or a configuration file put that.
+fn built(name: &str) -> PathBuf {
+    std::env::current_exe().map_or_else(|_| PathBuf::from(name), |this| this.with_file_name(name))
+}
+
+/// The cargo that runs us, at the workspace's root.
+fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Runs a command to its end, its output going where ours goes.
+fn call(mut command: impl std::borrow::BorrowMut<Command>) -> Result<(), Failure> {
+    let command = command.borrow_mut();
+    let shown = shown(command);
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{shown}` failed: {status}")),
+        Err(error) => Err(format!("cannot run `{shown}`: {error}")),
+    }
+}
+
+/// Whether a command runs and succeeds; its output is dropped.
+fn answers(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// A command as one would type it.
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Whether what skips itself fails the run.
+fn strict() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}

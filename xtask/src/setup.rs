@@ -1,0 +1,38 @@
+//! What has to be on the machine before anything can be built: the compiler's WebAssembly target.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Failure, answers, call};
+
+/// What the filters are compiled to. Not a WASI target: a filter imports nothing but the filter
+/// interface.
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Adds the WebAssembly target if it is missing, and says so.
+pub fn wasm_target() -> Result<(), Failure> {
+    if installed() {
+        return Ok(());
+    }
+    if !answers(Command::new("rustup").arg("--version")) {
+        return Err(format!(
+            "the filters are compiled for {TARGET}, which this Rust does not have, and there is no rustup to \
+             add it with. Install Rust from https://rustup.rs, or your distribution's standard library for \
+             this target (Debian: libstd-rust-dev-wasm32)."
+        ));
+    }
+    println!(
+        "adding the Rust target {TARGET}, which the filters are compiled for (rustup target add {TARGET})"
+    );
+    call(Command::new("rustup").args(["target", "add", TARGET]))
+}
+
+/// Whether the compiler finds a standard library for the target.
+fn installed() -> bool {
+    let output = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .output();
+    output.is_ok_and(|output| {
+        output.status.success() && Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()
+    })
+}
