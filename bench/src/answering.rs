@@ -1,0 +1,186 @@
+//! Servers reduced to what every server must do: receive, write an answer in place, send.
+//!
+//! The floor and the upstream are these loops with different answers. Nothing is parsed that the answer
+//! does not need, nothing is counted, nothing is checked but what could overrun a buffer.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use crate::datagrams::{BATCH, DATAGRAM, Datagrams, enlarge_buffer};
+use crate::wire::{self, Tail};
+
+/// How answers are made.
+#[derive(Clone)]
+pub enum Answers {
+    /// The same bytes after every question: the floor.
+    Fixed(std::sync::Arc<Tail>),
+    /// What the name and type call for: the upstream.
+    Authoritative,
+}
+
+impl Answers {
+    /// Turns the query of `length` octets in `buffer` into its answer; gives the length.
+    fn write(&self, buffer: &mut [u8], length: usize) -> usize {
+        let Some(end) = wire::question_end(&buffer[..length]) else {
+            // Not a query that is sent here. Something has to go back: the header, as an answer.
+            buffer[2] |= 0x80;
+            return wire::HEADER.min(length);
+        };
+        match self {
+            Answers::Fixed(tail) => tail.answer(buffer, end),
+            Answers::Authoritative => wire::authoritative(&buffer[..length], end).answer(buffer, end),
+        }
+    }
+}
+
+/// Answers on `address`, over UDP and TCP, until the process ends.
+pub fn serve(address: SocketAddrV4, answers: Answers) -> io::Result<()> {
+    let udp = UdpSocket::bind(address)?;
+    enlarge_buffer(&udp)?;
+    let tcp = TcpListener::bind(address)?;
+    let for_tcp = answers.clone();
+    std::thread::spawn(move || {
+        if let Err(error) = serve_tcp(&tcp, &for_tcp) {
+            eprintln!("TCP on {address}: {error}");
+        }
+    });
+    serve_udp(&udp, &answers)
+}
+
+fn serve_udp(socket: &UdpSocket, answers: &Answers) -> io::Result<()> {
+    let mut batch = Datagrams::new();
+    loop {
+        let received = batch.receive(socket.as_raw_fd(), libc::MSG_WAITFORONE)?;
+        for index in 0..received.min(BATCH) {
+            batch.edit(index, |buffer, length| answers.write(buffer, length));
+        }
+        batch.send(socket.as_raw_fd(), received)?;
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// One thread for all connections, with poll(2): there are eight.
+fn serve_tcp(listener: &TcpListener, answers: &Answers) -> io::Result<()> {
+    let mut connections: Vec<Connection> = Vec::new();
+    loop {
+        let watch = |socket| libc::pollfd {
+            fd: socket,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let streams = connections.iter().map(|c| watch(c.stream.as_raw_fd()));
+        let mut sockets: Vec<_> = streams.chain([watch(listener.as_raw_fd())]).collect();
+        // SAFETY: pointer and length are those of a vector of ours.
+        if unsafe { libc::poll(sockets.as_mut_ptr(), sockets.len() as libc::nfds_t, -1) } < 0 {
+            continue;
+        }
+        let mut ready = sockets.iter().map(|socket| socket.revents != 0);
+        connections.retain_mut(|connection| !ready.next().unwrap_or(false) || connection.turn(answers));
+        if sockets.last().is_some_and(|socket| socket.revents != 0) {
+            let (stream, _) = listener.accept()?;
+            stream.set_nodelay(true)?;
+            connections.push(Connection {
+                stream,
+                unread: Vec::new(),
+            });
+        }
+    }
+}
+
+impl Connection {
+    /// Answers all whole queries that are there, in one write. False: the connection is over.
+    fn turn(&mut self, answers: &Answers) -> bool {
+        let mut buffer = [0; 16 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return false,
+            Ok(read) => self.unread.extend_from_slice(&buffer[..read]),
+        }
+        let mut replies = Vec::new();
+        let mut at = 0;
+        while let Some(prefix) = self.unread[at..].first_chunk::<2>() {
+            let length = usize::from(u16::from_be_bytes(*prefix));
+            if !(wire::HEADER..=DATAGRAM).contains(&length) {
+                return false;
+            }
+            let Some(query) = self.unread.get(at + 2..at + 2 + length) else {
+                break;
+            };
+            let mut message = [0; 2 * DATAGRAM];
+            message[..length].copy_from_slice(query);
+            let reply = answers.write(&mut message, length);
+            replies.extend((reply as u16).to_be_bytes());
+            replies.extend_from_slice(&message[..reply]);
+            at += 2 + length;
+        }
+        self.unread.drain(..at);
+        self.stream.write_all(&replies).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::{Client, Monotonic, as_fast_as_answered};
+    use crate::tcp_client::TcpClient;
+    use crate::udp_client::UdpClient;
+    use crate::workload::Workload;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::Duration;
+
+    /// A server on a free port, until the test process ends.
+    fn start(answers: Answers) -> SocketAddrV4 {
+        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(address) = probe.local_addr().unwrap() else {
+            unreachable!()
+        };
+        drop(probe);
+        std::thread::spawn(move || serve(address, answers).unwrap());
+        while TcpStream::connect(address).is_err() {
+            std::thread::yield_now();
+        }
+        address
+    }
+
+    fn ask(client: &mut impl Client, workload: Workload) {
+        let mut questions = workload.questions(1);
+        let mut next = || questions.next();
+        let tally =
+            as_fast_as_answered(client, &mut Monotonic, Duration::from_secs(10), 2000, &mut next).unwrap();
+        assert_eq!((tally.sent, tally.answered), (2000, 2000), "{}", workload.name());
+    }
+
+    #[test]
+    fn the_upstream_answers_every_workload() {
+        let server = start(Answers::Authoritative);
+        for workload in Workload::ALL {
+            if workload.over_tcp() {
+                ask(&mut TcpClient::new(server, 3).unwrap(), workload);
+            } else {
+                let (addresses, sockets) = workload.sources();
+                ask(&mut UdpClient::new(server, addresses, sockets).unwrap(), workload);
+            }
+        }
+    }
+
+    #[test]
+    fn the_floor_says_one_thing() {
+        let server = start(Answers::Fixed(Tail::address(wire::A, 1).into()));
+        ask(
+            &mut UdpClient::new(server, Vec::new(), 2).unwrap(),
+            Workload::Pairs,
+        );
+        ask(&mut TcpClient::new(server, 2).unwrap(), Workload::Tcp);
+    }
+
+    #[test]
+    fn sources_are_as_many_as_promised() {
+        let (addresses, sockets) = Workload::Sources.sources();
+        assert_eq!(addresses.len() * sockets, 10_000);
+        assert!(addresses.iter().all(Ipv4Addr::is_loopback));
+    }
+}

@@ -1,0 +1,205 @@
+//! Measures dnsweir beside the peers that are installed. `bench/README.md` tells how, and what the
+//! figures mean.
+
+mod accounting;
+mod answering;
+mod args;
+mod datagrams;
+mod dnsperf;
+mod drive;
+mod histogram;
+mod measure;
+mod peers;
+mod pending;
+mod picture;
+mod process;
+mod report;
+mod run;
+mod sample;
+mod tcp_client;
+mod udp_client;
+mod wire;
+mod workload;
+
+use std::error::Error;
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use answering::Answers;
+use args::Args;
+use peers::{PEERS, Peer};
+use report::Run;
+use run::Settings;
+use sample::Load;
+use wire::{A, NXDOMAIN, Tail};
+use workload::Workload;
+
+const USAGE: &str = "\
+dnsweir-bench run        measure, then report
+    --out FOLDER             for raw.jsonl, report.md, picture.svg  [target/bench]
+    --dnsweir FILE           the proxy                              [target/release/dnsweir]
+    --peers A,B              of: floor dnsweir dnsweir+3 dnsweir+3-called unbound dnsdist pdns-recursor
+                             knot-resolver dnsmasq coredns node-cache [all that are installed]
+    --workloads A,B          of: hot zipf misses nxdomain pairs tcp sources [all]
+    --loads A,B              queries per second, and `saturation`   [by workload]
+    --rounds N               [5]
+    --seconds S              of each measurement                    [4]
+    --burst N                queries sent at once at a fixed rate    [16]
+    --limit S                begin nothing after this many seconds  [7200]
+    --server-core N          [0]
+    --client-core N          [1]
+    --coredns FILE           where it is, if not in PATH
+    --node-cache FILE        where it is, if not in PATH
+    --called-modules FOLDER  what bench/called-filters.sh made, for dnsweir+3-called
+dnsweir-bench report     make report and picture again
+    --out FOLDER             with raw.jsonl                         [target/bench]
+dnsweir-bench dnsperf    ask the floor with this client and with dnsperf, and compare
+    --rounds N [3]  --seconds S [3]  --rate N [60000]  --burst N [16]  --server-core N [0]  --client-core N [1]
+dnsweir-bench floor      --listen IP:PORT --answer address|nxdomain
+dnsweir-bench upstream   --listen IP:PORT
+";
+
+/// Queries sent at once at a fixed rate, unless told otherwise: a few pods' searches that coincide.
+const BURST: usize = 16;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    let result = match command.as_str() {
+        "run" => measure_all(words),
+        "report" => Args::read(words, &["out"])
+            .map_err(Into::into)
+            .and_then(|args| write_report(&args.path("out").unwrap_or("target/bench".into()))),
+        "dnsperf" => compare(words),
+        "floor" | "upstream" => serve(&command, words),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(64);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dnsweir-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let args = Args::read(
+        words,
+        &[
+            "out",
+            "dnsweir",
+            "peers",
+            "workloads",
+            "loads",
+            "rounds",
+            "seconds",
+            "burst",
+            "limit",
+            "server-core",
+            "client-core",
+            "coredns",
+            "node-cache",
+            "called-modules",
+        ],
+    )?;
+    // Servers run in a folder of their own.
+    let path = |name: &str| args.path(name).map(std::path::absolute).transpose();
+    let program = |name| Ok::<_, std::io::Error>(path(name)?.map(|path| (name, path)));
+    let default = std::path::absolute("target/release/dnsweir")?;
+    let settings = Settings {
+        peers: args
+            .list("peers", Peer::find)?
+            .unwrap_or_else(|| PEERS.iter().collect()),
+        workloads: args
+            .list("workloads", Workload::find)?
+            .unwrap_or_else(|| Workload::ALL.to_vec()),
+        loads: args.list("loads", Load::parse)?,
+        rounds: args.value("rounds", 5)?,
+        duration: seconds(&args, "seconds", 4.0)?,
+        burst: args.value("burst", BURST)?,
+        limit: seconds(&args, "limit", 7200.0)?,
+        server_core: args.value("server-core", 0)?,
+        client_core: args.value("client-core", 1)?,
+        dnsweir: path("dnsweir")?.unwrap_or(default),
+        programs: [program("coredns")?, program("node-cache")?]
+            .into_iter()
+            .flatten()
+            .collect(),
+        called: path("called-modules")?,
+        out: args.path("out").unwrap_or("target/bench".into()),
+    };
+    run::run(&settings)?;
+    write_report(&settings.out)
+}
+
+/// Seconds above 0 and below a day.
+fn seconds(args: &Args, name: &str, default: f64) -> Result<Duration, Box<dyn Error>> {
+    let seconds: f64 = args.value(name, default)?;
+    if !(0.1..86_400.0).contains(&seconds) {
+        return Err(format!("--{name} {seconds}: not between 0.1 and 86400").into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn write_report(out: &Path) -> Result<(), Box<dyn Error>> {
+    let run = Run::read(&out.join("raw.jsonl"))?;
+    let markdown = run.markdown();
+    std::fs::write(out.join("report.md"), &markdown)?;
+    print!("{markdown}");
+    let picture = Workload::ALL
+        .iter()
+        .find_map(|workload| picture::draw(&run, *workload));
+    if let Some(svg) = picture {
+        let (from, to) = (out.join("picture.svg"), out.join("picture.png"));
+        std::fs::write(&from, svg)?;
+        // A PNG too, where something here can draw one.
+        if let Some(program) = peers::in_path("rsvg-convert") {
+            Command::new(program)
+                .args(["--zoom=2", "-o"])
+                .args([&to, &from])
+                .status()?;
+        } else if let Some(program) = peers::in_path("convert") {
+            Command::new(program)
+                .args(["-density", "192"])
+                .args([&from, &to])
+                .status()?;
+        }
+    }
+    Ok(())
+}
+
+fn compare(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let args = Args::read(
+        words,
+        &["rounds", "seconds", "rate", "burst", "server-core", "client-core"],
+    )?;
+    let table = dnsperf::compare(&dnsperf::Settings {
+        rounds: args.value("rounds", 3)?,
+        duration: seconds(&args, "seconds", 3.0)?,
+        rate: args.value("rate", 60_000)?,
+        burst: args.value("burst", BURST)?,
+        server_core: args.value("server-core", 0)?,
+        client_core: args.value("client-core", 1)?,
+    })?;
+    print!("{table}");
+    Ok(())
+}
+
+fn serve(command: &str, words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let args = Args::read(words, &["listen", "answer"])?;
+    let address: SocketAddrV4 = args.text("listen").ok_or("--listen is missing")?.parse()?;
+    let answers = match (command, args.text("answer")) {
+        ("floor", None | Some("address")) => Answers::Fixed(Tail::address(A, 0x0a00_0001).into()),
+        ("floor", Some("nxdomain")) => Answers::Fixed(Tail::denial(NXDOMAIN, &[]).into()),
+        ("floor", Some(other)) => return Err(format!("--answer {other}: not address or nxdomain").into()),
+        _ => Answers::Authoritative,
+    };
+    answering::serve(address, answers)?;
+    Ok(())
+}

@@ -1,0 +1,424 @@
+//! The servers that are measured, and how each is set up.
+//!
+//! All get the same task: answer on one address with one thread, cache without a limit that the
+//! workloads would reach (where a server allows that), forward everything else to one upstream. What a
+//! server's own documentation advises for speed is switched on; what it would do beside the task
+//! (validation, statistics, security polls, root priming) is switched off.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A server that can be measured.
+pub struct Peer {
+    /// As it is written on the command line and in the table.
+    pub name: &'static str,
+    /// Where its program comes from.
+    pub program: Program,
+    /// Arguments that make the program tell its version.
+    version: &'static [&'static str],
+    /// Writes its files; gives the arguments to start it with.
+    set_up: fn(&Site) -> io::Result<Vec<OsString>>,
+}
+
+/// Where a program comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// This one.
+    Bench,
+    /// The proxy that is measured.
+    Dnsweir,
+    /// The proxy, if there are modules of filters whose verdicts are not remembered.
+    DnsweirCalled,
+    /// Named on the command line, or found in `PATH`.
+    Named(&'static str),
+}
+
+/// What a peer is set up with.
+pub struct Site<'a> {
+    /// For its files; exists and is empty.
+    pub folder: &'a Path,
+    /// Where it has to answer.
+    pub listen: SocketAddrV4,
+    /// Where it has to ask.
+    pub upstream: SocketAddrV4,
+    /// A free port on the same address, for one that needs a second.
+    pub spare_port: u16,
+    /// Folder of `rewrite.wasm` and `nodecache.wasm` that remember nothing.
+    pub called: Option<&'a Path>,
+    /// Whether everything that is asked for exists: the floor has only one answer.
+    pub exists: bool,
+}
+
+/// All, in the order of the table.
+pub const PEERS: &[Peer] = &[
+    Peer {
+        name: "floor",
+        program: Program::Bench,
+        version: &[],
+        set_up: |site| {
+            let answer = if site.exists { "address" } else { "nxdomain" };
+            Ok(words(&[
+                "floor",
+                "--listen",
+                &site.listen.to_string(),
+                "--answer",
+                answer,
+            ]))
+        },
+    },
+    Peer {
+        name: "dnsweir",
+        program: Program::Dnsweir,
+        version: &["--version"],
+        set_up: |site| dnsweir(site, "", ""),
+    },
+    Peer {
+        name: "dnsweir+3",
+        program: Program::Dnsweir,
+        version: &["--version"],
+        set_up: |site| {
+            dnsweir(
+                site,
+                &filters("builtin:rewrite", "builtin:nodecache"),
+                USE_FILTERS,
+            )
+        },
+    },
+    Peer {
+        name: "dnsweir+3-called",
+        program: Program::DnsweirCalled,
+        version: &["--version"],
+        set_up: |site| {
+            let folder = site.called.unwrap_or(site.folder);
+            let module = |name: &str| folder.join(name).display().to_string();
+            let filters = filters(&module("rewrite.wasm"), &module("nodecache.wasm"));
+            dnsweir(site, &filters, USE_FILTERS)
+        },
+    },
+    Peer {
+        name: "unbound",
+        program: Program::Named("unbound"),
+        version: &["-V"],
+        set_up: unbound,
+    },
+    Peer {
+        name: "dnsdist",
+        program: Program::Named("dnsdist"),
+        version: &["--version"],
+        set_up: dnsdist,
+    },
+    Peer {
+        name: "pdns-recursor",
+        program: Program::Named("pdns_recursor"),
+        version: &["--version"],
+        set_up: pdns_recursor,
+    },
+    Peer {
+        name: "knot-resolver",
+        program: Program::Named("kresd"),
+        version: &["--version"],
+        set_up: knot_resolver,
+    },
+    Peer {
+        name: "dnsmasq",
+        program: Program::Named("dnsmasq"),
+        version: &["--version"],
+        set_up: dnsmasq,
+    },
+    Peer {
+        name: "coredns",
+        program: Program::Named("coredns"),
+        version: &["-version"],
+        set_up: |site| {
+            let file = write(site, "Corefile", &corefile(site))?;
+            Ok(words(&["-conf", &file]))
+        },
+    },
+    Peer {
+        name: "node-cache",
+        program: Program::Named("node-cache"),
+        version: &["-version"],
+        set_up: node_cache,
+    },
+];
+
+impl Peer {
+    /// The one called `name`.
+    pub fn find(name: &str) -> Option<&'static Peer> {
+        PEERS.iter().find(|peer| peer.name == name)
+    }
+
+    /// The command that starts `program` at `site`.
+    pub fn command(&self, program: &Path, site: &Site) -> io::Result<Command> {
+        let mut command = Command::new(program);
+        command.args((self.set_up)(site)?).current_dir(site.folder);
+        Ok(command)
+    }
+
+    /// The first line of what `program` says about its version that has a digit in it.
+    pub fn version(&self, program: &Path) -> String {
+        if self.version.is_empty() {
+            return "of this benchmark".to_owned();
+        }
+        let Ok(output) = Command::new(program).args(self.version).output() else {
+            return "unknown".to_owned();
+        };
+        let both = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&both).into_owned();
+        text.lines()
+            .find(|line| line.contains(|c: char| c.is_ascii_digit()))
+            .map_or_else(
+                || "unknown".to_owned(),
+                |line| without_date(line.trim()).to_owned(),
+            )
+    }
+}
+
+/// The program called `name` in a folder of `PATH`, or where Debian puts servers.
+pub fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+/// Some put the date of a log line in front.
+fn without_date(line: &str) -> &str {
+    match line.find(" PowerDNS") {
+        Some(at) => &line[at + 1..],
+        None => line,
+    }
+}
+
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+/// Writes a file into the peer's folder; gives its path.
+fn write(site: &Site, name: &str, text: &str) -> io::Result<String> {
+    let path = site.folder.join(name);
+    std::fs::write(&path, text)?;
+    Ok(path.display().to_string())
+}
+
+/// In front of `cache`, where they see every query. `rewrite` has a rule about a type, which makes it
+/// look at every name; `nodecache` edits the TTL of every answer (they come with an hour). `log` writes
+/// a line for each.
+const USE_FILTERS: &str = "use \"log\"; use \"rewrite\"; use \"nodecache\"";
+
+fn filters(rewrite: &str, nodecache: &str) -> String {
+    format!(
+        r#"
+filter "log" {{ module "builtin:log" }}
+filter "rewrite" {{
+    module "{rewrite}"
+    config {{
+        type "ANY" "HINFO"
+        name "suffix" "old.example.net" "bench.example.net"
+    }}
+}}
+filter "nodecache" {{
+    module "{nodecache}"
+    config {{ ttl "example.net" max="30m" }}
+}}
+"#
+    )
+}
+
+fn dnsweir(site: &Site, filters: &str, stages: &str) -> io::Result<Vec<OsString>> {
+    let text = format!(
+        r#"listen "{listen}"
+workers 1
+cache-memory "512MiB"
+{filters}
+zone "." {{
+    {stages}
+    cache
+    forward "{upstream}" {{ concurrent 10000 }}
+}}
+"#,
+        listen = site.listen,
+        upstream = site.upstream,
+    );
+    let file = write(site, "dnsweir.kdl", &text)?;
+    Ok(words(&["run", "--log-level", "warn", "--config", &file]))
+}
+
+fn unbound(site: &Site) -> io::Result<Vec<OsString>> {
+    let text = format!(
+        r#"server:
+    interface: {ip}@{port}
+    port: {port}
+    access-control: 127.0.0.0/8 allow
+    do-daemonize: no
+    use-syslog: no
+    logfile: ""
+    username: ""
+    chroot: ""
+    pidfile: ""
+    directory: "{folder}"
+    num-threads: 1
+    module-config: "iterator"
+    do-not-query-localhost: no
+    msg-cache-size: 256m
+    rrset-cache-size: 512m
+    so-rcvbuf: 4m
+    outgoing-range: 8192
+    num-queries-per-thread: 4096
+    incoming-num-tcp: 100
+    minimal-responses: yes
+remote-control:
+    control-enable: no
+forward-zone:
+    name: "."
+    forward-addr: {up}@{up_port}
+"#,
+        ip = site.listen.ip(),
+        port = site.listen.port(),
+        folder = site.folder.display(),
+        up = site.upstream.ip(),
+        up_port = site.upstream.port(),
+    );
+    let file = write(site, "unbound.conf", &text)?;
+    Ok(words(&["-d", "-p", "-c", &file]))
+}
+
+fn dnsdist(site: &Site) -> io::Result<Vec<OsString>> {
+    // Reading 32 datagrams at once is off by default and the setting that makes it fast.
+    let text = format!(
+        r#"setSecurityPollSuffix("")
+setACL({{"127.0.0.0/8"}})
+setUDPMultipleMessagesVectorSize(32)
+setUDPSocketBufferSizes(4194304, 0)
+setMaxTCPQueriesPerConnection(0)
+addLocal("{listen}", {{reusePort=true}})
+newServer({{address="{upstream}", sockets=16, checkInterval=10}})
+getPool(""):setCache(newPacketCache(2000000, {{maxTTL=86400, minTTL=0}}))
+"#,
+        listen = site.listen,
+        upstream = site.upstream,
+    );
+    let file = write(site, "dnsdist.conf", &text)?;
+    Ok(words(&["--supervised", "--disable-syslog", "-C", &file]))
+}
+
+fn pdns_recursor(site: &Site) -> io::Result<Vec<OsString>> {
+    let folder = site.folder.display();
+    let text = format!(
+        r#"local-address={ip}
+local-port={port}
+allow-from=127.0.0.0/8
+forward-zones-recurse=.={upstream}
+dont-query=
+threads=1
+pdns-distributes-queries=no
+reuseport=yes
+dnssec=off
+daemon=no
+disable-syslog=yes
+quiet=yes
+loglevel=3
+write-pid=no
+socket-dir={folder}
+security-poll-suffix=
+max-cache-entries=2000000
+max-packetcache-entries=2000000
+max-mthreads=4096
+max-tcp-per-client=0
+max-concurrent-requests-per-tcp-connection=1000
+nothing-below-nxdomain=no
+"#,
+        ip = site.listen.ip(),
+        port = site.listen.port(),
+        upstream = site.upstream,
+    );
+    write(site, "recursor.conf", &text)?;
+    Ok(words(&[&format!("--config-dir={folder}")]))
+}
+
+fn knot_resolver(site: &Site) -> io::Result<Vec<OsString>> {
+    let text = format!(
+        r#"net.listen('{ip}', {port}, {{ kind = 'dns' }})
+trust_anchors.remove('.')
+modules.unload('ta_update')
+modules.unload('ta_signal_query')
+modules.unload('priming')
+cache.size = 500 * MB
+policy.add(policy.all(policy.FORWARD('{up}@{up_port}')))
+"#,
+        ip = site.listen.ip(),
+        port = site.listen.port(),
+        up = site.upstream.ip(),
+        up_port = site.upstream.port(),
+    );
+    let file = write(site, "kresd.conf", &text)?;
+    Ok(words(&["-n", "-c", &file, &site.folder.display().to_string()]))
+}
+
+fn dnsmasq(site: &Site) -> io::Result<Vec<OsString>> {
+    let listen = [
+        format!("--listen-address={}", site.listen.ip()),
+        format!("--port={}", site.listen.port()),
+        format!("--server={}#{}", site.upstream.ip(), site.upstream.port()),
+    ];
+    let mut arguments: Vec<OsString> = listen.iter().map(OsString::from).collect();
+    arguments.extend(words(&[
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--bind-interfaces",
+        "--no-resolv",
+        "--no-hosts",
+        "--no-poll",
+        "--user=root",
+        "--pid-file=",
+        // It warns that more gains nothing.
+        "--cache-size=10000",
+        "--dns-forward-max=10000",
+        "--max-tcp-connections=100",
+        "--log-facility=-",
+    ]));
+    Ok(arguments)
+}
+
+fn corefile(site: &Site) -> String {
+    format!(
+        r#".:{port} {{
+    bind {ip}
+    cache 3600 {{
+        success 1000000
+        denial 1000000
+    }}
+    forward . {upstream} {{
+        max_concurrent 10000
+    }}
+}}
+"#,
+        ip = site.listen.ip(),
+        port = site.listen.port(),
+        upstream = site.upstream,
+    )
+}
+
+fn node_cache(site: &Site) -> io::Result<Vec<OsString>> {
+    // It copies the base file to the other and watches it.
+    let base = write(site, "Corefile.base", &corefile(site))?;
+    let file = write(site, "Corefile", &corefile(site))?;
+    let ip = site.listen.ip().to_string();
+    Ok(words(&[
+        "-localip",
+        &ip,
+        "-conf",
+        &file,
+        "-basecorefile",
+        &base,
+        "-setupinterface=false",
+        "-setupiptables=false",
+        "-skipteardown=true",
+        "-metrics-listen-address",
+        &format!("{ip}:{}", site.spare_port),
+    ]))
+}

@@ -1,0 +1,261 @@
+//! Processes of the benchmark: pinned to a processor, stopped while others are measured, and gone when
+//! their owner is.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::wire::{A, Question};
+
+/// How long a server may take to answer its first query, to answer one after an overload, and to end.
+const START: Duration = Duration::from_secs(30);
+const RECOVERY: Duration = Duration::from_secs(5);
+const END: Duration = Duration::from_secs(3);
+
+/// A server under measurement, or its upstream.
+pub struct Server {
+    child: Child,
+    /// Where it answers.
+    pub address: SocketAddrV4,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// Starts `command` on processor `core` and waits until it answers on `address`. Its output goes to
+    /// files in `folder`.
+    pub fn start(
+        command: &mut Command,
+        core: usize,
+        address: SocketAddrV4,
+        folder: &Path,
+    ) -> io::Result<Server> {
+        command
+            .stdin(Stdio::null())
+            .stdout(append(&folder.join("stdout"))?)
+            .stderr(append(&folder.join("stderr"))?);
+        // SAFETY: between fork and exec only async-signal-safe functions are called: two system calls
+        // on values made before.
+        unsafe {
+            command.pre_exec(move || {
+                // If the benchmark dies, however that may be, nothing stays behind.
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                pin(core)
+            });
+        }
+        let program = command.get_program().display().to_string();
+        let child = command
+            .spawn()
+            .map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
+        let mut server = Server {
+            child,
+            address,
+            folder: folder.to_owned(),
+        };
+        server
+            .until_it_answers(START)
+            .map_err(|error| io::Error::other(format!("{program}: {error}\n{}", server.last_words())))?;
+        Ok(server)
+    }
+
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Takes it off the processor, so that it cannot disturb another's measurement.
+    pub fn freeze(&self) -> io::Result<()> {
+        self.signal(libc::SIGSTOP)
+    }
+
+    /// Lets it run again, and waits until it has worked off what an overload may have left.
+    pub fn thaw(&mut self) -> io::Result<()> {
+        self.signal(libc::SIGCONT)?;
+        self.until_it_answers(RECOVERY)
+    }
+
+    /// Empties the files that its output goes to.
+    pub fn forget_output(&self) -> io::Result<()> {
+        for name in ["stdout", "stderr"] {
+            OpenOptions::new()
+                .write(true)
+                .open(self.folder.join(name))?
+                .set_len(0)?;
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: libc::c_int) -> io::Result<()> {
+        // SAFETY: takes two numbers. The process is our child and not yet waited for, so the ID is its.
+        match unsafe { libc::kill(self.child.id() as libc::pid_t, signal) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn until_it_answers(&mut self, patience: Duration) -> io::Result<()> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect(self.address)?;
+        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let question = Question {
+            letter: b'r',
+            number: 0,
+            qtype: A,
+            exists: true,
+        };
+        let start = Instant::now();
+        let mut reply = [0; 512];
+        while start.elapsed() < patience {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("ended with {status}")));
+            }
+            let mut query = [0; 64];
+            let length = question.write(1, &mut query);
+            let received = socket
+                .send(&query[..length])
+                .and_then(|_| socket.recv(&mut reply));
+            match received {
+                // The floor of the denials says no to this too: any answer will do for one that
+                // gives no other.
+                Ok(length) if question.is_answered_by(&reply[..length]) || reply[3] & 0x0f == 3 => {
+                    return Ok(());
+                }
+                Ok(_) => std::thread::sleep(Duration::from_millis(50)),
+                // Not listening yet: the refusal comes at once.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(_) => {}
+            }
+        }
+        Err(io::Error::other(format!("no answer on {} in time", self.address)))
+    }
+
+    /// The end of what it wrote.
+    fn last_words(&self) -> String {
+        let mut words = String::new();
+        for name in ["stderr", "stdout"] {
+            let text = fs::read(self.folder.join(name)).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let lines: Vec<&str> = text.lines().collect();
+            for line in &lines[lines.len().saturating_sub(8)..] {
+                words += &format!("    {line}\n");
+            }
+        }
+        words
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A frozen process takes no notice of SIGTERM. Errors: it has ended already.
+        let _ = self.signal(libc::SIGCONT);
+        let _ = self.signal(libc::SIGTERM);
+        let start = Instant::now();
+        while start.elapsed() < END {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Puts the calling thread, and what it starts, on processor `core`.
+pub fn pin(core: usize) -> io::Result<()> {
+    // SAFETY: a set of all zeros is an empty set; `CPU_SET` ignores what is out of range; the size is
+    // that of the set.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// A port on `ip` that nobody listens on, neither over UDP nor TCP, from `first` on.
+pub fn free_port(ip: Ipv4Addr, first: u16) -> io::Result<u16> {
+    (first..first.saturating_add(500))
+        .find(|port| UdpSocket::bind((ip, *port)).is_ok() && TcpListener::bind((ip, *port)).is_ok())
+        .ok_or_else(|| io::Error::other(format!("no free port on {ip} from {first} on")))
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// A folder for files that live as long as the benchmark does, in memory if possible: a query log on a
+/// disk would measure the disk.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    /// Makes it.
+    pub fn new() -> io::Result<Scratch> {
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() {
+            memory.to_owned()
+        } else {
+            std::env::temp_dir()
+        };
+        let path = base.join(format!("dnsweir-bench-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Scratch(path))
+    }
+
+    /// A folder in it.
+    pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path)?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_not_free() {
+        let ip = Ipv4Addr::new(127, 0, 91, 1);
+        let udp = UdpSocket::bind((ip, 0)).unwrap();
+        let taken = udp.local_addr().unwrap().port();
+        assert_ne!(free_port(ip, taken).unwrap(), taken);
+        let tcp = TcpListener::bind((ip, 0)).unwrap();
+        let taken = tcp.local_addr().unwrap().port();
+        assert_ne!(free_port(ip, taken).unwrap(), taken);
+    }
+
+    #[test]
+    fn a_server_that_fails_says_why_and_is_gone() {
+        let scratch = Scratch::new().unwrap();
+        let folder = scratch.folder("failing").unwrap();
+        let address = SocketAddrV4::new(Ipv4Addr::new(127, 0, 91, 2), 9);
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo the port is taken >&2; exit 3"]);
+        let error = Server::start(&mut command, 0, address, &folder)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("the port is taken") && error.contains('3'),
+            "{error}"
+        );
+    }
+}

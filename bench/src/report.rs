@@ -1,0 +1,366 @@
+//! The table, made from the raw numbers.
+
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::peers::PEERS;
+use crate::sample::{Load, Sample, Samples, median};
+use crate::workload::Workload;
+
+/// The proxy without filters, and its variants with three, the better witness first.
+const BARE: &str = "dnsweir";
+const FILTERED: [&str; 2] = ["dnsweir+3-called", "dnsweir+3"];
+
+/// Above these parts a cell is marked: queries without a right answer, and processor time of others.
+const FAILED: f64 = 0.001;
+const DISTURBED: f64 = 0.05;
+
+/// The raw numbers of a run.
+pub struct Run {
+    environment: Value,
+    notes: Vec<String>,
+    /// What was measured.
+    pub samples: Samples,
+}
+
+impl Run {
+    /// Reads the file that a run wrote.
+    pub fn read(path: &Path) -> io::Result<Run> {
+        let text = fs::read_to_string(path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        Run::parse(&text).map_err(|error| io::Error::other(format!("{}, {error}", path.display())))
+    }
+
+    fn parse(text: &str) -> Result<Run, String> {
+        let mut run = Run {
+            environment: Value::Null,
+            notes: Vec::new(),
+            samples: Samples(Vec::new()),
+        };
+        for (number, line) in text.lines().enumerate() {
+            let wrong = |what: &dyn std::fmt::Display| format!("line {}: {what}", number + 1);
+            let value: Value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
+            match value.get("kind").and_then(Value::as_str) {
+                Some("environment") => run.environment = value,
+                Some("note") => run.notes.extend(value["text"].as_str().map(str::to_owned)),
+                Some("sample") => {
+                    let sample = Sample::from_json(&value).ok_or_else(|| wrong(&"not a sample"))?;
+                    run.samples.0.push(sample);
+                }
+                _ => return Err(wrong(&"neither environment, note nor sample")),
+            }
+        }
+        Ok(run)
+    }
+
+    /// Peers that were measured under `workload`, in the order of the table.
+    pub fn peers(&self, workload: Workload) -> Vec<&'static str> {
+        let measured = |name: &str| {
+            let mut all = self.samples.0.iter();
+            all.any(|sample| sample.peer == name && sample.workload == workload)
+        };
+        PEERS
+            .iter()
+            .map(|peer| peer.name)
+            .filter(|name| measured(name))
+            .collect()
+    }
+
+    /// Loads that `workload` was measured under: rates ascending, then saturation.
+    pub fn loads(&self, workload: Workload) -> Vec<Load> {
+        let all = self.samples.0.iter().filter(|sample| sample.workload == workload);
+        let mut loads: Vec<Load> = all.map(|sample| sample.load).collect();
+        loads.sort_unstable();
+        loads.dedup();
+        loads
+    }
+
+    /// The median over the rounds of what `figure` takes from a sample.
+    pub fn median(
+        &self,
+        peer: &str,
+        workload: Workload,
+        load: Load,
+        figure: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<f64> {
+        median(self.samples.of(peer, workload, load).filter_map(figure))
+    }
+
+    /// The whole report, in Markdown.
+    pub fn markdown(&self) -> String {
+        let mut out = String::from("# Benchmark\n\n");
+        self.write_environment(&mut out);
+        for workload in Workload::ALL {
+            let loads = self.loads(workload);
+            if !loads.is_empty() {
+                let _ = writeln!(out, "\n## {}\n", workload.title());
+                self.write_costs(&mut out, workload, &loads);
+                out.push('\n');
+                self.write_service(&mut out, workload, &loads);
+            }
+        }
+        if !self.notes.is_empty() {
+            out.push_str("\n## Notes of the run\n\n");
+            for note in &self.notes {
+                let _ = writeln!(out, "- {}", note.trim_end().replace('\n', "\n  "));
+            }
+        }
+        out
+    }
+
+    fn write_environment(&self, out: &mut String) {
+        let text = |name: &str| match &self.environment[name] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let _ = writeln!(
+            out,
+            "{} ({} processors), Linux {}; server on processor {}, client and upstream on {}; {} rounds of \
+             {} s each; at fixed rates {} queries at once. Load average before: {}.\n",
+            text("processor"),
+            text("processors"),
+            text("kernel"),
+            text("server_core"),
+            text("client_core"),
+            text("rounds"),
+            text("seconds"),
+            text("burst"),
+            text("load_average_before"),
+        );
+        let disturbed: Vec<f64> = self.samples.0.iter().map(Sample::disturbed).collect();
+        let worst = disturbed.iter().copied().fold(0.0, f64::max);
+        let late = self
+            .samples
+            .0
+            .iter()
+            .map(|sample| sample.client_late as f64 / 1000.0);
+        let _ = writeln!(
+            out,
+            "Others used {:.1} % of the server's processor (median of all measurements; at worst {:.1} %). The \
+             client sent 99 % of its batches within {:.0} us of when they were due (median). Figures are \
+             medians of the rounds, ratios medians of the ratio within each round. `!`: more than {:.1} % of \
+             queries got no right answer. `~`: others used more than {:.0} % of the server's processor, so \
+             the figure is not to be trusted.\n",
+            median(disturbed.iter().copied()).unwrap_or(0.0) * 100.0,
+            worst * 100.0,
+            median(late).unwrap_or(0.0),
+            FAILED * 100.0,
+            DISTURBED * 100.0,
+        );
+        if let Value::Object(versions) = &self.environment["versions"] {
+            for peer in PEERS.iter().filter(|peer| versions.contains_key(peer.name)) {
+                let version = versions[peer.name].as_str().unwrap_or_default();
+                let _ = writeln!(out, "- {}: {version}", peer.name);
+            }
+        }
+    }
+
+    /// What a query costs, and ratios of that.
+    fn write_costs(&self, out: &mut String, workload: Workload, loads: &[Load]) {
+        let filtered = FILTERED
+            .into_iter()
+            .find(|name| self.peers(workload).contains(name));
+        let mut head = vec!["CPU µs/query".to_owned()];
+        for load in loads {
+            head.extend([load.title(), "× floor".to_owned(), format!("{BARE} ÷ it")]);
+            head.extend(filtered.map(|name| format!("{name} ÷ it")));
+        }
+        write_head(out, &head);
+        for peer in self.peers(workload) {
+            let mut row = vec![peer.to_owned()];
+            for load in loads {
+                let cost = self.median(peer, workload, *load, Sample::cost);
+                let range = self.range(peer, workload, *load);
+                let mark = self.mark(peer, workload, *load);
+                row.push(cost.map_or("–".to_owned(), |cost| format!("{cost:.2}{range}{mark}")));
+                let beside = |one: &str, other: &str| match one == other {
+                    true => "1".to_owned(),
+                    false => {
+                        let ratio = self.samples.cost_ratio(one, other, workload, *load);
+                        ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))
+                    }
+                };
+                row.push(beside(peer, "floor"));
+                row.push(beside(BARE, peer));
+                row.extend(filtered.map(|name| beside(name, peer)));
+            }
+            write_row(out, &row);
+        }
+    }
+
+    /// What clients get for it: rate, latency, loss; and memory.
+    fn write_service(&self, out: &mut String, workload: Workload, loads: &[Load]) {
+        let mut head = vec!["service".to_owned()];
+        for load in loads {
+            match load {
+                Load::Rate(_) => head.extend([
+                    format!("{}: p50 / p99 / p99.9 µs", load.title()),
+                    "unanswered".to_owned(),
+                ]),
+                Load::Saturation => head.extend([
+                    "saturated: q/s".to_owned(),
+                    "processor".to_owned(),
+                    "unanswered".to_owned(),
+                ]),
+            }
+        }
+        head.push("RSS / PSS MiB".to_owned());
+        write_head(out, &head);
+        for peer in self.peers(workload) {
+            let mut row = vec![peer.to_owned()];
+            for load in loads {
+                let figure = |figure: &dyn Fn(&Sample) -> f64| {
+                    self.median(peer, workload, *load, |sample| Some(figure(sample)))
+                };
+                let Some(failed) = figure(&Sample::failed) else {
+                    row.extend(["–", "–"].map(str::to_owned));
+                    row.extend((*load == Load::Saturation).then(|| "–".to_owned()));
+                    continue;
+                };
+                match load {
+                    Load::Rate(_) => {
+                        let us = |of: &dyn Fn(&Sample) -> u64| {
+                            figure(&|sample: &Sample| of(sample) as f64 / 1000.0).unwrap_or_default()
+                        };
+                        row.push(format!(
+                            "{:.0} / {:.0} / {:.0}",
+                            us(&|sample| sample.latency.p50),
+                            us(&|sample| sample.latency.p99),
+                            us(&|sample| sample.latency.p999),
+                        ));
+                    }
+                    Load::Saturation => {
+                        row.push(format!("{:.0}", figure(&Sample::rate).unwrap_or_default()));
+                        let busy = figure(&Sample::busy).unwrap_or_default() * 100.0;
+                        row.push(format!("{busy:.0} %"));
+                    }
+                }
+                row.push(format!("{:.3} %", failed * 100.0));
+            }
+            row.push(self.memory(peer, workload));
+            write_row(out, &row);
+        }
+    }
+
+    /// The largest of all loads.
+    fn memory(&self, peer: &str, workload: Workload) -> String {
+        let all = self.samples.0.iter();
+        let samples = all.filter(|sample| sample.peer == peer && sample.workload == workload);
+        let largest = samples.max_by_key(|sample| sample.resident);
+        largest.map_or("–".to_owned(), |sample| {
+            let (resident, proportional) = (sample.resident as f64, sample.proportional as f64);
+            format!("{:.1} / {:.1}", resident / 1024.0, proportional / 1024.0)
+        })
+    }
+
+    /// The least and the most that a query cost in a round.
+    fn range(&self, peer: &str, workload: Workload, load: Load) -> String {
+        let costs = self.samples.of(peer, workload, load).filter_map(Sample::cost);
+        let (least, most) = costs.fold((f64::MAX, 0.0_f64), |(least, most), cost| {
+            (least.min(cost), most.max(cost))
+        });
+        if least < most {
+            format!(" ({least:.2}–{most:.2})")
+        } else {
+            String::new()
+        }
+    }
+
+    fn mark(&self, peer: &str, workload: Workload, load: Load) -> String {
+        let above = |figure: fn(&Sample) -> f64, limit| {
+            let median = self.median(peer, workload, load, |sample| Some(figure(sample)));
+            median.is_some_and(|value| value > limit)
+        };
+        let mut mark = String::new();
+        if above(Sample::failed, FAILED) {
+            mark.push_str(" !");
+        }
+        if above(Sample::disturbed, DISTURBED) {
+            mark.push_str(" ~");
+        }
+        mark
+    }
+}
+
+fn write_head(out: &mut String, cells: &[String]) {
+    write_row(out, cells);
+    out.push_str("|---|");
+    out.push_str(&"--:|".repeat(cells.len() - 1));
+    out.push('\n');
+}
+
+fn write_row(out: &mut String, cells: &[String]) {
+    let _ = writeln!(out, "| {} |", cells.join(" | "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tests::sample;
+    use serde_json::json;
+
+    fn run(samples: &[Sample]) -> Run {
+        let mut text = json!({"kind": "environment", "versions": {"floor": "1"}}).to_string() + "\n";
+        for sample in samples {
+            text += &format!("{}\n", sample.to_json());
+        }
+        text += r#"{"kind": "note", "text": "unbound: no answer\n  its words"}"#;
+        Run::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn the_table_has_medians_and_ratios() {
+        let load = Load::Rate(60_000);
+        let text = run(&[
+            sample("floor", 0, load, 10),
+            sample("floor", 1, load, 10),
+            sample("floor", 2, load, 30),
+            sample("dnsweir", 0, load, 11),
+            sample("dnsweir", 1, load, 11),
+            sample("dnsweir", 2, load, 33),
+            sample("unbound", 0, load, 22),
+        ])
+        .markdown();
+        assert!(
+            text.contains("| floor | 10.00 (10.00–30.00) ! | 1 | 1.10 |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| dnsweir | 11.00 (11.00–33.00) ! | 1.10 | 1 |"),
+            "{text}"
+        );
+        assert!(text.contains("| unbound | 22.00 ! | 2.20 | 0.50 |"), "{text}");
+        assert!(text.contains("60 000 q/s: p50 / p99 / p99.9 µs"), "{text}");
+        assert!(
+            text.contains("| 100 / 200 / 300 | 1.980 % | 2.0 / 1.0 |"),
+            "{text}"
+        );
+        assert!(text.contains("- unbound: no answer"), "{text}");
+    }
+
+    #[test]
+    fn a_disturbed_figure_is_marked() {
+        let mut disturbed = sample("floor", 0, Load::Saturation, 10);
+        disturbed.foreign = 1_000_000_000;
+        disturbed.lost = 0;
+        disturbed.wrong = 0;
+        let text = run(&[disturbed]).markdown();
+        assert!(text.contains("10.10 ~ |"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_one_of_ours_is_refused() {
+        assert!(Run::parse("{}").is_err());
+        assert!(
+            Run::parse("{\"kind\": \"sample\"}")
+                .err()
+                .unwrap()
+                .contains("line 1")
+        );
+        assert!(Run::parse("nonsense").is_err());
+    }
+}

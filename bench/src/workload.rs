@@ -1,0 +1,273 @@
+//! What is asked: the mixes of questions that the table has a section for.
+
+use std::net::Ipv4Addr;
+
+use crate::wire::{A, AAAA, Question};
+
+/// A mix of questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// 64 names, over and over.
+    Hot,
+    /// A million names; the one of rank k is asked in proportion to 1/k.
+    Zipf,
+    /// A name that nobody asked before, each time.
+    Misses,
+    /// 64 names that do not exist, over and over.
+    Nxdomain,
+    /// 64 names, an A and an AAAA question at once from one socket, as glibc's `getaddrinfo` asks.
+    Pairs,
+    /// 64 names, pipelined over eight TCP connections (RFC 7766 section 6.2.1.1).
+    Tcp,
+    /// 64 names, from 10 000 pairs of address and port.
+    Sources,
+}
+
+/// Names of the workloads that repeat a few.
+const HOT: u32 = 64;
+
+/// Names of [`Workload::Zipf`].
+const MILLION: u32 = 1_000_000;
+
+/// Ranks of [`Workload::Zipf`] that are asked for once before measuring.
+const ZIPF_WARM: u32 = 100_000;
+
+/// A stretch of numbers that one measurement of [`Workload::Misses`] does not leave.
+const STRETCH: u32 = 20_000_000;
+
+impl Workload {
+    /// All, in the order of the report.
+    pub const ALL: [Workload; 7] = [
+        Workload::Hot,
+        Workload::Zipf,
+        Workload::Misses,
+        Workload::Nxdomain,
+        Workload::Pairs,
+        Workload::Tcp,
+        Workload::Sources,
+    ];
+
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Hot => "hot",
+            Workload::Zipf => "zipf",
+            Workload::Misses => "misses",
+            Workload::Nxdomain => "nxdomain",
+            Workload::Pairs => "pairs",
+            Workload::Tcp => "tcp",
+            Workload::Sources => "sources",
+        }
+    }
+
+    /// As the report introduces it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Workload::Hot => "Hot names: 64 names, all in the cache",
+            Workload::Zipf => "A million names, rank k asked in proportion to 1/k",
+            Workload::Misses => "Misses: every name for the first time",
+            Workload::Nxdomain => "64 names that do not exist, all in the cache",
+            Workload::Pairs => "A and AAAA at once, as glibc asks; 64 names, all in the cache",
+            Workload::Tcp => "TCP: 64 names, all in the cache, pipelined over 8 connections",
+            Workload::Sources => "10 000 sources: 64 names, all in the cache",
+        }
+    }
+
+    /// The one called `name`.
+    pub fn find(name: &str) -> Option<Workload> {
+        Workload::ALL.into_iter().find(|workload| workload.name() == name)
+    }
+
+    /// Queries per second that are offered unless the command line says otherwise. Where most queries
+    /// are misses, less: a load that most servers cannot carry measures how they drop.
+    pub fn rates(self) -> &'static [u32] {
+        match self {
+            Workload::Misses => &[2_000, 10_000],
+            Workload::Zipf => &[10_000, 20_000],
+            _ => &[10_000, 60_000],
+        }
+    }
+
+    /// Whether it is asked over TCP.
+    pub fn over_tcp(self) -> bool {
+        self == Workload::Tcp
+    }
+
+    /// Whether the names exist.
+    pub fn exists(self) -> bool {
+        self != Workload::Nxdomain
+    }
+
+    /// Where queries come from: addresses, and how many sockets use them.
+    pub fn sources(self) -> (Vec<Ipv4Addr>, usize) {
+        match self {
+            // A socket may send from any address of this machine: 1250 of them on 8 ports.
+            Workload::Sources => {
+                let address = |n: u32| Ipv4Addr::from(0x7f64_0001 + n);
+                ((0..1250).map(address).collect(), 8)
+            }
+            _ => (Vec::new(), 8),
+        }
+    }
+
+    /// The questions of one measurement. The same `seed` gives the same questions, so that all servers
+    /// are asked alike; with another, all that [`Workload::Misses`] asks is new.
+    pub fn questions(self, seed: u32) -> Questions {
+        let next = match self {
+            // The first stretch belongs to the warm-up.
+            Workload::Misses => STRETCH * (1 + seed % 200),
+            _ => 0,
+        };
+        Questions {
+            workload: self,
+            next,
+            random: 0x9e37_79b9_7f4a_7c15 ^ (u64::from(seed) << 17),
+        }
+    }
+
+    /// Questions to be asked once before measuring: how many, and each.
+    pub fn warm_up(self) -> (u32, impl FnMut() -> Question) {
+        let count = match self {
+            Workload::Zipf => ZIPF_WARM,
+            Workload::Misses => 500,
+            Workload::Pairs => 2 * HOT,
+            _ => HOT,
+        };
+        let mut asked = 0;
+        let each = move || {
+            let number = if self == Workload::Pairs { asked / 2 } else { asked };
+            let qtype = if self == Workload::Pairs && asked % 2 == 1 {
+                AAAA
+            } else {
+                A
+            };
+            asked += 1;
+            self.question(number, qtype)
+        };
+        (count, each)
+    }
+
+    fn question(self, number: u32, qtype: u16) -> Question {
+        Question {
+            letter: match self {
+                Workload::Zipf => b'z',
+                Workload::Misses => b'm',
+                _ => b'h',
+            },
+            number,
+            qtype,
+            exists: self.exists(),
+        }
+    }
+}
+
+/// An endless row of questions.
+pub struct Questions {
+    workload: Workload,
+    next: u32,
+    random: u64,
+}
+
+impl Questions {
+    /// The next.
+    pub fn next(&mut self) -> Question {
+        let next = self.next;
+        self.next = next.wrapping_add(1);
+        match self.workload {
+            Workload::Zipf => {
+                let rank = rank(self.random());
+                self.workload.question(rank, A)
+            }
+            Workload::Misses => self.workload.question(next, A),
+            Workload::Pairs => {
+                let qtype = if next.is_multiple_of(2) { A } else { AAAA };
+                self.workload.question(next / 2 % HOT, qtype)
+            }
+            _ => self.workload.question(next % HOT, A),
+        }
+    }
+
+    /// Xorshift64*.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// A rank from 0 by Zipf's law with exponent 1, as the law for a continuous rank has it: its logarithm
+/// is uniform.
+fn rank(random: u64) -> u32 {
+    let uniform = (random >> 11) as f64 / (1_u64 << 53) as f64;
+    let rank = (uniform * f64::from(MILLION + 1).ln()).exp();
+    (rank as u32).clamp(1, MILLION) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn zipf_asks_ranks_in_proportion_to_their_inverse() {
+        let mut questions = Workload::Zipf.questions(1);
+        let mut counts = vec![0_u32; MILLION as usize];
+        let draws = 1_000_000;
+        for _ in 0..draws {
+            counts[questions.next().number as usize] += 1;
+        }
+        // The share of ranks up to k is ln(k + 1) / ln(N + 1).
+        for k in [1_usize, 10, 1000, 100_000] {
+            let share = f64::from(counts[..k].iter().sum::<u32>()) / f64::from(draws);
+            let law = (k as f64 + 1.0).ln() / f64::from(MILLION + 1).ln();
+            assert!((share - law).abs() < 0.005, "{k}: {share}, the law says {law}");
+        }
+    }
+
+    #[test]
+    fn misses_are_never_asked_twice() {
+        let mut seen = HashSet::new();
+        let (count, mut warm) = Workload::Misses.warm_up();
+        for _ in 0..count {
+            assert!(seen.insert(warm().number));
+        }
+        for seed in 0..5 {
+            let mut questions = Workload::Misses.questions(seed);
+            for _ in 0..10_000 {
+                assert!(seen.insert(questions.next().number));
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_ask_one_name_for_both_types() {
+        let mut questions = Workload::Pairs.questions(0);
+        for _ in 0..100 {
+            let (first, second) = (questions.next(), questions.next());
+            assert_eq!((first.qtype, second.qtype), (A, AAAA));
+            assert_eq!(first.number, second.number);
+        }
+    }
+
+    #[test]
+    fn the_warm_up_asks_everything_that_is_asked_later() {
+        for workload in [Workload::Hot, Workload::Nxdomain, Workload::Pairs] {
+            let (count, mut warm) = workload.warm_up();
+            let warm: Vec<_> = (0..count).map(|_| warm()).collect();
+            let mut questions = workload.questions(3);
+            for _ in 0..1000 {
+                assert!(warm.contains(&questions.next()));
+            }
+        }
+    }
+
+    #[test]
+    fn equal_seeds_ask_alike() {
+        for workload in Workload::ALL {
+            assert_eq!(Workload::find(workload.name()), Some(workload));
+            let (mut one, mut other) = (workload.questions(7), workload.questions(7));
+            assert!((0..1000).all(|_| one.next() == other.next()));
+        }
+    }
+}
