@@ -295,16 +295,7 @@ impl Worker {
             // A failure of ours is kept, too, so that a dead upstream is not asked for every query
             // (RFC 9520 section 3.2); a refusal by a filter is not, since it may be about the client.
             if store && matches!(source, Source::Local | Source::Upstream) && rcode == rcode::SERVFAIL {
-                let message = build::empty(&transit.question, rcode);
-                self.keep(
-                    live,
-                    transit,
-                    &message,
-                    &[],
-                    Kind::Failure,
-                    cache.failure,
-                    Duration::ZERO,
-                );
+                self.keep_failure(live, transit, rcode, cache.failure);
             }
             return Fetched::Error(rcode, error);
         };
@@ -313,16 +304,7 @@ impl Worker {
             Meaning::Denial => (Kind::Denial, cache.denial),
             Meaning::Failure | Meaning::Unkept => {
                 if store && answer.meaning == Meaning::Failure && rcode <= 15 {
-                    let message = build::empty(&transit.question, rcode);
-                    self.keep(
-                        live,
-                        transit,
-                        &message,
-                        &[],
-                        Kind::Failure,
-                        cache.failure,
-                        Duration::ZERO,
-                    );
+                    self.keep_failure(live, transit, rcode, cache.failure);
                 }
                 return Fetched::Answer {
                     answer: Arc::new(answer),
@@ -353,6 +335,12 @@ impl Worker {
             source,
             authoritative,
         }
+    }
+
+    /// Keeps the fact that a resolution failed; never stale, since it is no answer.
+    fn keep_failure(&self, live: &Live, transit: &Transit, rcode: u16, ttl: Duration) {
+        let message = build::empty(&transit.question, rcode);
+        self.keep(live, transit, &message, &[], Kind::Failure, ttl, Duration::ZERO);
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one cache entry")]
