@@ -1,5 +1,6 @@
 //! Record data that a forwarder has to hand through untouched: RFC 3597, 9460, 5625 section 4.3.
 
+use crate::harness::message::decode_hex;
 use crate::harness::{Proxy, Record, Reply, Upstream, forward_once};
 
 /// Types nobody has heard of, and data that looks like compressed names: octet by octet the same.
@@ -108,6 +109,29 @@ fn hostile_compression_is_no_answer() {
         ));
         assert_eq!(proxy.query("www.example", "A").rcode(), "SERVFAIL", "{pointer:?}");
         assert!(proxy.process.running());
+    }
+}
+
+/// A name in record data that runs past its data, over the next record, and ends in the OPT record: which
+/// is not relayed, so the answer would end in the middle of a name.
+#[test]
+fn a_name_that_ends_in_what_is_cut_off_is_no_answer() {
+    let upstream = Upstream::start(|asked| {
+        let id = asked.message.id.to_be_bytes();
+        let rest = decode_hex(
+            "8180 0001 0002 0000 0001  03777777 0474657374 00 0001 0001 \
+             c00c 0005 0001 0000003c 0004 0e61c010  c026 0001 0001 0000001e 0004 7f000001 \
+             00 0029 04d0 00000000 0000",
+        );
+        Reply::Octets(vec![[id.to_vec(), rest].concat()])
+    });
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; forward \"{}\" {{ timeout \"200ms\"; deadline \"500ms\" }} }}",
+        upstream.address
+    ));
+    for _ in 0..2 {
+        // Whatever it is, it can be read.
+        assert_eq!(proxy.query_edns("www.test", "A").rcode(), "SERVFAIL");
     }
 }
 

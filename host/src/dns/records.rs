@@ -153,7 +153,9 @@ impl Answer {
         let mut walk = Walk::new(&message, question_end, counts);
         let mut records = Vec::new();
         for record in &mut walk {
-            records.push(record?);
+            let record = record?;
+            check_names(&message, &record)?;
+            records.push(record);
         }
         let end = walk.position();
         // What follows the counted records belongs to nothing.
@@ -268,13 +270,43 @@ fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Record], soa: bool
     }
 }
 
-/// The last of the SOA's five numbers.
-fn soa_minimum(message: &[u8], record: &Record) -> u32 {
-    if record.data.len() < 22 {
-        0
-    } else {
-        u32_at(message, record.data.end - 4)
+/// Where names stand in the data of a type: octets before the first, how many there are, octets behind the
+/// last. The types that may hold compressed names (RFC 3597 section 4: those of RFC 1035), and two whose names
+/// other software follows; the data of all others is opaque.
+pub fn names_in_data(of: u16) -> Option<(usize, usize, usize)> {
+    /// MD, MF, MB, MG and MR: mail as it was before MX (RFC 1035 section 3.3).
+    const OLD_MAIL: [u16; 5] = [3, 4, 7, 8, 9];
+    const MINFO: u16 = 14;
+    match of {
+        rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => Some((0, 1, 0)),
+        rtype::MX => Some((2, 1, 0)),
+        rtype::SRV => Some((6, 1, 0)),
+        rtype::SOA => Some((0, 2, 20)),
+        MINFO => Some((0, 2, 0)),
+        _ if OLD_MAIL.contains(&of) => Some((0, 1, 0)),
+        _ => None,
     }
+}
+
+/// Refuses a record whose data is not filled by the names that its type puts there: a name may end beyond
+/// its data, in a record that is not relayed.
+fn check_names(message: &[u8], record: &Record) -> Result<(), BadRecords> {
+    let Some((before, names, behind)) = names_in_data(record.rtype) else {
+        return Ok(());
+    };
+    let end = (0..names).try_fold(record.data.start + before, |at, _| {
+        name::skip_compressed(message, at)
+    });
+    if end.is_ok_and(|end| end + behind == record.data.end) {
+        Ok(())
+    } else {
+        Err(BadRecords)
+    }
+}
+
+/// The last of the SOA's five numbers, which [`check_names`] has seen.
+fn soa_minimum(message: &[u8], record: &Record) -> u32 {
+    u32_at(message, record.data.end - 4)
 }
 
 /// Gives the records of each set their lowest TTL (RFC 2181 section 5.2), with those that have the top
@@ -408,6 +440,30 @@ mod tests {
         assert_eq!(ttls, [30, 30, 90]);
         let negative = response(0, 1, &[(0, "a.test", 1, 0x8000_0001, &[1, 2, 3, 4])]);
         assert_eq!(Answer::read(negative).unwrap().ttl, 0);
+    }
+
+    /// A name that ends elsewhere than its data does would be read with what follows it, or not at all.
+    #[test]
+    fn names_fill_the_data_they_stand_in() {
+        let soa = soa(5);
+        let cases: [(u16, &[u8], bool); 12] = [
+            (rtype::CNAME, b"\x01b\0", true),
+            (rtype::CNAME, b"\x01b\xc0\x0c", true),
+            (rtype::CNAME, b"\x01b\0\0", false),
+            (rtype::CNAME, b"\x01b", false),
+            (rtype::CNAME, b"", false),
+            (rtype::MX, b"\0\x0a\0", true),
+            (rtype::MX, b"\0", false),
+            (rtype::SRV, b"\0\0\0\0\0\x35\xc0\x0c", true),
+            (rtype::SOA, &soa, true),
+            (rtype::SOA, &soa[..soa.len() - 1], false),
+            (14, b"\0\xc0\x0c", true),
+            (rtype::HINFO, b"\x3f", true),
+        ];
+        for (rtype, data, good) in cases {
+            let answer = Answer::read(response(0, rtype, &[(0, "a.test", rtype, 60, data)]));
+            assert_eq!(answer.is_ok(), good, "type {rtype}, {data:02x?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::verdict::{
     Verdict,
 };
 use crate::dns::name::skip_plain;
+use crate::dns::records::names_in_data;
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, rtype};
 
 /// Octets of a message that the host needs for itself: header, question (at most 255 and 4), an OPT record with
@@ -208,17 +209,13 @@ fn is_meta(given: u16) -> bool {
 /// Whether data has the shape that its type prescribes, for the types a filter is likely to write and whose
 /// names other software will follow. Data of other types is opaque (RFC 3597).
 fn is_well_formed(of: u16, data: &[u8]) -> bool {
-    let names = |start: usize, count: usize, rest: usize| {
-        let end = (0..count).try_fold(start, |at, _| skip_plain(data, at));
-        end.is_ok_and(|end| end + rest == data.len())
-    };
+    if let Some((before, names, behind)) = names_in_data(of) {
+        let end = (0..names).try_fold(before, |at, _| skip_plain(data, at));
+        return end.is_ok_and(|end| end + behind == data.len());
+    }
     match of {
         rtype::A => data.len() == 4,
         rtype::AAAA => data.len() == 16,
-        rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => names(0, 1, 0),
-        rtype::MX => names(2, 1, 0),
-        rtype::SRV => names(6, 1, 0),
-        rtype::SOA => names(0, 2, 20),
         rtype::TXT => {
             let mut rest = data;
             while let [length, tail @ ..] = rest {
