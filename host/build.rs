@@ -2,6 +2,7 @@
 //! cargo in a target folder of its own (this one's is locked by the cargo that waits for us).
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
@@ -37,9 +38,10 @@ const PROFILE: [(&str, &str); 6] = [
 fn main() {
     let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("..");
     let target = PathBuf::from(variable("OUT_DIR")).join("filters");
-    for input in ["filters", "guest-sdk", "wit", "Cargo.lock"] {
+    for input in ["filters", "guest-sdk", "wit", "Cargo.lock", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
+    write_sdk(&workspace);
     let mut cargo = Command::new(variable("CARGO"));
     cargo
         .current_dir(&workspace)
@@ -71,6 +73,54 @@ fn main() {
             filter.to_uppercase(),
             module.display()
         );
+    }
+}
+
+/// Writes `sdk.rs`, which `src/tools/new.rs` includes: everything that a filter's author needs of this workspace.
+fn write_sdk(workspace: &Path) {
+    let read = |path: &Path| {
+        fs::read_to_string(path)
+            .unwrap_or_else(|error| fail(&format!("cannot read {}: {error}", path.display())))
+    };
+    let mut files = Vec::new();
+    let mut folders = vec![
+        (workspace.join("guest-sdk/src"), "src".to_owned()),
+        (workspace.join("wit"), "wit".to_owned()),
+    ];
+    while let Some((folder, name)) = folders.pop() {
+        let entries = fs::read_dir(&folder);
+        let entries = entries.unwrap_or_else(|error| fail(&format!("{}: {error}", folder.display())));
+        for entry in entries.flatten() {
+            let (path, name) = (
+                entry.path(),
+                format!("{name}/{}", entry.file_name().to_string_lossy()),
+            );
+            if path.is_dir() {
+                folders.push((path, name));
+            } else {
+                // In the copy, the interface is inside the crate.
+                files.push((name, read(&path).replace("\"../wit\"", "\"wit\"")));
+            }
+        }
+    }
+    files.sort();
+    let manifest = read(&workspace.join("Cargo.toml"));
+    let bindgen = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("wit-bindgen = "));
+    let bindgen = bindgen.unwrap_or_else(|| fail("the workspace's Cargo.toml names no wit-bindgen"));
+    let interface = read(&workspace.join("wit/types.wit"));
+    let interface = interface
+        .lines()
+        .find_map(|line| line.strip_prefix("package dnsweir:filter@")?.strip_suffix(';'));
+    let interface = interface.unwrap_or_else(|| fail("wit/types.wit has no `package dnsweir:filter@…;`"));
+    let text = format!(
+        "const SDK: &[(&str, &str)] = &{files:?};\nconst WIT_BINDGEN: &str = {bindgen:?};\n\
+         const INTERFACE: &str = {interface:?};\n"
+    );
+    let path = PathBuf::from(variable("OUT_DIR")).join("sdk.rs");
+    if let Err(error) = fs::write(&path, text) {
+        fail(&format!("cannot write {}: {error}", path.display()));
     }
 }
 

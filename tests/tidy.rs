@@ -31,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("args", &[]),
+    ("tools", &["run", "serve", "filter", "config", "dns"]),
     ("fuzzing", &["filter", "cache", "config", "dns"]),
     (
         "run",
@@ -53,7 +54,7 @@ const OUTSIDE: &[(&str, &[&str])] = &[
     ("http_body_util", &["admin"]),
     ("prometheus_client", &["metrics", "admin"]),
     ("socket2", &["listen", "forward", "admin"]),
-    ("notify", &["run"]),
+    ("notify", &["run", "tools"]),
 ];
 
 /// Types that open a socket, by the last part of their path.

@@ -197,6 +197,8 @@ struct FilterStatus {
     phases: Vec<&'static str>,
     traps: u64,
     suspended_workers: u64,
+    /// How many recorded questions it has passed to get here.
+    questions: usize,
 }
 
 #[derive(Serialize)]
@@ -251,6 +253,10 @@ fn status(state: &State) -> Status {
                     .iter()
                     .sum(),
                 suspended_workers: counters.suspended.load(Ordering::Relaxed),
+                questions: config
+                    .questions
+                    .as_ref()
+                    .map_or(0, |questions| questions.cases.len()),
             }
         });
     let upstreams = generation

@@ -42,6 +42,72 @@ pub enum Command {
         /// The configuration.
         file: PathBuf,
     },
+    /// Send one query through a configuration, and say what each stage did about it.
+    Explain {
+        /// The name to ask for.
+        name: String,
+        /// The type.
+        #[arg(value_name = "TYPE", default_value = "A")]
+        qtype: String,
+        /// The configuration. Nothing of it is listened on, and the cache begins empty.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Who asks.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+        client: std::net::IpAddr,
+        /// How many times: the second answer may come from the cache.
+        #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+        times: u16,
+        /// As JSON, a line for each time.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Serve a configuration, rebuild its filters whenever their source changes, and show what happens.
+    Dev {
+        /// The configuration.
+        #[arg(long, value_name = "FILE", default_value = "dnsweir.kdl")]
+        config: PathBuf,
+        /// The cargo package of a filter whose module lies somewhere else; may be given several times.
+        #[arg(long, value_name = "FOLDER")]
+        source: Vec<PathBuf>,
+    },
+    /// Write, look at and try filters.
+    #[command(subcommand)]
+    Filter(FilterCommand),
+}
+
+/// What can be done with a filter that no proxy runs.
+#[derive(Debug, Subcommand)]
+pub enum FilterCommand {
+    /// Make a folder with a new filter: documented, tested, ready for `cargo build`.
+    New {
+        /// The folder; its last part is the name of the filter.
+        name: PathBuf,
+    },
+    /// Say what a module imports and exports, and what it wants to see.
+    Info {
+        /// A .wasm file, or builtin:NAME.
+        #[arg(value_name = "FILE")]
+        module: String,
+        /// A file with the nodes of its `config` block; without it, the block is empty.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask a module its recorded questions, and say what has changed.
+    Test {
+        /// A .wasm file, or builtin:NAME; without it, every filter of dnsweir.kdl that has questions.
+        #[arg(value_name = "FILE")]
+        module: Option<String>,
+        /// The questions; without it, FILE.questions.kdl beside FILE.wasm.
+        #[arg(long, value_name = "FILE", requires = "module")]
+        questions: Option<PathBuf>,
+        /// Record what is observed.
+        #[arg(long)]
+        bless: bool,
+    },
 }
 
 /// What `dnsweir node` does.

@@ -4,7 +4,7 @@
 //! [`serve`], which tells the life of a query and is the file to read first. It uses three things that
 //! do not know each other: [`filter`] runs WebAssembly, [`cache`] keeps answers, [`forward`] asks
 //! upstreams. [`dns`] reads and writes messages and [`config`] the operator's file; neither uses
-//! anything else of ours. [`admin`] and [`metrics`] show what goes on.
+//! anything else of ours. [`admin`] and [`metrics`] show what goes on, [`tools`] what would.
 
 pub mod admin;
 pub mod args;
@@ -21,3 +21,4 @@ pub mod node;
 pub mod run;
 pub mod serve;
 pub mod state;
+pub mod tools;

@@ -4,9 +4,10 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dnsweir::args::{Args, Command, LogFormat, LogLevel, NodeCommand};
+use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
 use dnsweir::node::Outcome;
-use dnsweir::run::{self, Stop, by_hand};
+use dnsweir::run::{self, Spectators, Stop, by_hand};
+use dnsweir::tools;
 use tracing::level_filters::LevelFilter;
 
 /// A configuration that is not valid (sysexits.h).
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
             log_format,
         } => {
             log(log_level, log_format);
-            match run::run(config, compiled_cache) {
+            match run::run(config, compiled_cache, Spectators::default()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(stop) => fail(&stop),
             }
@@ -37,6 +38,59 @@ fn main() -> ExitCode {
             }
             Err(stop) => fail(&stop),
         },
+        Command::Explain {
+            name,
+            qtype,
+            config,
+            client,
+            times,
+            json,
+        } => {
+            log(LogLevel::Warn, LogFormat::Text);
+            let query = tools::explain::Asked { name, qtype, client };
+            tool(tools::explain::explain(&config, &query, times, json))
+        }
+        Command::Dev { config, source } => {
+            // What matters is shown in the view.
+            log(LogLevel::Warn, LogFormat::Text);
+            tool(tools::dev::dev(&config, &source).map(|()| String::new()))
+        }
+        Command::Filter(command) => filter(command),
+    }
+}
+
+fn filter(command: FilterCommand) -> ExitCode {
+    tool(match command {
+        FilterCommand::New { name } => tools::new::new(&name),
+        FilterCommand::Info { module, config, json } => tools::info::info(&module, config.as_deref(), json),
+        FilterCommand::Test {
+            module,
+            questions,
+            bless,
+        } => match tools::questions::test(module.as_deref(), questions.as_deref(), bless) {
+            Ok((text, true)) => Ok(text),
+            Ok((text, false)) => {
+                print!("{text}");
+                return ExitCode::FAILURE;
+            }
+            Err(stop) => Err(stop),
+        },
+    })
+}
+
+/// What a tool for authors has to say goes to standard output.
+fn tool(done: Result<String, tools::Stop>) -> ExitCode {
+    match done {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(tools::Stop::File(report)) => fail(&Stop::Configuration(report)),
+        Err(tools::Stop::Machine(error)) => fail(&Stop::Machine(error)),
+        Err(tools::Stop::Refused(text)) => {
+            eprintln!("dnsweir: {text}");
+            ExitCode::from(EX_USAGE)
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::listen::{Limits, Sockets};
 use crate::node::{self, Keeper, Plan};
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
+use crate::serve::story::Audience;
 use crate::state::State;
 use watchdog::Watchdog;
 use worker::{Adoption, Command, WorkerThread};
@@ -75,8 +76,23 @@ pub fn check(file: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Who watches the proxy from the same process; as a rule nobody.
+#[derive(Default)]
+pub struct Spectators {
+    /// Is told of every query.
+    pub queries: Option<Audience>,
+    /// Is told of every generation that begins to answer, the first one included, and why one does not. Then
+    /// the log is not.
+    pub generations: Option<Onlooker>,
+    /// Whether modules are taken that answer recorded questions otherwise.
+    pub whatever_was_recorded: bool,
+}
+
+/// Who is told of generations, on the main thread.
+pub type Onlooker = Box<dyn Fn(Result<&Generation, &Stop>)>;
+
 /// Runs the proxy until it is told to stop. Compiled filters are kept in `compiled`.
-pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>) -> Result<(), Stop> {
+pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>, spectators: Spectators) -> Result<(), Stop> {
     // Before any socket: when a process is killed, the kernel closes the newest descriptors first, and
     // inotify's takes some twenty milliseconds, in which sockets after it would go on taking queries.
     let changes = watch::Changes::new();
@@ -87,7 +103,7 @@ pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>) -> Result<(), Stop>
     runtime.block_on(async move {
         // From here on no signal ends the process before it has put things back.
         let mut signals = Signals::new().map_err(machine)?;
-        let mut proxy = Proxy::start(file, engine(compiled)?).await?;
+        let mut proxy = Proxy::start(file, engine(compiled)?, spectators).await?;
         let ended = proxy.attend(&mut signals, changes).await;
         proxy.stop().await;
         ended
@@ -141,11 +157,17 @@ fn builtins() -> Vec<&'static str> {
     filter::BUILTINS.iter().map(|(name, _)| *name).collect()
 }
 
-fn load(file: Option<&Path>) -> Result<Config, Report> {
-    match file {
+fn load(file: Option<&Path>, whatever_was_recorded: bool) -> Result<Config, Report> {
+    let mut config = match file {
         Some(file) => config::load(file, &builtins()),
         None => config::parse("the embedded default", DEFAULT, Path::new("/"), &builtins()),
+    }?;
+    if whatever_was_recorded {
+        for filter in &mut config.filters {
+            filter.questions = None;
+        }
     }
+    Ok(config)
 }
 
 /// The running proxy, as the main thread sees it.
@@ -158,6 +180,9 @@ struct Proxy {
     /// Of the node's network, from the first configuration on that has a `node` section.
     keeper: Option<Keeper>,
     _watchdog: Watchdog,
+    /// Told of every generation.
+    onlooker: Option<Onlooker>,
+    whatever_was_recorded: bool,
 }
 
 /// Everything a generation needs, made aside.
@@ -192,15 +217,15 @@ fn prepare(
 }
 
 impl Proxy {
-    async fn start(file: Option<PathBuf>, engine: Engine) -> Result<Proxy, Stop> {
+    async fn start(file: Option<PathBuf>, engine: Engine, spectators: Spectators) -> Result<Proxy, Stop> {
         let started = Instant::now();
-        let config = load(file.as_deref())?;
+        let config = load(file.as_deref(), spectators.whatever_was_recorded)?;
         let node = Arc::new(node::Counters::default());
         let keeper = match &config.node {
             Some(_) => Some(Keeper::start(Arc::clone(&node)).map_err(machine)?),
             None => None,
         };
-        let begun = Proxy::begin(file, engine, config, &keeper, node, started).await;
+        let begun = Proxy::begin(file, engine, config, &keeper, node, spectators, started).await;
         match begun {
             Ok(mut proxy) => {
                 proxy.keeper = keeper;
@@ -223,11 +248,12 @@ impl Proxy {
         config: Config,
         keeper: &Option<Keeper>,
         node: Arc<node::Counters>,
+        spectators: Spectators,
         started: Instant,
     ) -> Result<Proxy, Stop> {
         let engine = Arc::new(engine);
         let workers = config.workers;
-        let shared = Shared::new(config.cache_memory);
+        let shared = Shared::new(config.cache_memory, spectators.queries);
         let Prepared {
             generation,
             instances,
@@ -303,6 +329,9 @@ impl Proxy {
             milliseconds = started.elapsed().as_millis() as u64,
             "answering queries"
         );
+        if let Some(tell) = &spectators.generations {
+            tell(Ok(&generation));
+        }
         Ok(Proxy {
             file,
             engine,
@@ -311,6 +340,8 @@ impl Proxy {
             admin,
             keeper: None,
             _watchdog: watchdog,
+            onlooker: spectators.generations,
+            whatever_was_recorded: spectators.whatever_was_recorded,
         })
     }
 
@@ -342,17 +373,23 @@ impl Proxy {
                 self.state.reloads.fetch_add(1, Ordering::Relaxed);
                 *self.state.reload_error.lock() = None;
                 let generation = self.state.generation.read();
-                tracing::info!(generation = generation.number, why, "reloaded");
+                match &self.onlooker {
+                    Some(tell) => tell(Ok(&generation)),
+                    None => tracing::info!(generation = generation.number, why, "reloaded"),
+                }
             }
             Err(stop) => {
                 self.state.failed_reloads.fetch_add(1, Ordering::Relaxed);
                 *self.state.reload_error.lock() = Some(stop.to_string());
                 let running = self.state.generation.read().number;
-                tracing::error!(
-                    generation = running,
-                    why,
-                    "not reloaded, going on as before:\n{stop}"
-                );
+                match &self.onlooker {
+                    Some(tell) => tell(Err(&stop)),
+                    None => tracing::error!(
+                        generation = running,
+                        why,
+                        "not reloaded, going on as before:\n{stop}"
+                    ),
+                }
             }
         }
     }
@@ -362,11 +399,12 @@ impl Proxy {
         let (engine, workers) = (Arc::clone(&self.engine), self.workers.len());
         let number = current.number + 1;
         let counters = current.filter_counters();
+        let whatever_was_recorded = self.whatever_was_recorded;
         // Compiling takes a while; the admin address goes on answering.
         let prepared = tokio::task::spawn_blocking(move || {
             prepare(
                 number,
-                config::load(&file, &builtins())?,
+                load(Some(&file), whatever_was_recorded)?,
                 &engine,
                 workers,
                 &counters,

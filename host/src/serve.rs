@@ -25,6 +25,7 @@ mod inward;
 mod miss;
 mod outward;
 mod response;
+pub mod story;
 mod transit;
 mod zones;
 
@@ -47,6 +48,7 @@ use counters::{CounterTable, add};
 use generation::{Live, Pipeline, Stage};
 use miss::Fetched;
 use response::Response;
+use story::{Audience, Moment, Story, Way};
 pub use transit::Arrival;
 use transit::Transit;
 use zones::Owner;
@@ -64,11 +66,14 @@ pub struct Shared {
     /// The listeners there have ever been; a listener's index is its place here.
     servers: parking_lot::Mutex<Vec<Arc<str>>>,
     start: Instant,
+    /// Who wants to be told of every query.
+    audience: Option<Audience>,
 }
 
 impl Shared {
-    /// Nothing cached, nothing counted; `cache_memory` in bytes.
-    pub fn new(cache_memory: usize) -> Arc<Shared> {
+    /// Nothing cached, nothing counted; `cache_memory` in bytes. An audience is told of every query, which
+    /// costs more than answering it: there is one for the tools only.
+    pub fn new(cache_memory: usize, audience: Option<Audience>) -> Arc<Shared> {
         Arc::new(Shared {
             cache: Cache::new(cache_memory),
             flights: Flights::new(Default::default()),
@@ -76,6 +81,7 @@ impl Shared {
             counters: CounterTable::default(),
             servers: Default::default(),
             start: Instant::now(),
+            audience,
         })
     }
 
@@ -223,6 +229,9 @@ impl Worker {
         };
         let transit = batch.next(arrival);
         transit.admit(&query, arrival);
+        if self.shared.audience.is_some() {
+            transit.story = Some(Story::begin());
+        }
         transit.hash = self
             .shared
             .hasher
@@ -239,6 +248,11 @@ impl Worker {
                 (transit.pipeline, transit.zone) = (pipeline, zone);
                 live.counters(transit)
                     .request(arrival.transport, arrival.client.ip(), query.qtype);
+                transit.tell(|| {
+                    let zone = &live.generation.pipelines[pipeline].zones[zone];
+                    let did = format!("{zone} owns the name");
+                    Moment::new("zone", Way::In, story::question(transit), did)
+                });
                 batch.length += 1;
                 return Admission::Travelling;
             }
@@ -248,8 +262,14 @@ impl Worker {
         let counters = live.counters_outside(arrival.server);
         counters.request(arrival.transport, arrival.client.ip(), query.qtype);
         counters.response(refusal.rcode, self.now().saturating_sub(arrival.received));
+        transit.tell(|| {
+            let did = "no zone is asked: the name is nobody's, or special".into();
+            Moment::new("zone", Way::In, story::question(transit), did)
+        });
         let client = transit.client(refusal.error.map(ExtendedError::code));
-        Admission::Answered(refusal.write(out, &client))
+        let size = refusal.write(out, &client);
+        self.tell_story(transit, Some(&refusal), size);
+        Admission::Answered(size)
     }
 
     /// Sends the admitted queries through their pipelines and empties the batch. Replies that need no
@@ -308,11 +328,22 @@ impl Worker {
                         AtOnce::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
                     }
                     Some(Stage::Cache(cache)) => match self.look_up(live, transit, cache, now_ms) {
-                        Some(response) => AtOnce::Response(response),
-                        None => AtOnce::Later,
+                        Some(response) => {
+                            let hit = || format!("hit: {}", story::response(&response));
+                            transit.tell(|| story::cache(transit, hit()));
+                            AtOnce::Response(response)
+                        }
+                        None => {
+                            transit.tell(|| story::cache(transit, story::miss(transit).into()));
+                            AtOnce::Later
+                        }
                     },
                     Some(_) => AtOnce::Later,
                     None => {
+                        transit.tell(|| {
+                            let did = "refused: no stage is left that could answer".into();
+                            Moment::new("end", Way::In, story::question(transit), did)
+                        });
                         AtOnce::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
                     }
                 }
@@ -372,6 +403,20 @@ impl Worker {
             flags,
             pipeline.view,
         )
+    }
+
+    /// When a call into a filter begins, if anybody wants to know.
+    #[inline]
+    fn begun(&self) -> Option<Instant> {
+        self.shared.audience.as_ref().map(|_| Instant::now())
+    }
+
+    /// Tells the audience, if there is one, what became of a query; no response: it was dropped.
+    #[inline]
+    fn tell_story(&self, transit: &Transit, response: Option<&Response>, size: usize) {
+        if let (Some(audience), Some(story)) = (&self.shared.audience, &transit.story) {
+            story::told(story, transit, response, size, |told| audience(told));
+        }
     }
 
     /// Counts a reply that was written, and notes it for the filters that want to hear of it.

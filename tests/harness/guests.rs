@@ -27,7 +27,7 @@ fn build() -> PathBuf {
             "--target-dir",
         ])
         .arg(&target);
-    for name in ["trap", "spin", "bomb", "garbage"] {
+    for name in ["trap", "spin", "bomb", "garbage", "chain"] {
         command.args(["--package", &format!("hostile-{name}")]);
     }
     // What cargo tells the test about itself is not meant for the cargo that the test calls.

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use super::process::Process;
+
 /// Whether the test can run here: all these programs are installed. `root` stands for the right to
 /// make network namespaces. A test that cannot run returns at once; it is then named in the file
 /// that `cargo xtask test` prints, and with CI=true it fails instead.
@@ -111,20 +113,62 @@ impl Load {
 
 /// A dnsperf run over UDP: these `NAME TYPE` lines again and again, at this rate, for this long.
 pub fn dnsperf(server: std::net::SocketAddr, questions: &str, per_second: u32, seconds: u32) -> Load {
+    let file = questions_file(questions);
+    let mut command = perf(server, file.path());
+    command.args(["-l", &seconds.to_string(), "-Q", &per_second.to_string()]);
+    Load::parse(&output(&mut command))
+}
+
+/// How many of these questions a second dnsperf gets answered if nothing holds it back, tried for two
+/// seconds.
+pub fn capacity(server: std::net::SocketAddr, questions: &str) -> u32 {
+    let file = questions_file(questions);
+    let report = output(perf(server, file.path()).args(["-l", "2"]));
+    let load = Load::parse(&report);
+    assert!(load.completed > 0, "{report}");
+    (load.completed / 2) as u32
+}
+
+/// A dnsperf run that goes on until it is told to stop.
+pub struct Perf {
+    process: Process,
+    _questions: tempfile::NamedTempFile,
+}
+
+impl Perf {
+    /// Starts it, at this rate.
+    pub fn start(server: std::net::SocketAddr, questions: &str, per_second: u32) -> Perf {
+        let file = questions_file(questions);
+        let mut command = perf(server, file.path());
+        // Without a time it ends with the questions.
+        command.args(["-l", "3600", "-Q", &per_second.to_string()]);
+        Perf {
+            process: Process::start(&mut command),
+            _questions: file,
+        }
+    }
+
+    /// Ends it: what it saw. What was under way then is neither completed nor lost.
+    #[track_caller]
+    pub fn stop(mut self) -> Load {
+        self.process.signal("INT");
+        self.process.ended();
+        let last = "Queries per second:";
+        self.process
+            .printed("dnsperf's statistics", |line| line.contains(last));
+        Load::parse(&self.process.stdout().join("\n"))
+    }
+}
+
+fn questions_file(questions: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(questions.as_bytes()).expect("a temporary file");
+    file
+}
+
+fn perf(server: std::net::SocketAddr, questions: &std::path::Path) -> Command {
     let mut command = command("dnsperf");
     command.args(["-s", &server.ip().to_string(), "-p", &server.port().to_string()]);
+    command.args(["-t", "5", "-d"]).arg(questions);
     command
-        .args([
-            "-l",
-            &seconds.to_string(),
-            "-Q",
-            &per_second.to_string(),
-            "-t",
-            "5",
-            "-d",
-        ])
-        .arg(file.path());
-    Load::parse(&output(&mut command))
 }

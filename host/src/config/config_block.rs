@@ -9,8 +9,13 @@ use super::{ConfigNode, ConfigValue, Filter, Place};
 /// Decodes `config`: every node in its block, in document order.
 pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> Vec<ConfigNode> {
     refuse_anything_but_a_block(mistakes, node);
+    nodes(mistakes, block(node))
+}
+
+/// Decodes nodes that stand in a block, in document order.
+pub(super) fn nodes(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<ConfigNode> {
     let mut flat = Vec::new();
-    flatten(mistakes, block(node), None, &mut flat);
+    flatten(mistakes, nodes, None, &mut flat);
     flat
 }
 

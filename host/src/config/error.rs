@@ -197,6 +197,11 @@ impl Report {
         Report { source, diagnostics }
     }
 
+    /// A report about a text that is no configuration of the proxy's.
+    pub fn about(source: Source, diagnostics: Vec<Diagnostic>) -> Report {
+        Report::new(source, diagnostics)
+    }
+
     /// The text they are about.
     pub fn source(&self) -> &Source {
         &self.source

@@ -12,7 +12,7 @@ pub(super) const FILTER: Shape = Shape {
     example: r#"filter "access-log" { module "builtin:log" }"#,
     arguments: 1..=1,
     properties: &[],
-    children: &["module", "sha256", "on-error", "limits", "config"],
+    children: &["module", "sha256", "questions", "on-error", "limits", "config"],
     repeated: &[],
 };
 
@@ -62,6 +62,7 @@ impl Filters {
         mistakes.check(node, &FILTER);
         let nodes = block(node);
         let module = modules.decode(mistakes, node);
+        let questions = modules.questions(mistakes, node, module.as_ref());
         let limits = child(nodes, "limits").map_or(DEFAULT_LIMITS, |node| decode_limits(mistakes, node));
         let on_errors = [
             ("bypass", OnError::Bypass),
@@ -96,6 +97,7 @@ impl Filters {
             on_error,
             limits,
             config,
+            questions,
             span,
             module_span,
             config_span: config_node.map_or(span, head),
@@ -113,7 +115,7 @@ impl Filters {
     }
 }
 
-const DEFAULT_LIMITS: Limits = Limits {
+pub(super) const DEFAULT_LIMITS: Limits = Limits {
     memory: 16 * 1024 * 1024,
     time: ms(5),
 };

@@ -3,12 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use kdl::KdlNode;
 
-use super::decode::{Mistakes, child, whole};
+use super::decode::{Mistakes, arguments, block, child, whole};
 use super::error::{Diagnostic, Report, Source, Span};
 use super::filter::Filters;
 use super::module::Modules;
@@ -63,6 +63,34 @@ pub fn load(path: &Path, builtins: &[&str]) -> Result<Config, Report> {
     let mut config = parse(&name, &text, folder, builtins)?;
     config.files.insert(0, path.to_owned());
     Ok(config)
+}
+
+/// The module files that the configuration at `path` names, whether or not they are there and whatever else
+/// is wrong with it.
+///
+/// # Errors
+/// When it cannot be read, or is no KDL.
+pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
+    let name = path.display().to_string();
+    let failed = |text: &str, diagnostics| Report::new(Source::new(name.clone(), text), diagnostics);
+    let text = fs::read_to_string(path).map_err(|error| {
+        let problem = format!("the configuration {name} cannot be read: {error}");
+        failed("", vec![Diagnostic::new(Span::default(), problem)])
+    })?;
+    let document = syntax::document(&text).map_err(|diagnostics| failed(&text, diagnostics))?;
+    let filters = document
+        .nodes()
+        .iter()
+        .filter(|node| node.name().value() == "filter");
+    let modules = filters.filter_map(|node| {
+        let module = arguments(child(block(node), "module")?)
+            .next()?
+            .value()
+            .as_string()?;
+        let file = (!module.starts_with("builtin:")).then_some(module)?;
+        Some(path.parent().unwrap_or(Path::new("")).join(file))
+    });
+    Ok(modules.collect())
 }
 
 /// Like [`load`], for a text that is shown as `name` and whose relative paths begin at `folder`.

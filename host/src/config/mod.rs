@@ -19,6 +19,8 @@ mod load;
 mod module;
 mod name;
 mod node;
+pub mod questions;
+mod spell;
 mod syntax;
 mod units;
 mod zone;
@@ -32,7 +34,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use error::{Diagnostic, Report, Source, Span};
-pub use load::{load, parse};
+pub use load::{load, modules, parse};
+pub use module::questions_beside;
+pub use spell::spell;
+pub use units::spell_duration;
 
 /// One whole configuration, valid.
 #[derive(Debug, Clone)]
@@ -93,6 +98,9 @@ pub struct Filter {
     pub limits: Limits,
     /// The `config` block, in document order.
     pub config: Vec<ConfigNode>,
+    /// `questions "PATH"`, or the file beside the module: what it must answer as recorded before it is
+    /// taken.
+    pub questions: Option<Arc<questions::Questions>>,
     /// Where it stands, for errors about the filter as a whole.
     pub span: Span,
     /// Where its `module` stands, for errors about the code.
@@ -115,6 +123,16 @@ pub enum Module {
     },
 }
 
+impl Module {
+    /// Its octets; `builtin` finds those of the ones in the program.
+    pub fn bytes(&self, builtin: impl Fn(&str) -> Option<&'static [u8]>) -> Option<&[u8]> {
+        match self {
+            Module::Builtin(name) => builtin(name),
+            Module::File { bytes, .. } => Some(bytes),
+        }
+    }
+}
+
 /// `on-error "bypass" | "servfail" | "refuse"`: what a query gets whose filter failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {
@@ -134,6 +152,12 @@ pub struct Limits {
     pub memory: usize,
     /// Wall time per call, 1 ms to 1 s.
     pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        filter::DEFAULT_LIMITS
+    }
 }
 
 /// A node of a `config` block.

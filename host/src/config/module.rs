@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::Module;
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, suggestion, text};
 use super::error::{Diagnostic, Span};
+use super::questions::{self, Questions};
 
 const MODULE: Shape = Shape::plain(1..=1, r#"module "builtin:log""#);
 
@@ -106,6 +107,50 @@ impl<'a> Modules<'a> {
         }
         Some((Module::File { path, bytes }, span))
     }
+
+    /// The recorded questions that `filter` names, or that lie beside its module.
+    pub fn questions(
+        &mut self,
+        mistakes: &mut Mistakes,
+        filter: &KdlNode,
+        module: Option<&(Module, Span)>,
+    ) -> Option<Arc<Questions>> {
+        let nodes = block(filter);
+        let named = mistakes.scalar(nodes, "questions \"PATH.questions.kdl\"", text);
+        let span = match (child(nodes, "questions"), module) {
+            (Some(node), _) => head(node),
+            (None, Some((_, span))) => *span,
+            (None, None) => head(filter),
+        };
+        let path = match (&named, module) {
+            (Some(name), _) => self.folder.join(name),
+            (None, Some((Module::File { path, .. }, _))) => questions_beside(path),
+            (None, _) => return None,
+        };
+        // Also when it is not there: that it appears is a change.
+        if !self.files.contains(&path) {
+            self.files.push(path.clone());
+        }
+        if named.is_none() && !path.exists() {
+            return None;
+        }
+        match questions::load(&path) {
+            Ok(questions) => Some(Arc::new(questions)),
+            Err(report) => {
+                let first = &report.diagnostics()[0];
+                let line = report.lines()[0];
+                let problem = format!("the recorded questions {} are not valid", path.display());
+                let help = format!("line {line}: {}", first.message);
+                mistakes.push(Diagnostic::new(span, problem).help(help));
+                None
+            }
+        }
+    }
+}
+
+/// Where the recorded questions of a module are looked for: `FILE.questions.kdl` beside `FILE.wasm`.
+pub fn questions_beside(module: &Path) -> PathBuf {
+    module.with_extension("questions.kdl")
 }
 
 fn sha256(value: &KdlValue) -> Result<[u8; 32], Wrong> {
@@ -197,7 +242,9 @@ mod tests {
                 panic!("{config:?}")
             };
             assert_eq!((read, &bytes[..]), (&path, &b"abc"[..]));
-            assert_eq!(config.files, std::slice::from_ref(&path));
+            // And where its recorded questions would be.
+            let questions = folder.path().join("f.questions.kdl");
+            assert_eq!(config.files, [path.clone(), questions]);
         }
         for (digest, expected) in [
             (
@@ -241,6 +288,7 @@ mod tests {
             panic!("{config:?}")
         };
         assert!(Arc::ptr_eq(a, b));
-        assert_eq!(config.files.len(), 1);
+        // The module and where its questions would be, once.
+        assert_eq!(config.files.len(), 2);
     }
 }

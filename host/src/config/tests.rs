@@ -124,6 +124,8 @@ fn a_file_is_loaded_with_what_it_names() {
         [
             path.clone(),
             folder.path().join("f.wasm"),
+            // Not there; that it appears would be a change.
+            folder.path().join("f.questions.kdl"),
             folder.path().join("./resolv.conf")
         ]
     );

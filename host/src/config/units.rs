@@ -76,7 +76,7 @@ pub(super) fn size(bounds: RangeInclusive<usize>) -> impl Fn(&KdlValue) -> Resul
 }
 
 /// A duration as it would be written, in the largest unit that holds it.
-pub(super) fn spell_duration(time: Duration) -> String {
+pub fn spell_duration(time: Duration) -> String {
     spell(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), "0s", &TIMES)
 }
 

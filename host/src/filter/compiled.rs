@@ -117,3 +117,23 @@ impl Hasher for KeyDigest {
         0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_of_others_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("own");
+        CompiledCache::open(&made).unwrap();
+        assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
+        for mode in [0o720, 0o702, 0o777] {
+            fs::set_permissions(&made, fs::Permissions::from_mode(mode)).unwrap();
+            let refused = CompiledCache::open(&made).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{mode:o}");
+        }
+    }
+}

@@ -23,6 +23,8 @@ pub struct Engine {
     pub(super) output: Arc<Output>,
     /// Where compiled code is kept.
     pub(super) compiled: Option<CompiledCache>,
+    /// Whether filters are entered through the component API even where there is a quicker way.
+    pub(super) by_component: bool,
 }
 
 impl Engine {
@@ -41,7 +43,23 @@ impl Engine {
     ///
     /// As for [`Engine::new`].
     pub fn printing_to(sink: impl Write + Send + 'static) -> Result<Engine, EngineError> {
-        let wasm = wasmtime::Engine::new(&config()).map_err(EngineError::Wasm)?;
+        Engine::start(&config(), sink)
+    }
+
+    /// An engine that counts instructions. Calls into its code cost a good deal more: it is for trying
+    /// filters, not for answering queries.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Engine::new`].
+    pub fn metered() -> Result<Engine, EngineError> {
+        let mut config = config();
+        config.consume_fuel(true);
+        Engine::start(&config, io::sink())
+    }
+
+    fn start(config: &Config, sink: impl Write + Send + 'static) -> Result<Engine, EngineError> {
+        let wasm = wasmtime::Engine::new(config).map_err(EngineError::Wasm)?;
         let ticker = Ticker::start({
             let wasm = wasm.clone();
             move || wasm.increment_epoch()
@@ -53,7 +71,17 @@ impl Engine {
             ticker: Arc::new(ticker),
             output: Arc::new(output),
             compiled: None,
+            by_component: false,
         })
+    }
+
+    /// The same engine, which enters every filter through the component API: the reference that the quicker way
+    /// is compared with.
+    pub fn by_component(self) -> Engine {
+        Engine {
+            by_component: true,
+            ..self
+        }
     }
 
     /// The same engine, which looks in `cache` before it compiles.

@@ -7,7 +7,7 @@
 //! and the tests hold them to that.
 
 mod abi;
-mod component;
+pub(super) mod component;
 mod core_module;
 mod layout;
 mod main_module;
@@ -28,10 +28,10 @@ pub(super) use abi::Lowered;
 pub(super) use main_module::{NAME as MAIN_MODULE, exported};
 
 /// Octets that one call may carry out of a guest.
-const HOSTCALL_BYTES: usize = 1 << 20;
+pub(super) const HOSTCALL_BYTES: usize = 1 << 20;
 
 /// Resources a guest may hold; the interface has none, but WASI's have.
-const HANDLES: usize = 16;
+pub(super) const HANDLES: usize = 16;
 
 /// Configuring may take this many times the limit of a call, and no less than a second: it happens once.
 const CONFIGURE_FACTOR: u32 = 100;
@@ -61,7 +61,7 @@ pub struct Failure {
 
 /// A compiled guest with its imports resolved.
 pub(super) struct Code {
-    component: component::Code,
+    component: component::Code<State>,
     core: Option<core_module::Code>,
 }
 
@@ -91,7 +91,7 @@ impl Code {
             .map(|guest| guest.module(&mut store, main_module::NAME))
             .map_err(|error| failure(&store, &error))?;
         // Whatever the core path has no room for is left to the component.
-        let phases = self.phases();
+        let phases = self.component.phases();
         self.core = module
             .and_then(|module| core_module::Code::new(&module))
             .filter(|code| {
@@ -108,33 +108,15 @@ impl Code {
         Ok(())
     }
 
-    /// Stays with the component API, and says whether there was another way.
+    /// Whether calls take the core path.
     #[cfg(test)]
-    pub(super) fn forget_core(&mut self) -> bool {
-        self.core.take().is_some()
-    }
-
-    /// Whether the query, response and event phases are exported.
-    fn phases(&self) -> [bool; 3] {
-        let Code { component, .. } = self;
-        [
-            component.queries.is_some(),
-            component.responses.is_some(),
-            component.events.is_some(),
-        ]
+    pub(super) fn has_core(&self) -> bool {
+        self.core.is_some()
     }
 
     /// Names of the phases that the manifest wants and the component does not export.
     pub(super) fn missing(&self, manifest: &types::Manifest) -> Vec<&'static str> {
-        let [queries, responses, events] = self.phases();
-        [
-            ("queries", manifest.queries && !queries),
-            ("responses", manifest.responses && !responses),
-            ("events", manifest.events && !events),
-        ]
-        .into_iter()
-        .filter_map(|(name, missing)| missing.then_some(name))
-        .collect()
+        self.component.missing(manifest)
     }
 
     pub(super) fn component(&self) -> &Component {
@@ -271,16 +253,23 @@ fn start_time(context: &Context) -> Duration {
 
 #[cold]
 fn failure(store: &Store<State>, error: &wasmtime::Error) -> Failure {
-    let reason = if error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {
-        Reason::Time
-    } else if store.data().out_of_memory {
-        // Guests answer a refused allocation with a trap of their own.
-        Reason::Memory
-    } else {
-        Reason::Trap
-    };
-    Failure {
-        reason,
-        message: text::one_line(&format!("{error:#}"), 1024),
+    Failure::of(error, store.data().out_of_memory)
+}
+
+impl Failure {
+    /// What ended a call. `out_of_memory`: whether the guest had asked for more than its limit.
+    pub(super) fn of(error: &wasmtime::Error, out_of_memory: bool) -> Failure {
+        let reason = if error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {
+            Reason::Time
+        } else if out_of_memory {
+            // Guests answer a refused allocation with a trap of their own.
+            Reason::Memory
+        } else {
+            Reason::Trap
+        };
+        Failure {
+            reason,
+            message: text::one_line(&format!("{error:#}"), 1024),
+        }
     }
 }

@@ -35,6 +35,18 @@ struct Suffix {
 }
 
 impl Interest {
+    /// Interest in nothing.
+    pub(super) fn none() -> Interest {
+        Interest {
+            queries: false,
+            responses: false,
+            events: false,
+            messages: false,
+            qtypes: None,
+            suffixes: None,
+        }
+    }
+
     /// # Errors
     ///
     /// Says which suffix is no name.

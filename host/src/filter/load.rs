@@ -17,6 +17,7 @@ use super::engine::Engine;
 use super::executor::{self, Code, Executor, Failure, StartError};
 use super::instance::Instance;
 use super::interest::Interest;
+use super::observed;
 use super::text;
 use super::world::{Context, State};
 use crate::config::{self, ConfigNode};
@@ -53,13 +54,8 @@ impl Filter {
         zones: &[String],
         counters: Arc<Counters>,
     ) -> Result<Arc<Filter>, LoadError> {
-        let bytes = match &config.module {
-            config::Module::Builtin(name) => {
-                lookup(name).ok_or_else(|| LoadError::NoBuiltin { name: name.clone() })?
-            }
-            config::Module::File { bytes, .. } => bytes,
-        };
-        let mut code = compile(engine, bytes)?;
+        let bytes = bytes(config, lookup)?;
+        let mut code = prepare(engine, &component(engine, bytes)?)?;
         let context = Arc::new(Context::new(
             config.name.clone(),
             config.limits,
@@ -67,7 +63,9 @@ impl Filter {
             Arc::clone(&engine.output),
             Arc::clone(&engine.ticker),
         ));
-        code.prefer_core(&context).map_err(LoadError::Failed)?;
+        if !engine.by_component {
+            code.prefer_core(&context).map_err(LoadError::Failed)?;
+        }
         let setup = configure::setup(config, zones);
         let begin = Instant::now();
         let (_, manifest) = Executor::start(&code, &context, &setup).map_err(|error| match error {
@@ -82,7 +80,7 @@ impl Filter {
             return Err(LoadError::MissingPhases(missing.join(", ")));
         }
         let interest = Interest::new(&manifest).map_err(LoadError::Manifest)?;
-        Ok(Arc::new(Filter {
+        let filter = Filter {
             code,
             context,
             setup,
@@ -93,7 +91,11 @@ impl Filter {
                 .iter()
                 .map(|octet| format!("{octet:02x}"))
                 .collect(),
-        }))
+        };
+        if let Some(questions) = &config.questions {
+            observed::hold(engine, &filter, config, questions)?;
+        }
+        Ok(Arc::new(filter))
     }
 
     /// An instance of its own for one worker.
@@ -141,7 +143,21 @@ impl fmt::Debug for Filter {
     }
 }
 
-fn compile(engine: &Engine, bytes: &[u8]) -> Result<Code, LoadError> {
+/// The octets of a filter's module.
+pub(super) fn bytes(
+    config: &config::Filter,
+    lookup: impl Fn(&str) -> Option<&'static [u8]>,
+) -> Result<&[u8], LoadError> {
+    match &config.module {
+        config::Module::Builtin(name) => {
+            lookup(name).ok_or_else(|| LoadError::NoBuiltin { name: name.clone() })
+        }
+        config::Module::File { bytes, .. } => Ok(bytes),
+    }
+}
+
+/// Compiles a module, or finds what it was compiled to before.
+pub(super) fn component(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadError> {
     if bytes.len() > MODULE_MAXIMUM {
         return Err(LoadError::TooLarge(bytes.len()));
     }
@@ -150,7 +166,7 @@ fn compile(engine: &Engine, bytes: &[u8]) -> Result<Code, LoadError> {
         .as_ref()
         .and_then(|cache| cache.load(&engine.wasm, bytes))
     {
-        return prepare(engine, &component);
+        return Ok(component);
     }
     // The preamble: "\0asm", a version, and the layer (0: module, 1: component). A precompiled file has
     // another one and is refused with the rest: running it would be running foreign machine code.
@@ -169,12 +185,12 @@ fn compile(engine: &Engine, bytes: &[u8]) -> Result<Code, LoadError> {
     {
         tracing::warn!(%error, "compiled code cannot be kept: the next start will compile again");
     }
-    prepare(engine, &component)
+    Ok(component)
 }
 
 /// Gives a component the interface it imports, and checks what it exports.
 fn prepare(engine: &Engine, component: &Component) -> Result<Code, LoadError> {
-    let linker = link(engine, component)?;
+    let linker = link::<State>(engine, component)?;
     let pre = linker
         .instantiate_pre(component)
         .map_err(|error| LoadError::Interface(in_words(&error)))?;
@@ -182,7 +198,7 @@ fn prepare(engine: &Engine, component: &Component) -> Result<Code, LoadError> {
 }
 
 /// An error's text, which may quote names that the module chose.
-fn in_words(error: &impl fmt::Display) -> String {
+pub(super) fn in_words(error: &impl fmt::Display) -> String {
     text::one_line(&format!("{error:#}"), 1024)
 }
 
@@ -205,7 +221,10 @@ fn encode(module: &[u8]) -> Result<Vec<u8>, LoadError> {
 
 /// Gives the component its imports: ours, and for WASI's an empty world in which every function traps, since
 /// standard libraries import it whether they use it or not. Refuses all others.
-fn link(engine: &Engine, component: &Component) -> Result<Linker<State>, LoadError> {
+pub(super) fn link<World: types::Host + host::Host + 'static>(
+    engine: &Engine,
+    component: &Component,
+) -> Result<Linker<World>, LoadError> {
     let foreign: Vec<String> = component
         .component_type()
         .imports(&engine.wasm)
@@ -217,8 +236,8 @@ fn link(engine: &Engine, component: &Component) -> Result<Linker<State>, LoadErr
         return Err(LoadError::Imports(text::one_line(&foreign.join(", "), 1024)));
     }
     let mut linker = Linker::new(&engine.wasm);
-    types::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)
-        .and_then(|()| host::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state))
+    types::add_to_linker::<_, HasSelf<World>>(&mut linker, |world| world)
+        .and_then(|()| host::add_to_linker::<_, HasSelf<World>>(&mut linker, |world| world))
         .and_then(|()| linker.define_unknown_imports_as_traps(component))
         .map_err(|error| LoadError::Interface(in_words(&error)))?;
     Ok(linker)
@@ -226,9 +245,17 @@ fn link(engine: &Engine, component: &Component) -> Result<Linker<State>, LoadErr
 
 /// Whether an import is of the interface's version line; 0.1.x are compatible with each other.
 fn is_ours(import: &str) -> bool {
-    ["dnsweir:filter/host@0.1.", "dnsweir:filter/types@0.1."]
+    ["dnsweir:filter/host@", "dnsweir:filter/types@"]
         .iter()
-        .any(|prefix| import.starts_with(prefix))
+        .any(|name| import.starts_with(name))
+        && is_of_this_line(import)
+}
+
+/// Whether an interface has a version that this proxy speaks.
+pub(super) fn is_of_this_line(interface: &str) -> bool {
+    interface
+        .split_once('@')
+        .is_some_and(|(_, version)| version.starts_with("0.1."))
 }
 
 /// Why there is no filter.
@@ -269,6 +296,16 @@ pub enum LoadError {
     /// Phases that it wants to take part in without having them.
     #[error("the filter's manifest asks for phases that its module does not export: {0}")]
     MissingPhases(String),
+    /// It says something else than what was recorded of it.
+    #[error("{differing} of {of} recorded questions are answered otherwise; {first}")]
+    Questions {
+        /// How many.
+        differing: usize,
+        /// Of how many.
+        of: usize,
+        /// The first of them, in one line.
+        first: String,
+    },
     /// Something else in the manifest.
     #[error("the filter's manifest is invalid: {0}")]
     Manifest(String),

@@ -20,17 +20,23 @@ mod engine;
 mod executor;
 mod fuzzing;
 mod health;
+mod inspect;
 mod instance;
 mod interest;
 mod load;
 mod memo;
+mod observed;
 mod output;
 #[cfg(test)]
 mod tests;
 mod text;
 mod ticker;
+mod trial;
 mod verdict;
 mod world;
+
+/// The interface of filters that this proxy speaks.
+pub const INTERFACE: &str = "dnsweir:filter@0.1.0";
 
 pub use batch::Batch;
 pub use bindings::dnsweir::filter::types::{Event, Query, Response, Source, Transport};
@@ -42,10 +48,13 @@ pub use engine::{Engine, EngineError, GUEST_STACK};
 pub use executor::{Failure, Reason};
 #[doc(hidden)]
 pub use fuzzing::check_octets;
+pub use inspect::{Anatomy, Interface, Standing, inspect};
 pub use instance::Instance;
 pub use interest::Interest;
 pub use load::{Filter, LoadError, MODULE_MAXIMUM};
 pub use memo::Key;
+pub use observed::{Answered, Difference, ask, cost_change, response_verdict_lines, verdict_lines};
+pub use trial::{Cost, Declared, Observed, Trial};
 pub use verdict::{
     Answer, Decision, Outcome, QueryOutcome, Record, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite,
     Verdict,

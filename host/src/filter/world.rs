@@ -18,20 +18,20 @@ use super::ticker::Ticker;
 use crate::config::Limits;
 
 /// Octets of a log line.
-const LOG_LINE: usize = 1024;
+pub(super) const LOG_LINE: usize = 1024;
 
 /// Log lines at once, and the time in which one more is granted.
 const LOG_BURST: u32 = 50;
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Core instances of a component: the filter itself and the few that wit-component adds around it.
-const INSTANCES: usize = 16;
+pub(super) const INSTANCES: usize = 16;
 
 /// Tables of a component: the filter's own and one of wit-component's.
-const TABLES: usize = 4;
+pub(super) const TABLES: usize = 4;
 
 /// Entries of a table.
-const TABLE_ENTRIES: usize = 16 << 10;
+pub(super) const TABLE_ENTRIES: usize = 16 << 10;
 
 /// What the instances of one filter share.
 pub(super) struct Context {
@@ -238,6 +238,13 @@ mod tests {
         assert!(!state.memory_growing(1 << 20, (1 << 20) + 1, None).unwrap());
         assert!(state.out_of_memory);
         assert_eq!(state.context.counters.memory.load(Ordering::Relaxed), 1 << 20);
+    }
+
+    #[test]
+    fn tables_are_limited() {
+        let mut state = state();
+        assert!(state.table_growing(0, TABLE_ENTRIES, None).unwrap());
+        assert!(!state.table_growing(0, TABLE_ENTRIES + 1, None).unwrap());
     }
 
     #[test]

@@ -17,6 +17,7 @@ const TELL_AFTER: Duration = Duration::from_millis(20);
 impl Worker {
     /// Notes for the filters with an events phase what became of a query; no response: it was dropped.
     pub(super) fn hear(&self, live: &Live, transit: &Transit, response: Option<&Response>, size: usize) {
+        self.tell_story(transit, response, size);
         let filters = &live.generation.pipelines[transit.pipeline].event_filters;
         if filters.is_empty() {
             return;

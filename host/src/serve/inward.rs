@@ -8,7 +8,7 @@ use crate::filter::{Decision, Outcome, Verdict};
 
 use super::generation::{Live, Stage};
 use super::transit::{Change, ChangeKind, Transit};
-use super::{Scratch, Step, Worker, unix_milliseconds};
+use super::{Scratch, Step, Worker, story, unix_milliseconds};
 
 impl Worker {
     /// Takes queries on through their filters until each has come to something else, or been decided.
@@ -33,6 +33,7 @@ impl Worker {
                     };
                     let interest = live.generation.filters[filter].interest();
                     if !interest.queries || !interest.covers(transit.qtype, transit.name.as_bytes()) {
+                        transit.tell(|| story::unasked(live, transit, filter));
                         transit.stage += 1;
                         continue;
                     }
@@ -42,6 +43,7 @@ impl Worker {
                     match instance.recall(&transit.memo_key(zone), now) {
                         Some(verdict) => {
                             let verdict = Arc::clone(verdict);
+                            transit.tell(|| story::remembered(live, transit, filter, &verdict));
                             self.apply(transit, step, &verdict);
                         }
                         None => {
@@ -66,11 +68,14 @@ impl Worker {
                     let transit = &transits[index];
                     queries.push_query(live.query_record(transit), transit.name.as_bytes(), transit.hash);
                 }
+                let begun = self.begun();
                 live.instances[filter]
                     .borrow_mut()
                     .queries(now, queries, verdicts);
+                let took = begun.map(|begun| begun.elapsed());
                 for (index, verdict) in waiting.drain(..).zip(verdicts.drain(..)) {
                     let (transit, step) = (&mut transits[index], &mut steps[index]);
+                    transit.tell(|| story::decided(live, transit, filter, &verdict, took));
                     match verdict {
                         Outcome::Passed => transit.stage += 1,
                         Outcome::Decided(verdict) => self.apply(transit, step, &verdict),

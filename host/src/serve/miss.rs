@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -20,6 +20,7 @@ use crate::forward::Failure;
 use super::counters::add;
 use super::generation::{Live, Stage};
 use super::response::{Content, Response};
+use super::story;
 use super::transit::Transit;
 use super::zones::Owner;
 use super::{AtOnce, LateReply, Step, Worker};
@@ -108,6 +109,7 @@ impl Worker {
             ..transit.internal(transit.name.as_bytes())
         };
         transit.depth = 0;
+        transit.story = None;
         spawn_local(async move {
             if let Some(cache) = cache_of(&live, &transit) {
                 worker.fetch(&live, &transit, cache).await;
@@ -196,6 +198,7 @@ impl Worker {
             }
         }
         add(&counters.stale, 1);
+        transit.tell(|| story::cache(transit, "stale: nothing fresher is to be had".into()));
         let ttl = cache
             .serve_stale
             .map_or(Duration::ZERO, |stale| stale.ttl)
@@ -255,6 +258,8 @@ impl Worker {
             }
             Join::Follow(fetched) => {
                 add(&live.counters(transit).coalesced, 1);
+                let did = || "waits for somebody else's upstream query".into();
+                transit.tell(|| story::cache(transit, did()));
                 fetched
                     .await
                     .unwrap_or(Fetched::Error(rcode::SERVFAIL, Some(ExtendedError::Other)))
@@ -354,6 +359,7 @@ impl Worker {
         ttl: Duration,
         stale: Duration,
     ) {
+        transit.tell(|| story::kept(transit, kind, ttl, stale));
         let key = self.key(&live.generation.pipelines[transit.pipeline], transit);
         let (ttl_secs, stale_secs) = (seconds(ttl), seconds(stale));
         let now_ms = self.now() / 1000;
@@ -394,9 +400,15 @@ impl Worker {
                 transit.dnssec_ok(),
             ),
         };
+        let begun = transit.story.as_ref().map(|_| Instant::now());
+        let took = || begun.map(|begun| begun.elapsed());
         let message = match live.forwards[index].resolve(&query).await {
-            Ok(answer) => answer.message,
+            Ok(answer) => {
+                transit.tell(|| story::forwarded(transit, answer.upstream, &answer.message, took()));
+                answer.message
+            }
             Err(failure) => {
+                transit.tell(|| story::unanswered(transit, &failure, took()));
                 if matches!(failure, Failure::Overloaded { .. }) {
                     add(&live.counters(transit).rejects, 1);
                 }
@@ -440,6 +452,7 @@ impl Worker {
             return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
         }
         let mut inner = transit.internal(target);
+        transit.tell(|| story::alias(transit, &inner));
         inner.hash = self
             .shared
             .hasher

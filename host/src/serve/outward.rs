@@ -8,7 +8,7 @@ use crate::filter::Outcome;
 use super::generation::{Live, Stage};
 use super::response::Response;
 use super::transit::{ChangeKind, Transit};
-use super::{Scratch, Worker, unix_milliseconds};
+use super::{Scratch, Worker, story, unix_milliseconds};
 
 impl Worker {
     /// Takes responses back from where each query stands to `floor`, doing what filters decided on the way
@@ -41,7 +41,12 @@ impl Worker {
                     let Stage::Filter { filter, .. } = pipeline.stages[transit.stage] else {
                         continue;
                     };
+                    let changes = transit.changes.len();
+                    let before = transit.story.as_ref().map(|_| story::response(response));
                     let skip = self.undo(transit, response);
+                    if let Some(saw) = before.filter(|_| transit.changes.len() < changes) {
+                        transit.tell(|| story::undone(live, transit, filter, saw, response));
+                    }
                     let interest = live.generation.filters[filter].interest();
                     if interest.responses && !skip && interest.covers(transit.qtype, transit.name.as_bytes())
                     {
@@ -77,13 +82,16 @@ impl Worker {
                         &message,
                     );
                 }
+                let begun = self.begun();
                 live.instances[filter]
                     .borrow_mut()
                     .responses(now, batch, verdicts);
+                let took = begun.map(|begun| begun.elapsed());
                 for (index, verdict) in waiting.drain(..).zip(verdicts.drain(..)) {
                     let (transit, Some(response)) = (&transits[index], &mut responses[index]) else {
                         continue;
                     };
+                    transit.tell(|| story::changed(live, transit, filter, response, &verdict, took));
                     match verdict {
                         Outcome::Passed => {}
                         Outcome::Decided(verdict) => {

@@ -1,6 +1,7 @@
 //! A query on its way: what was asked, how far it has come, and what happens to it on the way back.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use crate::dns::edns::{self, Edns, Opt};
 use crate::dns::name::Name;
@@ -8,6 +9,8 @@ use crate::dns::query::Query;
 use crate::dns::reply::Client;
 use crate::dns::{MESSAGE_MAXIMUM, flag};
 use crate::filter::{self, ResponseEdit, Transport};
+
+use super::story::{Moment, Story};
 
 /// Where a query came from, and when.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +64,8 @@ pub struct Transit {
     pub changes: Vec<Change>,
     /// How many aliases led here.
     pub depth: u8,
+    /// What happens to it, for those who asked to be told; as a rule nobody.
+    pub story: Option<Rc<Story>>,
 }
 
 /// What a filter decided about a response before there was one.
@@ -108,6 +113,7 @@ impl Transit {
             stage: 0,
             changes: Vec::new(),
             depth: 0,
+            story: None,
         }
     }
 
@@ -127,6 +133,15 @@ impl Transit {
         self.stage = 0;
         self.changes.clear();
         self.depth = 0;
+        self.story = None;
+    }
+
+    /// Adds to the story, if one is told.
+    #[inline]
+    pub fn tell(&self, moment: impl FnOnce() -> Moment) {
+        if let Some(story) = &self.story {
+            story.add(self.depth, moment());
+        }
     }
 
     /// A query of the proxy's own for `name`, with the wishes of the client it is asked for.

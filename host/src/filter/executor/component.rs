@@ -5,22 +5,21 @@ use wasmtime::component::{Component, InstancePre};
 
 use crate::filter::bindings::dnsweir::filter::types;
 use crate::filter::bindings::exports::dnsweir::filter::{configure, events, queries, responses};
-use crate::filter::world::State;
 
-/// A compiled component with its imports resolved.
-pub(super) struct Code {
-    pre: InstancePre<State>,
+/// A compiled component with its imports resolved, for stores of one kind of world.
+pub(in crate::filter) struct Code<W: 'static> {
+    pre: InstancePre<W>,
     configure: configure::GuestIndices,
-    pub(super) queries: Option<queries::GuestIndices>,
-    pub(super) responses: Option<responses::GuestIndices>,
-    pub(super) events: Option<events::GuestIndices>,
+    queries: Option<queries::GuestIndices>,
+    responses: Option<responses::GuestIndices>,
+    events: Option<events::GuestIndices>,
 }
 
-impl Code {
+impl<W: Send + 'static> Code<W> {
     /// # Errors
     ///
     /// When an interface lacks its function, or the mandatory one is missing.
-    pub(super) fn new(pre: InstancePre<State>) -> wasmtime::Result<Code> {
+    pub(in crate::filter) fn new(pre: InstancePre<W>) -> wasmtime::Result<Code<W>> {
         let exports = |interface: &str| {
             let name = format!("dnsweir:filter/{interface}@0.1.0");
             pre.component().get_export_index(None, &name).is_some()
@@ -40,13 +39,35 @@ impl Code {
         })
     }
 
-    pub(super) fn component(&self) -> &Component {
+    /// Whether the query, response and event phases are exported.
+    pub(super) fn phases(&self) -> [bool; 3] {
+        [
+            self.queries.is_some(),
+            self.responses.is_some(),
+            self.events.is_some(),
+        ]
+    }
+
+    /// Names of the phases that the manifest wants and the component does not export.
+    pub(in crate::filter) fn missing(&self, manifest: &types::Manifest) -> Vec<&'static str> {
+        let [queries, responses, events] = self.phases();
+        [
+            ("queries", manifest.queries && !queries),
+            ("responses", manifest.responses && !responses),
+            ("events", manifest.events && !events),
+        ]
+        .into_iter()
+        .filter_map(|(name, missing)| missing.then_some(name))
+        .collect()
+    }
+
+    pub(in crate::filter) fn component(&self) -> &Component {
         self.pre.component()
     }
 }
 
 /// An instance of a component.
-pub(super) struct Guest {
+pub(in crate::filter) struct Guest {
     instance: wasmtime::component::Instance,
     configure: configure::Guest,
     queries: Option<queries::Guest>,
@@ -55,7 +76,7 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) fn new(code: &Code, store: &mut Store<State>) -> wasmtime::Result<Guest> {
+    pub(in crate::filter) fn new<W: Send>(code: &Code<W>, store: &mut Store<W>) -> wasmtime::Result<Guest> {
         let instance = code.pre.instantiate(&mut *store)?;
         let queries = code.queries.as_ref();
         let responses = code.responses.as_ref();
@@ -76,21 +97,25 @@ impl Guest {
     }
 
     /// The core module that the component exports under a name.
-    pub(super) fn module(&self, store: &mut Store<State>, name: &str) -> Option<wasmtime::Module> {
+    pub(in crate::filter) fn module<W: Send>(
+        &self,
+        store: &mut Store<W>,
+        name: &str,
+    ) -> Option<wasmtime::Module> {
         self.instance.get_module(store, name)
     }
 
-    pub(super) fn configure(
+    pub(in crate::filter) fn configure<W: Send>(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<W>,
         setup: &types::Setup,
     ) -> wasmtime::Result<Result<types::Manifest, Vec<types::ConfigError>>> {
         self.configure.call_configure(store, setup)
     }
 
-    pub(super) fn queries(
+    pub(in crate::filter) fn queries<W: Send>(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<W>,
         now: u64,
         batch: &[types::Query],
         bytes: &[u8],
@@ -101,9 +126,9 @@ impl Guest {
         }
     }
 
-    pub(super) fn responses(
+    pub(in crate::filter) fn responses<W: Send>(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<W>,
         now: u64,
         batch: &[types::Response],
         bytes: &[u8],
@@ -114,9 +139,9 @@ impl Guest {
         }
     }
 
-    pub(super) fn events(
+    pub(in crate::filter) fn events<W: Send>(
         &self,
-        store: &mut Store<State>,
+        store: &mut Store<W>,
         batch: &[types::Event],
         bytes: &[u8],
     ) -> wasmtime::Result<()> {

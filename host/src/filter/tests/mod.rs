@@ -5,7 +5,6 @@ mod failures;
 mod guests;
 mod loading;
 mod phases;
-mod timing;
 mod ways;
 
 use std::io;
@@ -47,6 +46,7 @@ fn block(module: Vec<u8>) -> config::Filter {
         span: SPAN,
         module_span: SPAN,
         config_span: SPAN,
+        questions: None,
     }
 }
 

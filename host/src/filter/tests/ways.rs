@@ -10,20 +10,23 @@ use crate::filter::bindings::dnsweir::filter::types;
 use crate::filter::executor::{Executor, Lowered, StartError};
 
 /// A filter called through the component API, and the same called through its core module.
-pub(super) fn both(module: &[u8], config: Vec<ConfigNode>) -> [Arc<Filter>; 2] {
+fn both(module: &[u8], config: Vec<ConfigNode>) -> [Arc<Filter>; 2] {
     let mut block = config::Filter {
         config,
         ..block(module.to_vec())
     };
     // A busy machine must not make a difference.
     block.limits.time = Duration::from_secs(10);
-    let load = || Filter::load(&ENGINE, &block, builtin, &["example.".into()], Arc::default()).unwrap();
-    let mut component = Arc::into_inner(load()).unwrap();
-    assert!(component.code.forget_core(), "there is a core path");
-    [Arc::new(component), load()]
+    let load = |engine: &Engine| {
+        Filter::load(engine, &block, builtin, &["example.".into()], Arc::default()).unwrap()
+    };
+    let both = [load(&ENGINE.clone().by_component()), load(&ENGINE)];
+    let core = both.each_ref().map(|filter| filter.code.has_core());
+    assert_eq!(core, [false, true], "there is a core path");
+    both
 }
 
-pub(super) fn start(filter: &Filter) -> Executor {
+fn start(filter: &Filter) -> Executor {
     match Executor::start(&filter.code, &filter.context, &filter.setup) {
         Ok((executor, _)) => executor,
         Err(_) => panic!("does not start"),
@@ -63,15 +66,15 @@ fn every_builtin_has_a_core_path() {
         let mut block = block(code.to_vec());
         block.config.clear();
         if let Ok(filter) = Filter::load(&ENGINE, &block, builtin, &[], Arc::default()) {
-            assert!(Arc::into_inner(filter).unwrap().code.forget_core(), "{name}");
+            assert!(filter.code.has_core(), "{name}");
         }
     }
 }
 
 #[test]
 fn what_only_a_component_can_do_is_left_to_it() {
-    let mut filter = Arc::into_inner(load(&ENGINE, guests::passer_in_utf16()).unwrap()).unwrap();
-    assert!(!filter.code.forget_core());
+    let filter = load(&ENGINE, guests::passer_in_utf16()).unwrap();
+    assert!(!filter.code.has_core());
 }
 
 /// Each guest is hostile in one respect.

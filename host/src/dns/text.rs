@@ -1,0 +1,184 @@
+//! Types and data of records as people read them, for tools: nothing on the way of a query needs text.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::str::FromStr;
+
+use hickory_proto::rr::RecordType;
+
+use super::name::{Name, expand, skip_compressed};
+use super::records::{Record, Section, Walk};
+use super::{HEADER, QUESTION_TAIL, rtype, u16_at, u32_at};
+
+/// A type's name, or `TYPE65280` for one without (RFC 3597 section 5).
+pub fn type_text(rtype: u16) -> String {
+    match RecordType::from(rtype) {
+        RecordType::Unknown(number) => format!("TYPE{number}"),
+        known => known.to_string(),
+    }
+}
+
+/// The type that a text names, in any letter case; `TYPE65280` for one without a name.
+pub fn parse_type(text: &str) -> Option<u16> {
+    let text = text.to_ascii_uppercase();
+    match text.strip_prefix("TYPE") {
+        Some(number) => number.parse().ok(),
+        None => RecordType::from_str(&text).ok().map(u16::from),
+    }
+}
+
+/// A class's name, or `CLASS7`.
+pub fn class_text(class: u16) -> String {
+    match class {
+        1 => "IN".into(),
+        3 => "CH".into(),
+        4 => "HS".into(),
+        254 => "NONE".into(),
+        255 => "ANY".into(),
+        other => format!("CLASS{other}"),
+    }
+}
+
+/// A record's data in presentation format; that of types beyond the usual, or malformed, as RFC 3597
+/// section 5 has it. Names in it may be compressed, with pointers into `message`.
+pub fn data_text(message: &[u8], rtype: u16, data: Range<usize>) -> String {
+    known_data(message, rtype, data.clone()).unwrap_or_else(|| {
+        let octets = message.get(data).unwrap_or_default();
+        let mut text = format!("\\# {}", octets.len());
+        for (index, octet) in octets.iter().enumerate() {
+            let _ = write!(text, "{}{octet:02x}", if index == 0 { " " } else { "" });
+        }
+        text
+    })
+}
+
+fn known_data(message: &[u8], rtype: u16, data: Range<usize>) -> Option<String> {
+    let octets = message.get(data.clone())?;
+    // The name at a place, and the place behind it, which lies within the data.
+    let name = |at: usize| {
+        let mut name = Name::ROOT;
+        expand(message, at, &mut name).ok()?;
+        let end = skip_compressed(message, at).ok()?;
+        (end <= data.end).then(|| (name.to_string(), end))
+    };
+    // A single name after some octets, with nothing behind it.
+    let last = |at: usize| name(at).filter(|(_, end)| *end == data.end).map(|(text, _)| text);
+    Some(match rtype {
+        rtype::A => Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).to_string(),
+        rtype::AAAA => Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).to_string(),
+        rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => last(data.start)?,
+        rtype::MX if octets.len() > 2 => format!("{} {}", u16_at(octets, 0), last(data.start + 2)?),
+        rtype::SRV if octets.len() > 6 => {
+            let number = |at| u16_at(octets, at);
+            format!(
+                "{} {} {} {}",
+                number(0),
+                number(2),
+                number(4),
+                last(data.start + 6)?
+            )
+        }
+        rtype::SOA => {
+            let (primary, at) = name(data.start)?;
+            let (contact, at) = name(at)?;
+            (at + 20 == data.end).then_some(())?;
+            let numbers = (0..5).map(|index| u32_at(message, at + 4 * index).to_string());
+            format!("{primary} {contact} {}", numbers.collect::<Vec<_>>().join(" "))
+        }
+        rtype::TXT if !octets.is_empty() => {
+            let mut parts = Vec::new();
+            let mut rest = octets;
+            while let [length, tail @ ..] = rest {
+                let (part, next) = tail.split_at_checked(usize::from(*length))?;
+                parts.push(character_string(part));
+                rest = next;
+            }
+            parts.join(" ")
+        }
+        _ => return None,
+    })
+}
+
+/// A character string in quotes (RFC 1035 section 5.1).
+fn character_string(octets: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for &octet in octets {
+        // Infallible for String.
+        let _ = match octet {
+            b'"' | b'\\' => write!(text, "\\{}", octet as char),
+            0x20..=0x7e => write!(text, "{}", octet as char),
+            other => write!(text, "\\{other:03}"),
+        };
+    }
+    text.push('"');
+    text
+}
+
+/// The records of one section of a message with one question, each as a line of a zone file. A message that
+/// does not hold together has as many as do.
+pub fn record_lines(message: &[u8], section: Section) -> Vec<String> {
+    if message.len() < HEADER {
+        return Vec::new();
+    }
+    let start = match u16_at(message, 4) {
+        0 => Ok(HEADER),
+        _ => skip_compressed(message, HEADER).map(|end| end + QUESTION_TAIL),
+    };
+    let Ok(start) = start else { return Vec::new() };
+    let counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
+    let records = Walk::new(message, start, counts).map_while(Result::ok);
+    records
+        .filter(|record| record.section == section && record.rtype != rtype::OPT)
+        .map(|record| record_line(message, &record))
+        .collect()
+}
+
+fn record_line(message: &[u8], record: &Record) -> String {
+    let mut owner = Name::ROOT;
+    let _ = expand(message, record.start, &mut owner);
+    let (class, rtype) = (class_text(record.class), type_text(record.rtype));
+    format!(
+        "{owner} {} {class} {rtype} {}",
+        record.ttl,
+        data_text(message, record.rtype, record.data.clone())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_have_names_or_numbers() {
+        for (text, number) in [("AAAA", 28), ("SVCB", 64), ("TYPE65280", 65280)] {
+            assert_eq!(
+                (parse_type(text), type_text(number)),
+                (Some(number), text.to_owned())
+            );
+        }
+        assert_eq!(parse_type("https"), Some(65));
+        assert_eq!(parse_type("TYPE65536"), None);
+        assert_eq!(parse_type("A A"), None);
+    }
+
+    #[test]
+    fn data_is_shown_as_zone_files_have_it() {
+        for (rtype, data, text) in [
+            (rtype::A, &b"\x7f\0\0\x01"[..], "127.0.0.1"),
+            (rtype::A, b"\x7f\0\0", r"\# 3 7f0000"),
+            (rtype::MX, b"\0\x0a\x01a\0", "10 a."),
+            (rtype::SRV, b"\0\x01\0\x02\0\x35\x01a\0", "1 2 53 a."),
+            (rtype::CNAME, b"\x01a\0x", r"\# 4 01610078"),
+            (rtype::TXT, b"\x03a\"b\x01\x07", r#""a\"b" "\007""#),
+            (
+                rtype::SOA,
+                b"\x01a\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05",
+                "a. . 1 2 3 4 5",
+            ),
+            (65280, b"", r"\# 0"),
+        ] {
+            assert_eq!(data_text(data, rtype, 0..data.len()), text);
+        }
+    }
+}

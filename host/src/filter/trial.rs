@@ -1,0 +1,420 @@
+//! A filter alone, asked one question at a time while everything it does is written down.
+//!
+//! Unlike an [`Instance`](super::Instance) it remembers no verdict, is never suspended, and its clock stands
+//! still. Log lines, printed lines and counters go into what was [`Observed`] and nowhere else. On a
+//! [metered](super::Engine::metered) engine the instructions of each call are counted, too: they, and all
+//! else here, are the same on every machine.
+//!
+//! A guest is entered through the component API here, as the interface in `wit/` has it, and not through
+//! the faster way of the workers: what both must agree about is what a filter's author sees.
+
+use std::sync::Arc;
+
+use wasmtime::component::Component;
+use wasmtime::{ResourceLimiter, Store};
+
+use super::bindings::dnsweir::filter::{host, types};
+use super::check;
+use super::configure::{rejections, setup};
+use super::counters::OwnCounters;
+use super::engine::Engine;
+use super::executor::{HANDLES, HOSTCALL_BYTES, Reason, component};
+use super::interest::Interest;
+use super::load::{self, Filter, LoadError};
+use super::ticker::Ticker;
+use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
+use super::world::{INSTANCES, LOG_LINE, TABLE_ENTRIES, TABLES};
+use super::{Failure, text};
+use crate::config;
+
+/// Milliseconds that any call may take. What a filter may take at work is wall time on a machine of the
+/// operator's; a trial has to come out alike on a busy one.
+const CALL_MILLISECONDS: u64 = 2000;
+
+/// Log lines kept of one call.
+const LOG_LINES: usize = 100;
+
+/// Octets of printed lines kept of one call.
+const PRINTED: usize = 64 << 10;
+
+/// A filter on trial.
+pub struct Trial {
+    code: component::Code<Recorder>,
+    ticker: Arc<Ticker>,
+    setup: types::Setup,
+    config: Vec<config::ConfigNode>,
+    limits: config::Limits,
+    manifest: types::Manifest,
+    interest: Interest,
+    /// None: lost to a failure. The next call starts another one.
+    guest: Option<Guest>,
+    /// What configuring it took.
+    configured: Cost,
+}
+
+/// What a filter did in one call.
+#[derive(Debug)]
+pub struct Observed<V> {
+    /// What it said; none: its manifest does not cover the record, and it was not asked.
+    pub outcome: Option<V>,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
+    /// Level and text of each line.
+    pub log: Vec<(&'static str, String)>,
+    /// What it printed.
+    pub printed: String,
+    /// Its counters by name, as far as the call moved them.
+    pub counts: Vec<(Box<str>, u64)>,
+    /// What it took.
+    pub cost: Cost,
+}
+
+/// What a call took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// Instructions executed; none on an engine that does not count them.
+    pub instructions: Option<u64>,
+    /// Octets of linear memory the instance has after it. Memory never shrinks.
+    pub memory: usize,
+}
+
+/// What a filter's manifest asks for, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    /// Phases it takes part in.
+    pub phases: Vec<&'static str>,
+    /// Types it looks at; empty: all.
+    pub qtypes: Vec<u16>,
+    /// Names at or below which it looks; empty: all.
+    pub suffixes: Vec<String>,
+    /// Whether responses are to carry the message.
+    pub messages: bool,
+}
+
+struct Guest {
+    store: Store<Recorder>,
+    phases: component::Guest,
+}
+
+/// The world of a guest on trial.
+struct Recorder {
+    limit: usize,
+    memory: usize,
+    out_of_memory: bool,
+    log: Vec<(&'static str, String)>,
+    printed: String,
+    counts: OwnCounters,
+}
+
+impl Trial {
+    /// Compiles and configures a filter, as [`Filter::load`] does.
+    ///
+    /// # Errors
+    /// As for [`Filter::load`].
+    pub fn load(
+        engine: &Engine,
+        config: &config::Filter,
+        lookup: impl Fn(&str) -> Option<&'static [u8]>,
+        zones: &[String],
+    ) -> Result<Trial, LoadError> {
+        let component = load::component(engine, load::bytes(config, lookup)?)?;
+        Trial::start(engine, &component, config, zones)
+    }
+
+    /// Puts a loaded filter on trial with another configuration, `config`, and other zones.
+    ///
+    /// # Errors
+    /// As for [`Filter::load`].
+    pub(super) fn of(
+        engine: &Engine,
+        filter: &Filter,
+        config: &config::Filter,
+        zones: &[String],
+    ) -> Result<Trial, LoadError> {
+        Trial::start(engine, filter.code.component(), config, zones)
+    }
+
+    fn start(
+        engine: &Engine,
+        component: &Component,
+        config: &config::Filter,
+        zones: &[String],
+    ) -> Result<Trial, LoadError> {
+        let interface = |error: wasmtime::Error| LoadError::Interface(load::in_words(&error));
+        let linker = load::link::<Recorder>(engine, component)?;
+        let pre = linker.instantiate_pre(component).map_err(interface)?;
+        let code = component::Code::new(pre).map_err(interface)?;
+        let mut trial = Trial {
+            code,
+            ticker: Arc::clone(&engine.ticker),
+            setup: setup(config, zones),
+            config: config.config.clone(),
+            limits: config.limits,
+            manifest: types::Manifest {
+                qtypes: Vec::new(),
+                suffixes: Vec::new(),
+                queries: false,
+                responses: false,
+                events: false,
+                messages: false,
+            },
+            interest: Interest::none(),
+            guest: None,
+            configured: Cost::default(),
+        };
+        let (guest, manifest, cost) = trial.configure()?;
+        let missing = trial.code.missing(&manifest);
+        if !missing.is_empty() {
+            return Err(LoadError::MissingPhases(missing.join(", ")));
+        }
+        trial.interest = Interest::new(&manifest).map_err(LoadError::Manifest)?;
+        (trial.manifest, trial.configured, trial.guest) = (manifest, cost, Some(guest));
+        Ok(trial)
+    }
+
+    fn configure(&self) -> Result<(Guest, types::Manifest, Cost), LoadError> {
+        let recorder = Recorder {
+            limit: self.limits.memory,
+            memory: 0,
+            out_of_memory: false,
+            log: Vec::new(),
+            printed: String::new(),
+            counts: OwnCounters::default(),
+        };
+        let mut store = Store::new(self.code.component().engine(), recorder);
+        store.limiter(|recorder| recorder);
+        store.set_hostcall_fuel(HOSTCALL_BYTES);
+        store.set_max_component_handles(HANDLES);
+        let failed = |store: &Store<Recorder>, error| LoadError::Failed(failure(store, &error));
+        arm(&mut store, &self.ticker);
+        let phases = component::Guest::new(&self.code, &mut store).map_err(|error| failed(&store, error))?;
+        let configured = phases
+            .configure(&mut store, &self.setup)
+            .map_err(|error| failed(&store, error))?;
+        let manifest = configured.map_err(|errors| LoadError::Rejected(rejections(errors, &self.config)))?;
+        let cost = cost(&store);
+        Ok((Guest { store, phases }, manifest, cost))
+    }
+
+    /// What its manifest asks for.
+    pub fn declared(&self) -> Declared {
+        let manifest = &self.manifest;
+        let phases = [
+            ("query", manifest.queries),
+            ("response", manifest.responses),
+            ("event", manifest.events),
+        ];
+        Declared {
+            phases: phases
+                .into_iter()
+                .filter_map(|(name, wanted)| wanted.then_some(name))
+                .collect(),
+            qtypes: manifest.qtypes.clone(),
+            suffixes: manifest
+                .suffixes
+                .iter()
+                .map(|suffix| text::one_line(suffix, 1024))
+                .collect(),
+            messages: manifest.messages,
+        }
+    }
+
+    /// What configuring it took.
+    pub fn configured(&self) -> Cost {
+        self.configured
+    }
+
+    /// The query phase. `now` is Unix time in milliseconds, `name` lowercased and in wire format.
+    pub fn query(&mut self, now: u64, query: types::Query, name: &[u8]) -> Observed<QueryOutcome> {
+        let wanted = self.manifest.queries && self.interest.covers(query.qtype, name);
+        let query = placed(query, name);
+        self.observe(wanted, |guest| {
+            let verdicts = guest.phases.queries(&mut guest.store, now, &[query], name);
+            let mut out = [Outcome::Passed];
+            check::verdicts(verdicts.map_err(|error| failure(&guest.store, &error))?, &mut out)?;
+            let [outcome] = out;
+            Ok(outcome)
+        })
+    }
+
+    /// The response phase.
+    pub fn response(
+        &mut self,
+        now: u64,
+        response: types::Response,
+        name: &[u8],
+        message: &[u8],
+    ) -> Observed<ResponseOutcome> {
+        let wanted = self.manifest.responses && self.interest.covers(response.query.qtype, name);
+        let message = if self.manifest.messages { message } else { &[] };
+        let response = types::Response {
+            query: placed(response.query, name),
+            message_start: name.len() as u32,
+            message_length: message.len() as u32,
+            ..response
+        };
+        let bytes = [name, message].concat();
+        self.observe(wanted, |guest| {
+            let verdicts = guest.phases.responses(&mut guest.store, now, &[response], &bytes);
+            let mut out = [Outcome::Passed];
+            check::response_verdicts(verdicts.map_err(|error| failure(&guest.store, &error))?, &mut out)?;
+            let [outcome] = out;
+            Ok(outcome)
+        })
+    }
+
+    /// The event phase.
+    pub fn event(&mut self, event: types::Event, name: &[u8]) -> Observed<Outcome<()>> {
+        let wanted = self.manifest.events && self.interest.covers(event.query.qtype, name);
+        let event = types::Event {
+            query: placed(event.query, name),
+            ..event
+        };
+        self.observe(wanted, |guest| {
+            let done = guest.phases.events(&mut guest.store, &[event], name);
+            done.map_err(|error| failure(&guest.store, &error))?;
+            Ok(Outcome::Passed)
+        })
+    }
+
+    fn observe<V>(
+        &mut self,
+        wanted: bool,
+        call: impl FnOnce(&mut Guest) -> Result<Outcome<V>, Failure>,
+    ) -> Observed<Outcome<V>> {
+        let mut observed = Observed {
+            outcome: None,
+            failure: None,
+            log: Vec::new(),
+            printed: String::new(),
+            counts: Vec::new(),
+            cost: Cost::default(),
+        };
+        if !wanted {
+            return observed;
+        }
+        let mut guest = match self.guest.take() {
+            Some(guest) => guest,
+            // It was configured before with the same configuration: whatever it says now, it fails.
+            None => match self.configure() {
+                Ok((guest, ..)) => guest,
+                Err(error) => {
+                    observed.outcome = Some(Outcome::Failed);
+                    observed.failure = Some(Failure {
+                        reason: Reason::Garbage,
+                        message: error.to_string(),
+                    });
+                    return observed;
+                }
+            },
+        };
+        let recorder = guest.store.data_mut();
+        recorder.counts = OwnCounters::default();
+        (recorder.log, recorder.printed) = (Vec::new(), String::new());
+        arm(&mut guest.store, &self.ticker);
+        let outcome = call(&mut guest);
+        observed.cost = cost(&guest.store);
+        let recorder = guest.store.data_mut();
+        observed.log = std::mem::take(&mut recorder.log);
+        observed.printed = std::mem::take(&mut recorder.printed);
+        observed.counts = recorder.counts.snapshot();
+        match outcome {
+            Ok(outcome) => {
+                observed.outcome = Some(outcome);
+                self.guest = Some(guest);
+            }
+            Err(failure) => {
+                observed.outcome = Some(Outcome::Failed);
+                observed.failure = Some(failure);
+            }
+        }
+        observed
+    }
+}
+
+/// A query whose name is at the start of the bytes, and the first thing there.
+fn placed(query: types::Query, name: &[u8]) -> types::Query {
+    types::Query {
+        name_start: 0,
+        name_length: name.len() as u16,
+        ..query
+    }
+}
+
+/// Sets the bounds of the call that follows.
+fn arm(store: &mut Store<Recorder>, ticker: &Ticker) {
+    // Refused by an engine that does not count instructions, which then do not run out either.
+    let _ = store.set_fuel(u64::MAX);
+    store.set_epoch_deadline(CALL_MILLISECONDS);
+    ticker.cover(CALL_MILLISECONDS);
+}
+
+fn cost(store: &Store<Recorder>) -> Cost {
+    Cost {
+        instructions: store.get_fuel().ok().map(|left| u64::MAX - left),
+        memory: store.data().memory,
+    }
+}
+
+fn failure(store: &Store<Recorder>, error: &wasmtime::Error) -> Failure {
+    Failure::of(error, store.data().out_of_memory)
+}
+
+impl ResourceLimiter for Recorder {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let granted = desired <= self.limit;
+        self.out_of_memory |= !granted;
+        if granted {
+            self.memory = self.memory.max(desired);
+        }
+        Ok(granted)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_ENTRIES)
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn memories(&self) -> usize {
+        1
+    }
+}
+
+impl types::Host for Recorder {}
+
+impl host::Host for Recorder {
+    fn log(&mut self, level: host::Level, message: String) {
+        let level = match level {
+            host::Level::Error => "error",
+            host::Level::Warn => "warn",
+            host::Level::Info => "info",
+            host::Level::Debug => "debug",
+        };
+        if self.log.len() < LOG_LINES {
+            self.log.push((level, text::one_line(&message, LOG_LINE)));
+        }
+    }
+
+    fn print(&mut self, lines: String) {
+        if self.printed.len() + lines.len() <= PRINTED {
+            text::escape_into(&mut self.printed, &lines, &['\n']);
+        }
+    }
+
+    fn count(&mut self, name: String, by: u64) {
+        if !self.counts.add(&name, by) && self.log.len() < LOG_LINES {
+            let name = text::one_line(&name, LOG_LINE);
+            self.log.push((
+                "warn",
+                format!("no counter \"{name}\": not a name, or one too many"),
+            ));
+        }
+    }
+}

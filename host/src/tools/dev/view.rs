@@ -1,0 +1,182 @@
+//! What `dnsweir dev` shows: a line for each thing that happens, in colours if somebody looks.
+//!
+//! Each piece is written in one go, so that lines of several workers and of the builder do not mix, and the
+//! same text is readable in a file.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::serve::generation::Generation;
+use crate::serve::story::{Moment, Told};
+use crate::tools::explain::time;
+
+const RED: &str = "\x1b[31m";
+const GREEN: &str = "\x1b[32m";
+const DIM: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+/// How long the proxy may take to take over a module.
+const SWAP: Duration = Duration::from_secs(10);
+
+/// Standard output.
+pub struct View {
+    /// Whether it is a terminal.
+    pub colour: bool,
+    /// When the source was last saved, until that is in force or refused.
+    saved: Mutex<Option<Instant>>,
+    /// It is.
+    settled: Condvar,
+}
+
+impl View {
+    /// A view that has shown nothing.
+    pub fn new() -> View {
+        View {
+            colour: std::io::stdout().is_terminal(),
+            saved: Mutex::default(),
+            settled: Condvar::new(),
+        }
+    }
+
+    /// Remembers that the source was saved just now.
+    pub fn saved(&self) {
+        *self.saved.lock() = Some(Instant::now());
+    }
+
+    /// Waits until what was saved is in force, or refused; a while at most.
+    pub fn await_swap(&self) {
+        let mut saved = self.saved.lock();
+        self.settled
+            .wait_while_for(&mut saved, |saved| saved.is_some(), SWAP);
+    }
+
+    /// What was saved changes nothing, or nothing more.
+    pub fn settled(&self) {
+        *self.saved.lock() = None;
+    }
+
+    /// A generation is not taken.
+    pub fn refused(&self, why: &str) {
+        self.failed("not swapped, the old one goes on", why);
+        *self.saved.lock() = None;
+        self.settled.notify_all();
+    }
+
+    /// Something that goes on.
+    pub fn note(&self, text: &str) {
+        self.write(DIM, text, "");
+    }
+
+    /// Something that went well.
+    pub fn done(&self, text: &str) {
+        self.write(GREEN, text, "");
+    }
+
+    /// Something that did not, and what there is to say about it.
+    pub fn failed(&self, text: &str, details: &str) {
+        self.write(RED, text, details);
+    }
+
+    /// Somebody else's words.
+    pub fn quote(&self, details: &str) {
+        print(details);
+    }
+
+    /// A generation is in force.
+    pub fn swapped(&self, generation: &Generation) {
+        let after = self.saved.lock().take().map(|saved| saved.elapsed());
+        self.settled.notify_all();
+        let after = after.map(|after| format!(", {:.2} s after the change was seen", after.as_secs_f64()));
+        let number = generation.number;
+        if number == 1 {
+            let addresses = generation.config.listen.addresses.iter().map(ToString::to_string);
+            return self.done(&format!(
+                "answering on {}",
+                addresses.collect::<Vec<_>>().join(" ")
+            ));
+        }
+        self.done(&format!(
+            "swapped: generation {number}{}",
+            after.unwrap_or_default()
+        ));
+    }
+
+    /// A query, and what filters decided about it.
+    pub fn query(&self, told: &Told<'_>) {
+        let took = time(told.took.as_nanos() as f64 / 1000.0);
+        let reply = match &told.reply {
+            None => "dropped".to_owned(),
+            Some(reply) => {
+                let data = reply
+                    .answers
+                    .iter()
+                    .filter_map(|answer| answer.splitn(5, ' ').nth(4));
+                let data = data.collect::<Vec<_>>().join(", ");
+                format!("{} from {} {data}", reply.rcode, reply.source)
+            }
+        };
+        let mut text = format!(
+            "{}  {}  {} ({took})",
+            told.question,
+            told.client.ip(),
+            reply.trim_end()
+        );
+        for moment in told.moments.iter().filter(|moment| of_filter(moment)) {
+            let took = moment
+                .took
+                .map(|took| format!("  ({})", time(took.as_nanos() as f64 / 1000.0)));
+            // Infallible for String.
+            let _ = write!(
+                text,
+                "\n              {}: {}{}",
+                moment.stage.trim_start_matches("use "),
+                moment
+                    .did
+                    .iter()
+                    .map(|line| line.trim())
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                took.unwrap_or_default()
+            );
+        }
+        self.write("", &text, "");
+    }
+
+    fn write(&self, colour: &str, text: &str, details: &str) {
+        let plain = if self.colour && !colour.is_empty() {
+            PLAIN
+        } else {
+            ""
+        };
+        let colour = if self.colour { colour } else { "" };
+        let mut piece = format!("{}  {colour}{text}{plain}\n", clock());
+        for line in details.trim_end().lines() {
+            let _ = writeln!(piece, "              {line}");
+        }
+        print(&piece);
+    }
+}
+
+/// Whether a filter was asked, or remembered.
+fn of_filter(moment: &Moment) -> bool {
+    moment.stage.starts_with("use ") && !moment.did.iter().any(|line| line.starts_with("not asked"))
+}
+
+/// Whoever reads may have gone, and there is nobody else to tell.
+fn print(piece: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
+}
+
+/// The time of day in UTC.
+fn clock() -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    let seconds = since.as_secs() % 86_400;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{hour:02}:{minute:02}:{second:02}.{:03}", since.subsec_millis())
+}

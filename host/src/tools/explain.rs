@@ -1,0 +1,273 @@
+//! `dnsweir explain`: one query through a whole configuration, and what each stage did about it.
+//!
+//! The proxy is built as `dnsweir run` builds it, but for its listeners, and the query is handed to a worker as
+//! a listener would. The upstreams are real; the cache begins empty.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+use super::Stop;
+use crate::config;
+use crate::dns::name::Name;
+use crate::dns::text::parse_type;
+use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, build, flag};
+use crate::filter::{self, Engine, Filter, Transport};
+use crate::serve::generation::{Generation, Live};
+use crate::serve::story::{Moment, Told, Way};
+use crate::serve::{Admission, Arrival, Batch, LateReply, Replies, Shared, Worker};
+
+/// Longer than any deadline of the configuration.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is asked.
+pub struct Asked {
+    /// In presentation format.
+    pub name: String,
+    /// By name.
+    pub qtype: String,
+    /// Who asks.
+    pub client: IpAddr,
+}
+
+/// The story in the form of the JSON output; its keys are a promise.
+#[derive(Serialize)]
+struct Record {
+    question: String,
+    client: String,
+    steps: Vec<StepRecord>,
+    microseconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply: Option<ReplyRecord>,
+}
+
+#[derive(Serialize)]
+struct StepRecord {
+    stage: String,
+    way: &'static str,
+    saw: String,
+    did: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_microseconds: Option<f64>,
+    at_microseconds: u64,
+    alias_depth: u8,
+}
+
+#[derive(Serialize)]
+struct ReplyRecord {
+    rcode: String,
+    source: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extended_error: Option<u16>,
+    octets: usize,
+    answers: Vec<String>,
+}
+
+/// Asks `times` times, and tells each one.
+///
+/// # Errors
+/// When the question or the configuration is not valid, or the machine does not let the proxy run.
+pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<String, Stop> {
+    let name = Name::parse(&asked.name)
+        .map_err(|error| Stop::Refused(format!("{:?} is no domain name: {error}", asked.name)))?;
+    let qtype = parse_type(&asked.qtype)
+        .ok_or_else(|| Stop::Refused(format!("{:?} is no type; write AAAA, or TYPE65280", asked.qtype)))?;
+    let message = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false);
+
+    let names: Vec<&str> = filter::BUILTINS.iter().map(|(name, _)| *name).collect();
+    let mut config = config::load(file, &names)?;
+    for filter in &mut config.filters {
+        // What a filter used to say is no reason not to show what it says.
+        filter.questions = None;
+    }
+    let machine = |error: &dyn std::fmt::Display| Stop::Machine(error.to_string());
+    let printed = Printed::default();
+    let engine = Engine::printing_to(printed.clone()).map_err(|error| machine(&error))?;
+    let generation = Arc::new(Generation::build(1, config, &engine, &HashMap::new())?);
+    let instances = generation
+        .filters
+        .iter()
+        .map(Filter::instantiate)
+        .collect::<Result<Vec<_>, _>>();
+    let instances = instances.map_err(|error| machine(&error))?;
+
+    let records: Arc<Mutex<Vec<Record>>> = Arc::default();
+    let heard = Arc::clone(&records);
+    let shared = Shared::new(
+        generation.config.cache_memory,
+        Some(Box::new(move |told| heard.lock().push(record(told)))),
+    );
+    let server = shared.server(generation.config.listen.addresses[0]);
+    let live = Live::new(generation, instances, Arc::clone(&shared), 0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    LocalSet::new().block_on(&runtime.map_err(|error| machine(&error))?, async {
+        let worker = Worker::new(shared, live);
+        let client = SocketAddr::new(asked.client, 53_000);
+        for _ in 0..times {
+            ask(&worker, &message, client, server);
+            let answered = timeout(PATIENCE, worker.drained()).await;
+            answered.map_err(|_| Stop::Machine("no answer came, and no failure either".into()))?;
+        }
+        worker.tell();
+        Ok::<(), Stop>(())
+    })?;
+    // Writes what filters printed.
+    drop(engine);
+
+    let mut out = String::new();
+    for record in records.lock().iter() {
+        // Infallible for String.
+        let _ = match json {
+            true => writeln!(out, "{}", serde_json::to_string(record).unwrap_or_default()),
+            false => writeln!(out, "{}", show(record)),
+        };
+    }
+    let printed = printed.0.lock();
+    if !json && !printed.is_empty() {
+        let _ = write!(out, "filters printed\n{}", String::from_utf8_lossy(&printed));
+    }
+    Ok(out)
+}
+
+/// Hands a query to the worker as a listener does.
+fn ask(worker: &Rc<Worker>, message: &[u8], client: SocketAddr, server: u16) {
+    let arrival = Arrival {
+        client,
+        server,
+        transport: Transport::Udp,
+        received: worker.now(),
+        limit: MESSAGE_MAXIMUM,
+        keepalive: None,
+    };
+    let mut batch = Batch::default();
+    let buffer = RefCell::new(vec![0; MESSAGE_MAXIMUM]);
+    let admission = worker.admit(&mut batch, message, arrival, &mut buffer.borrow_mut());
+    if matches!(admission, Admission::Travelling) {
+        worker.run(&mut batch, &mut Nowhere(buffer));
+    }
+}
+
+/// Where replies go: what they say is in the story.
+struct Nowhere(RefCell<Vec<u8>>);
+
+impl Replies for Nowhere {
+    fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
+        write(&mut self.0.borrow_mut());
+    }
+
+    fn later(&mut self, _: usize) -> Box<dyn LateReply> {
+        Box::new(NowhereLater)
+    }
+}
+
+struct NowhereLater;
+
+impl LateReply for NowhereLater {
+    fn send(self: Box<Self>, _: &[u8]) {}
+}
+
+/// What filters print.
+#[derive(Clone, Default)]
+struct Printed(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Printed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn record(told: &Told<'_>) -> Record {
+    let step = |moment: &Moment| StepRecord {
+        stage: moment.stage.clone(),
+        way: match moment.way {
+            Way::In => "in",
+            Way::Out => "out",
+        },
+        saw: moment.saw.clone(),
+        did: moment.did.clone(),
+        took_microseconds: moment.took.map(|took| took.as_nanos() as f64 / 1000.0),
+        at_microseconds: moment.at.as_micros() as u64,
+        alias_depth: moment.depth,
+    };
+    Record {
+        question: told.question.clone(),
+        client: told.client.ip().to_string(),
+        steps: told.moments.iter().map(step).collect(),
+        microseconds: told.took.as_micros() as u64,
+        reply: told.reply.as_ref().map(|reply| ReplyRecord {
+            rcode: reply.rcode.clone(),
+            source: reply.source,
+            extended_error: reply.error,
+            octets: reply.size,
+            answers: reply.answers.clone(),
+        }),
+    }
+}
+
+/// The story for people.
+fn show(record: &Record) -> String {
+    let mut out = format!("{} asked by {}\n", record.question, record.client);
+    for step in &record.steps {
+        let indent = "  ".repeat(usize::from(step.alias_depth));
+        let took = step
+            .took_microseconds
+            .map(|took| format!("  took {}", time(took)))
+            .unwrap_or_default();
+        let at = time(step.at_microseconds as f64);
+        // Infallible for String, here and below.
+        let _ = writeln!(
+            out,
+            "{at:>10}  {indent}{:<3}  {:<18} {}{took}",
+            step.way, step.stage, step.saw
+        );
+        for line in &step.did {
+            let _ = writeln!(out, "{:10}  {indent}     {:<18}   {line}", "", "");
+        }
+    }
+    let at = time(record.microseconds as f64);
+    match &record.reply {
+        None => {
+            let _ = writeln!(out, "{at:>10}  no reply: a filter dropped the query");
+        }
+        Some(reply) => {
+            let error = reply
+                .extended_error
+                .map(|code| format!(", EDE {code}"))
+                .unwrap_or_default();
+            let (rcode, source, octets) = (&reply.rcode, reply.source, reply.octets);
+            let _ = writeln!(
+                out,
+                "{at:>10}  reply: {rcode} from {source}, {octets} octets{error}"
+            );
+            for answer in &reply.answers {
+                let _ = writeln!(out, "{:10}    {answer}", "");
+            }
+        }
+    }
+    out
+}
+
+/// Microseconds in a unit that reads well.
+pub(super) fn time(microseconds: f64) -> String {
+    match microseconds {
+        below if below < 1000.0 => format!("{below:.1} µs"),
+        below if below < 1_000_000.0 => format!("{:.1} ms", below / 1000.0),
+        longer => format!("{:.2} s", longer / 1_000_000.0),
+    }
+}

@@ -1,0 +1,173 @@
+//! `dnsweir filter info`: what a module is, what it wants of the world, and what it wants to see.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Stop;
+use super::modules::{configured, module, refusal};
+use crate::config::Source;
+use crate::config::questions;
+use crate::dns::text::type_text;
+use crate::filter::{self, Anatomy, Engine, Interface, Standing, Trial};
+
+/// What there is to say; the JSON's keys are a promise.
+#[derive(Serialize)]
+struct Info {
+    file: String,
+    kind: &'static str,
+    bytes: usize,
+    sha256: String,
+    interface: String,
+    imports: Vec<Face>,
+    exports: Vec<Face>,
+    /// Absent: it cannot be configured, and `refusal` says why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<Manifest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Face {
+    name: String,
+    functions: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Manifest {
+    phases: Vec<&'static str>,
+    types: Vec<String>,
+    suffixes: Vec<String>,
+    messages: bool,
+    configure_instructions: Option<u64>,
+    memory_bytes: usize,
+}
+
+/// Describes a module, as text or JSON. `config` is a file with the nodes of a `config` block.
+///
+/// # Errors
+/// When the file is no module, or the configuration is not valid.
+pub fn info(file: &str, config: Option<&Path>, json: bool) -> Result<String, Stop> {
+    let engine = Engine::metered().map_err(|error| Stop::Machine(error.to_string()))?;
+    let module = module(file)?;
+    let (source, nodes) = match config {
+        Some(path) => questions::load_config(path)?,
+        None => (Source::new("the empty configuration", ""), Vec::new()),
+    };
+    let block = configured(module, nodes);
+    let bytes = block.module.bytes(filter::builtin).unwrap_or_default();
+    let anatomy =
+        filter::inspect(&engine, bytes).map_err(|error| Stop::Refused(format!("{file}: {error}")))?;
+    let (manifest, refused) = match Trial::load(&engine, &block, filter::builtin, &[".".to_owned()]) {
+        Ok(trial) => {
+            let (declared, cost) = (trial.declared(), trial.configured());
+            let manifest = Manifest {
+                phases: declared.phases,
+                types: declared.qtypes.iter().map(|&qtype| type_text(qtype)).collect(),
+                suffixes: declared.suffixes,
+                messages: declared.messages,
+                configure_instructions: cost.instructions,
+                memory_bytes: cost.memory,
+            };
+            (Some(manifest), None)
+        }
+        Err(error) => (None, Some(refusal(&source, &block, &error))),
+    };
+    let info = describe(file, anatomy, manifest, refused);
+    if json {
+        let text = serde_json::to_string_pretty(&info).map_err(|error| Stop::Machine(error.to_string()))?;
+        return Ok(text + "\n");
+    }
+    Ok(show(&info))
+}
+
+fn describe(file: &str, anatomy: Anatomy, manifest: Option<Manifest>, refusal: Option<String>) -> Info {
+    let face = |import: bool| {
+        move |interface: Interface| Face {
+            name: interface.name,
+            functions: interface.functions,
+            note: match interface.standing {
+                Standing::Known => None,
+                Standing::Empty if import => Some("is there, and traps when it is called"),
+                Standing::Foreign if import => Some("is not given to filters: the proxy refuses this module"),
+                Standing::Empty | Standing::Foreign => Some("is not used"),
+            },
+        }
+    };
+    Info {
+        file: file.to_owned(),
+        kind: if anatomy.component { "component" } else { "module" },
+        bytes: anatomy.size,
+        sha256: anatomy.digest,
+        interface: filter::INTERFACE.to_owned(),
+        imports: anatomy.imports.into_iter().map(face(true)).collect(),
+        exports: anatomy.exports.into_iter().map(face(false)).collect(),
+        manifest,
+        refusal,
+    }
+}
+
+fn show(info: &Info) -> String {
+    let mut out = String::new();
+    let kind = match info.kind {
+        "component" => "a component",
+        _ => "a core module, which the proxy makes a component",
+    };
+    // Infallible for String.
+    let _ = writeln!(
+        out,
+        "{}: {kind}, {} octets\nsha256  {}",
+        info.file, info.bytes, info.sha256
+    );
+    for (title, faces) in [("imports", &info.imports), ("exports", &info.exports)] {
+        let _ = writeln!(out, "{title}");
+        if faces.is_empty() {
+            let _ = writeln!(out, "    nothing");
+        }
+        for face in faces {
+            let _ = write!(out, "    {}", face.name);
+            if !face.functions.is_empty() {
+                let _ = write!(out, ": {}", face.functions.join(", "));
+            }
+            let _ = writeln!(
+                out,
+                "{}",
+                face.note.map(|note| format!(" ({note})")).unwrap_or_default()
+            );
+        }
+    }
+    if let Some(manifest) = &info.manifest {
+        let all = |list: &[String]| {
+            if list.is_empty() {
+                "all".to_owned()
+            } else {
+                list.join(" ")
+            }
+        };
+        let _ = writeln!(out, "wants");
+        let _ = writeln!(out, "    phases    {}", manifest.phases.join(", "));
+        let _ = writeln!(out, "    types     {}", all(&manifest.types));
+        let _ = writeln!(out, "    names     {}", all(&manifest.suffixes));
+        if manifest.messages {
+            let _ = writeln!(out, "    messages  whole responses");
+        }
+        let instructions = manifest.configure_instructions.unwrap_or(0);
+        let _ = writeln!(
+            out,
+            "configuring it took {instructions} instructions and {} KiB of memory",
+            manifest.memory_bytes / 1024
+        );
+    }
+    if let Some(refusal) = &info.refusal {
+        let _ = writeln!(
+            out,
+            "with this configuration it does not start:\n{}",
+            refusal.trim_end()
+        );
+    }
+    out
+}

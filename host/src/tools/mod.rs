@@ -1,0 +1,42 @@
+//! Tools for those who write filters and configurations: what `dnsweir filter …`, `explain` and `dev` do.
+//!
+//! They show what the proxy does by having the proxy's own code do it: [`explain`] sends a query through
+//! [`serve`](crate::serve), [`questions`] and [`info`] load a module as the proxy would. Nothing here is part
+//! of the way of a query.
+
+pub mod dev;
+pub mod explain;
+pub mod info;
+mod modules;
+pub mod new;
+pub mod questions;
+
+use std::fmt;
+
+use crate::config::Report;
+
+/// Why a tool did not do what it was asked to.
+#[derive(Debug)]
+pub enum Stop {
+    /// A file of the user's is not valid.
+    File(Report),
+    /// Something else was asked for than there is, or the answer is no.
+    Refused(String),
+    /// The machine did not allow something.
+    Machine(String),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::File(report) => report.fmt(f),
+            Stop::Refused(text) | Stop::Machine(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<Report> for Stop {
+    fn from(report: Report) -> Stop {
+        Stop::File(report)
+    }
+}

@@ -1,0 +1,110 @@
+//! `dnsweir dev`: a saved source becomes an answer; a broken one leaves the old answer.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::{cargo, said, target};
+use crate::harness::process::Process;
+use crate::harness::{Message, address, ask, eventually, proxy, until};
+
+/// A filter of its own name in a folder, with a configuration on an address of the test's.
+fn author(folder: &Path, name: &str) -> std::net::SocketAddr {
+    said(folder, &["filter", "new", name]);
+    let folder = folder.join(name);
+    assert!(cargo(&folder, &["build"]).status.success());
+    let listen = address::fresh_socket();
+    let file = folder.join("dnsweir.kdl");
+    // Cargo puts what it builds where the test has it, and `dev` moves it to where the configuration has it.
+    let text = fs::read_to_string(&file)
+        .expect("a configuration")
+        .replace("127.0.0.1:5353", &listen.to_string())
+        .replace("/etc/resolv.conf", "127.0.0.1:9");
+    fs::write(&file, text).expect("a configuration");
+    listen
+}
+
+fn dev(folder: &Path) -> Process {
+    let mut command = Command::new(proxy::program());
+    command
+        .arg("dev")
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", target())
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER");
+    Process::start(&mut command)
+}
+
+fn printed(process: &Process, text: &str) -> String {
+    process.printed(text, |line| line.contains(text))
+}
+
+#[test]
+fn a_saved_change_is_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listen = author(folder.path(), "changing");
+    let folder = folder.path().join("changing");
+    let process = dev(&folder);
+    printed(&process, "answering on ");
+    let blocked = || ask(listen, &Message::query("ads.example", "A")).rcode();
+    assert_eq!(blocked(), "NXDOMAIN");
+    // What was asked is shown, with what the filter said.
+    printed(&process, "ads.example. A");
+    printed(&process, "changing: refuse \"NXDOMAIN\"");
+
+    let source = folder.join("src/lib.rs");
+    let text = fs::read_to_string(&source).expect("the source");
+    fs::write(&source, text.replace("Rcode::NXDOMAIN", "Rcode::REFUSED")).expect("the source");
+    until("the change to be answered", || blocked() == "REFUSED");
+    printed(&process, "built changing in ");
+    printed(&process, "swapped: generation 2, ");
+    // It is otherwise than recorded: told, and no obstacle here.
+    printed(&process, "- refuse \"NXDOMAIN\"");
+
+    fs::write(&source, format!("{text}\nbroken")).expect("the source");
+    printed(&process, "changing does not build, the old one goes on");
+    printed(&process, "error: ");
+    assert_eq!(blocked(), "REFUSED");
+
+    fs::write(&source, &text).expect("the source");
+    until("the repaired source to be answered", || blocked() == "NXDOMAIN");
+    let stdout = process.stdout().join("\n");
+    assert!(!stdout.contains('\u{1b}'), "colours in a pipe: {stdout}");
+}
+
+/// It waits for a source that builds and a configuration that is valid, instead of giving up.
+#[test]
+fn it_can_begin_with_mistakes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listen = author(folder.path(), "mistaken");
+    let folder = folder.path().join("mistaken");
+    let (source, file) = (folder.join("src/lib.rs"), folder.join("dnsweir.kdl"));
+    let (text, config) = (
+        fs::read_to_string(&source).expect("the source"),
+        fs::read_to_string(&file).expect("a configuration"),
+    );
+    fs::write(&source, format!("{text}\nbroken")).expect("the source");
+    fs::write(&file, config.replace("cache\n", "cachet\n")).expect("a configuration");
+    let mut process = dev(&folder);
+    printed(&process, "waiting for the source to change");
+    fs::write(&source, text).expect("the source");
+    printed(&process, "the configuration is not valid");
+    printed(&process, "cachet");
+    printed(&process, "waiting for a change");
+    fs::write(&file, config).expect("a configuration");
+    eventually("the repaired configuration to be served", || {
+        assert!(process.running(), "it gave up: {:#?}", process.stderr());
+        process
+            .stdout()
+            .iter()
+            .find(|line| line.contains("answering on "))
+            .cloned()
+    });
+    assert_eq!(
+        ask(listen, &Message::query("hello.example", "A")).answers(),
+        ["hello.example. A 192.0.2.1"]
+    );
+    process.signal("TERM");
+    assert!(process.ended().success());
+}

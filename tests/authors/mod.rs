@@ -1,0 +1,77 @@
+//! What authors of filters do: write one, look at it, try it, watch it.
+
+mod developing;
+mod explaining;
+mod swapping;
+mod trying;
+mod writing;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use crate::harness::proxy::program;
+
+/// Runs the program in a folder.
+fn dnsweir(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(program())
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("dnsweir")
+}
+
+/// Standard output of a run that succeeds.
+#[track_caller]
+fn said(folder: &Path, arguments: &[&str]) -> String {
+    let output = dnsweir(folder, arguments);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}\n{text}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+/// Calls cargo in the folder of a filter, as its author would. All of them share a target folder, since each
+/// has the same dependencies.
+fn cargo(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .env("CARGO_TARGET_DIR", target())
+        // What the cargo around this test wants is no business of the filter's.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER");
+    command.output().expect("cargo")
+}
+
+fn target() -> PathBuf {
+    let this = std::env::current_exe().expect("this test's path");
+    this.ancestors().nth(3).expect("a target folder").join("authors")
+}
+
+/// A new filter called `sample`, and the module that cargo built of it. Made once; not to be changed.
+fn sample() -> (&'static Path, PathBuf) {
+    static SAMPLE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = SAMPLE.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        said(folder.path(), &["filter", "new", "sample"]);
+        let built = cargo(&folder.path().join("sample"), &["build"]);
+        assert!(
+            built.status.success(),
+            "{}",
+            String::from_utf8_lossy(&built.stderr)
+        );
+        folder
+    });
+    let module = target().join("wasm32-unknown-unknown/debug/sample.wasm");
+    assert!(module.is_file(), "no {}", module.display());
+    (folder.path(), module)
+}

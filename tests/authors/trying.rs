@@ -1,0 +1,175 @@
+//! `dnsweir filter info` and `dnsweir filter test`.
+
+use std::fs;
+use std::path::Path;
+
+use super::{dnsweir, said, sample};
+use crate::harness::guests::guest;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// What is recorded in a new filter's folder is what its module says.
+#[test]
+fn the_questions_of_a_new_filter_are_answered_as_recorded() {
+    let (folder, module) = sample();
+    let questions = folder.join("sample/sample.questions.kdl");
+    let arguments = ["filter", "test", text(&module), "--questions", text(&questions)];
+    let report = said(folder, &arguments);
+    assert!(report.ends_with("all as recorded\n"), "{report}");
+    assert_eq!(
+        report,
+        said(folder, &arguments),
+        "the same every time, instructions and all"
+    );
+    assert!(report.contains(" instructions, "), "{report}");
+}
+
+#[test]
+fn a_change_is_shown_and_can_be_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let questions = folder.path().join("hosts.kdl");
+    let recorded = "// kept\nconfig { host \"a.example\" \"192.0.2.1\" }\n\n\
+                    question \"a.example\" \"A\" {\n    refuse \"NXDOMAIN\"\n}\nquestion \"b.example\" \"A\"\n";
+    fs::write(&questions, recorded).expect("a file");
+    let test = ["filter", "test", "builtin:hosts", "--questions", text(&questions)];
+    let output = dnsweir(folder.path(), &test);
+    assert_eq!(output.status.code(), Some(1));
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in [
+        "        - refuse \"NXDOMAIN\"",
+        "        + answer \"NOERROR\" authoritative=#true {",
+        "        +     record \"a.example.\" 3600 \"A\" \"192.0.2.1\"",
+        " new  question \"b.example\" \"A\"",
+        "        + unasked",
+        "2 of 2 differ",
+    ] {
+        assert!(
+            report.lines().any(|found| found.starts_with(line)),
+            "no {line:?} in\n{report}"
+        );
+    }
+    assert_eq!(
+        fs::read_to_string(&questions).expect("a file"),
+        recorded,
+        "nothing is written unasked"
+    );
+
+    said(folder.path(), &[&test[..], &["--bless"]].concat());
+    let blessed = fs::read_to_string(&questions).expect("a file");
+    assert!(blessed.starts_with("// kept\nconfig { host"), "{blessed}");
+    assert!(
+        said(folder.path(), &test).ends_with("all as recorded\n"),
+        "{blessed}"
+    );
+
+    // What it took is recorded as well: another number is told, and fails nothing.
+    let cost = blessed
+        .lines()
+        .find(|line| line.contains("cost instructions="))
+        .expect("a cost");
+    fs::write(
+        &questions,
+        blessed.replace(cost, "    cost instructions=1 memory=\"64KiB\""),
+    )
+    .expect("a file");
+    let report = said(folder.path(), &test);
+    assert!(
+        report.contains("cost instructions=1 memory=\"64KiB\", now instructions="),
+        "{report}"
+    );
+}
+
+/// Log lines, counters and failures are observed, too; a filter is started anew after one.
+#[test]
+fn events_lines_and_failures_are_observed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let questions = folder.path().join("log.kdl");
+    fs::write(
+        &questions,
+        "config { format \"{name} {type} {rcode} {duration}\" }\n\
+         event \"www.example\" \"AAAA\" rcode=\"NXDOMAIN\" took=\"15ms\" {\n    heard\n    print \"www.example. AAAA NXDOMAIN 0.015s\"\n}\n",
+    )
+    .expect("a file");
+    let output = dnsweir(
+        folder.path(),
+        &["filter", "test", "builtin:log", "--questions", text(&questions)],
+    );
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{report}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    let module = guest("trap");
+    let questions = folder.path().join("trap.kdl");
+    let question = "question \"trap.example\" \"A\" {\n    fail \"trap\"\n}\nquestion \"a.example\" \"A\" {\n    pass\n}\n";
+    let text_of_file = format!("config {{ queries }}\n{}", question.repeat(2));
+    fs::write(&questions, text_of_file).expect("a file");
+    let test = ["filter", "test", text(&module), "--questions", text(&questions)];
+    let output = dnsweir(folder.path(), &test);
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(report.contains("told to panic at trap.example."), "{report}");
+    assert!(
+        report.contains("2 of 4 differ"),
+        "only the log lines were not foreseen: {report}"
+    );
+    said(folder.path(), &[&test[..], &["--bless"]].concat());
+    let report = said(folder.path(), &test);
+    assert!(report.contains("it failed: "), "{report}");
+}
+
+#[test]
+fn a_module_says_what_it_wants() {
+    let (folder, module) = sample();
+    let config = folder.join("config.kdl");
+    fs::write(
+        &config,
+        "block \"ads.example\"\nanswer \"a.example\" \"192.0.2.1\"\n",
+    )
+    .expect("a file");
+    let arguments = [
+        "filter",
+        "info",
+        text(&module),
+        "--config",
+        text(&config),
+        "--json",
+    ];
+    let info: serde_json::Value = serde_json::from_str(&said(folder, &arguments)).expect("JSON");
+    assert_eq!(info["kind"], "module");
+    assert_eq!(info["bytes"], fs::metadata(&module).expect("a module").len());
+    assert_eq!(info["imports"][0]["name"], "dnsweir:filter/host@0.1.0");
+    assert_eq!(info["imports"][0]["functions"][0], "log");
+    assert_eq!(info["exports"][1]["functions"][0], "on-queries");
+    let suffixes = info["manifest"]["suffixes"].as_array().expect("names");
+    assert!(suffixes.iter().any(|name| name == "ads.example."), "{suffixes:?}");
+    assert_eq!(info["manifest"]["phases"], serde_json::json!(["query"]));
+    assert!(info["manifest"]["configure_instructions"].as_u64() > Some(1000));
+
+    let text = said(folder, &arguments[..5]);
+    assert!(
+        text.contains("a core module, which the proxy makes a component"),
+        "{text}"
+    );
+
+    // A mistake in its configuration is underlined in that file.
+    fs::write(&config, "block \"ads.example\"\nblok \"x\"\n").expect("a file");
+    let text = said(folder, &arguments[..5]);
+    assert!(text.contains("config.kdl:2:1"), "{text}");
+    assert!(text.contains("this filter knows no `blok`"), "{text}");
+}
+
+#[test]
+fn what_is_no_module_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("x.wasm"), "text").expect("a file");
+    for file in ["x.wasm", "missing.wasm", "builtin:nothing"] {
+        let output = dnsweir(folder.path(), &["filter", "info", file]);
+        assert_eq!(output.status.code(), Some(64), "{file}");
+    }
+    let output = dnsweir(folder.path(), &["filter", "test"]);
+    assert_eq!(output.status.code(), Some(64), "nothing to ask");
+}
