@@ -25,7 +25,11 @@ mod compiled;
 mod failover;
 mod forwarding;
 mod hostile;
+mod instructions;
 mod stale;
+
+// Those who write filters.
+mod authors;
 
 // The outside.
 mod admin;

@@ -8,6 +8,7 @@ mod datagrams;
 mod dnsperf;
 mod drive;
 mod histogram;
+mod hit;
 mod measure;
 mod peers;
 mod pending;
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 use answering::Answers;
 use args::Args;
+use hit::Filters;
 use peers::{PEERS, Peer};
 use report::Run;
 use run::Settings;
@@ -57,6 +59,9 @@ dnsweir-bench report     make report and picture again
     --out FOLDER             with raw.jsonl                         [target/bench]
 dnsweir-bench dnsperf    ask the floor with this client and with dnsperf, and compare
     --rounds N [3]  --seconds S [3]  --rate N [60000]  --burst N [16]  --server-core N [0]  --client-core N [1]
+dnsweir-bench hit        a hit without sockets, in this process
+    --filters bare|remembered|called  [all that can be]   --count N [1000000]   --batch N [32]
+    --called-modules FOLDER  what bench/called-filters.sh made
 dnsweir-bench floor      --listen IP:PORT --answer address|nxdomain
 dnsweir-bench upstream   --listen IP:PORT
 ";
@@ -73,6 +78,7 @@ fn main() -> ExitCode {
             .map_err(Into::into)
             .and_then(|args| write_report(&args.path("out").unwrap_or("target/bench".into()))),
         "dnsperf" => compare(words),
+        "hit" => hits(words),
         "floor" | "upstream" => serve(&command, words),
         _ => {
             eprint!("{USAGE}");
@@ -188,6 +194,27 @@ fn compare(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
         client_core: args.value("client-core", 1)?,
     })?;
     print!("{table}");
+    Ok(())
+}
+
+fn hits(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let args = Args::read(words, &["filters", "count", "batch", "called-modules"])?;
+    let (count, batch) = (args.value("count", 1_000_000)?, args.value("batch", 32)?);
+    let called = args.path("called-modules").map(std::path::absolute).transpose()?;
+    let mut ways = vec![("bare", Filters::Bare), ("remembered", Filters::Remembered)];
+    ways.extend(called.map(|folder| ("called", Filters::Called(folder))));
+    let chosen = args.text("filters");
+    if let Some(chosen) = chosen {
+        ways.retain(|(name, _)| *name == chosen);
+    }
+    if ways.is_empty() {
+        return Err("--filters: bare, remembered, or called with --called-modules".into());
+    }
+    for (name, way) in ways {
+        let hits = hit::measure(&way, count, batch)?;
+        let each = hits.took.as_nanos() as f64 / hits.count as f64;
+        println!("{name}: {} hits, {each:.0} ns each", hits.count);
+    }
     Ok(())
 }
 

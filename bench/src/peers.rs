@@ -208,9 +208,10 @@ fn write(site: &Site, name: &str, text: &str) -> io::Result<String> {
 /// In front of `cache`, where they see every query. `rewrite` has a rule about a type, which makes it
 /// look at every name; `nodecache` edits the TTL of every answer (they come with an hour). `log` writes
 /// a line for each.
-const USE_FILTERS: &str = "use \"log\"; use \"rewrite\"; use \"nodecache\"";
+pub const USE_FILTERS: &str = "use \"log\"; use \"rewrite\"; use \"nodecache\"";
 
-fn filters(rewrite: &str, nodecache: &str) -> String {
+/// The `filter` blocks for that, with these modules for two of them.
+pub fn filters(rewrite: &str, nodecache: &str) -> String {
     format!(
         r#"
 filter "log" {{ module "builtin:log" }}
