@@ -1,21 +1,26 @@
 //! The `config` block of a filter: handed on as it is written, in a form that needs no KDL.
 
-use kdl::{KdlNode, KdlValue};
+use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Wrong, arguments, block, head};
 use super::error::{Diagnostic, Span};
+use super::module::Modules;
 use super::{ConfigNode, ConfigValue, Filter, Place};
 
-/// Decodes `config`: every node in its block, in document order.
-pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> Vec<ConfigNode> {
+/// Decodes `config`: every node in its block, in document order. `modules` reads the files that values are.
+pub(super) fn decode(mistakes: &mut Mistakes, modules: &mut Modules<'_>, node: &KdlNode) -> Vec<ConfigNode> {
     refuse_anything_but_a_block(mistakes, node);
-    nodes(mistakes, block(node))
+    nodes(mistakes, modules, block(node))
 }
 
 /// Decodes nodes that stand in a block, in document order.
-pub(super) fn nodes(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<ConfigNode> {
+pub(super) fn nodes(
+    mistakes: &mut Mistakes,
+    modules: &mut Modules<'_>,
+    nodes: &[KdlNode],
+) -> Vec<ConfigNode> {
     let mut flat = Vec::new();
-    flatten(mistakes, nodes, None, &mut flat);
+    flatten(mistakes, modules, nodes, None, &mut flat);
     flat
 }
 
@@ -31,9 +36,16 @@ fn refuse_anything_but_a_block(mistakes: &mut Mistakes, node: &KdlNode) {
 
 /// Puts `nodes` and all that is in them into `flat`, in document order. The depth is bounded by
 /// what is parsed at all.
-fn flatten(mistakes: &mut Mistakes, nodes: &[KdlNode], parent: Option<usize>, flat: &mut Vec<ConfigNode>) {
+fn flatten(
+    mistakes: &mut Mistakes,
+    modules: &mut Modules<'_>,
+    nodes: &[KdlNode],
+    parent: Option<usize>,
+    flat: &mut Vec<ConfigNode>,
+) {
     for node in nodes {
-        mistakes.refuse_annotations(node);
+        let others = node.entries().iter().filter(|entry| !is_file(entry));
+        mistakes.refuse_annotations_of(node, others);
         let mut decoded = ConfigNode {
             name: node.name().value().to_owned(),
             arguments: Vec::new(),
@@ -44,21 +56,40 @@ fn flatten(mistakes: &mut Mistakes, nodes: &[KdlNode], parent: Option<usize>, fl
             property_spans: Vec::new(),
         };
         for entry in arguments(node) {
-            if let Some(value) = mistakes.value(node.name().value(), entry, config_value) {
+            if let Some(value) = value(mistakes, modules, node.name().value(), entry) {
                 decoded.arguments.push(value);
                 decoded.argument_spans.push(entry.span().into());
             }
         }
         for entry in mistakes.refuse_repeated_properties(node) {
             let name = entry.name().map(|name| name.value()).unwrap_or_default();
-            if let Some(value) = mistakes.value(name, entry, config_value) {
+            if let Some(value) = value(mistakes, modules, name, entry) {
                 decoded.properties.push((name.to_owned(), value));
                 decoded.property_spans.push(entry.span().into());
             }
         }
         flat.push(decoded);
         let own = flat.len() - 1;
-        flatten(mistakes, block(node), Some(own), flat);
+        flatten(mistakes, modules, block(node), Some(own), flat);
+    }
+}
+
+/// Whether a value is the content of a file: `(file)"PATH"`.
+fn is_file(entry: &KdlEntry) -> bool {
+    entry.ty().is_some_and(|annotation| annotation.value() == "file")
+}
+
+/// The value of `entry`, which stands in a node or is a property called `name`.
+fn value(
+    mistakes: &mut Mistakes,
+    modules: &mut Modules<'_>,
+    name: &str,
+    entry: &KdlEntry,
+) -> Option<ConfigValue> {
+    if is_file(entry) {
+        modules.text(mistakes, name, entry).map(ConfigValue::Text)
+    } else {
+        mistakes.value(name, entry, config_value)
     }
 }
 
@@ -66,7 +97,7 @@ fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {
     Ok(match value {
         KdlValue::Null => ConfigValue::Null,
         KdlValue::Bool(value) => ConfigValue::Boolean(*value),
-        KdlValue::String(value) => ConfigValue::Text(value.clone()),
+        KdlValue::String(value) => ConfigValue::Text(value.as_str().into()),
         KdlValue::Integer(value) => match i64::try_from(*value) {
             Ok(value) => ConfigValue::Integer(value),
             Err(_) => {
@@ -107,7 +138,9 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{config, problems};
+    use std::fs;
+
+    use super::super::tests::{config, parse_in, problems};
     use super::*;
 
     const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
@@ -138,6 +171,48 @@ mod tests {
         assert_eq!(a.properties, [("x".to_owned(), ConfigValue::Boolean(true))]);
         assert_eq!(filter.config[1].arguments, [ConfigValue::Text("t".into())]);
         assert_eq!(filter.config[3].properties, [("y".to_owned(), ConfigValue::Null)]);
+    }
+
+    #[test]
+    fn a_value_can_be_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.txt");
+        let absolute = folder.path().join("other.txt");
+        fs::write(&path, "ads.example\nb\u{fc}cher.example\n").unwrap();
+        fs::write(&absolute, "").unwrap();
+        let config = format!("a (file)\"list.txt\" 1 x=(file){absolute:?} {{ b (file)\"list.txt\" }}");
+        let text = format!("{USED}filter \"f\" {{ module \"builtin:log\"; config {{ {config} }} }}");
+        let config = parse_in(folder.path(), &text).unwrap();
+        let [a, b] = &config.filters[0].config[..] else {
+            panic!("{config:?}")
+        };
+        let content = ConfigValue::Text("ads.example\nb\u{fc}cher.example\n".into());
+        assert_eq!(a.arguments, [content.clone(), ConfigValue::Integer(1)]);
+        assert_eq!(a.properties, [("x".to_owned(), ConfigValue::Text("".into()))]);
+        assert_eq!(b.arguments, [content]);
+        // Each is watched, once.
+        assert_eq!(config.files, [path.clone(), absolute]);
+        // A mistake that the filter finds in it is shown where the file is named.
+        let span = config.filters[0].config_place(Some(0), Place::Argument(0));
+        assert_eq!(&text[span.start..span.end()], "(file)\"list.txt\"");
+
+        for (content, problem) in [
+            (&b"ads.example\n\n\xff\n"[..], "line 3 is not UTF-8"),
+            (&vec![b'x'; (16 << 20) + 1], "it is larger than 16MiB"),
+        ] {
+            fs::write(&path, content).unwrap();
+            let report = parse_in(folder.path(), &text).unwrap_err();
+            assert_eq!(report.diagnostics().len(), 2, "{report}");
+            let expected = format!("the file {} cannot be read: {problem}", path.display());
+            assert_eq!(report.diagnostics()[0].message, expected);
+            assert_eq!(report.lines()[0], 3);
+        }
+        fs::remove_file(&path).unwrap();
+        let report = parse_in(folder.path(), &text).unwrap_err();
+        assert!(
+            report.diagnostics()[0].message.contains("No such file"),
+            "{report}"
+        );
     }
 
     #[test]
@@ -175,6 +250,15 @@ mod tests {
             (
                 "config { a { (u8)b } }",
                 "the type annotation `(u8)` is not supported",
+            ),
+            (
+                "config { (file)a }",
+                "the type annotation `(file)` is not supported",
+            ),
+            ("config { a (file)1 }", "`a`: 1 is not a text"),
+            (
+                "config { a x=(file)\"b\" }",
+                "the file /nonexistent/b cannot be read: No such file or directory (os error 2)",
             ),
             ("config { a x=1 x=2 }", "`x` is written twice"),
             (

@@ -150,7 +150,16 @@ impl Mistakes {
 
     /// Reports type annotations; nothing here has any.
     pub fn refuse_annotations(&mut self, node: &KdlNode) {
-        let types = node.entries().iter().map(KdlEntry::ty).chain([node.ty()]);
+        self.refuse_annotations_of(node, node.entries());
+    }
+
+    /// Reports type annotations of `node` and of these of its entries.
+    pub fn refuse_annotations_of<'k>(
+        &mut self,
+        node: &'k KdlNode,
+        entries: impl IntoIterator<Item = &'k KdlEntry>,
+    ) {
+        let types = entries.into_iter().map(KdlEntry::ty).chain([node.ty()]);
         for annotation in types.flatten() {
             let refused = Diagnostic::new(
                 annotation.span().into(),

@@ -74,7 +74,7 @@ impl Filters {
             .unwrap_or_default();
         let config_node = child(nodes, "config");
         let config = config_node
-            .map(|node| config_block::decode(mistakes, node))
+            .map(|node| config_block::decode(mistakes, modules, node))
             .unwrap_or_default();
 
         let Some(name) = mistakes.argument(node, filter_name) else {

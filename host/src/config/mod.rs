@@ -56,7 +56,8 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// What is to be set up on the node; none: nothing.
     pub node: Option<Node>,
-    /// Every file whose change means that the configuration changed: itself, modules, resolv.conf.
+    /// Every file whose change means that the configuration changed: itself, modules, files that are
+    /// values for filters, resolv.conf.
     pub files: Vec<PathBuf>,
     /// The text itself, for errors that are found later.
     pub source: Source,
@@ -201,8 +202,8 @@ pub enum ConfigValue {
     Integer(i64),
     /// A number with a fraction or an exponent; finite.
     Decimal(f64),
-    /// A text, quoted or not.
-    Text(String),
+    /// A text, quoted or not, or the content of a file: `(file)"PATH"`. Shared, since such a one may be large.
+    Text(Arc<str>),
 }
 
 /// `zone "NAME"… { … }`: the same pipeline for one or more zones.

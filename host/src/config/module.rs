@@ -1,4 +1,4 @@
-//! `module` and `sha256`: the code of a filter.
+//! `module` and `sha256`, the code of a filter, and `(file)`, texts for it that are files of their own.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kdl::{KdlNode, KdlValue};
+use kdl::{KdlEntry, KdlNode, KdlValue};
 use sha2::{Digest, Sha256};
 
 use super::Module;
@@ -19,7 +19,10 @@ const MODULE: Shape = Shape::plain(1..=1, r#"module "builtin:log""#);
 /// The largest module that is read, in bytes.
 const LARGEST_MODULE: u64 = 64 * 1024 * 1024;
 
-/// Where modules come from.
+/// The largest file that is read as a value, in bytes.
+const LARGEST_VALUE: u64 = 16 * 1024 * 1024;
+
+/// Where modules and texts come from.
 pub(super) struct Modules<'a> {
     /// Relative paths begin here.
     folder: &'a Path,
@@ -71,12 +74,9 @@ impl<'a> Modules<'a> {
         }
 
         let path = self.folder.join(&name);
-        // Also when it cannot be read: that it appears is a change.
-        if !self.files.contains(&path) {
-            self.files.push(path.clone());
-        }
+        self.note(&path);
         let read = self.read.entry(path.clone()).or_insert_with(|| {
-            read_module(&path)
+            read(&path, LARGEST_MODULE)
                 .map(Arc::from)
                 .map_err(|error| error.to_string())
         });
@@ -127,10 +127,7 @@ impl<'a> Modules<'a> {
             (None, Some((Module::File { path, .. }, _))) => questions_beside(path),
             (None, _) => return None,
         };
-        // Also when it is not there: that it appears is a change.
-        if !self.files.contains(&path) {
-            self.files.push(path.clone());
-        }
+        self.note(&path);
         if named.is_none() && !path.exists() {
             return None;
         }
@@ -144,6 +141,35 @@ impl<'a> Modules<'a> {
                 mistakes.push(Diagnostic::new(span, problem).help(help));
                 None
             }
+        }
+    }
+
+    /// What is in the file that `entry`, which is annotated `(file)`, names.
+    pub fn text(&mut self, mistakes: &mut Mistakes, name: &str, entry: &KdlEntry) -> Option<Arc<str>> {
+        let path = self.folder.join(mistakes.value(name, entry, text)?);
+        self.note(&path);
+        let read = read(&path, LARGEST_VALUE).and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|error| {
+                let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+                io::Error::other(format!("line {line} is not UTF-8"))
+            })
+        });
+        match read {
+            Ok(text) => Some(text.into()),
+            Err(error) => {
+                let problem = format!("the file {} cannot be read: {error}", path.display());
+                let help = "name a text file; a relative path begins at the configuration's folder";
+                mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
+                None
+            }
+        }
+    }
+
+    /// Remembers a file that matters. Also one that cannot be read: that it appears is a change.
+    fn note(&mut self, path: &Path) {
+        if !self.files.iter().any(|known| known == path) {
+            self.files.push(path.to_owned());
         }
     }
 }
@@ -179,16 +205,17 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The whole file. What is not a regular file is refused: a pipe would block, a device never end.
-fn read_module(path: &Path) -> io::Result<Vec<u8>> {
+fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?
-        .take(LARGEST_MODULE + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST_MODULE {
-        return Err(io::Error::other("it is larger than 64MiB"));
+    File::open(path)?.take(largest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > largest {
+        return Err(io::Error::other(format!(
+            "it is larger than {}MiB",
+            largest >> 20
+        )));
     }
     Ok(bytes)
 }

@@ -24,6 +24,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, boolean, child, head, text, whole, word};
 use super::error::{Diagnostic, Report, Source, Span};
+use super::module::Modules;
 use super::units::{duration, ms};
 use super::{ConfigNode, config_block, spell, syntax};
 
@@ -263,11 +264,17 @@ pub fn load_config(path: &Path) -> Result<(Source, Vec<ConfigNode>), Report> {
         Err(diagnostics) => return Err(Report::new(source, diagnostics)),
     };
     let mut mistakes = Mistakes::default();
-    let nodes = config_block::nodes(&mut mistakes, document.nodes());
+    let mut modules = Modules::new(folder(&source), &[]);
+    let nodes = config_block::nodes(&mut mistakes, &mut modules, document.nodes());
     match mistakes.is_empty() {
         true => Ok((source, nodes)),
         false => Err(Report::new(source, mistakes.into_diagnostics())),
     }
+}
+
+/// Where relative paths in a file begin.
+fn folder(source: &Source) -> &Path {
+    Path::new(source.name()).parent().unwrap_or(Path::new(""))
 }
 
 fn read(path: &Path) -> Result<Source, Report> {
@@ -295,11 +302,12 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> Questi
     if zones.is_empty() {
         zones.push(".".to_owned());
     }
-    let config = child(nodes, "config").map(|node| config_block::decode(mistakes, node));
+    let mut modules = Modules::new(folder(source), &[]);
+    let config = child(nodes, "config").map(|node| config_block::decode(mistakes, &mut modules, node));
     let clock = mistakes.scalar(nodes, "clock 1767225600000", whole(0..=u64::MAX / 2));
     let cases: Vec<Case> = nodes
         .iter()
-        .filter_map(|node| decode_case(mistakes, source, &zones, node))
+        .filter_map(|node| decode_case(mistakes, &mut modules, source, &zones, node))
         .collect();
     if cases.is_empty() && mistakes.is_empty() {
         let missing = Diagnostic::new(Span::default(), "there is no question");
@@ -314,7 +322,13 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> Questi
     }
 }
 
-fn decode_case(mistakes: &mut Mistakes, source: &Source, zones: &[String], node: &KdlNode) -> Option<Case> {
+fn decode_case(
+    mistakes: &mut Mistakes,
+    modules: &mut Modules<'_>,
+    source: &Source,
+    zones: &[String],
+    node: &KdlNode,
+) -> Option<Case> {
     let shape = match node.name().value() {
         "question" => &QUESTION,
         "response" => &RESPONSE,
@@ -388,7 +402,7 @@ fn decode_case(mistakes: &mut Mistakes, source: &Source, zones: &[String], node:
     };
     let observed = node
         .children()
-        .map(|_| config_block::nodes(mistakes, block(node)));
+        .map(|_| config_block::nodes(mistakes, modules, block(node)));
     let (name, qtype) = (name?, qtype?);
     let span = head(node);
     Some(Case {
@@ -596,7 +610,7 @@ mod tests {
         let questions = parse(text).unwrap();
         let node = |name: &str, parent, argument: &str| ConfigNode {
             name: name.to_owned(),
-            arguments: vec![ConfigValue::Text(argument.to_owned())],
+            arguments: vec![ConfigValue::Text(argument.into())],
             properties: vec![("ttl".to_owned(), ConfigValue::Integer(-3))],
             parent,
             span: Span::default(),

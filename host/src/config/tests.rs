@@ -193,7 +193,9 @@ fn the_documentation_is_right() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
     let text = fs::read_to_string(&path).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("rewrite.wasm"), b"abc").unwrap();
+    for file in ["rewrite.wasm", "block-list.wasm", "block-list.txt"] {
+        fs::write(folder.path().join(file), b"abc").unwrap();
+    }
     fs::write(folder.path().join("resolv.conf"), "nameserver 192.0.2.1\n").unwrap();
 
     let examples = fences(&text);
@@ -202,6 +204,7 @@ fn the_documentation_is_right() {
         // The examples name files of a node; here they are beside it.
         let example = example
             .replace("/etc/dnsweir/filters/", "./")
+            .replace("/etc/dnsweir/", "./")
             .replace("/etc/resolv.conf", "./resolv.conf");
         let whole = match kind {
             "kdl" | "kdl fails" => example,
@@ -426,7 +429,7 @@ proptest! {
         prop_assert_eq!(forward.timeout, Duration::from_millis(sample.timeout));
         prop_assert_eq!(forward.attempts, sample.attempts);
         let node = &config.filters[0].config[0];
-        prop_assert_eq!(&node.arguments, &[ConfigValue::Text(sample.text.clone())]);
+        prop_assert_eq!(&node.arguments, &[ConfigValue::Text(sample.text.as_str().into())]);
         prop_assert_eq!(&node.properties, &[("value".to_owned(), ConfigValue::Integer(sample.number))]);
     }
 }

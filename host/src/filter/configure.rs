@@ -63,7 +63,7 @@ fn value(given: &ConfigValue) -> types::Value {
         ConfigValue::Boolean(value) => types::Value::Boolean(*value),
         ConfigValue::Integer(value) => types::Value::Integer(*value),
         ConfigValue::Decimal(value) => types::Value::Decimal(*value),
-        ConfigValue::Text(value) => types::Value::Text(value.clone()),
+        ConfigValue::Text(value) => types::Value::Text(value.to_string()),
     }
 }
 

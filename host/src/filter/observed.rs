@@ -1,6 +1,7 @@
 //! What a filter said to recorded questions, in the words of the file that holds them; and whether it is
 //! what the file says.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::bindings::dnsweir::filter::types;
@@ -210,7 +211,10 @@ fn ask_one(trial: &mut Trial, case: &Case, now: u64) -> Answered {
     if let Some(instructions) = cost.instructions.filter(|&count| count > 0) {
         nodes.add(COST, []);
         nodes.property("instructions", number(instructions));
-        nodes.property("memory", ConfigValue::Text(format!("{}KiB", cost.memory / 1024)));
+        nodes.property(
+            "memory",
+            ConfigValue::Text(format!("{}KiB", cost.memory / 1024).into()),
+        );
     }
     let difference = match &case.observed {
         None => Difference::Unrecorded,
@@ -288,7 +292,7 @@ fn reason(reason: Reason) -> &'static str {
     }
 }
 
-fn word(text: impl Into<String>) -> ConfigValue {
+fn word(text: impl Into<Arc<str>>) -> ConfigValue {
     ConfigValue::Text(text.into())
 }
 
