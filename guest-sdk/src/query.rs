@@ -13,7 +13,7 @@ pub enum Transport {
     Udp,
     /// Over a connection.
     Tcp,
-    /// From the proxy itself: a prefetch, or the target of an [alias](crate::Verdict::alias).
+    /// From the proxy itself: a prefetch, or a name of an [alias](crate::Verdict::first_of).
     Internal,
 }
 

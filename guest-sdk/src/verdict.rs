@@ -52,7 +52,18 @@ impl Verdict {
     /// The client gets a CNAME to this name, and what that name resolves to. It is asked from the
     /// top, through the zone that owns it.
     pub fn alias(target: NameBuf) -> Verdict {
-        Verdict::new(raw::Decision::Alias(target.into_wire()))
+        Verdict::first_of([target])
+    }
+
+    /// The same with the first of these names that exists, as a resolver with a search list does.
+    /// Every answer but NXDOMAIN ends the search; if there is none, the client gets that of the last
+    /// name. The question's own name may be among them.
+    ///
+    /// What the proxy asks for them comes by this filter again if the names are in its zone, as
+    /// [`Transport::Internal`](crate::Transport::Internal): pass it. At least 1 name, at most 33.
+    pub fn first_of(targets: impl IntoIterator<Item = NameBuf>) -> Verdict {
+        let targets = targets.into_iter().map(NameBuf::into_wire).collect();
+        Verdict::new(raw::Decision::Alias(targets))
     }
 
     /// An empty response with this code, marked as blocked (RFC 8914 section 4.16).

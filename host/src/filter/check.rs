@@ -24,6 +24,9 @@ const RCODE_MAXIMUM: u16 = 0xfff;
 /// The largest TTL (RFC 2181 section 8).
 const TTL_MAXIMUM: u32 = i32::MAX as u32;
 
+/// Names that one alias may try: as many as Kubernetes allows search domains, and the name alone.
+const ALIAS_TARGETS: usize = 33;
+
 /// rcodes that one edit may replace.
 const EDIT_RCODES: usize = 64;
 
@@ -88,7 +91,13 @@ fn decision(given: types::Decision) -> Checked<Decision> {
         types::Decision::Pass => Decision::Pass,
         types::Decision::Rewrite(given) => Decision::Rewrite(rewrite(given)?),
         types::Decision::Answer(given) => Decision::Answer(answer(given)?),
-        types::Decision::Alias(target) => Decision::Alias(name(target, "an alias")?),
+        types::Decision::Alias(targets) => {
+            if !(1..=ALIAS_TARGETS).contains(&targets.len()) {
+                return garbage(format!("an alias of {} names", targets.len()));
+            }
+            let targets = targets.into_iter().map(|wire| name(wire, "an alias"));
+            Decision::Alias(targets.collect::<Checked<_>>()?)
+        }
         types::Decision::Refuse(given) => Decision::Refuse(rcode(given)?),
         types::Decision::Drop => Decision::Drop,
     })

@@ -67,7 +67,7 @@ impl Octets<'_> {
                     qclass: None,
                     revert: true,
                 }),
-                2 => types::Decision::Alias(self.list()),
+                2 => types::Decision::Alias((0..self.octet() % 40).map(|_| self.list()).collect()),
                 3 => types::Decision::Refuse(self.number()),
                 4 => types::Decision::Drop,
                 _ => types::Decision::Answer(types::Answer {

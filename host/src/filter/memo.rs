@@ -125,7 +125,7 @@ fn size(verdict: &Verdict) -> usize {
     let parts = match &verdict.decision {
         Decision::Pass | Decision::Refuse(_) | Decision::Drop => 0,
         Decision::Rewrite(rewrite) => rewrite.name.as_deref().map_or(0, <[u8]>::len),
-        Decision::Alias(name) => name.len(),
+        Decision::Alias(names) => names.iter().map(|name| size_of_val(name) + name.len()).sum(),
         Decision::Answer(Answer {
             answers,
             authority,

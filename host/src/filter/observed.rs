@@ -305,14 +305,19 @@ fn number(number: u64) -> ConfigValue {
 struct Nodes(Vec<ConfigNode>);
 
 impl Nodes {
-    fn add<const N: usize>(&mut self, name: &str, arguments: [ConfigValue; N]) {
+    fn add(&mut self, name: &str, arguments: impl IntoIterator<Item = ConfigValue>) {
         self.add_in(None, name, arguments);
     }
 
-    fn add_in<const N: usize>(&mut self, parent: Option<usize>, name: &str, arguments: [ConfigValue; N]) {
+    fn add_in(
+        &mut self,
+        parent: Option<usize>,
+        name: &str,
+        arguments: impl IntoIterator<Item = ConfigValue>,
+    ) {
         self.0.push(ConfigNode {
             name: name.to_owned(),
-            arguments: arguments.into(),
+            arguments: arguments.into_iter().collect(),
             properties: Vec::new(),
             parent,
             span: Span::default(),
@@ -333,7 +338,12 @@ impl Nodes {
             Decision::Pass => self.add("pass", []),
             Decision::Rewrite(rewrite) => self.rewrite(rewrite),
             Decision::Answer(answer) => self.answer("answer", answer),
-            Decision::Alias(target) => self.add("alias", [word(Text(target).to_string())]),
+            Decision::Alias(targets) => {
+                self.add(
+                    "alias",
+                    targets.iter().map(|target| word(Text(target).to_string())),
+                );
+            }
             Decision::Refuse(rcode) => self.add("refuse", [word(rcode_text(*rcode))]),
             Decision::Drop => self.add("drop", []),
         }

@@ -41,8 +41,9 @@ pub enum Decision {
     Rewrite(Rewrite),
     /// Answered here.
     Answer(Answer),
-    /// The client gets a CNAME to this name (wire format, the filter's letter case) and what it resolves to.
-    Alias(Box<[u8]>),
+    /// The client gets a CNAME to the first of these names (wire format, the filter's letter case) that exists,
+    /// and what it resolves to. At least one.
+    Alias(Box<[Box<[u8]>]>),
     /// An empty response with this rcode, at most 4095.
     Refuse(u16),
     /// No response at all.

@@ -25,7 +25,7 @@ use super::transit::Transit;
 use super::zones::Owner;
 use super::{AtOnce, LateReply, Step, Worker};
 
-/// How many aliases a query may lead through; a longer chain is a loop.
+/// How many aliases a query may lead through; a longer chain is a loop. Only the first may have several names.
 const ALIASES: u8 = 8;
 
 /// The TTL of an alias whose target has no records.
@@ -123,9 +123,9 @@ impl Worker {
     /// Takes a query from its stage, which needs waiting, to a response; none: it is dropped.
     async fn finish(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit, step: Step) -> Option<Response> {
         if let Step::Decided(verdict) = &step
-            && let Decision::Alias(target) = &verdict.decision
+            && let Decision::Alias(targets) = &verdict.decision
         {
-            let mut response = self.alias(live, transit, target).await?;
+            let mut response = self.alias(live, transit, targets).await?;
             if let Some(edit) = &verdict.edit {
                 response.edit(edit);
             }
@@ -445,38 +445,41 @@ impl Worker {
         }
     }
 
-    /// The answer that leads through a CNAME to `target`, which is asked for from the top.
-    async fn alias(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, target: &[u8]) -> Option<Response> {
-        if transit.depth >= ALIASES {
+    /// The answer that leads through a CNAME to the first of `targets` that exists, or else to the last.
+    async fn alias(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        transit: &Transit,
+        targets: &[Box<[u8]>],
+    ) -> Option<Response> {
+        // Lists in lists would multiply what one query costs.
+        if transit.depth >= ALIASES || transit.depth > 0 && targets.len() > 1 {
             tracing::warn!(name = %transit.name, "aliases go round in a circle");
             return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
         }
-        let mut inner = transit.internal(target);
-        transit.tell(|| story::alias(transit, &inner));
-        inner.hash = self
-            .shared
-            .hasher
-            .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
-        let found = match live.generation.zones.find(inner.name.as_bytes()) {
-            // The CNAME itself was asked for.
-            _ if transit.qtype == rtype::CNAME => {
-                let empty = build::empty(&inner.question, rcode::NOERROR);
-                Answer::read(empty)
-                    .ok()
-                    .map(|answer| Response::answer(Arc::new(answer), Source::Filter, false))?
+        let mut targets = targets.iter();
+        let (target, inner, found) = loop {
+            let target = targets.next()?;
+            let mut inner = transit.internal(target);
+            transit.tell(|| story::alias(transit, &inner));
+            let found = self.from_the_top(live, &mut inner).await?;
+            if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {
+                break (target, inner, found);
             }
-            Some(Owner::Pipeline { pipeline, zone }) => {
-                (inner.pipeline, inner.zone) = (pipeline, zone);
-                Box::pin(self.travel(live, &mut inner, 0)).await?
-            }
-            Some(Owner::Special(special)) => super::special_answer(special, &inner),
-            None => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
         };
+        if inner.name == transit.name {
+            return Some(found);
+        }
         let ttl = match found.answer_count() {
             0 => ALIAS_TTL,
             _ => found.lowest_ttl(),
         };
-        let message = build::aliased(&found.message(&inner.question), &transit.question, target, ttl);
+        let message = match transit.qtype {
+            // The CNAME itself was asked for.
+            rtype::CNAME => build::empty(&inner.question, rcode::NOERROR),
+            _ => found.message(&inner.question),
+        };
+        let message = build::aliased(&message, &transit.question, target, ttl);
         let answer = message.and_then(|message| Answer::read(message).ok());
         Some(match answer {
             Some(answer) => {
@@ -488,6 +491,22 @@ impl Worker {
             }
             None => Response::error(rcode::SERVFAIL, ExtendedError::Other),
         })
+    }
+
+    /// What a query of the proxy's own comes to in the zone that owns its name.
+    async fn from_the_top(self: &Rc<Self>, live: &Rc<Live>, inner: &mut Transit) -> Option<Response> {
+        inner.hash = self
+            .shared
+            .hasher
+            .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
+        match live.generation.zones.find(inner.name.as_bytes()) {
+            Some(Owner::Pipeline { pipeline, zone }) => {
+                (inner.pipeline, inner.zone) = (pipeline, zone);
+                Box::pin(self.travel(live, inner, 0)).await
+            }
+            Some(Owner::Special(special)) => Some(super::special_answer(special, inner)),
+            None => Some(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)),
+        }
     }
 }
 

@@ -208,7 +208,7 @@ variant! {
         0 => Pass,
         1 => Rewrite(rewrite: types::Rewrite),
         2 => Answer(answer: types::Answer),
-        3 => Alias(target: Vec<u8>),
+        3 => Alias(targets: Vec<Vec<u8>>),
         4 => Refuse(rcode: u16),
         5 => Drop,
     }

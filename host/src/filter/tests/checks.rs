@@ -73,7 +73,7 @@ fn decision() -> impl Strategy<Value = types::Decision> {
         Just(types::Decision::Pass),
         rewrite.prop_map(types::Decision::Rewrite),
         answer().prop_map(types::Decision::Answer),
-        octets().prop_map(types::Decision::Alias),
+        vec(octets(), 0..3).prop_map(types::Decision::Alias),
         number().prop_map(types::Decision::Refuse),
         Just(types::Decision::Drop),
     ]
@@ -158,7 +158,7 @@ proptest! {
                     Decision::Pass | Decision::Drop => true,
                     Decision::Rewrite(rewrite) => rewrite.name.as_deref().is_none_or(is_name),
                     Decision::Answer(answer) => is_sound(answer),
-                    Decision::Alias(name) => is_name(name),
+                    Decision::Alias(names) => !names.is_empty() && names.iter().all(|name| is_name(name)),
                     Decision::Refuse(rcode) => *rcode <= 4095,
                 };
                 prop_assert!(sound, "{:?}", verdict);
@@ -283,4 +283,12 @@ fn a_rewrite_asks_for_what_can_be_asked_for() {
     assert!(rewrite(Some(252), None).is_err());
     assert!(rewrite(Some(41), None).is_err());
     assert!(rewrite(None, Some(254)).is_err());
+}
+
+#[test]
+fn an_alias_has_a_bounded_number_of_names() {
+    let alias = |names| check(types::Decision::Alias(vec![b"\x01a\0".to_vec(); names]));
+    assert!(alias(1).is_ok() && alias(33).is_ok());
+    assert_eq!(alias(0), Err("an alias of 0 names".into()));
+    assert_eq!(alias(34), Err("an alias of 34 names".into()));
 }

@@ -55,6 +55,8 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
   (data (i32.const 144) "\01\00\00\00\00\00\00\00" "\01\00\00\00\01\00\00\00\00\00\00\00" "\c0\00\00\00\06\00\00\00" "\c8\00\00\00\04\00\00\00")
   (data (i32.const 192) "no\1b[2J" "\00\00" "help")
   (data (i32.const 512) "\3fab")
+  ;; A list of one name at 520.
+  (data (i32.const 520) "\00\02\00\00\03\00\00\00")
   (data (i32.const 528) "seen\n")
   (data (i32.const 544) "seen_total")
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
@@ -97,8 +99,8 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
             (then (i32.store (local.get $at) (i32.const 99))))
           (if (i32.eq (local.get $type) (i32.const 7)) (then
             (i32.store8 offset=8 (local.get $at) (i32.const 3))
-            (i32.store offset=12 (local.get $at) (i32.const 512))
-            (i32.store offset=16 (local.get $at) (i32.const 3))))
+            (i32.store offset=12 (local.get $at) (i32.const 520))
+            (i32.store offset=16 (local.get $at) (i32.const 1))))
           (if (i32.eq (local.get $type) (i32.const 8)) (then
             (memory.copy (i32.add (local.get $at) (i32.const 68)) (local.get $at) (i32.const 68))
             (local.set $at (i32.add (local.get $at) (i32.const 68)))))

@@ -420,7 +420,7 @@ fn a_parroted_verdict_arrives() {
     let given = vec![types::Verdict {
         query: 7,
         remember: 8,
-        decision: types::Decision::Alias(b"\x01a\0".to_vec()),
+        decision: types::Decision::Alias(vec![b"\x01a\0".to_vec(), b"\0".to_vec()]),
         edit: Some(types::ResponseEdit {
             rcodes: vec![(3, 0), (2, 5)],
             ttl_minimum: 1,

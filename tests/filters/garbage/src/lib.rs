@@ -119,10 +119,10 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         "long-name" => name(&[&[63u8][..], &[b'a'; 63]].concat().repeat(5)),
         "after-name" => name(b"\x01x\0more"),
         "huge-name" => name(&vec![1; 1 << 20]),
-        "alias" => Decision::Alias(b"\x03www".to_vec()),
-        "alias-self" => {
-            Decision::Alias([&[kind.len() as u8][..], kind.as_bytes(), b"\x07garbage\x04test\0"].concat())
-        }
+        "alias" => Decision::Alias(vec![b"\x03www".to_vec()]),
+        "alias-self" => Decision::Alias(vec![
+            [&[kind.len() as u8][..], kind.as_bytes(), b"\x07garbage\x04test\0"].concat(),
+        ]),
         "owner" => Decision::Answer(answer(vec![record(b"\xc0\x0c", 1, &[192, 0, 2, 1])])),
         "short-a" => Decision::Answer(answer(vec![record(&own, 1, &[192, 0, 2])])),
         "bad-cname" => Decision::Answer(answer(vec![record(&own, 5, b"\xff\xff")])),
