@@ -71,11 +71,12 @@ impl<'a> Name<'a> {
     }
 
     /// The name without its first label; the root has none.
+    #[inline]
     pub fn parent(self) -> Option<Name<'a>> {
-        let (&length, rest) = self.0.split_first()?;
-        (length != 0)
-            .then(|| rest.get(usize::from(length)..).map(Name))
-            .flatten()
+        match self.0 {
+            [] | [0, ..] => None,
+            [length, rest @ ..] => rest.get(usize::from(*length)..).map(Name),
+        }
     }
 
     /// The name itself, its parent, and so on to the root.

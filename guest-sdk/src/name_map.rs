@@ -75,10 +75,16 @@ impl<V> NameMap<V> {
     /// Every name of the map that the given one is at or below, the longest first.
     pub fn suffixes<'m, 'b>(&'m self, name: impl Into<Name<'b>>) -> impl Iterator<Item = (Name<'b>, &'m V)> {
         // Nothing is at or below a name of an empty map.
-        let name = (!self.is_empty()).then(|| name.into());
-        name.into_iter()
-            .flat_map(Name::ancestors)
-            .filter_map(|suffix| Some((suffix, self.get(suffix)?)))
+        let mut next = (!self.is_empty()).then(|| name.into());
+        std::iter::from_fn(move || {
+            while let Some(suffix) = next {
+                next = suffix.parent();
+                if let Some(value) = self.get(suffix) {
+                    return Some((suffix, value));
+                }
+            }
+            None
+        })
     }
 
     /// All names and values, in no order.

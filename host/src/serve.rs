@@ -45,6 +45,7 @@ use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rcode, rtype};
 use crate::filter::{self, Decision, Verdict};
 
 use counters::{CounterTable, add};
+use events::Sent;
 use generation::{Live, Pipeline, Stage};
 use miss::Fetched;
 use response::Response;
@@ -127,6 +128,15 @@ struct Scratch {
 /// Room for the largest reply, for those that come late.
 type ReplyBuffer = Box<[u8; MESSAGE_MAXIMUM]>;
 
+/// What time it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Clocks {
+    /// Microseconds of the worker's clock.
+    now: u64,
+    /// Unix time in milliseconds.
+    unix_ms: u64,
+}
+
 /// Messages taken from a socket at once, on their way.
 #[derive(Default)]
 pub struct Batch {
@@ -207,6 +217,14 @@ impl Worker {
         self.shared.start.elapsed().as_micros() as u64
     }
 
+    /// Both clocks, read for a whole batch.
+    fn clocks(&self) -> Clocks {
+        Clocks {
+            now: self.now(),
+            unix_ms: unix_milliseconds(),
+        }
+    }
+
     /// Resolves when no query waits for an upstream any more.
     pub async fn drained(&self) {
         while self.owed.get() > 0 {
@@ -283,13 +301,13 @@ impl Worker {
         steps.fill(Step::Passing);
         self.advance(&live, transits, steps);
 
-        let now = self.now();
+        let clocks = self.clocks();
         for (index, transit) in transits.iter_mut().enumerate() {
             let step = std::mem::replace(&mut steps[index], Step::Gone);
-            responses[index] = match self.at_once(&live, transit, &step, now / 1000) {
+            responses[index] = match self.at_once(&live, transit, &step, clocks.now / 1000) {
                 AtOnce::Response(response) => Some(response),
                 AtOnce::Drop => {
-                    self.hear(&live, transit, None, 0);
+                    self.hear(&live, transit, None, Sent::default(), clocks);
                     None
                 }
                 AtOnce::Later => {
@@ -301,16 +319,17 @@ impl Worker {
         }
         self.outward(&live, transits, responses, 0);
 
-        let now = self.now();
+        let clocks = self.clocks();
         for (index, (transit, response)) in transits.iter().zip(responses).enumerate() {
             if let Some(response) = response.take() {
                 let client = transit.client(response.error.map(ExtendedError::code));
-                let mut size = 0;
+                let mut sent = Sent::default();
                 replies.reply(index, |out| {
-                    size = response.write(out, &client);
+                    let size = response.write(out, &client);
+                    sent = Sent::of(out, size);
                     size
                 });
-                self.count_response(&live, transit, &response, size, now);
+                self.count_response(&live, transit, &response, sent, clocks);
             }
         }
     }
@@ -420,11 +439,18 @@ impl Worker {
     }
 
     /// Counts a reply that was written, and notes it for the filters that want to hear of it.
-    fn count_response(&self, live: &Live, transit: &Transit, response: &Response, size: usize, now: u64) {
-        let microseconds = now.saturating_sub(transit.arrival.received);
+    fn count_response(
+        &self,
+        live: &Live,
+        transit: &Transit,
+        response: &Response,
+        sent: Sent,
+        clocks: Clocks,
+    ) {
+        let microseconds = clocks.now.saturating_sub(transit.arrival.received);
         let counters = live.counters(transit);
         counters.response(response.rcode, microseconds);
-        self.hear(live, transit, Some(response), size);
+        self.hear(live, transit, Some(response), sent, clocks);
     }
 }
 

@@ -37,11 +37,11 @@ impl Policy {
     }
 
     /// Fills what is open from a policy that is farther away.
-    fn or(self, farther: Policy) -> Policy {
-        Policy {
-            store: self.store.or(farther.store),
-            ttl: self.ttl.or(farther.ttl),
-            stale: self.stale.or(farther.stale),
+    fn fill(&mut self, farther: &Policy) {
+        self.store = self.store.or(farther.store);
+        self.stale = self.stale.or(farther.stale);
+        if self.ttl.is_none() {
+            self.ttl = farther.ttl;
         }
     }
 
@@ -123,10 +123,11 @@ impl Policies {
 
     /// What holds for a name: each aspect as the longest name has it that speaks of it.
     pub fn of(&self, name: Name<'_>) -> Policy {
-        let exact = self.0.get(name).map_or(Policy::default(), |under| under.exact);
-        self.0
-            .suffixes(name)
-            .fold(exact, |policy, (_, under)| policy.or(under.suffix))
+        let mut policy = self.0.get(name).map_or(Policy::default(), |under| under.exact);
+        for (_, under) in self.0.suffixes(name) {
+            policy.fill(&under.suffix);
+        }
+        policy
     }
 }
 

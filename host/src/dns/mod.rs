@@ -12,6 +12,7 @@ pub mod query;
 pub mod records;
 pub mod reply;
 pub mod special;
+pub mod suffix_map;
 pub mod text;
 
 /// Octets of a message's header (RFC 1035 section 4.1.1).

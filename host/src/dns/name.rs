@@ -263,21 +263,6 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Every suffix of a wire name, the whole name first and the root last.
-pub fn suffixes(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = Some(wire);
-    std::iter::from_fn(move || {
-        let this = rest?;
-        let length = *this.first()?;
-        rest = if length == 0 {
-            None
-        } else {
-            this.get(1 + length as usize..)
-        };
-        Some(this)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,12 +320,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn suffixes_end_at_the_root() {
-        let all: Vec<_> = suffixes(b"\x01a\x01b\0").collect();
-        assert_eq!(all, [&b"\x01a\x01b\0"[..], b"\x01b\0", b"\0"]);
-    }
-
     proptest! {
         #[test]
         fn parse_reads_what_display_writes(labels in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..20), 0..8)) {
@@ -360,7 +339,6 @@ mod tests {
             let _ = skip_compressed(&message, start);
             let _ = expand(&message, start, &mut Name::ROOT.clone());
             let _ = Text(&message).to_string();
-            let _ = suffixes(&message).count();
         }
     }
 }

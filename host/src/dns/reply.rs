@@ -175,7 +175,7 @@ impl<'a> Client<'a> {
 /// RD and CD are the query's (RFC 1035 section 4.1.1, RFC 4035 section 3.2.2); RA says that we
 /// recurse, by asking upstream; AD is passed on to those who asked for it with DO or AD (RFC 6840
 /// section 5.8).
-pub fn flags(client: &Client<'_>, response: u16, authoritative: bool) -> u16 {
+fn flags(client: &Client<'_>, response: u16, authoritative: bool) -> u16 {
     let mut flags = flag::QR | flag::RA | client.flags & (flag::RD | flag::CD);
     if client.flags & flag::AD != 0 || client.opt.is_some_and(|opt| opt.dnssec_ok) {
         flags |= response & flag::AD;

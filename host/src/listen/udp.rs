@@ -61,22 +61,24 @@ pub async fn listen(
             _ = stop.changed() => break,
         };
         let fd = socket.socket.as_raw_fd();
-        match received.receive(fd, socket.wildcard) {
+        let more = match received.receive(fd, socket.wildcard) {
             Ok(count) => {
                 serve(&worker, &received, count, &mut batch, &mut outbox, server, limit);
-                // A batch that is not full has emptied the socket; what comes after it wakes us again.
-                // Saves the call that would only say so.
-                if count < BATCH {
-                    ready.clear_ready();
-                }
+                // A batch that is not full has emptied the socket: no need for the call that would only say
+                // so. What comes after it wakes us again.
+                count == BATCH
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             // Errors of earlier replies (a client whose port is closed) are reported here: nobody cares.
-            Err(_) => {}
+            Err(_) => true,
+        };
+        if more {
+            drop(ready);
+            // Upstreams' answers wait for their turn.
+            tokio::task::yield_now().await;
+        } else {
+            ready.clear_ready();
         }
-        drop(ready);
-        // Upstreams' answers wait for their turn.
-        tokio::task::yield_now().await;
     }
     // Turned off first: what comes after the last look would be lost.
     switch.udp_off();

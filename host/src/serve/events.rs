@@ -3,10 +3,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::dns::u16_at;
+
 use super::generation::Live;
 use super::response::Response;
 use super::transit::Transit;
-use super::{Worker, unix_milliseconds};
+use super::{Clocks, Worker};
 
 /// Events that make a call of an events phase worth its price.
 const TELL_BATCH: usize = 256;
@@ -14,15 +16,39 @@ const TELL_BATCH: usize = 256;
 /// How long events wait for others at most.
 const TELL_AFTER: Duration = Duration::from_millis(20);
 
+/// What the client got, as far as events speak of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sent {
+    /// Octets; 0: nothing.
+    pub size: usize,
+    /// The second 16 bits of the header.
+    pub header: u16,
+}
+
+impl Sent {
+    /// Of a reply that is at the start of a buffer.
+    pub fn of(buffer: &[u8], size: usize) -> Sent {
+        let header = buffer.get(2..4).map_or(0, |octets| u16_at(octets, 0));
+        Sent { size, header }
+    }
+}
+
 impl Worker {
     /// Notes for the filters with an events phase what became of a query; no response: it was dropped.
-    pub(super) fn hear(&self, live: &Live, transit: &Transit, response: Option<&Response>, size: usize) {
-        self.tell_story(transit, response, size);
+    pub(super) fn hear(
+        &self,
+        live: &Live,
+        transit: &Transit,
+        response: Option<&Response>,
+        sent: Sent,
+        clocks: Clocks,
+    ) {
+        self.tell_story(transit, response, sent.size);
         let filters = &live.generation.pipelines[transit.pipeline].event_filters;
         if filters.is_empty() {
             return;
         }
-        let event = live.event_record(transit, response, size, self.now(), unix_milliseconds());
+        let event = live.event_record(transit, response, sent, clocks);
         for heard in filters {
             let interest = live.generation.filters[heard.filter].interest();
             if interest.covers(event.query.qtype, transit.name.as_bytes()) {

@@ -13,11 +13,12 @@ use crate::dns::name::Name;
 use crate::filter::{self, ConfigError, Engine, Filter, Instance, LoadError, Place};
 use crate::forward::{Forward, Forwarder};
 
-use super::Shared;
 use super::counters::ZoneCounters;
+use super::events::Sent;
 use super::response::Response;
 use super::transit::Transit;
 use super::zones::Zones;
+use super::{Clocks, Shared};
 
 /// A configuration whose filters are compiled and configured, shared by all workers.
 pub struct Generation {
@@ -181,7 +182,9 @@ struct Counters {
     /// Of each pipeline's first zone.
     offsets: Vec<usize>,
     /// For each listener all zones, and behind them what belongs to none.
-    cells: Vec<Vec<OnceCell<Arc<ZoneCounters>>>>,
+    cells: Vec<OnceCell<Arc<ZoneCounters>>>,
+    /// How many belong to one listener.
+    stride: usize,
 }
 
 impl Live {
@@ -207,13 +210,15 @@ impl Live {
         });
         let offsets = offsets.collect();
         let servers = shared.servers.lock().clone();
-        let cells = servers.iter().map(|_| vec![OnceCell::new(); total + 1]).collect();
+        let stride = total + 1;
+        let cells = vec![OnceCell::new(); servers.len() * stride];
         let counters = Counters {
             shared,
             worker,
             servers,
             offsets,
             cells,
+            stride,
         };
         Live {
             generation,
@@ -234,7 +239,7 @@ impl Live {
 
     /// The counters of what no zone owns.
     pub fn counters_outside(&self, server: u16) -> &ZoneCounters {
-        let at = self.counters.cells.first().map_or(0, |cells| cells.len() - 1);
+        let at = self.counters.stride - 1;
         self.counters.get(server, at, || Arc::from("dropped"))
     }
 
@@ -294,26 +299,24 @@ impl Live {
         }
     }
 
-    /// What became of a query; `now` in microseconds of the worker's clock.
+    /// What became of a query.
     pub fn event_record(
         &self,
         transit: &Transit,
         response: Option<&Response>,
-        size: usize,
-        now: u64,
-        unix_ms: u64,
+        sent: Sent,
+        clocks: Clocks,
     ) -> filter::Event {
-        let microseconds = now.saturating_sub(transit.arrival.received);
-        let header = response.map_or(0, |response| response.header(&transit.client(None), size));
+        let microseconds = clocks.now.saturating_sub(transit.arrival.received);
         filter::Event {
             query: self.query_record(transit),
-            time: unix_ms.saturating_sub(microseconds / 1000),
+            time: clocks.unix_ms.saturating_sub(microseconds / 1000),
             duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
             id: transit.id,
             query_size: transit.size,
-            response_size: size as u32,
+            response_size: sent.size as u32,
             rcode: response.map_or(0, |response| response.rcode),
-            response_header: header,
+            response_header: sent.header,
             has_answers: response.is_some_and(|response| response.answer_count() > 0),
             source: response.map_or(filter::Source::Filter, |response| response.source),
         }
@@ -323,7 +326,7 @@ impl Live {
 impl Counters {
     fn get(&self, server: u16, at: usize, zone: impl FnOnce() -> Arc<str>) -> &ZoneCounters {
         let server = usize::from(server).min(self.servers.len() - 1);
-        self.cells[server][at].get_or_init(|| {
+        self.cells[server * self.stride + at].get_or_init(|| {
             self.shared
                 .counters
                 .get(&self.servers[server], &zone(), self.worker)

@@ -18,6 +18,7 @@ use crate::filter::{Decision, Source, Transport};
 use crate::forward::Failure;
 
 use super::counters::add;
+use super::events::Sent;
 use super::generation::{Live, Stage};
 use super::response::{Content, Response};
 use super::story;
@@ -86,16 +87,16 @@ impl Worker {
             let [response] = responses;
             match response {
                 Some(response) => {
-                    let size = {
+                    let sent = {
                         let mut buffer = worker.reply.borrow_mut();
                         let client = transit.client(response.error.map(ExtendedError::code));
                         let size = response.write(&mut buffer[..], &client);
                         reply.send(&buffer[..size]);
-                        size
+                        Sent::of(&buffer[..], size)
                     };
-                    worker.count_response(&live, &transit, &response, size, worker.now());
+                    worker.count_response(&live, &transit, &response, sent, worker.clocks());
                 }
-                None => worker.hear(&live, &transit, None, 0),
+                None => worker.hear(&live, &transit, None, Sent::default(), worker.clocks()),
             }
         });
     }

@@ -208,20 +208,6 @@ impl Response {
         }
     }
 
-    /// The second 16 bits of the header that `client` got in a reply of `size` octets.
-    pub fn header(&self, client: &Client<'_>, size: usize) -> u16 {
-        if size == 0 {
-            return 0;
-        }
-        let ad = match &self.content {
-            Content::Empty => 0,
-            Content::Entry(entry) => crate::dns::u16_at(entry.wire(), 2),
-            Content::Answer(answer) => crate::dns::u16_at(&answer.message, 2),
-            Content::Verbatim(message) => return crate::dns::u16_at(message, 2),
-        };
-        reply::flags(client, ad, self.authoritative) | self.rcode & crate::dns::flag::RCODE
-    }
-
     /// Records in the answer section.
     pub fn answer_count(&self) -> u16 {
         match &self.content {

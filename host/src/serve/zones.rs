@@ -1,12 +1,8 @@
 //! Which zone owns a name: the one with the longest suffix that matches.
 
-use std::hash::BuildHasher;
-
-use foldhash::fast::FixedState;
-use hashbrown::HashTable;
-
-use crate::dns::name::{Name, suffixes};
+use crate::dns::name::Name;
 use crate::dns::special::{self, Special};
+use crate::dns::suffix_map::SuffixMap;
 
 /// What a zone's names lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,60 +18,29 @@ pub enum Owner {
     Special(Special),
 }
 
-/// Suffixes and their owners. A lookup costs one hash for each number of labels that some zone has, so
-/// ten thousand zones cost what one does.
-pub struct Zones {
-    table: HashTable<(Box<[u8]>, Owner)>,
-    hasher: FixedState,
-    /// Bit n: some zone has n labels.
-    lengths: u128,
-}
+/// Suffixes and their owners.
+pub struct Zones(SuffixMap<Owner>);
 
 impl Zones {
     /// The zones of all pipelines, in their order, and the special-use names they leave alone.
     pub fn new<'a>(pipelines: impl Iterator<Item = &'a [Name]>) -> Zones {
-        let mut zones = Zones {
-            table: HashTable::new(),
-            hasher: FixedState::with_seed(0),
-            lengths: 0,
-        };
+        let mut zones = SuffixMap::default();
         for (pipeline, names) in pipelines.enumerate() {
             for (zone, name) in names.iter().enumerate() {
                 zones.insert(name.as_bytes(), Owner::Pipeline { pipeline, zone });
             }
         }
+        // After the configuration, which may claim their names.
         for (name, special) in special::ZONES {
             zones.insert(name, Owner::Special(special));
         }
-        zones
+        Zones(zones)
     }
 
     /// The owner of a lowercased wire name.
+    #[inline]
     pub fn find(&self, name: &[u8]) -> Option<Owner> {
-        let labels = suffixes(name).count() - 1;
-        for (at, suffix) in suffixes(name).enumerate() {
-            if self.lengths >> (labels - at) & 1 == 0 {
-                continue;
-            }
-            let found = self
-                .table
-                .find(self.hasher.hash_one(suffix), |(zone, _)| **zone == *suffix);
-            if let Some((_, owner)) = found {
-                return Some(*owner);
-            }
-        }
-        None
-    }
-
-    /// The first to claim a name keeps it: the configuration comes before the special-use names.
-    fn insert(&mut self, name: &[u8], owner: Owner) {
-        self.lengths |= 1 << (suffixes(name).count() - 1);
-        let hash = self.hasher.hash_one(name);
-        if self.table.find(hash, |(zone, _)| **zone == *name).is_none() {
-            let hasher = &self.hasher;
-            self.table
-                .insert_unique(hash, (name.into(), owner), |(zone, _)| hasher.hash_one(&**zone));
-        }
+        self.0.longest(name).copied()
     }
 }
 
