@@ -9,6 +9,7 @@ mod dnsperf;
 mod drive;
 mod histogram;
 mod hit;
+mod hostile;
 mod measure;
 mod peers;
 mod pending;
@@ -62,6 +63,10 @@ dnsweir-bench dnsperf    ask the floor with this client and with dnsperf, and co
 dnsweir-bench hit        a hit without sockets, in this process
     --filters bare|remembered|called  [all that can be]   --count N [1000000]   --batch N [32]
     --called-modules FOLDER  what bench/called-filters.sh made
+dnsweir-bench hostile    what hostile filters cost the zones that do not use them
+    --guests FOLDER          with their modules                     [target/hostile/wasm32-unknown-unknown/release]
+    --dnsweir FILE [target/release/dnsweir]   --rounds N [5]   --seconds S [4]   --flood N [1000000]
+    --server-core N [0]   --client-core N [1]
 dnsweir-bench floor      --listen IP:PORT --answer address|nxdomain
 dnsweir-bench upstream   --listen IP:PORT
 ";
@@ -79,6 +84,7 @@ fn main() -> ExitCode {
             .and_then(|args| write_report(&args.path("out").unwrap_or("target/bench".into()))),
         "dnsperf" => compare(words),
         "hit" => hits(words),
+        "hostile" => torment(words),
         "floor" | "upstream" => serve(&command, words),
         _ => {
             eprint!("{USAGE}");
@@ -190,6 +196,34 @@ fn compare(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
         duration: seconds(&args, "seconds", 3.0)?,
         rate: args.value("rate", 60_000)?,
         burst: args.value("burst", BURST)?,
+        server_core: args.value("server-core", 0)?,
+        client_core: args.value("client-core", 1)?,
+    })?;
+    print!("{table}");
+    Ok(())
+}
+
+fn torment(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let known = [
+        "guests",
+        "dnsweir",
+        "rounds",
+        "seconds",
+        "flood",
+        "server-core",
+        "client-core",
+    ];
+    let args = Args::read(words, &known)?;
+    let path = |name, default: &str| {
+        let given = args.path(name).unwrap_or_else(|| default.into());
+        std::path::absolute(given)
+    };
+    let table = hostile::run(&hostile::Settings {
+        dnsweir: path("dnsweir", "target/release/dnsweir")?,
+        guests: path("guests", "target/hostile/wasm32-unknown-unknown/release")?,
+        rounds: args.value("rounds", 5)?,
+        duration: seconds(&args, "seconds", 4.0)?,
+        flood: args.value("flood", 1_000_000)?,
         server_core: args.value("server-core", 0)?,
         client_core: args.value("client-core", 1)?,
     })?;

@@ -1,0 +1,255 @@
+//! What a hostile filter costs the zones that do not use it: latency there, and memory of the process.
+//!
+//! The calm zone is asked at a fixed rate, from the cache, while another zone is asked at a lower one. There, in
+//! turn, stand a filter that does nothing and each hostile one. Then the hostile one is asked as fast as it is
+//! answered, to see what the process's memory does.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::accounting::Memory;
+use crate::measure::{Plan, measure, warm_up};
+use crate::process::{Scratch, Server, free_port, pin};
+use crate::sample::{Load, median};
+use crate::workload::Workload;
+
+const LOCAL: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const FIRST_PORT: u16 = 21_053;
+
+/// Queries a second for the calm zone, and for the other.
+const CALM: u32 = 20_000;
+const BESIDE: u32 = 500;
+
+/// Queries of the flood under way at once.
+const WINDOW: usize = 64;
+
+/// What to run.
+pub struct Settings {
+    /// The proxy's program.
+    pub dnsweir: PathBuf,
+    /// With the hostile modules.
+    pub guests: PathBuf,
+    /// Measurements of each filter.
+    pub rounds: u32,
+    /// For how long each time.
+    pub duration: Duration,
+    /// Hostile queries of the flood.
+    pub flood: u32,
+    /// The processor of the proxy.
+    pub server_core: usize,
+    /// The processor of everything else.
+    pub client_core: usize,
+}
+
+/// A filter, and the first label of the name at which it does what it does.
+struct Hostile {
+    what: &'static str,
+    module: &'static str,
+    label: &'static str,
+}
+
+const fn hostile(what: &'static str, module: &'static str, label: &'static str) -> Hostile {
+    Hostile { what, module, label }
+}
+
+const HOSTILE: [Hostile; 10] = [
+    hostile("traps", "trap", "trap"),
+    hostile("traps at one call in ten", "trap", "tenth"),
+    hostile("recurses without end", "trap", "deep"),
+    hostile("loops", "spin", "spin"),
+    hostile("allocates without end", "bomb", "bomb"),
+    hostile("returns 100 000 verdicts", "garbage", "many.garbage"),
+    hostile("returns a name of a mebibyte", "garbage", "huge-name.garbage"),
+    hostile("returns what is no name", "garbage", "pointer.garbage"),
+    hostile("returns 5 000 records", "garbage", "many-records.garbage"),
+    hostile("returns data of a wrong shape", "garbage", "short-a.garbage"),
+];
+
+/// Does all of it; gives the table.
+///
+/// # Errors
+///
+/// When something cannot be started, or does not answer.
+pub fn run(settings: &Settings) -> io::Result<String> {
+    pin(settings.client_core)?;
+    let scratch = Scratch::new()?;
+    let upstream = SocketAddrV4::new(LOCAL, free_port(LOCAL, FIRST_PORT)?);
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["upstream", "--listen", &upstream.to_string()]);
+    let _upstream = Server::start(
+        &mut command,
+        settings.client_core,
+        upstream,
+        &scratch.folder("upstream")?,
+    )?;
+    let mut table = String::from(
+        "| the filter | calm zone, p99 µs | ÷ a filter that does nothing | unanswered | RSS MiB before / after the flood | answered |\n\
+         |---|--:|--:|--:|--:|--:|\n",
+    );
+    for hostile in &HOSTILE {
+        let calm = start(settings, &scratch, upstream, None)?;
+        let server = start(settings, &scratch, upstream, Some(hostile))?;
+        let mut ratios = Vec::new();
+        let mut latencies = Vec::new();
+        let mut failed = 0.0_f64;
+        for round in 0..settings.rounds {
+            // The name does nothing to a filter that does nothing.
+            let reference = beside(settings, &calm, hostile, round)?;
+            let sample = beside(settings, &server, hostile, round)?;
+            ratios.push(sample.latency.p99 as f64 / reference.latency.p99.max(1) as f64);
+            latencies.push(sample.latency.p99 as f64 / 1000.0);
+            failed = failed.max(sample.failed());
+        }
+        drop(calm);
+        // What the first queries take once is not growth.
+        flood(server.address, hostile, settings.flood / 100)?;
+        let before = Memory::of(server.id())?.resident;
+        let answered = flood(server.address, hostile, settings.flood)?;
+        let after = Memory::of(server.id())?.resident;
+        let mebibytes = |kibibytes: u64| kibibytes as f64 / 1024.0;
+        let row = format!(
+            "| {} | {:.0} | {:.2} | {:.3} % | {:.1} / {:.1} | {answered} of {} |",
+            hostile.what,
+            median(latencies).unwrap_or(f64::NAN),
+            median(ratios).unwrap_or(f64::NAN),
+            failed * 100.0,
+            mebibytes(before),
+            mebibytes(after),
+            settings.flood,
+        );
+        eprintln!("{row}");
+        let _ = writeln!(table, "{row}");
+    }
+    Ok(table)
+}
+
+/// A proxy with one worker; none: with a filter that does nothing in the hostile one's place.
+fn start(
+    settings: &Settings,
+    scratch: &Scratch,
+    upstream: SocketAddrV4,
+    hostile: Option<&Hostile>,
+) -> io::Result<Server> {
+    let listen = SocketAddrV4::new(LOCAL, free_port(LOCAL, FIRST_PORT + 1)?);
+    let folder = scratch.folder(&format!("{}", listen.port()))?;
+    let module = match hostile {
+        Some(hostile) => settings.guests.join(format!("hostile_{}.wasm", hostile.module)),
+        // Looks at every query, and lets it pass.
+        None => PathBuf::from("builtin:rewrite"),
+    };
+    let config = match hostile {
+        Some(_) => "",
+        None => "config { type \"ANY\" \"HINFO\" }",
+    };
+    let text = format!(
+        r#"listen "{listen}"
+workers 1
+filter "guest" {{ module "{}"; on-error "refuse"; {config} }}
+zone "hostile.test" {{ use "guest"; cache; forward "{upstream}" }}
+zone "." {{ cache; forward "{upstream}" }}
+"#,
+        module.display()
+    );
+    let file = folder.join("dnsweir.kdl");
+    std::fs::write(&file, text)?;
+    let mut command = Command::new(&settings.dnsweir);
+    command
+        .args(["run", "--log-level", "error", "--config"])
+        .arg(&file);
+    let server = Server::start(&mut command, settings.server_core, listen, &folder)?;
+    warm_up(listen, Workload::Hot)?;
+    Ok(server)
+}
+
+/// Measures the calm zone while the other is asked.
+fn beside(
+    settings: &Settings,
+    server: &Server,
+    hostile: &Hostile,
+    round: u32,
+) -> io::Result<crate::sample::Sample> {
+    let plan = Plan {
+        round,
+        workload: Workload::Hot,
+        load: Load::Rate(CALM),
+        duration: settings.duration,
+        burst: 2,
+        seed: round,
+        core: settings.server_core,
+    };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let tormentor = scope.spawn(|| ask_steadily(server.address, hostile, &done));
+        let sample = measure(server, "dnsweir", plan);
+        done.store(true, Ordering::Relaxed);
+        tormentor
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the hostile client panicked")))?;
+        sample
+    })
+}
+
+fn ask_steadily(server: SocketAddrV4, hostile: &Hostile, done: &AtomicBool) -> io::Result<()> {
+    let socket = UdpSocket::bind((LOCAL, 0))?;
+    socket.connect(server)?;
+    socket.set_nonblocking(true)?;
+    let mut buffer = [0; 4096];
+    for number in 0.. {
+        if done.load(Ordering::Relaxed) {
+            break;
+        }
+        socket.send(&query(hostile, number))?;
+        while socket.recv(&mut buffer).is_ok() {}
+        std::thread::sleep(Duration::from_secs(1) / BESIDE);
+    }
+    Ok(())
+}
+
+/// Asks this many times, a few at once, as fast as it is answered. Gives how many answers came.
+fn flood(server: SocketAddrV4, hostile: &Hostile, count: u32) -> io::Result<u32> {
+    let socket = UdpSocket::bind((LOCAL, 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(Duration::from_millis(200)))?;
+    let mut buffer = [0; 4096];
+    let (mut sent, mut answered, mut waiting) = (0, 0, 0);
+    let begun = Instant::now();
+    while sent < count || waiting > 0 {
+        while sent < count && waiting < WINDOW {
+            socket.send(&query(hostile, sent))?;
+            sent += 1;
+            waiting += 1;
+        }
+        match socket.recv(&mut buffer) {
+            Ok(_) => {
+                answered += 1;
+                waiting -= 1;
+            }
+            // Those under way got none.
+            Err(_) => waiting = 0,
+        }
+        if begun.elapsed() > Duration::from_secs(300) {
+            return Err(io::Error::other(format!(
+                "{answered} of {sent} answers in five minutes"
+            )));
+        }
+    }
+    Ok(answered)
+}
+
+/// A query for `LABEL.nNNNN.hostile.test`: new names all the time, so that nothing is remembered or cached.
+fn query(hostile: &Hostile, number: u32) -> Vec<u8> {
+    let mut query = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query[..2].copy_from_slice(&(number as u16).to_be_bytes());
+    let name = format!("{}.n{number}.hostile.test", hostile.label);
+    for label in name.split('.') {
+        query.push(label.len() as u8);
+        query.extend(label.as_bytes());
+    }
+    query.extend([0, 0, 1, 0, 1]);
+    query
+}
