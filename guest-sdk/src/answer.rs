@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::verdict::seconds;
-use crate::{Class, Name, NameBuf, Rcode, Type};
+use crate::{Class, Name, NameBuf, Query, Rcode, Type};
 
 /// A whole answer. The host puts question, ID, flags and EDNS right.
 ///
@@ -49,6 +49,23 @@ impl Answer {
     /// The name exists, the type does not (RFC 2308 section 2.2).
     pub fn nodata(soa: &Soa) -> Answer {
         Answer::noerror().denied_by(soa)
+    }
+
+    /// What a query gets of a host that has these addresses and nothing else: those of the type asked for, or an
+    /// answer which says that there are none, for as long.
+    pub fn of_host(query: &Query<'_>, addresses: &[IpAddr], ttl: Duration) -> Answer {
+        let name = query.name();
+        let mut answer = Answer::noerror();
+        for &address in addresses {
+            let rtype = if address.is_ipv4() { Type::A } else { Type::AAAA };
+            if [rtype, Type::ANY].contains(&query.qtype()) {
+                answer = answer.record(name, ttl, Rdata::address(address));
+            }
+        }
+        if answer.is_empty() {
+            return Answer::nodata(&Soa::new(name.into(), ttl));
+        }
+        answer
     }
 
     fn denied_by(self, soa: &Soa) -> Answer {

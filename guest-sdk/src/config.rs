@@ -149,6 +149,12 @@ impl<'a> Node<'a> {
         })
     }
 
+    /// Notes that the arguments up to this one are known.
+    fn ask_for(self, index: usize) {
+        let mut asked = self.asked();
+        asked.arguments = asked.arguments.max(index + 1);
+    }
+
     /// The node's name; the block's is empty.
     pub fn name(self) -> &'a str {
         self.raw().map_or("", |node| &node.name)
@@ -228,10 +234,7 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If it is something else than a `T`.
     pub fn optional_argument<T: FromValue>(self, index: usize) -> Result<Option<T>, Invalid> {
-        {
-            let mut asked = self.asked();
-            asked.arguments = asked.arguments.max(index + 1);
-        }
+        self.ask_for(index);
         let Some(value) = self.raw().and_then(|node| node.arguments.get(index)) else {
             return Ok(None);
         };
@@ -243,6 +246,22 @@ impl<'a> Node<'a> {
                 .help(help)
                 .report()
         })
+    }
+
+    /// The argument with this index, a text, as it stands in the configuration: for one that is a whole file,
+    /// `(file)"PATH"`.
+    ///
+    /// # Errors
+    /// If there is none, or it is no text.
+    pub fn text(self, index: usize) -> Result<&'a str, Invalid> {
+        match self.raw().and_then(|node| node.arguments.get(index)) {
+            Some(raw::Value::Text(text)) => {
+                self.ask_for(index);
+                Ok(text)
+            }
+            // There is none, or it is the same mistake that a copy would be.
+            _ => self.argument::<String>(index).map(|_| ""),
+        }
     }
 
     /// All arguments from this index on, at least one.

@@ -102,7 +102,7 @@
 //!
 //! # What a filter cannot do
 //!
-//! Read files, open sockets, start threads, ask for the time other than [`Query::time`], wait. State is
+//! Read files (but a value of its configuration may be one: `(file)"PATH"`), open sockets, start threads, ask for the time other than [`Query::time`], wait. State is
 //! per worker thread of the proxy: two instances of one filter never meet. A filter that panics is
 //! rebuilt from its configuration, and the panic's text is in the proxy's log.
 
@@ -112,10 +112,12 @@ pub mod bindings;
 mod codes;
 mod config;
 mod event;
+mod hash;
 mod host;
 mod manifest;
 mod name;
 mod name_map;
+mod prefix;
 mod query;
 mod response;
 #[doc(hidden)]
@@ -129,10 +131,12 @@ pub use answer::{Answer, Rdata, Soa};
 pub use codes::{Class, Rcode, Type, UnknownCode};
 pub use config::{Invalid, Mistake, Node, Setup};
 pub use event::Event;
+pub use hash::stable_hash;
 pub use host::{Level, count, log, print};
 pub use manifest::Manifest;
 pub use name::{Labels, Name, NameBuf, NameError};
 pub use name_map::NameMap;
+pub use prefix::{Prefix, PrefixError, PrefixLengths};
 pub use query::{Query, Transport};
 pub use response::{Response, ResponseVerdict, Source};
 pub use value::{FromValue, Ttl, Value};

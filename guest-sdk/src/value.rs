@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{Class, NameBuf, NameError, Rcode, Type};
+use crate::{Class, NameBuf, NameError, Prefix, PrefixError, Rcode, Type};
 
 /// A value as it was written.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +34,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// As it would be written in the configuration.
+/// As it would be written in the configuration, on one line. Of a long text, which may be a whole file, the
+/// beginning.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -43,10 +44,20 @@ impl fmt::Display for Value<'_> {
             Value::Boolean(false) => f.write_str("#false"),
             Value::Integer(value) => write!(f, "{value}"),
             Value::Decimal(_) => f.write_str("a decimal number"),
-            Value::Text(value) => write!(f, "\"{value}\""),
+            Value::Text(value) => {
+                f.write_str("\"")?;
+                let mut letters = value.chars();
+                for letter in letters.by_ref().take(SHOWN) {
+                    write!(f, "{}", if letter.is_control() { ' ' } else { letter })?;
+                }
+                f.write_str(if letters.next().is_some() { "…\"" } else { "\"" })
+            }
         }
     }
 }
+
+/// Letters of a text that messages show.
+const SHOWN: usize = 60;
 
 /// What a value of the configuration can be read as.
 ///
@@ -150,6 +161,8 @@ impl FromValue for Duration {
 pub struct Ttl(Duration);
 
 impl Ttl {
+    /// One minute.
+    pub const MINUTE: Ttl = Ttl(Duration::from_secs(60));
     /// One hour.
     pub const HOUR: Ttl = Ttl(Duration::from_secs(3600));
 }
@@ -192,6 +205,7 @@ macro_rules! parsed {
 
 parsed! {
     NameBuf: "a domain name", |reason: NameError| reason.to_string();
+    Prefix: "an address prefix", |reason: PrefixError| reason.to_string();
     IpAddr: "an IP address", |_| "such as \"192.0.2.1\" or \"2001:db8::1\", without port or prefix".to_owned();
     Type: "a record type", |_| "such as \"AAAA\", or \"TYPE65\" by number".to_owned();
     Class: "a class", |_| "\"IN\", \"CH\" or \"HS\", or \"CLASS1\" by number".to_owned();
@@ -201,6 +215,13 @@ parsed! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_show_the_beginning_of_a_text() {
+        assert_eq!(Value::Text("a\nb").to_string(), "\"a b\"");
+        let long = Value::Text(&"ä".repeat(100_000)).to_string();
+        assert_eq!(long, format!("\"{}…\"", "ä".repeat(60)));
+    }
 
     #[test]
     fn values_are_read_strictly() {

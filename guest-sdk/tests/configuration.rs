@@ -27,7 +27,7 @@ impl Filter for Table {
         let mut hosts = Vec::new();
         for node in config.nodes(&["host"]) {
             for note in node.nodes(&["note"]) {
-                let _ = note.argument::<String>(0);
+                let _ = note.text(0);
             }
             let (name, addresses) = (node.argument(0), node.arguments(1));
             if let (Ok(name), Ok(addresses)) = (name, addresses) {

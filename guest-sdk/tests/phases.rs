@@ -1,11 +1,11 @@
 //! A filter with every phase, run as its author would in a test.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, Event, Filter, Invalid, Level, Manifest, Name, Query, Rcode, Response, ResponseEdit,
-    ResponseVerdict, Setup, Source, Transport, Type, Verdict, count, log, print, test,
+    Answer, Event, Filter, Invalid, Level, Manifest, Name, NameBuf, Query, Rcode, Rdata, Response,
+    ResponseEdit, ResponseVerdict, Setup, Soa, Source, Transport, Type, Verdict, count, log, print, test,
 };
 
 struct Everything {
@@ -116,4 +116,53 @@ fn a_query_shows_what_the_client_sent() {
         filter.printed(),
         "2001:db8::7 53 example.org. TXT IN 4 false true true 1232 1.5s\n"
     );
+}
+
+/// Has two addresses, and leads elsewhere for CNAME.
+struct Host;
+
+impl Filter for Host {
+    fn configure(_: Setup<'_>) -> Result<(Host, Manifest), Invalid> {
+        Ok((Host, Manifest::new().queries()))
+    }
+
+    fn query(&mut self, query: &Query<'_>) -> Verdict {
+        if query.qtype() == Type::CNAME {
+            return Verdict::first_of([query.name().into(), NameBuf::root()]);
+        }
+        let addresses = [[192, 0, 2, 1].into(), IpAddr::from([0; 16])];
+        Verdict::answer(Answer::of_host(query, &addresses, Duration::from_secs(5)))
+    }
+}
+
+#[test]
+fn a_host_has_nothing_but_its_addresses() {
+    let mut host = test::start::<Host>([]).unwrap();
+    let name: NameBuf = "a.test".parse().unwrap();
+    let ttl = Duration::from_secs(5);
+    let a = |answer: Answer| answer.record(&name, ttl, Rdata::A([192, 0, 2, 1].into()));
+    let aaaa = |answer: Answer| answer.record(&name, ttl, Rdata::Aaaa([0; 16].into()));
+    for (qtype, answer) in [
+        (Type::A, a(Answer::noerror())),
+        (Type::AAAA, aaaa(Answer::noerror())),
+        (Type::ANY, aaaa(a(Answer::noerror()))),
+        (Type::MX, Answer::nodata(&Soa::new(name.clone(), ttl))),
+    ] {
+        assert_eq!(
+            host.query(&test::query("a.test", qtype)),
+            Verdict::answer(answer),
+            "{qtype}"
+        );
+    }
+}
+
+#[test]
+fn one_name_is_an_alias_like_another() {
+    let mut host = test::start::<Host>([]).unwrap();
+    let name: NameBuf = "a.test".parse().unwrap();
+    assert_eq!(
+        host.query(&test::query("a.test", Type::CNAME)),
+        Verdict::first_of([name.clone(), NameBuf::root()])
+    );
+    assert_eq!(Verdict::first_of([name.clone()]), Verdict::alias(name));
 }

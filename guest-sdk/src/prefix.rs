@@ -1,0 +1,217 @@
+//! Address prefixes: which clients belong together.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use crate::{FromValue, Invalid, Node, Value};
+
+/// All addresses that begin alike: `10.0.0.0/8`, `2001:db8::/32`. An address is the prefix of all of
+/// its bits.
+///
+/// ```
+/// use dnsweir_filter::Prefix;
+/// # fn main() -> Result<(), dnsweir_filter::PrefixError> {
+/// let pods: Prefix = "10.244.0.0/16".parse()?;
+/// assert!(pods.contains([10, 244, 3, 7].into()));
+/// assert!(!pods.contains("2001:db8::1".parse().unwrap()));
+/// assert_eq!(Prefix::of([10, 244, 3, 7].into(), 24).to_string(), "10.244.3.0/24");
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    /// Its first address.
+    address: IpAddr,
+    length: u8,
+}
+
+impl Prefix {
+    /// The prefix of this many bits that an address has. There are no more bits than it has.
+    pub fn of(address: IpAddr, length: u8) -> Prefix {
+        match address {
+            IpAddr::V4(address) => {
+                let length = length.min(32);
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                let address = Ipv4Addr::from_bits(address.to_bits() & mask).into();
+                Prefix { address, length }
+            }
+            IpAddr::V6(address) => {
+                let length = length.min(128);
+                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                let address = Ipv6Addr::from_bits(address.to_bits() & mask).into();
+                Prefix { address, length }
+            }
+        }
+    }
+
+    /// Its first address.
+    pub fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// How many bits it has.
+    pub fn length(self) -> u8 {
+        self.length
+    }
+
+    /// Whether an address has it. An IPv4 address has no IPv6 prefix, and the other way round.
+    pub fn contains(self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.address.is_ipv4() && Prefix::of(address, self.length) == self
+    }
+}
+
+/// How many bits of an address make a client, so that a subnet can count as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefixLengths {
+    ipv4: u8,
+    ipv6: u8,
+}
+
+impl PrefixLengths {
+    /// Every address is a client of its own.
+    pub const WHOLE: PrefixLengths = PrefixLengths { ipv4: 32, ipv6: 128 };
+
+    /// Reads the properties of a node such as `prefix ipv4=24 ipv6=64`; one that is not written means the whole
+    /// address.
+    ///
+    /// # Errors
+    /// If an address has no such number of bits.
+    pub fn read(node: Node<'_>) -> Result<PrefixLengths, Invalid> {
+        let (ipv4, ipv6) = (
+            node.property::<Bits<32>>("ipv4"),
+            node.property::<Bits<128>>("ipv6"),
+        );
+        Ok(PrefixLengths {
+            ipv4: ipv4?.map_or(32, |bits| bits.0),
+            ipv6: ipv6?.map_or(128, |bits| bits.0),
+        })
+    }
+
+    /// The client that an address belongs to.
+    pub fn of(self, address: IpAddr) -> Prefix {
+        let length = if address.is_ipv4() { self.ipv4 } else { self.ipv6 };
+        Prefix::of(address, length)
+    }
+}
+
+/// A number of bits that an address has.
+struct Bits<const MAX: u8>(u8);
+
+impl<const MAX: u8> FromValue for Bits<MAX> {
+    const EXPECTED: &'static str = "a number of bits";
+
+    fn from_value(value: Value<'_>) -> Result<Bits<MAX>, String> {
+        match u8::from_value(value) {
+            Ok(bits) if bits <= MAX => Ok(Bits(bits)),
+            _ => Err(format!("from 0 to {MAX}")),
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+/// Why a text is no prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PrefixError {
+    /// There is no address, or something else than a number of bits that it can have behind its slash.
+    Malformed,
+    /// The address has bits beyond the prefix; this is the prefix without them.
+    Host(Prefix),
+}
+
+impl fmt::Display for PrefixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PrefixError::Malformed => f.write_str("such as \"10.0.0.0/8\" or \"2001:db8::/32\""),
+            PrefixError::Host(prefix) => write!(f, "the address has bits beyond the prefix: \"{prefix}\""),
+        }
+    }
+}
+
+impl std::error::Error for PrefixError {}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Prefix, PrefixError> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| PrefixError::Malformed)?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            // `u8::from_str` would take a sign.
+            Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+                digits.parse().map_err(|_| PrefixError::Malformed)?
+            }
+            Some(_) => return Err(PrefixError::Malformed),
+            None => bits,
+        };
+        if length > bits {
+            return Err(PrefixError::Malformed);
+        }
+        let prefix = Prefix::of(address, length);
+        if prefix.address == address {
+            Ok(prefix)
+        } else {
+            Err(PrefixError::Host(prefix))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn texts_are_read_strictly() {
+        for text in ["10.0.0.0/8", "0.0.0.0/0", "192.0.2.7/32", "2001:db8::/33", "::/0"] {
+            assert_eq!(prefix(text).to_string(), text);
+        }
+        assert_eq!(prefix("192.0.2.7").length(), 32);
+        assert_eq!(prefix("::1").length(), 128);
+        for text in [
+            "",
+            "/8",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "10.0.0/8",
+            "::/129",
+            "::/8/8",
+        ] {
+            assert_eq!(text.parse::<Prefix>(), Err(PrefixError::Malformed), "{text:?}");
+        }
+        assert_eq!(
+            "10.0.0.1/8".parse::<Prefix>(),
+            Err(PrefixError::Host(prefix("10.0.0.0/8")))
+        );
+    }
+
+    #[test]
+    fn addresses_are_in_them() {
+        for (text, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
+            ("192.0.2.128/25", "192.0.2.255", "192.0.2.127"),
+            ("0.0.0.0/0", "255.255.255.255", "::"),
+            ("2001:db8::/33", "2001:db8:7fff::1", "2001:db8:8000::"),
+            ("::/0", "ffff::", "0.0.0.0"),
+        ] {
+            assert!(prefix(text).contains(inside.parse().unwrap()), "{text} {inside}");
+            assert!(
+                !prefix(text).contains(outside.parse().unwrap()),
+                "{text} {outside}"
+            );
+        }
+    }
+}
