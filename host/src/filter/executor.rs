@@ -259,17 +259,17 @@ fn failure(store: &Store<State>, error: &wasmtime::Error) -> Failure {
 impl Failure {
     /// What ended a call. `out_of_memory`: whether the guest had asked for more than its limit.
     pub(super) fn of(error: &wasmtime::Error, out_of_memory: bool) -> Failure {
-        let reason = if error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {
-            Reason::Time
+        let (reason, what) = if error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {
+            (Reason::Time, "it took longer than `limits time=` allows: ")
         } else if out_of_memory {
             // Guests answer a refused allocation with a trap of their own.
-            Reason::Memory
+            (Reason::Memory, "it wants more than `limits memory=` allows: ")
         } else {
-            Reason::Trap
+            (Reason::Trap, "")
         };
         Failure {
             reason,
-            message: text::one_line(&format!("{error:#}"), 1024),
+            message: text::one_line(&format!("{what}{error:#}"), 1024),
         }
     }
 }

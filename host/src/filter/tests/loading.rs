@@ -148,6 +148,7 @@ fn a_module_that_starts_larger_than_its_limit_is_refused() {
         matches!(&error, LoadError::Failed(failure) if failure.reason == Reason::Memory),
         "{error}"
     );
+    assert!(error.to_string().contains("`limits memory=`"), "{error}");
 }
 
 #[test]
