@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::harness::guests::root;
+use crate::harness::guests::{EXAMPLES, example, guest, root};
 use crate::harness::proxy;
 
 /// A configuration in a document.
@@ -51,16 +51,23 @@ fn every_example_is_a_valid_configuration() {
 
 const BUILT_IN: [&str; 4] = ["log", "rewrite", "nodecache", "hosts"];
 
-/// Each built-in filter has a README in the same sections, with at least one example.
+/// Each filter has a README in the same sections, with at least one example. One that is not built in says what
+/// it cannot do and what it costs, too.
 #[test]
-fn every_built_in_filter_has_a_readme_with_examples() {
-    for filter in BUILT_IN {
+fn every_filter_has_a_readme_with_examples() {
+    for filter in filters() {
         let file = readme(filter);
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert!(!examples(&file).is_empty(), "{} has no example", file.display());
         let sections: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
         let begin = ["Name", "Description", "Syntax", "Examples"];
         assert!(sections.starts_with(&begin), "{}: {sections:?}", file.display());
+        let end = ["Metrics", "Limits", "Cost"];
+        assert!(
+            BUILT_IN.contains(&filter) || sections.ends_with(&end),
+            "{}: {sections:?}",
+            file.display()
+        );
     }
 }
 
@@ -68,9 +75,14 @@ fn every_built_in_filter_has_a_readme_with_examples() {
 #[test]
 fn every_documented_option_is_exercised() {
     let mut missing = Vec::new();
-    for filter in BUILT_IN {
+    for filter in filters() {
         let text = fs::read_to_string(readme(filter)).expect("a README");
-        let tests = fs::read_to_string(root().join(format!("tests/builtin/{filter}.rs"))).expect("tests");
+        let tests = if BUILT_IN.contains(&filter) {
+            format!("tests/builtin/{filter}.rs")
+        } else {
+            format!("tests/examples/{}.rs", filter.replace('-', "_"))
+        };
+        let tests = fs::read_to_string(root().join(tests)).expect("tests");
         let options = options(&text);
         assert!(options.len() >= 3, "{filter}: {options:?}");
         missing.extend(
@@ -83,8 +95,17 @@ fn every_documented_option_is_exercised() {
     assert!(missing.is_empty(), "documented, and in no test: {missing:#?}");
 }
 
+fn filters() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.into_iter().chain(EXAMPLES)
+}
+
 fn readme(filter: &str) -> PathBuf {
-    root().join("filters").join(filter).join("README.md")
+    let folder = if BUILT_IN.contains(&filter) {
+        "filters"
+    } else {
+        "examples"
+    };
+    root().join(folder).join(filter).join("README.md")
 }
 
 /// The options of a README's Syntax section: the first word of each line of its fences and their
@@ -227,8 +248,8 @@ fn top_nodes(text: &str) -> Vec<(String, String)> {
     nodes
 }
 
-/// Files that the example names and that only exist where the reader is: a resolv.conf, modules. Their
-/// digests cannot hold here.
+/// Files that the example names and that only exist where the reader is: a resolv.conf, lists of names, modules.
+/// Their digests cannot hold here.
 fn with_files(text: &str, folder: &Path) -> String {
     let resolv_conf = folder.join("resolv.conf");
     fs::write(&resolv_conf, "nameserver 192.0.2.53\n").expect("a file");
@@ -237,6 +258,15 @@ fn with_files(text: &str, folder: &Path) -> String {
         let mut line = line.replace("\"/etc/resolv.conf\"", &format!("\"{}\"", resolv_conf.display()));
         if line.trim_start().starts_with("sha256 ") {
             line = String::new();
+        }
+        if let Some(list) = line
+            .split("(file)\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+        {
+            let file = folder.join("list");
+            fs::write(&file, "ads.example\n").expect("a file");
+            line = line.replace(&format!("\"{list}\""), &format!("\"{}\"", file.display()));
         }
         if let Some(module) = line
             .split("module \"")
@@ -250,8 +280,11 @@ fn with_files(text: &str, folder: &Path) -> String {
                 .unwrap_or_default();
             let real = match name {
                 "log" | "rewrite" | "nodecache" | "hosts" => format!("builtin:{name}"),
-                // One that takes any configuration.
-                _ => crate::harness::guests::guest("garbage").display().to_string(),
+                _ => match name.strip_prefix("example_").map(|name| name.replace('_', "-")) {
+                    Some(name) if EXAMPLES.contains(&&*name) => example(&name).display().to_string(),
+                    // One that takes any configuration.
+                    _ => guest("garbage").display().to_string(),
+                },
             };
             line = line.replace(&format!("\"{module}\""), &format!("\"{real}\""));
         }

@@ -22,6 +22,7 @@ mod conformance;
 mod builtin;
 mod cache;
 mod compiled;
+mod examples;
 mod failover;
 mod forwarding;
 mod hostile;

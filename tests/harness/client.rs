@@ -1,7 +1,7 @@
 //! Clients made of bare sockets.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
 use super::{Message, PATIENCE};
 
@@ -39,6 +39,18 @@ pub fn receive(socket: &UdpSocket) -> Vec<u8> {
 pub fn ask(server: SocketAddr, query: &Message) -> Message {
     let wire = exchange(server, &query.encode());
     let answer = Message::decode(&wire).unwrap_or_else(|error| panic!("a broken answer to {query}: {error}"));
+    check(query, answer)
+}
+
+/// The same as a client with this address, one of loopback's.
+#[track_caller]
+pub fn ask_from(client: IpAddr, server: SocketAddr, query: &Message) -> Message {
+    let socket = UdpSocket::bind((client, 0)).expect("a UDP socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.connect(server).expect("a connected UDP socket");
+    socket.send(&query.encode()).expect("a sent query");
+    let answer = Message::decode(&receive(&socket))
+        .unwrap_or_else(|error| panic!("a broken answer to {query}: {error}"));
     check(query, answer)
 }
 

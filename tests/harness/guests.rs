@@ -1,13 +1,44 @@
-//! The hostile filters of `tests/filters`, compiled when the first test asks for one.
+//! The hostile filters of `tests/filters` and the examples, compiled when the first test asks for one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Folders of `tests/filters`.
+const HOSTILE: [&str; 5] = ["trap", "spin", "bomb", "garbage", "chain"];
+
+/// Folders of `examples` that hold one in Rust.
+pub const EXAMPLES: [&str; 6] = [
+    "block-list",
+    "canary",
+    "rate-limit",
+    "search-path",
+    "services",
+    "split-horizon",
+];
+
+/// What makes a module small and fast, as the SDK's documentation has it.
+const PROFILE: [(&str, &str); 5] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+    ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
+    ("CARGO_PROFILE_RELEASE_STRIP", "symbols"),
+];
+
 /// The path of a hostile filter's module, as cargo leaves it: a plain WebAssembly module.
 pub fn guest(name: &str) -> PathBuf {
+    module(&format!("hostile_{name}"))
+}
+
+/// The path of an example's module.
+pub fn example(name: &str) -> PathBuf {
+    module(&format!("example_{}", name.replace('-', "_")))
+}
+
+fn module(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let module = FOLDER.get_or_init(build).join(format!("hostile_{name}.wasm"));
+    let module = FOLDER.get_or_init(build).join(format!("{name}.wasm"));
     assert!(module.is_file(), "{} was not built", module.display());
     module
 }
@@ -27,9 +58,13 @@ fn build() -> PathBuf {
             "--target-dir",
         ])
         .arg(&target);
-    for name in ["trap", "spin", "bomb", "garbage", "chain"] {
+    for name in HOSTILE {
         command.args(["--package", &format!("hostile-{name}")]);
     }
+    for name in EXAMPLES {
+        command.args(["--package", &format!("example-{name}")]);
+    }
+    command.envs(PROFILE);
     // What cargo tells the test about itself is not meant for the cargo that the test calls.
     command
         .env_remove("CARGO_TARGET_DIR")

@@ -1,0 +1,80 @@
+//! What the examples cost. Figures, not a test: run by hand with
+//! `cargo test --release -p dnsweir-tests --test main examples::cost -- --ignored --nocapture`.
+
+use std::fs;
+
+use super::anything;
+use crate::harness::guests::example;
+use crate::harness::tools::dnsperf;
+use crate::harness::{Proxy, Upstream, forward_once};
+
+/// Names asked for: more than the host remembers verdicts, so that the filter is entered for nearly each query.
+const NAMES: usize = 20_000;
+
+#[test]
+#[ignore = "prints figures"]
+fn of_each() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let list = folder.path().join("list.txt");
+    let text: String = (0..100_000)
+        .map(|number| format!("||host-{number}.ads-{}.example^\n", number % 1000))
+        .collect();
+    fs::write(&list, text).expect("a list");
+    let upstream = anything();
+    println!(
+        "{:<16}{:>10}{:>12}{:>10}{:>10}{:>10}",
+        "", "module", "memory", "entered", "at once", "ns each"
+    );
+    let hosts = "zone \"test\"; host \"a.test\" \"192.0.2.1\"";
+    run("(hosts)", "builtin:hosts", hosts, "NUMBER.test", &upstream);
+    let block = format!("list (file)\"{}\"", list.display());
+    for (name, config, asked) in [
+        ("block-list", block.as_str(), "a.host-NUMBER.ads-7.example"),
+        ("rate-limit", "rate 1000000; clients 10000", "NUMBER.test"),
+        (
+            "search-path",
+            "search \"corp.example\"",
+            "a.NUMBER.shop.svc.cluster.local",
+        ),
+        (
+            "split-horizon",
+            "view \"127.0.0.0/8\" { host \"a.test\" \"192.0.2.7\" }",
+            "a.test",
+        ),
+        ("canary", "canary \"a.test\" \"192.0.2.9\" share=50", "a.test"),
+        ("services", "service \"*.test\" \"240.0.0.7\"", "NUMBER.test"),
+    ] {
+        run(
+            name,
+            &example(name).display().to_string(),
+            config,
+            asked,
+            &upstream,
+        );
+    }
+}
+
+fn run(name: &str, module: &str, config: &str, asked: &str, upstream: &Upstream) {
+    let proxy = Proxy::start(&format!(
+        "workers 1\nfilter \"f\" {{ module \"{module}\"; limits time=\"1s\"; config {{ {config} }} }}\n\
+         zone \".\" {{ use \"f\"; cache; {} }}",
+        forward_once(upstream.address)
+    ));
+    let questions: String = (0..NAMES)
+        .map(|number| format!("{} A\n", asked.replace("NUMBER", &number.to_string())))
+        .collect();
+    dnsperf(proxy.address, &questions, 10_000, 4);
+    let metrics = proxy.metrics();
+    let sum = |metric: &str| {
+        let labels = [("filter", "f"), ("phase", "query")];
+        metrics.sum(&format!("dnsweir_filter_{metric}_total"), &labels)
+    };
+    let (calls, items, seconds) = (sum("calls"), sum("items"), sum("seconds"));
+    let size = fs::metadata(module).map_or(0, |module| module.len());
+    println!(
+        "{name:<16}{size:>10}{:>12}{items:>10}{:>10.1}{:>10.0}",
+        metrics.sum("dnsweir_filter_memory_bytes", &[("filter", "f")]),
+        items / calls,
+        seconds / items * 1e9
+    );
+}

@@ -1,0 +1,90 @@
+//! The filters of `examples/` that are written in Rust: the configuration that each one's README shows, run,
+//! and each option once through everything. What they answer in detail is tested beside their source.
+
+mod block_list;
+mod canary;
+mod cost;
+mod rate_limit;
+mod search_path;
+mod services;
+mod split_horizon;
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::harness::guests::{example, root};
+use crate::harness::{Proxy, Upstream, forward_once};
+
+/// The server that a README forwards to, where the reader's own would stand.
+const FORWARD: &str = "forward \"192.0.2.53\"";
+
+/// The configuration in an example's README, made to run here: with the built module, free addresses, an upstream
+/// of the test's, and time to spare. What else only exists where the reader is, the test replaces.
+#[track_caller]
+fn documented(name: &str, upstream: SocketAddr, replaced: &[(&str, &str)]) -> String {
+    let file = root().join("examples").join(name).join("README.md");
+    let readme = fs::read_to_string(&file).expect("a README");
+    let mut text = readme
+        .split("```kdl\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .find(|text| text.starts_with("listen "))
+        .expect("a whole configuration")
+        .to_owned();
+    for (from, to) in replaced {
+        assert!(text.contains(from), "the README of {name} has no {from}");
+        text = text.replace(from, to);
+    }
+    let module = format!("module \"example_{}.wasm\"", name.replace('-', "_"));
+    for needed in [FORWARD, &module] {
+        assert!(text.contains(needed), "the README of {name} has no {needed}");
+    }
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        lines.push(match line.split(' ').next() {
+            Some("listen") => "listen \"$LISTEN\"".to_owned(),
+            Some("admin") => "admin \"$ADMIN\"".to_owned(),
+            _ => line.replace(FORWARD, &forward_once(upstream)),
+        });
+    }
+    let path = format!("module \"{}\"", example(name).display());
+    let text = lines.join("\n").replace(&module, &path);
+    if text.contains("limits ") {
+        text.replace("limits ", "limits time=\"1s\" ")
+    } else {
+        text.replace(&path, &format!("{path}\nlimits time=\"1s\""))
+    }
+}
+
+/// A proxy with an example above the cache of its only zone.
+#[track_caller]
+fn start(name: &str, config: &str, upstream: &Upstream) -> Proxy {
+    Proxy::start(&configured(name, config, upstream))
+}
+
+fn configured(name: &str, config: &str, upstream: &Upstream) -> String {
+    format!(
+        "filter \"f\" {{\n    module \"{}\"\n    limits time=\"1s\"\n    config {{\n{config}\n    }}\n}}\n\
+         zone \".\" {{\n    use \"f\"\n    cache\n    {}\n}}\n",
+        example(name).display(),
+        forward_once(upstream.address)
+    )
+}
+
+/// An upstream that knows every name.
+fn anything() -> Upstream {
+    Upstream::start(|asked| match asked.is("A") {
+        true => asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]),
+        false => asked.denial("NOERROR", Some("test. 300 SOA ns.test. root.test. 1 2 3 4 300")),
+    })
+}
+
+/// What [`anything`] says of a name.
+fn upstream_says(name: &str) -> [String; 1] {
+    [format!("{name}. A 192.0.2.1")]
+}
+
+/// A client of loopback's, which has a whole /8.
+fn client(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
