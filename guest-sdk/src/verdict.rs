@@ -60,7 +60,9 @@ impl Verdict {
     /// name. The question's own name may be among them.
     ///
     /// What the proxy asks for them comes by this filter again if the names are in its zone, as
-    /// [`Transport::Internal`](crate::Transport::Internal): pass it. At least 1 name, at most 33.
+    /// [`Transport::Internal`](crate::Transport::Internal): pass it. And do not have the verdict
+    /// [remembered](Verdict::remember) if the question is among the names: the host's memory does not know
+    /// who asks. At least 1 name, at most 33.
     pub fn first_of(targets: impl IntoIterator<Item = NameBuf>) -> Verdict {
         let targets = targets.into_iter().map(NameBuf::into_wire).collect();
         Verdict::new(raw::Decision::Alias(targets))

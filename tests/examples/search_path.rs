@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::{documented, example};
 use crate::harness::namespace::Namespace;
 use crate::harness::process::Process;
-use crate::harness::{Proxy, Upstream, forward_once, needs, proxy, tools, until};
+use crate::harness::upstream::{Gate, Reply};
+use crate::harness::{Message, Proxy, Upstream, client, forward_once, needs, proxy, tools, until};
 
 /// A cluster's DNS and everybody else's.
 struct Servers {
@@ -155,6 +156,50 @@ fn what_exists_nowhere_does_not_exist() {
         "{answer}"
     );
     assert_eq!(servers.outside.count("gone"), 0);
+}
+
+/// Pods that ask the same at the same time cost one search.
+#[test]
+fn those_who_ask_together_search_together() {
+    const CLIENTS: usize = 20;
+    let servers = Servers::start();
+    let gate = Gate::default();
+    let behind = gate.clone();
+    servers.cluster.becomes(move |asked| {
+        let denial = asked.denial(
+            "NXDOMAIN",
+            Some("cluster.local. 30 SOA ns.cluster.local. root.cluster.local. 1 2 3 4 5"),
+        );
+        Reply::Behind(behind.clone(), Box::new(denial))
+    });
+    let proxy = servers.proxy("");
+    let query = Message::query("api.example.com.shop.svc.cluster.local", "A");
+    let sockets: Vec<_> = (0..CLIENTS).map(|_| client::socket(proxy.address)).collect();
+    for socket in &sockets {
+        socket.send(&query.encode()).expect("a sent query");
+    }
+    proxy.await_metric(
+        "dnsweir_requests_total",
+        &[("zone", "cluster.local.")],
+        CLIENTS as f64,
+    );
+    gate.open();
+    for socket in &sockets {
+        let answer = Message::decode(&client::receive(socket)).expect("a whole message");
+        assert_eq!(answer.answers.len(), 2, "{answer}");
+    }
+    for name in [
+        "api.example.com.shop.svc",
+        "api.example.com.svc",
+        "api.example.com",
+    ] {
+        assert_eq!(
+            servers.cluster.count(&format!("{name}.cluster.local")),
+            1,
+            "{name}"
+        );
+    }
+    assert_eq!(servers.outside.count("api.example.com"), 1);
 }
 
 /// Whether a name exists is not known then: going on could answer with another's.

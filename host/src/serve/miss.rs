@@ -109,8 +109,7 @@ impl Worker {
             hash: transit.hash,
             ..transit.internal(transit.name.as_bytes())
         };
-        transit.depth = 0;
-        transit.story = None;
+        (transit.depth, transit.awaited, transit.story) = (0, false, None);
         spawn_local(async move {
             if let Some(cache) = cache_of(&live, &transit) {
                 worker.fetch(&live, &transit, cache).await;
@@ -176,7 +175,7 @@ impl Worker {
         add(&counters.misses, 1);
         // What may only be relayed, and what may not make an upstream recurse, concerns nobody else.
         if transit.signed.is_some() || !transit.recursion_desired() {
-            return self.below(live, transit).await;
+            return self.below(live, transit.clone()).await;
         }
         let Some((entry, after)) = self.stale(live, transit, cache) else {
             return self.fetch(live, transit, cache).await.response();
@@ -238,18 +237,16 @@ impl Worker {
     /// Asks what is below the cache, once for all who ask the same at the time, and keeps the answer.
     async fn fetch(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, cache: &config::Cache) -> Fetched {
         let key = self.key(&live.generation.pipelines[transit.pipeline], transit);
-        // The target of an alias may turn out to be what its asker waits for: it waits for nobody.
-        if transit.depth > 0 {
+        // Below the cache, a name of an alias may turn out to be what its asker is waited for.
+        if transit.awaited {
             return self.fetch_alone(live, transit, cache).await;
         }
         match self.shared.flights.join(&key) {
             Join::Lead(leader) => {
                 // Another leader may have come and gone since the cache was looked at; a refresh, which
                 // stands at a fresh entry, wants a newer one.
-                let found = match transit.arrival.transport {
-                    Transport::Internal => None,
-                    Transport::Udp | Transport::Tcp => self.just_fetched(&key),
-                };
+                let refresh = transit.arrival.transport == Transport::Internal && transit.depth == 0;
+                let found = if refresh { None } else { self.just_fetched(&key) };
                 let fetched = match found {
                     Some(found) => found,
                     None => self.fetch_alone(live, transit, cache).await,
@@ -291,7 +288,11 @@ impl Worker {
         transit: &Transit,
         cache: &config::Cache,
     ) -> Fetched {
-        let Some(response) = self.below(live, transit).await else {
+        let asked = Transit {
+            awaited: true,
+            ..transit.clone()
+        };
+        let Some(response) = self.below(live, asked).await else {
             return Fetched::Dropped;
         };
         let (store, stale) = (response.store && transit.may_store(), response.stale);
@@ -379,12 +380,12 @@ impl Worker {
 
     /// What the stages below the one the query stands at make of it. What filters above decided is not
     /// theirs to see.
-    async fn below(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit) -> Option<Response> {
+    async fn below(self: &Rc<Self>, live: &Rc<Live>, transit: Transit) -> Option<Response> {
         let floor = transit.stage + 1;
         let mut inner = Transit {
             stage: floor,
             changes: Vec::new(),
-            ..transit.clone()
+            ..transit
         };
         self.travel(live, &mut inner, floor).await
     }

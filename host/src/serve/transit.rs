@@ -64,6 +64,8 @@ pub struct Transit {
     pub changes: Vec<Change>,
     /// How many aliases led here.
     pub depth: u8,
+    /// Whether others wait for what it leads to: then it waits for nobody itself, lest they wait in a circle.
+    pub awaited: bool,
     /// What happens to it, for those who asked to be told; as a rule nobody.
     pub story: Option<Rc<Story>>,
 }
@@ -113,6 +115,7 @@ impl Transit {
             stage: 0,
             changes: Vec::new(),
             depth: 0,
+            awaited: false,
             story: None,
         }
     }
@@ -133,6 +136,7 @@ impl Transit {
         self.stage = 0;
         self.changes.clear();
         self.depth = 0;
+        self.awaited = false;
         self.story = None;
     }
 

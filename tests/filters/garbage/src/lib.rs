@@ -96,6 +96,12 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         })
     };
     let own = [&[1u8, b'x'][..], &[0]].concat();
+    let asked = [
+        &[kind.len() as u8][..],
+        kind.as_bytes(),
+        b"\x07garbage\x07hostile\x04test\0",
+    ]
+    .concat();
     let decision = match kind {
         "index" => {
             return vec![Verdict {
@@ -120,9 +126,11 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         "after-name" => name(b"\x01x\0more"),
         "huge-name" => name(&vec![1; 1 << 20]),
         "alias" => Decision::Alias(vec![b"\x03www".to_vec()]),
-        "alias-self" => Decision::Alias(vec![
-            [&[kind.len() as u8][..], kind.as_bytes(), b"\x07garbage\x04test\0"].concat(),
-        ]),
+        "alias-of-none" => Decision::Alias(Vec::new()),
+        "alias-of-many" => Decision::Alias(vec![asked.clone(); 34]),
+        // The filter says the same of each: a tree of 33 branches.
+        "alias-of-aliases" => Decision::Alias(vec![asked.clone(); 33]),
+        "alias-self" => Decision::Alias(vec![asked.clone()]),
         "owner" => Decision::Answer(answer(vec![record(b"\xc0\x0c", 1, &[192, 0, 2, 1])])),
         "short-a" => Decision::Answer(answer(vec![record(&own, 1, &[192, 0, 2])])),
         "bad-cname" => Decision::Answer(answer(vec![record(&own, 5, b"\xff\xff")])),
