@@ -355,7 +355,7 @@ impl Proxy {
                 index = worker::first_to_end(&mut self.workers) => {
                     return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
                 }
-                _ = signals.hangup.recv() => self.reload("SIGHUP").await,
+                _ = signals.hangup.recv() => { changes.note(); self.reload("SIGHUP").await }
                 () = changes.changed() => self.reload("a file changed").await,
             }
             changes.watch(&self.state.generation.read().config.files);

@@ -3,9 +3,9 @@
 //! What is watched is the folder of each file, and only the files' contents count: an editor that
 //! replaces a file, and a ConfigMap whose symbolic link is swung over, look alike then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
@@ -20,8 +20,8 @@ pub struct Changes {
     watcher: Option<RecommendedWatcher>,
     events: mpsc::UnboundedReceiver<()>,
     folders: BTreeSet<PathBuf>,
-    files: Vec<PathBuf>,
-    seen: u64,
+    /// The files, and what their contents were when they were last taken as known.
+    known: BTreeMap<PathBuf, u64>,
 }
 
 impl Changes {
@@ -41,14 +41,13 @@ impl Changes {
             watcher,
             events,
             folders: BTreeSet::new(),
-            files: Vec::new(),
-            seen: 0,
+            known: BTreeMap::new(),
         }
     }
 
-    /// Watches these files from now on, and takes their contents as known.
+    /// Watches these files from now on, and takes the contents of new ones as known. Those of others stay what
+    /// they were before the files were read: what has changed since is a change.
     pub fn watch(&mut self, files: &[PathBuf]) {
-        self.files = files.to_vec();
         let folders: BTreeSet<PathBuf> = files
             .iter()
             .filter_map(|file| file.parent().map(PathBuf::from))
@@ -64,28 +63,74 @@ impl Changes {
             }
         }
         self.folders = folders;
-        self.seen = self.fingerprint();
+        let known = files.iter().map(|file| {
+            let known = self.known.get(file).copied();
+            (file.clone(), known.unwrap_or_else(|| contents(file)))
+        });
+        self.known = known.collect();
     }
 
-    /// Resolves when the contents of a file have changed and its folder has come to rest. May be dropped
-    /// and called again.
+    /// Takes the contents of all files as known, and says whether they were not. Before the files are read.
+    pub fn note(&mut self) -> bool {
+        let mut changed = false;
+        for (file, known) in &mut self.known {
+            let now = contents(file);
+            changed |= std::mem::replace(known, now) != now;
+        }
+        changed
+    }
+
+    /// Resolves when the contents of a file have changed and its folder has come to rest; they are known then.
+    /// May be dropped and called again.
     pub async fn changed(&mut self) {
         loop {
             if self.events.recv().await.is_none() {
                 std::future::pending::<()>().await;
             }
             while let Ok(Some(())) = timeout(QUIET, self.events.recv()).await {}
-            if self.fingerprint() != self.seen {
+            if self.note() {
                 return;
             }
         }
     }
+}
 
-    fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for file in &self.files {
-            std::fs::read(file).ok().hash(&mut hasher);
-        }
-        hasher.finish()
+/// What is in a file, or that there is none.
+fn contents(file: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    std::fs::read(file).ok().hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file may change while what was in it is still being compiled.
+    #[tokio::test]
+    async fn a_change_that_comes_while_a_change_is_taken_in_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, new) = (folder.path().join("list"), folder.path().join("new"));
+        std::fs::write(&file, "1").unwrap();
+        let files = [file.clone()];
+        let mut changes = Changes::new();
+        changes.watch(&files);
+        let noticed = async |changes: &mut Changes, number: u32| {
+            let noticed = timeout(Duration::from_secs(30), changes.changed()).await;
+            assert!(noticed.is_ok(), "change {number} went unnoticed");
+        };
+        std::fs::write(&file, "2").unwrap();
+        noticed(&mut changes, 2).await;
+        std::fs::write(&file, "3").unwrap();
+        changes.watch(&files);
+        noticed(&mut changes, 3).await;
+        // What was read on request is no news, but what comes after it is; one that is moved into its place, too.
+        std::fs::write(&file, "4").unwrap();
+        assert!(changes.note());
+        std::fs::write(&new, "5").unwrap();
+        std::fs::rename(&new, &file).unwrap();
+        changes.watch(&files);
+        noticed(&mut changes, 5).await;
+        assert!(!changes.note());
     }
 }
