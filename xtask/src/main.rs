@@ -20,6 +20,8 @@ Usage: cargo xtask COMMAND
   run [-- ARGS…]     build, then `dnsweir run ARGS…`; without ARGS, the embedded configuration
   test [ARGS…]       build, then every test of the workspace; ARGS go to `cargo test`
   lint               formatting, layout, licences of dependencies, clippy
+  bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every peer that is installed;
+                     `bench steps` times the steps of a hit one by one
   fuzz [TARGET] [S]  every fuzz target, or one, for S seconds each (60)
 
 With CI=true, a test that skips itself fails the run.";
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         "run" => build().and_then(|()| run(&rest)),
         "test" => test::test(&rest),
         "lint" => lint::lint(),
+        "bench" => bench(&rest),
         "fuzz" => fuzz(&rest),
         "" | "help" | "--help" | "-h" => {
             println!("{USAGE}");
@@ -69,6 +72,25 @@ fn run(args: &[String]) -> Result<(), Failure> {
     let program = built("dnsweir");
     let error = Command::new(&program).arg("run").args(args).exec();
     Err(format!("cannot start {}: {error}", program.display()))
+}
+
+/// Measures. What is measured is what `build` leaves.
+fn bench(args: &[String]) -> Result<(), Failure> {
+    if args.first().is_some_and(|arg| arg == "steps") {
+        setup::wasm_target()?;
+        return call(cargo(["bench", "--workspace", "--bench", "steps", "--"]).args(&args[1..]));
+    }
+    build()?;
+    let args = if args.is_empty() {
+        &["run".to_owned()][..]
+    } else {
+        args
+    };
+    call(
+        Command::new(built("dnsweir-bench"))
+            .args(args)
+            .current_dir(root()),
+    )
 }
 
 fn fuzz(args: &[String]) -> Result<(), Failure> {
