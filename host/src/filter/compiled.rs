@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
 use super::executor::MAIN_MODULE;
+use super::plain;
 
 /// Octets of the digest that a file begins with.
 const DIGEST: usize = 32;
@@ -98,6 +99,8 @@ impl CompiledCache {
         key.write(env!("CARGO_PKG_VERSION").as_bytes());
         // Compiled code that was not made to export this lacks the quick way in.
         key.write(MAIN_MODULE.as_bytes());
+        // What was put into a plain module with it.
+        plain::ingredients().for_each(|ingredient| key.write(ingredient));
         let digest = key.0.finalize();
         let name: String = digest.iter().map(|octet| format!("{octet:02x}")).collect();
         self.folder.join(name).with_extension("cwasm")

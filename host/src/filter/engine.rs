@@ -115,12 +115,12 @@ fn config() -> Config {
         .memory_guard_size(32 << 20)
         .signals_based_traps(true)
         .memory_init_cow(true)
-        // Proposals that a filter has no use for and that would be more compiler to trust. What rustc and
-        // clang emit by default (reference types, bulk memory, multi-value, SIMD) stays on.
+        // Proposals that a filter has no use for and that would be more compiler to trust. What rustc, clang and
+        // interpreters are compiled to by default (reference types, bulk memory, multi-value, SIMD, tail calls)
+        // stays on, and so do several memories: the runtime itself needs them between the parts of a composed
+        // component.
         .wasm_memory64(false)
-        .wasm_multi_memory(false)
-        .wasm_relaxed_simd(false)
-        .wasm_tail_call(false);
+        .wasm_relaxed_simd(false);
     config
 }
 

@@ -1,13 +1,12 @@
 //! From a `filter` block of the configuration to something that can be instantiated.
 
 use std::fmt;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, HasSelf, Linker};
-use wit_component::ComponentEncoder;
 
 use super::bindings::dnsweir::filter::{host, types};
 use super::builtin;
@@ -18,12 +17,13 @@ use super::executor::{self, Code, Executor, Failure, StartError};
 use super::instance::Instance;
 use super::interest::Interest;
 use super::observed;
+use super::plain;
 use super::text;
 use super::world::{Context, State};
 use crate::config::{self, ConfigNode};
 
 /// Octets of a module. What is larger is hardly a filter, and compiling it would take long.
-pub const MODULE_MAXIMUM: usize = 16 << 20;
+pub const MODULE_MAXIMUM: usize = 64 << 20;
 
 /// A compiled filter that has accepted its configuration. Shared by all workers; each makes its own
 /// [`Instance`].
@@ -172,20 +172,30 @@ pub(super) fn component(engine: &Engine, bytes: &[u8]) -> Result<Component, Load
     // another one and is refused with the rest: running it would be running foreign machine code.
     let component = match bytes.get(..8) {
         Some([0, b'a', b's', b'm', _, _, 0, 0]) => {
-            Component::from_binary(&engine.wasm, &executor::exported(&encode(bytes)?))
+            let component =
+                plain::component(bytes).map_err(|error| LoadError::Encode(text::one_line(&error, 1024)))?;
+            translate(engine, &component)?
         }
-        Some([0, b'a', b's', b'm', _, _, 1, 0]) => {
-            Component::from_binary(&engine.wasm, &executor::exported(bytes))
-        }
+        Some([0, b'a', b's', b'm', _, _, 1, 0]) => translate(engine, bytes)?,
         _ => return Err(LoadError::NotWasm),
     };
-    let component = component.map_err(|error| LoadError::Compile(in_words(&error)))?;
     if let Some(cache) = &engine.compiled
         && let Err(error) = cache.store(&engine.wasm, bytes, &component)
     {
         tracing::warn!(%error, "compiled code cannot be kept: the next start will compile again");
     }
     Ok(component)
+}
+
+/// Compiles a component to machine code.
+fn translate(engine: &Engine, component: &[u8]) -> Result<Component, LoadError> {
+    let component = executor::exported(component);
+    // Should some module make the compiler panic, that is this module's failure and not the proxy's.
+    catch_unwind(AssertUnwindSafe(|| {
+        Component::from_binary(&engine.wasm, &component)
+    }))
+    .map_err(|_| LoadError::Compile("the compiler panicked".into()))?
+    .map_err(|error| LoadError::Compile(in_words(&error)))
 }
 
 /// Gives a component the interface it imports, and checks what it exports.
@@ -200,23 +210,6 @@ fn prepare(engine: &Engine, component: &Component) -> Result<Code, LoadError> {
 /// An error's text, which may quote names that the module chose.
 pub(super) fn in_words(error: &impl fmt::Display) -> String {
     text::one_line(&format!("{error:#}"), 1024)
-}
-
-/// Wraps the plain module that cargo leaves into a component, as its custom sections tell.
-fn encode(module: &[u8]) -> Result<Vec<u8>, LoadError> {
-    // The encoder is a build tool that was not made for hostile input: should some make it panic, that is
-    // this module's failure and not the proxy's.
-    let encoded = catch_unwind(|| {
-        ComponentEncoder::default()
-            .validate(true)
-            .module(module)
-            .and_then(|mut it| it.encode())
-    });
-    match encoded {
-        Ok(Ok(component)) => Ok(component),
-        Ok(Err(error)) => Err(LoadError::Encode(in_words(&error))),
-        Err(_) => Err(LoadError::Encode("the encoder panicked".into())),
-    }
 }
 
 /// Gives the component its imports: ours, and for WASI's an empty world in which every function traps, since
@@ -273,10 +266,8 @@ pub enum LoadError {
     /// Some other file.
     #[error("this is neither a WebAssembly module nor a component; give the .wasm file that cargo built")]
     NotWasm,
-    /// A module without the sections that the SDK puts in.
-    #[error(
-        "the module cannot be made a component: {0}; build it with dnsweir-filter for wasm32-unknown-unknown"
-    )]
+    /// A module without the exports of a filter, or with imports that none has.
+    #[error("the module is no filter: {0}")]
     Encode(String),
     /// Invalid, or with features that filters do not get.
     #[error("the module does not compile: {0}")]

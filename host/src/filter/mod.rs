@@ -27,6 +27,7 @@ mod load;
 mod memo;
 mod observed;
 mod output;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod text;

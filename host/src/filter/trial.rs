@@ -23,7 +23,7 @@ use super::interest::Interest;
 use super::load::{self, Filter, LoadError};
 use super::ticker::Ticker;
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
-use super::world::{INSTANCES, LOG_LINE, TABLE_ENTRIES, TABLES};
+use super::world::{Allocated, INSTANCES, LOG_LINE, MEMORIES, TABLES};
 use super::{Failure, text};
 use crate::config;
 
@@ -99,7 +99,7 @@ struct Guest {
 /// The world of a guest on trial.
 struct Recorder {
     limit: usize,
-    memory: usize,
+    allocated: Allocated,
     out_of_memory: bool,
     log: Vec<(&'static str, String)>,
     printed: String,
@@ -175,7 +175,7 @@ impl Trial {
     fn configure(&self) -> Result<(Guest, types::Manifest, Cost), LoadError> {
         let recorder = Recorder {
             limit: self.limits.memory,
-            memory: 0,
+            allocated: Allocated::default(),
             out_of_memory: false,
             log: Vec::new(),
             printed: String::new(),
@@ -352,7 +352,7 @@ fn arm(store: &mut Store<Recorder>, ticker: &Ticker) {
 fn cost(store: &Store<Recorder>) -> Cost {
     Cost {
         instructions: store.get_fuel().ok().map(|left| u64::MAX - left),
-        memory: store.data().memory,
+        memory: store.data().allocated.octets,
     }
 }
 
@@ -361,17 +361,14 @@ fn failure(store: &Store<Recorder>, error: &wasmtime::Error) -> Failure {
 }
 
 impl ResourceLimiter for Recorder {
-    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let granted = desired <= self.limit;
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let granted = self.allocated.memory(current, desired, self.limit);
         self.out_of_memory |= !granted;
-        if granted {
-            self.memory = self.memory.max(desired);
-        }
         Ok(granted)
     }
 
-    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(desired <= TABLE_ENTRIES)
+    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(self.allocated.table(current, desired))
     }
 
     fn instances(&self) -> usize {
@@ -383,7 +380,7 @@ impl ResourceLimiter for Recorder {
     }
 
     fn memories(&self) -> usize {
-        1
+        MEMORIES
     }
 }
 

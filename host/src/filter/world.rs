@@ -24,14 +24,17 @@ pub(super) const LOG_LINE: usize = 1024;
 const LOG_BURST: u32 = 50;
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Core instances of a component: the filter itself and the few that wit-component adds around it.
-pub(super) const INSTANCES: usize = 16;
+/// Core instances of a component. One of the SDK's has three, one that brings CPython and its libraries 38.
+pub(super) const INSTANCES: usize = 64;
 
-/// Tables of a component: the filter's own and one of wit-component's.
-pub(super) const TABLES: usize = 4;
+/// Memories of a component: more than one if it was composed of several.
+pub(super) const MEMORIES: usize = 4;
 
-/// Entries of a table.
-pub(super) const TABLE_ENTRIES: usize = 16 << 10;
+/// Tables of a component: the filter's own and one of wit-component's, for each part that it was composed of.
+pub(super) const TABLES: usize = 8;
+
+/// Entries of all tables together. Go's runtime takes 6000.
+const TABLE_ENTRIES: usize = 32 << 10;
 
 /// What the instances of one filter share.
 pub(super) struct Context {
@@ -97,6 +100,7 @@ impl Context {
 /// The data of a store.
 pub(super) struct State {
     context: Arc<Context>,
+    allocated: Allocated,
     /// Whether memory was asked for beyond the limit since the flag was last cleared.
     pub(super) out_of_memory: bool,
     /// The memory of a guest that is called around the component API.
@@ -105,10 +109,42 @@ pub(super) struct State {
     pub(super) may_leave: bool,
 }
 
+/// What an instance has taken, over all its memories and tables.
+#[derive(Default)]
+pub(super) struct Allocated {
+    /// Of linear memory.
+    pub(super) octets: usize,
+    /// Of tables.
+    entries: usize,
+}
+
+impl Allocated {
+    /// Grows a memory, unless that is too much for all of them together.
+    pub(super) fn memory(&mut self, current: usize, desired: usize, limit: usize) -> bool {
+        grow(&mut self.octets, current, desired, limit)
+    }
+
+    /// Grows a table, unless that is too much for all of them together.
+    pub(super) fn table(&mut self, current: usize, desired: usize) -> bool {
+        grow(&mut self.entries, current, desired, TABLE_ENTRIES)
+    }
+}
+
+/// Grows one part of a sum. What was granted and then could not be had stays in it, to the guest's disadvantage.
+fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
+    let grown = sum.saturating_add(desired.saturating_sub(current));
+    let granted = grown <= limit;
+    if granted {
+        *sum = grown;
+    }
+    granted
+}
+
 impl State {
     pub(super) fn new(context: Arc<Context>) -> State {
         State {
             context,
+            allocated: Allocated::default(),
             out_of_memory: false,
             memory: None,
             may_leave: false,
@@ -161,21 +197,23 @@ impl State {
 }
 
 impl ResourceLimiter for State {
-    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let granted = desired <= self.context.limits.memory;
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let granted = self
+            .allocated
+            .memory(current, desired, self.context.limits.memory);
         if granted {
             self.context
                 .counters
                 .memory
-                .fetch_max(desired as u64, Ordering::Relaxed);
+                .fetch_max(self.allocated.octets as u64, Ordering::Relaxed);
         } else {
             self.out_of_memory = true;
         }
         Ok(granted)
     }
 
-    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(desired <= TABLE_ENTRIES)
+    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(self.allocated.table(current, desired))
     }
 
     fn instances(&self) -> usize {
@@ -187,7 +225,7 @@ impl ResourceLimiter for State {
     }
 
     fn memories(&self) -> usize {
-        1
+        MEMORIES
     }
 }
 
@@ -237,14 +275,21 @@ mod tests {
         assert!(!state.out_of_memory);
         assert!(!state.memory_growing(1 << 20, (1 << 20) + 1, None).unwrap());
         assert!(state.out_of_memory);
+        assert!(
+            !state.memory_growing(0, 1, None).unwrap(),
+            "a second one counts, too"
+        );
         assert_eq!(state.context.counters.memory.load(Ordering::Relaxed), 1 << 20);
     }
 
     #[test]
-    fn tables_are_limited() {
+    fn table_entries_are_limited_over_all_tables() {
         let mut state = state();
-        assert!(state.table_growing(0, TABLE_ENTRIES, None).unwrap());
-        assert!(!state.table_growing(0, TABLE_ENTRIES + 1, None).unwrap());
+        assert!(state.table_growing(0, TABLE_ENTRIES - 10, None).unwrap());
+        assert!(!state.table_growing(0, 11, None).unwrap());
+        assert!(state.table_growing(0, 5, None).unwrap());
+        assert!(state.table_growing(5, 10, None).unwrap());
+        assert!(!state.table_growing(10, 11, None).unwrap());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Filters as a worker meets them: good, broken and hostile.
 
+mod boundaries;
 mod checks;
 mod failures;
 mod guests;

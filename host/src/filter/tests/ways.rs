@@ -10,7 +10,7 @@ use crate::filter::bindings::dnsweir::filter::types;
 use crate::filter::executor::{Executor, Lowered, StartError};
 
 /// A filter called through the component API, and the same called through its core module.
-fn both(module: &[u8], config: Vec<ConfigNode>) -> [Arc<Filter>; 2] {
+pub(super) fn both(module: &[u8], config: Vec<ConfigNode>) -> [Arc<Filter>; 2] {
     let mut block = config::Filter {
         config,
         ..block(module.to_vec())
