@@ -32,6 +32,9 @@ mod stale;
 // Those who write filters.
 mod authors;
 
+// Filters that are not built in.
+mod languages;
+
 // The outside.
 mod admin;
 mod clients;

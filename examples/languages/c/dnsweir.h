@@ -1,0 +1,153 @@
+/* The filter interface (wit/types.wit, wit/filter.wit) as C sees it.
+ *
+ * On wasm32, a C compiler lays these structures out exactly as the component model's canonical ABI wants them, so
+ * a filter reads and writes them in place. What each field means is said in wit/. */
+
+#ifndef DNSWEIR_H
+#define DNSWEIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define INTERFACE(name) "dnsweir:filter/" name "@0.1.0"
+
+/* Lists and strings: where they are and how many. Strings have no zero at their end. */
+typedef struct { const char *at; uint32_t length; } text;
+typedef struct { const uint8_t *at; uint32_t length; } bytes;
+typedef struct { const uint16_t *at; uint32_t length; } numbers;
+typedef struct { const bytes *at; uint32_t length; } names;
+typedef struct { const text *at; uint32_t length; } texts;
+
+#define TEXT(literal) ((text){ literal, sizeof(literal) - 1 })
+
+/* --- What comes in --- */
+
+enum { UDP, TCP, INTERNAL };
+
+typedef struct {
+    uint64_t client_high, client_low;
+    uint32_t name_start;
+    uint16_t name_length, qtype, qclass, header, udp_size, edns_flags, client_port, zone;
+    uint8_t transport;
+    bool edns;
+} query;
+
+/* What `kind` says is in a value. */
+enum { IS_NULL, IS_BOOLEAN, IS_INTEGER, IS_DECIMAL, IS_TEXT };
+
+typedef struct {
+    uint8_t kind;
+    union { bool boolean; int64_t integer; double decimal; text text; };
+} value;
+
+typedef struct { text name; value value; } property;
+
+typedef struct {
+    text name;
+    struct { const value *at; uint32_t length; } arguments;
+    struct { const property *at; uint32_t length; } properties;
+    bool has_parent;
+    uint32_t parent;
+} node;
+
+typedef struct { const node *at; uint32_t length; } nodes;
+
+/* --- What goes out --- */
+
+typedef struct {
+    bytes name;
+    uint16_t rtype, class;
+    uint32_t ttl;
+    bytes rdata;
+} resource_record;
+
+typedef struct { const resource_record *at; uint32_t length; } records;
+
+typedef struct {
+    uint16_t rcode;
+    bool authoritative;
+    records answers, authority, additional;
+} answer;
+
+typedef struct {
+    bool has_name;
+    bytes name;
+    bool has_qtype;
+    uint16_t qtype;
+    bool has_qclass;
+    uint16_t qclass;
+    bool revert;
+} rewrite;
+
+typedef struct { uint16_t found, instead; } rcodes;
+
+typedef struct {
+    struct { const rcodes *at; uint32_t length; } rcodes;
+    uint32_t ttl_minimum, ttl_maximum;
+    bool store, stale;
+} response_edit;
+
+/* What `decision` says is done with a query. */
+enum { PASS, REWRITE, ANSWER, ALIAS, REFUSE, DROP };
+
+typedef struct {
+    uint32_t query;
+    uint32_t remember;
+    uint8_t decision;
+    union { rewrite rewrite; answer answer; names alias; uint16_t refuse; };
+    bool has_edit;
+    response_edit edit;
+    bool skip_response;
+} verdict;
+
+typedef struct { verdict *at; uint32_t length; } verdicts;
+
+/* What `place` says is wrong in a node. */
+enum { THE_NODE, AN_ARGUMENT, A_PROPERTY };
+
+typedef struct {
+    bool has_node;
+    uint32_t node;
+    uint8_t place;
+    union { uint32_t argument; text property; };
+    text message, help;
+} config_error;
+
+typedef struct {
+    numbers qtypes;
+    texts suffixes;
+    bool queries, responses, events, messages;
+} manifest;
+
+/* A manifest, or mistakes. */
+typedef struct {
+    uint8_t rejected;
+    union {
+        manifest manifest;
+        struct { const config_error *at; uint32_t length; } errors;
+    };
+} configured;
+
+_Static_assert(sizeof(query) == 40 && sizeof(verdict) == 68 && offsetof(verdict, edit) == 44, "wit/types.wit");
+_Static_assert(sizeof(node) == 32 && sizeof(property) == 24 && sizeof(config_error) == 36, "wit/types.wit");
+
+/* --- What a filter may call --- */
+
+#define HOST(name) __attribute__((import_module(INTERFACE("host")), import_name(name)))
+
+enum { ERROR, WARN, INFO, DEBUG };
+
+HOST("log") void host_log(uint32_t level, const char *message, uint32_t length);
+HOST("print") void host_print(const char *lines, uint32_t length);
+HOST("count") void host_count(const char *name, uint32_t length, uint64_t by);
+
+/* Room that lasts until the call is over; what `configure` takes lasts as long as the filter. */
+void *take(size_t size);
+
+/* --- What a filter has: see names.c --- */
+
+configured configure(nodes config);
+verdicts on_queries(uint64_t now, const query *batch, uint32_t length, const uint8_t *names);
+
+#endif

@@ -1,0 +1,7 @@
+#!/bin/sh
+# Builds names.wasm into a folder, `target` beside this file if none is given. Needs Go 1.24 or later.
+set -eu
+into=${1:-target}
+cd "$(dirname "$0")"
+mkdir -p "$into"
+GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags "-s -w" -o "$into/names.wasm" .

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Builds names.wasm into a folder, `target` beside this file if none is given. Needs Node.js 20 with npm; its one
+# package comes from npm.
+set -eu
+into=${1:-target}
+cd "$(dirname "$0")"
+mkdir -p "$into"
+into=$(cd "$into" && pwd)
+[ -x "$into/node_modules/.bin/componentize-qjs" ] ||
+    npm install --silent --no-audit --no-fund --no-save --prefix "$into" componentize-qjs@0.4.5
+# The tool wants a world and what it refers to in one folder.
+mkdir -p "$into/wit/deps/filter"
+cp world.wit "$into/wit/"
+cp ../../../wit/*.wit "$into/wit/deps/filter/"
+"$into/node_modules/.bin/componentize-qjs" --sync --stub-wasi --opt-size --wit "$into/wit" --world names \
+    --js names.js --output "$into/names.wasm"

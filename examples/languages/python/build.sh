@@ -1,0 +1,16 @@
+#!/bin/sh
+# Builds names.wasm into a folder, `target` beside this file if none is given. Needs Python 3.10 with pip; its one
+# package comes from PyPI.
+set -eu
+into=${1:-target}
+cd "$(dirname "$0")"
+mkdir -p "$into"
+into=$(cd "$into" && pwd)
+[ -x "$into/packages/bin/componentize-py" ] ||
+    python3 -m pip install --quiet --target "$into/packages" componentize-py==0.25.1
+# Whatever lies in the module's folder is packed, so it gets one of its own.
+mkdir -p "$into/module"
+cp names.py "$into/module/"
+PYTHONPATH="$into/packages" "$into/packages/bin/componentize-py" --quiet \
+    --wit-path ../../../wit --wit-path world.wit --world example:names/names \
+    componentize --stub-wasi --python-path "$into/module" --output "$into/names.wasm" names

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Builds names.wasm into a folder, `target` beside this file if none is given. Needs Rust with the target
+# wasm32-unknown-unknown.
+set -eu
+into=${1:-target}
+cd "$(dirname "$0")"
+cargo build --quiet --release --target wasm32-unknown-unknown --target-dir "$into"
+cp "$into/wasm32-unknown-unknown/release/names.wasm" "$into/names.wasm"

@@ -1,0 +1,128 @@
+//! One filter in every language of `examples/languages`: built as its `build.sh` builds it, asked as clients ask.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::harness::guests::root;
+use crate::harness::{Proxy, Upstream, needs, proxy, tools};
+
+#[test]
+fn rust() {
+    try_out("rust", &["cargo"], "16MiB");
+}
+
+#[test]
+fn c() {
+    try_out("c", &["clang", "wasm-ld"], "16MiB");
+}
+
+#[test]
+fn go() {
+    try_out("go", &["go"], "16MiB");
+}
+
+#[test]
+fn javascript() {
+    try_out("javascript", &["node", "npm"], "16MiB");
+}
+
+#[test]
+fn python() {
+    try_out("python", &["python3", "pip3"], "64MiB");
+}
+
+/// Builds the filter from its source, into the target folder.
+fn build(language: &str) -> PathBuf {
+    let folder = root().join("examples/languages").join(language);
+    let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join("languages")
+        .join(language);
+    let mut command = Command::new("sh");
+    command.arg(folder.join("build.sh")).arg(&into);
+    // What cargo tells this test about itself is not meant for the cargo that the build calls.
+    for name in ["CARGO_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+        command.env_remove(name);
+    }
+    tools::output(&mut command);
+    into.join("names.wasm")
+}
+
+/// Has the filter of a language, whose build needs these tools, do what every one of them does: find mistakes in its
+/// configuration, answer, refuse, pass, count, and log.
+fn try_out(language: &str, tools: &[&str], memory: &str) {
+    if !needs(tools) {
+        return;
+    }
+    let module = build(language);
+    let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));
+    let filter = |config: &str| {
+        format!(
+            "filter \"names\" {{\n    module \"{module}\"; on-error \"servfail\"\n    \
+             limits memory=\"{memory}\" time=\"1s\"\n    config {{\n{config}\n    }}\n}}\n\
+             zone \".\" {{ use \"names\"; forward \"{upstream}\" }}\n",
+            module = module.display(),
+            upstream = upstream.address,
+        )
+    };
+
+    // All mistakes at once, each at its place. This compiles the module, too, however long that takes.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("mistakes.kdl");
+    let mistakes = "host \"hello.example\" \"192.0.2\"\nblok \"ads.example\"\nblock \"a..b\"";
+    let text = format!("listen \"127.0.0.1\"\n{}", filter(mistakes));
+    std::fs::write(&file, text).expect("a configuration file");
+    let output = proxy::check(&file);
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    for place in ["mistakes.kdl:6:", "mistakes.kdl:7:", "mistakes.kdl:8:"] {
+        assert!(said.contains(place), "no {place} in {said}");
+    }
+    assert!(said.contains("valid here: `"), "{said}");
+
+    let proxy = Proxy::start(&filter(
+        "host \"Hello.example\" \"192.0.2.7\"\nblock \"ads.example\"",
+    ));
+    proxy.process.logged("filter is ready");
+    for _ in 0..3 {
+        let answer = proxy.query("hello.EXAMPLE", "A");
+        assert_eq!(answer.answers(), ["hello.EXAMPLE. A 192.0.2.7"]);
+        assert_eq!(answer.answers[0].ttl, 300);
+    }
+    for name in ["ads.example", "banner.Ads.example"] {
+        assert_eq!(proxy.query(name, "AAAA").rcode(), "NXDOMAIN", "{name}");
+    }
+    for name in ["other.test", "badads.example", "x.hello.example"] {
+        assert_eq!(proxy.query(name, "A").answers(), [format!("{name}. A 192.0.2.1")]);
+    }
+    proxy.await_metric(
+        "dnsweir_filter_counter_total",
+        &[("filter", "names"), ("name", "blocked")],
+        2.0,
+    );
+    let traps = proxy
+        .metrics()
+        .sum("dnsweir_filter_traps_total", &[("filter", "names")]);
+    assert_eq!(traps, 0.0);
+}
+
+/// What the page for authors of CoreDNS plugins shows of the filter is what was built above.
+#[test]
+fn the_page_on_coredns_shows_the_filter() {
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).expect("a file");
+    let page = read("docs/coredns-plugins.md");
+    let source = read("examples/languages/go/names.go");
+    let filter = page
+        .split("\n## ")
+        .find(|section| section.starts_with("The filter"));
+    let shown: Vec<&str> = filter
+        .expect("its section")
+        .split("```go\n")
+        .skip(1)
+        .filter_map(|fence| fence.split("```").next())
+        .collect();
+    assert_eq!(shown.len(), 2);
+    for fence in shown {
+        assert!(source.contains(fence), "not in names.go:\n{fence}");
+    }
+}
