@@ -34,6 +34,7 @@ mod authors;
 
 // Filters that are not built in.
 mod languages;
+mod released;
 
 // The outside.
 mod admin;

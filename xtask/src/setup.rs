@@ -7,7 +7,7 @@ use crate::{Failure, answers, call};
 
 /// What the filters are compiled to. Not a WASI target: a filter imports nothing but the filter
 /// interface.
-const TARGET: &str = "wasm32-unknown-unknown";
+pub const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Adds the WebAssembly target if it is missing, and says so.
 pub fn wasm_target() -> Result<(), Failure> {

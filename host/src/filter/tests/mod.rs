@@ -4,6 +4,7 @@ mod boundaries;
 mod checks;
 mod failures;
 mod guests;
+mod interface;
 mod loading;
 mod phases;
 mod ways;

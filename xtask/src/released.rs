@@ -1,0 +1,72 @@
+//! Keeps a filter as it is built today, for the tests of later releases: `docs/interface.md`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Failure, call, cargo, root, setup};
+
+/// Where the kept ones are.
+const KEPT: &str = "tests/released";
+
+/// Small, and without names of this machine.
+const PROFILE: [(&str, &str); 6] = [
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s"),
+    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+    ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
+    ("CARGO_PROFILE_RELEASE_STRIP", "symbols"),
+];
+
+/// Builds `tests/filters/released` and keeps it under the interface's version, with its digest.
+pub fn keep() -> Result<(), Failure> {
+    setup::wasm_target()?;
+    let version = interface_version()?;
+    let target = root().join("target/released");
+    let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
+    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+    let mut flags = vec![remap(&root(), "dnsweir")];
+    flags.extend(home.map(|home| remap(Path::new(&home), "cargo")));
+    let mut build = cargo([
+        "build",
+        "--release",
+        "--package",
+        "released-filter",
+        "--target",
+        setup::TARGET,
+        "--target-dir",
+    ]);
+    build.arg(&target).envs(PROFILE).env("RUSTFLAGS", flags.join(" "));
+    build.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    call(build)?;
+
+    let kept = root().join(KEPT);
+    let name = format!("{version}.wasm");
+    let built = target.join(setup::TARGET).join("release/released_filter.wasm");
+    let module = fs::read(&built).map_err(|error| format!("{}: {error}", built.display()))?;
+    fs::write(kept.join(&name), module).map_err(|error| format!("{KEPT}/{name}: {error}"))?;
+    let mut all: Vec<String> = fs::read_dir(&kept)
+        .map_err(|error| format!("{}: {error}", kept.display()))?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".wasm"))
+        .collect();
+    all.sort();
+    let sums = Command::new("sha256sum").args(&all).current_dir(&kept).output();
+    let sums = sums.map_err(|error| format!("cannot run sha256sum: {error}"))?;
+    fs::write(kept.join("SHA256SUMS"), sums.stdout).map_err(|error| format!("{KEPT}/SHA256SUMS: {error}"))?;
+    println!("kept {KEPT}/{name}");
+    Ok(())
+}
+
+/// The version in `wit/`.
+fn interface_version() -> Result<String, Failure> {
+    let file = root().join("wit/filter.wit");
+    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let version = text
+        .lines()
+        .find_map(|line| line.strip_prefix("package dnsweir:filter@")?.strip_suffix(';'));
+    version
+        .map(str::to_owned)
+        .ok_or_else(|| format!("{} has no package", file.display()))
+}
