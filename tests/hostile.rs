@@ -57,6 +57,8 @@ fn hostile_filters_cost_nobody_else_a_query() {
     }
     for (filter, name, reason) in [
         ("trap", "trap.hostile.test", "trap"),
+        ("trap", "tenth.hostile.test", "trap"),
+        ("trap", "deep.hostile.test", "trap"),
         ("spin", "spin.hostile.test", "time"),
         ("bomb", "bomb.hostile.test", "memory"),
     ] {
@@ -92,6 +94,7 @@ fn hostile_filters_cost_nobody_else_a_query() {
 fn on_error_decides_what_the_client_gets() {
     for (filter, name) in [
         ("trap", "trap.hostile.test"),
+        ("trap", "deep.hostile.test"),
         ("spin", "spin.hostile.test"),
         ("bomb", "bomb.hostile.test"),
     ] {

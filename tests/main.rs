@@ -32,9 +32,10 @@ mod stale;
 // Those who write filters.
 mod authors;
 
-// Filters that are not built in.
+// Filters that are not built in, and what they are trusted with.
 mod languages;
 mod released;
+mod trust;
 
 // The outside.
 mod admin;

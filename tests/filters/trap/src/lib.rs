@@ -1,11 +1,16 @@
-//! A filter that panics: at every name that begins with `trap`, in the phases its configuration names (in
-//! `queries` if it names none), and before that if it says `configure`.
+//! A filter that traps in the phases its configuration names (in `queries` if it names none): it panics at every name
+//! that begins with `trap` and at one in ten that begin with `tenth`, and calls itself without end at `deep`. If its
+//! configuration says `configure`, it panics before that.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
+use std::hint::black_box;
+
 use dnsweir_filter::{Event, Filter, Invalid, Manifest, Query, Response, ResponseVerdict, Setup, Verdict};
 
-struct Trap;
+struct Trap {
+    tenths: u32,
+}
 
 impl Filter for Trap {
     fn configure(setup: Setup<'_>) -> Result<(Trap, Manifest), Invalid> {
@@ -27,26 +32,43 @@ impl Filter for Trap {
                 _ => manifest.events(),
             };
         }
-        Ok((Trap, manifest))
+        Ok((Trap { tenths: 0 }, manifest))
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
-        panic_at(&query.name().to_string());
+        self.trap_at(&query.name().to_string());
         Verdict::pass()
     }
 
     fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
-        panic_at(&response.query().name().to_string());
+        self.trap_at(&response.query().name().to_string());
         ResponseVerdict::pass()
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        panic_at(&event.query().name().to_string());
+        self.trap_at(&event.query().name().to_string());
     }
 }
 
-fn panic_at(name: &str) {
-    assert!(!name.starts_with("trap"), "told to panic at {name}");
+impl Trap {
+    fn trap_at(&mut self, name: &str) {
+        assert!(!name.starts_with("trap"), "told to panic at {name}");
+        if name.starts_with("deep") {
+            black_box(deep(black_box(0)));
+        }
+        if name.starts_with("tenth") {
+            self.tenths += 1;
+            assert!(self.tenths < 10, "told to panic at every tenth {name}");
+        }
+    }
+}
+
+/// Comes back when the stack has room for all numbers.
+fn deep(depth: u64) -> u64 {
+    if depth == u64::MAX {
+        return 0;
+    }
+    black_box(deep(black_box(depth + 1))) + 1
 }
 
 dnsweir_filter::export!(Trap);
