@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
 use dnsweir::node::Outcome;
-use dnsweir::run::{self, Spectators, Stop, by_hand};
+use dnsweir::run::{self, Spectators, Stop, by_hand, privileges};
 use dnsweir::tools;
 use tracing::level_filters::LevelFilter;
 
@@ -25,6 +25,8 @@ fn main() -> ExitCode {
             log_format,
         } => {
             log(log_level, log_format);
+            // Before any thread, since each has capabilities of its own.
+            privileges::keep_what_is_needed();
             match run::run(config, compiled_cache, Spectators::default()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(stop) => fail(&stop),

@@ -5,6 +5,7 @@
 //! succeeded before the first worker is told.
 
 pub mod by_hand;
+pub mod privileges;
 mod watch;
 mod watchdog;
 mod worker;
