@@ -5,8 +5,8 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::cache::Kind;
 use crate::config::Module;
+use crate::listen::steer;
 use crate::metrics;
 use crate::state::State;
 
@@ -32,7 +33,8 @@ const HEAD: Duration = Duration::from_secs(5);
 pub struct Listener(TcpListener);
 
 impl Listener {
-    /// Binds the address. SO_REUSEPORT lets a successor listen before we end.
+    /// Binds the address. SO_REUSEPORT lets a successor listen before we end; of two processes, the one
+    /// that came second answers.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
         let bound = (|| {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -41,10 +43,12 @@ impl Listener {
             socket.set_reuse_port(true)?;
             socket.bind(&address.into())?;
             socket.listen(128)?;
-            Ok(socket)
+            let listener = socket.into();
+            steer(&listener, 1)?;
+            Ok(listener)
         })();
         match bound {
-            Ok(socket) => Ok(Listener(socket.into())),
+            Ok(listener) => Ok(Listener(listener)),
             Err(error) => {
                 let error: io::Error = error;
                 Err(io::Error::new(
@@ -55,8 +59,9 @@ impl Listener {
         }
     }
 
-    /// Serves requests about `state` on the calling runtime.
-    pub fn serve(self, state: Arc<State>) -> Server {
+    /// Serves requests on the calling runtime: about `state`, and, before there is one, that the process is
+    /// healthy and not ready.
+    pub fn serve(self, state: Arc<OnceLock<Arc<State>>>) -> Server {
         Server(tokio::spawn(async move {
             let listener = match tokio::net::TcpListener::from_std(self.0) {
                 Ok(listener) => listener,
@@ -68,7 +73,10 @@ impl Listener {
                         let state = Arc::clone(&state);
                         tokio::spawn(async move {
                             let service = service_fn(|request| {
-                                let reply = reply(&request, &state);
+                                let reply = match state.get() {
+                                    Some(state) => reply(&request, state),
+                                    None => starting(&request),
+                                };
                                 async { Ok::<_, Infallible>(reply) }
                             });
                             let mut http = http1::Builder::new();
@@ -93,6 +101,13 @@ pub struct Server(JoinHandle<()>);
 impl Drop for Server {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+fn starting(request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    match request.uri().path() {
+        "/health" => text(StatusCode::OK, "ok\n".into()),
+        _ => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n".into()),
     }
 }
 
@@ -146,6 +161,17 @@ fn not_ready(state: &State) -> Vec<String> {
     let mut reasons = Vec::new();
     if !state.serving.load(Ordering::Relaxed) {
         reasons.push("listeners are not up".to_string());
+    }
+    // Whoever asks cannot choose whom: a successor shall not count as ready because its predecessor is.
+    let predecessors = state.predecessors.read();
+    if predecessors
+        .as_ref()
+        .is_some_and(|them| them.have_been_followed())
+    {
+        reasons.push("another process takes over".to_string());
+    }
+    if state.node.failing() {
+        reasons.push("the node's network could not be set up: the log says why".to_string());
     }
     reasons
 }

@@ -15,8 +15,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
@@ -252,28 +252,42 @@ impl Proxy {
         spectators: Spectators,
         started: Instant,
     ) -> Result<Proxy, Stop> {
+        // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
+        // to be added.
+        let told: Arc<OnceLock<Arc<State>>> = Arc::default();
+        let serve = |listener: admin::Listener| listener.serve(Arc::clone(&told));
+        let predecessors = config.admin.map(node::Predecessors::of);
+        let mut admin = match config.admin.map(admin::Listener::bind).transpose() {
+            Ok(listener) => listener.map(serve),
+            Err(error) if keeper.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => None,
+            Err(error) => return Err(machine(error)),
+        };
         let engine = Arc::new(engine);
         let workers = config.workers;
         let shared = Shared::new(config.cache_memory, spectators.queries);
         let Prepared {
             generation,
             instances,
-        } = prepare(1, config, &engine, workers, &HashMap::new())?;
+        } = {
+            let engine = Arc::clone(&engine);
+            // Compiling takes a while; the admin address answers meanwhile.
+            tokio::task::spawn_blocking(move || prepare(1, config, &engine, workers, &HashMap::new()))
+                .await
+                .map_err(machine)??
+        };
         let config = &generation.config;
 
         let connections = Arc::new(AtomicUsize::new(0));
-        let limits = Limits::new(&config.listen, Arc::clone(&connections));
+        let limits = Limits::new(&config.listen, workers, Arc::clone(&connections));
         // A predecessor that ends must not take the addresses away before we listen on them.
         let turn = match keeper {
             Some(keeper) => Some(keeper.carry(Plan::of(config)).await.map_err(machine)?),
             None => None,
         };
         let mut sockets = bind(&shared, &config.listen.addresses, workers).map_err(machine)?;
-        let admin = config
-            .admin
-            .map(admin::Listener::bind)
-            .transpose()
-            .map_err(machine)?;
+        if let (Some(address), None) = (config.admin, &admin) {
+            admin = Some(serve(admin::Listener::bind(address).map_err(machine)?));
+        }
         drop(turn);
         let state = Arc::new(State {
             shared: Arc::clone(&shared),
@@ -284,11 +298,13 @@ impl Proxy {
             reload_error: Mutex::new(None),
             started: SystemTime::now(),
             connections,
+            predecessors: RwLock::new(predecessors),
             node,
             hangs: Arc::default(),
             hanging: Arc::default(),
         });
-        let admin = admin.map(|admin| admin.serve(Arc::clone(&state)));
+        // Set here only.
+        let _ = told.set(Arc::clone(&state));
 
         let mut threads = Vec::new();
         let mut adopted = Vec::new();
@@ -438,7 +454,8 @@ impl Proxy {
             let sockets = bind(&self.state.shared, &added, workers).map_err(machine)?;
             let admin = match config.admin {
                 Some(address) if config.admin != old.admin => {
-                    Some(admin::Listener::bind(address).map_err(machine)?)
+                    let predecessors = node::Predecessors::of(address);
+                    Some((admin::Listener::bind(address).map_err(machine)?, predecessors))
                 }
                 _ => None,
             };
@@ -464,7 +481,7 @@ impl Proxy {
             );
         }
 
-        let limits = Limits::new(&config.listen, Arc::clone(&self.state.connections));
+        let limits = Limits::new(&config.listen, workers, Arc::clone(&self.state.connections));
         let mut adopted = Vec::new();
         for (index, (worker, instances)) in self.workers.iter().zip(instances).enumerate() {
             let (done, wait) = oneshot::channel();
@@ -488,7 +505,10 @@ impl Proxy {
         }
         self.state.shared.cache.set_limit(config.cache_memory);
         if config.admin != old.admin {
-            self.admin = admin.map(|admin| admin.serve(Arc::clone(&self.state)));
+            let told = Arc::new(OnceLock::from(Arc::clone(&self.state)));
+            let (admin, predecessors) = admin.unzip();
+            *self.state.predecessors.write() = predecessors;
+            self.admin = admin.map(|admin: admin::Listener| admin.serve(told));
         }
         *self.state.generation.write() = generation;
         Ok(())
@@ -515,7 +535,6 @@ impl Proxy {
                 tracing::info!("another process listens on our addresses: the node's network is left to it");
             }
         }
-        let _migration = handed_over.then(node::Migration::begin);
         if handed_over || skip {
             // Probes are for the successor from now on.
             drop(self.admin);

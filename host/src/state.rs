@@ -28,6 +28,8 @@ pub struct State {
     pub started: SystemTime,
     /// Client connections that are open.
     pub connections: Arc<AtomicUsize>,
+    /// Who served the admin address before we did, if we do.
+    pub predecessors: RwLock<Option<node::Predecessors>>,
     /// What happened to the node's network.
     pub node: Arc<node::Counters>,
     /// Workers that hang.

@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use crate::config::Listen;
 use crate::serve::Worker;
 
-pub use switch::Switch;
+pub use switch::{Switch, steer};
 
 /// Octets of kernel buffer we ask for, so that a burst survives a worker that is busy.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -109,17 +109,20 @@ pub struct Limits {
     pub idle: Duration,
     /// How long a client may take to read what it is sent.
     pub write: Duration,
+    /// How many listeners the process has for each address, one for each worker.
+    pub siblings: usize,
 }
 
 impl Limits {
-    /// The limits of a configuration, counting connections in `connections`.
-    pub fn new(listen: &Listen, connections: Arc<AtomicUsize>) -> Limits {
+    /// The limits of a configuration for so many workers, counting connections in `connections`.
+    pub fn new(listen: &Listen, workers: usize, connections: Arc<AtomicUsize>) -> Limits {
         Limits {
             udp_size: usize::from(listen.udp_size),
             connections,
             connections_maximum: listen.tcp_connections,
             idle: listen.tcp_idle,
             write: listen.tcp_write,
+            siblings: workers,
         }
     }
 }

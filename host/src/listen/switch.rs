@@ -8,6 +8,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsRawFd;
 
 use socket2::SockRef;
 
@@ -41,6 +42,30 @@ impl Switch {
         self.tcp_off();
     }
 
+    /// Has the kernel give new connections to the listener that began as this one after the first `ours`, if
+    /// there is one: a successor's. A process begins to listen after its predecessor, so our own listeners
+    /// are the first ones, and while they close, the last ones take their places: that place stays the
+    /// successor's, or ends to exist when none of ours is left.
+    pub(super) fn pass_on(&self, ours: usize) {
+        if let Err(error) = steer(&self.tcp, ours) {
+            tracing::debug!(address = %self.address, %error, "new connections cannot be passed on");
+        }
+    }
+
+    /// A connection that waits to be accepted, if there is one.
+    pub(super) fn accept(&self) -> Option<io::Result<(tokio::net::TcpStream, SocketAddr)>> {
+        match self.tcp.accept() {
+            Ok((stream, client)) => {
+                let stream = stream
+                    .set_nonblocking(true)
+                    .and_then(|()| tokio::net::TcpStream::from_std(stream));
+                Some(stream.map(|stream| (stream, client)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     /// Takes no connections from now on.
     pub(super) fn tcp_off(&self) {
         // The kernel forgets that the socket listened.
@@ -60,6 +85,39 @@ impl Switch {
         if let Err(error) = self.udp.connect(SocketAddr::new(ip, NOWHERE)) {
             tracing::debug!(address = %self.address, %error, "a UDP listener cannot be turned off");
         }
+    }
+}
+
+/// Has the kernel give every new connection for the address of a listener (SO_REUSEPORT) to the one that
+/// came to it as number `place`, counted from 0; while there is none, to any.
+pub fn steer(listener: &TcpListener, place: usize) -> io::Result<()> {
+    let place = u32::try_from(place).unwrap_or(u32::MAX);
+    // A classic BPF program of one instruction: return a constant.
+    let mut program = [libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: place,
+    }];
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the descriptor is open while `listener` is borrowed. The kernel reads a sock_fprog of the
+    // length that it is told, and the one instruction behind it, which lives until the call returns.
+    let done = unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 
@@ -123,5 +181,32 @@ mod tests {
             assert_eq!(new.udp.recv(&mut [0; 9]).unwrap(), 5);
             assert!(TcpStream::connect(address).is_ok());
         }
+    }
+
+    #[test]
+    fn connections_are_passed_on_while_listeners_close() {
+        let address = free("127.0.0.1").unwrap();
+        let bind = || Sockets::bind(address).unwrap();
+        let mut old = vec![bind(), bind()];
+        let new = [bind(), bind()];
+        Switch::new(&old[0]).unwrap().pass_on(old.len());
+        let taken = |sockets: &Sockets| {
+            let mut count = 0;
+            while sockets.tcp.accept().is_ok() {
+                count += 1;
+            }
+            count
+        };
+        while !old.is_empty() {
+            let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
+            assert_eq!(old.iter().map(taken).sum::<usize>(), 0);
+            assert_eq!(new.iter().map(taken).sum::<usize>(), clients.len());
+            old.remove(0);
+        }
+        // Nobody has that place any more.
+        let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let shares = new.each_ref().map(taken);
+        assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+        assert_eq!(shares.iter().sum::<usize>(), clients.len());
     }
 }

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Limits, Switch};
 use crate::dns::MESSAGE_MAXIMUM;
@@ -27,11 +26,16 @@ const OUTSTANDING: usize = 256;
 /// Octets of unsent replies beyond which no more queries are read.
 const UNSENT: usize = 1 << 20;
 
-/// How long a connection may be silent once we are to stop: time for a query that was on its way.
-const LAST_IDLE: Duration = Duration::from_millis(100);
+/// How long a connection may be silent once we are to stop: time for a query that was on its way, of a client
+/// that may have to wait for a processor.
+const LAST_IDLE: Duration = Duration::from_millis(500);
 
 /// Octets of the length prefix (RFC 7766 section 8).
 const PREFIX: usize = 2;
+
+/// How long connections whose handshake has begun may take to end it once we are to stop. They cannot be
+/// given to another listener: closed before, ours would have them reset.
+const HANDSHAKE: Duration = Duration::from_millis(100);
 
 /// Accepts connections until `stop`.
 pub async fn listen(
@@ -42,19 +46,26 @@ pub async fn listen(
     limits: Limits,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut stopping = false;
+    let mut last: Option<Instant> = None;
     loop {
-        let accepted = if stopping {
-            // Those that wait are ours: closed unaccepted, they would be reset.
-            let Some(accepted) = listener.accept().now_or_never() else {
-                return switch.tcp_off();
-            };
-            accepted
-        } else {
-            tokio::select! {
+        let accepted = match last {
+            None => tokio::select! {
                 accepted = listener.accept() => accepted,
-                _ = stop.changed() => { stopping = true; continue }
-            }
+                _ = stop.changed() => {
+                    switch.pass_on(limits.siblings);
+                    last = Some(Instant::now() + HANDSHAKE);
+                    continue;
+                }
+            },
+            Some(at) => match timeout_at(at, listener.accept()).await {
+                Ok(accepted) => accepted,
+                // The last look is at the socket itself, and finds those that wait: closed unaccepted, they
+                // would be reset.
+                Err(_) => match switch.accept() {
+                    Some(accepted) => accepted,
+                    None => return switch.tcp_off(),
+                },
+            },
         };
         match accepted {
             Ok((stream, client)) => {
@@ -70,7 +81,7 @@ pub async fn listen(
                     drop(place);
                 });
             }
-            Err(_) if stopping => return switch.tcp_off(),
+            Err(_) if last.is_some() => return switch.tcp_off(),
             Err(error) => {
                 // Out of descriptors, or a connection that was gone before we took it: the next attempt
                 // may do better, but not at once.

@@ -96,7 +96,8 @@ impl Keeper {
                             continue;
                         }
                         while let Ok(Some(_)) = timeout(QUIET, messages.next()).await {}
-                        kept.repair_link().await;
+                        // What fails is tried again with the next check, which says so.
+                        let _ = kept.repair_link().await;
                     }
                     _ = ticks.tick() => kept.repair().await,
                 }
@@ -190,6 +191,7 @@ impl Kept {
                 self.tell(&outcome);
                 Reply {
                     errors: outcome.errors,
+                self.counters.tried(&outcome.errors);
                     turn: None,
                     left: false,
                 }
@@ -247,29 +249,33 @@ impl Kept {
         }
     }
 
-    async fn repair_link(&self) {
+    async fn repair_link(&self) -> Outcome {
+        let mut outcome = Outcome::default();
         if self.carried.link.is_some() {
             let _turn = blocking(Turn::take).await;
-            let outcome = self.network.carry(&self.carried).await;
+            outcome = self.network.carry(&self.carried).await;
             self.repaired(&outcome);
         }
     }
 
     async fn repair(&self) {
-        self.repair_link().await;
+        let mut outcome = self.repair_link().await;
         if !self.guarded.rules.is_empty() {
+        outcome
             let _turn = blocking(Turn::take).await;
-            let outcome = self
+            let rules = self
                 .network
                 .guard(&self.guarded, &self.guarded.listening_ips())
                 .await;
-            self.repaired(&outcome);
+            self.repaired(&rules);
+            outcome.extend(rules);
         }
     }
 
     fn repaired(&self, outcome: &Outcome) {
         self.counters
             .repairs
+        self.counters.tried(&outcome.errors);
             .fetch_add(outcome.done.len() as u64, Ordering::Relaxed);
         if !outcome.done.is_empty() {
             tracing::warn!(

@@ -14,13 +14,13 @@ mod rules;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rtnetlink::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 pub use keeper::Keeper;
-pub use peers::{Migration, Turn};
+pub use peers::{Predecessors, Turn};
 pub use plan::{End, Family, Link, Plan, Rule, Target};
 
 /// What failed, in the words of node-cache's metrics.
@@ -96,6 +96,7 @@ pub struct Counters {
     /// Things that were found missing or changed, and put right.
     pub repairs: AtomicU64,
 }
+    failing: AtomicBool,
 
 impl Counters {
     /// How many errors of a kind there were.
@@ -104,6 +105,15 @@ impl Counters {
     }
 
     fn count(&self, error: &Error) {
+    /// Whether something that is wanted could not be done when it was last tried.
+    pub fn failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    fn tried(&self, errors: &[Error]) {
+        self.failing.store(!errors.is_empty(), Ordering::Relaxed);
+    }
+
         self.errors[error.kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -4,7 +4,7 @@
 //! where I did ([`others_listen`])? docs/decisions/0005-handover.md says why they are asked this way.
 
 use std::collections::HashSet;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
@@ -52,32 +52,46 @@ impl Turn {
     }
 }
 
-/// Where the kernel is told to give connections that wait at a listener which closes to another listener
-/// of the same address (Linux 5.14).
-const MIGRATION: &str = "/proc/sys/net/ipv4/tcp_migrate_req";
-
-/// While it lives, connections that are being made when our listeners close go to the successor's. Where
-/// the file cannot be written, as in containers that are not privileged, the few that are between two
-/// packets of their handshake at that moment are reset.
-pub struct Migration {
-    before: Option<String>,
+/// Who listened on an address over TCP before we did.
+pub struct Predecessors {
+    address: SocketAddr,
+    /// Of their sockets.
+    inodes: HashSet<u64>,
 }
 
-impl Migration {
-    /// Begins.
-    pub fn begin() -> Migration {
-        let before = std::fs::read_to_string(MIGRATION).ok();
-        let before = before.filter(|_| std::fs::write(MIGRATION, "1").is_ok());
-        Migration { before }
-    }
-}
-
-impl Drop for Migration {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = std::fs::write(MIGRATION, before);
+impl Predecessors {
+    /// Looks, before we listen there.
+    pub fn of(address: SocketAddr) -> Predecessors {
+        Predecessors {
+            address,
+            inodes: tcp_listeners(address),
         }
     }
+
+    /// Whether another process has begun to listen there since: a successor, which answers for both of us.
+    pub fn have_been_followed(&self) -> bool {
+        let now = tcp_listeners(self.address);
+        let mut unknown = now.difference(&self.inodes).peekable();
+        unknown.peek().is_some() && {
+            let own = own_sockets();
+            unknown.any(|inode| !own.contains(inode))
+        }
+    }
+}
+
+/// Inodes of the listeners of an address.
+fn tcp_listeners(address: SocketAddr) -> HashSet<u64> {
+    let table = if address.is_ipv4() { "tcp" } else { "tcp6" };
+    let Ok(file) = std::fs::File::open(format!("/proc/thread-self/net/{table}")) else {
+        return HashSet::new();
+    };
+    // Listeners come first, and then all of the node's connections.
+    let lines = io::BufReader::new(file).lines().skip(1).map_while(Result::ok);
+    let listeners = lines.map_while(|line| entry(&line, LISTENING));
+    listeners
+        .filter(|(local, _)| *local == address)
+        .map(|(_, inode)| inode)
+        .collect()
 }
 
 /// Those of the addresses on which a socket that is not ours takes queries, bound to exactly that.
@@ -85,7 +99,8 @@ pub fn others_listen(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let own = own_sockets();
     let text = |table| std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
     let (four, six) = (text("udp"), text("udp6"));
-    let entries: Vec<_> = four.lines().chain(six.lines()).filter_map(entry).collect();
+    let lines = four.lines().chain(six.lines());
+    let entries: Vec<_> = lines.filter_map(|line| entry(line, UNCONNECTED)).collect();
     let taken = |address: &&SocketAddr| {
         entries
             .iter()
@@ -112,16 +127,20 @@ fn own_sockets() -> HashSet<u64> {
         .collect()
 }
 
-/// Address and inode of a line of /proc/net/udp or udp6, if the socket takes datagrams from anyone: one
-/// that is connected belongs to a process that ends.
-fn entry(line: &str) -> Option<(SocketAddr, u64)> {
-    const UNCONNECTED: &str = "07";
+/// A UDP socket that takes datagrams from anyone: one that is connected belongs to a process that ends.
+const UNCONNECTED: &str = "07";
+
+/// A TCP socket that accepts connections.
+const LISTENING: &str = "0A";
+
+/// Address and inode of a line of /proc/net/udp or tcp, or of udp6 or tcp6, if the socket is in this state.
+fn entry(line: &str, wanted: &str) -> Option<(SocketAddr, u64)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (ip, port) = fields.next()?.split_once(':')?;
     let state = fields.nth(1)?;
     let inode = fields.nth(5)?.parse().ok()?;
     let address = SocketAddr::new(address(ip)?, u16::from_str_radix(port, 16).ok()?);
-    (state == UNCONNECTED).then_some((address, inode))
+    (state == wanted).then_some((address, inode))
 }
 
 /// An address in the kernel's notation: words of 32 bits, each in the machine's byte order.
@@ -151,7 +170,7 @@ mod tests {
         assert_eq!(others_listen(&[address]), [], "our own");
 
         let text = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
-        let entries: Vec<_> = text.lines().filter_map(entry).collect();
+        let entries: Vec<_> = text.lines().filter_map(|line| entry(line, UNCONNECTED)).collect();
         assert!(
             entries.iter().any(|(local, _)| *local == address),
             "{address}: {entries:?}"
@@ -160,9 +179,33 @@ mod tests {
         socket.connect("127.0.0.1:1").unwrap();
         let text = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
         assert!(
-            !text.lines().filter_map(entry).any(|(local, _)| local == address),
+            !text
+                .lines()
+                .filter_map(|line| entry(line, UNCONNECTED))
+                .any(|(local, _)| local == address),
             "connected away"
         );
+    }
+
+    #[test]
+    fn a_successor_is_told_from_a_predecessor() {
+        use socket2::{Domain, Socket, Type};
+        let listen = |address: SocketAddr| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.set_reuse_port(true).unwrap();
+            socket.bind(&address.into()).unwrap();
+            socket.listen(1).unwrap();
+            socket
+        };
+        let first = listen("127.0.0.1:0".parse().unwrap());
+        let address = first.local_addr().unwrap().as_socket().unwrap();
+        let predecessors = Predecessors::of(address);
+        assert_eq!(predecessors.inodes.len(), 1);
+        assert!(!predecessors.have_been_followed(), "nobody came");
+        let own = listen(address);
+        assert!(!predecessors.have_been_followed(), "only we came");
+        drop((first, own));
+        assert_eq!(tcp_listeners(address).len(), 0);
     }
 
     #[test]
@@ -170,8 +213,14 @@ mod tests {
         let four = " 1303: 0A14FEA9:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 20761 2 0 0";
         let six = "  414: 000000FD000000000000000010000000:0035 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 20762 2 0 0";
         if cfg!(target_endian = "little") {
-            assert_eq!(entry(four), Some(("169.254.20.10:53".parse().unwrap(), 20761)));
-            assert_eq!(entry(six), Some(("[fd00::10]:53".parse().unwrap(), 20762)));
+            assert_eq!(
+                entry(four, UNCONNECTED),
+                Some(("169.254.20.10:53".parse().unwrap(), 20761))
+            );
+            assert_eq!(
+                entry(six, UNCONNECTED),
+                Some(("[fd00::10]:53".parse().unwrap(), 20762))
+            );
         }
     }
 
