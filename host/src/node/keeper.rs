@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::link::{address_of, name_of};
+use super::link::{address_of, destination_of, name_of};
 use super::peers::{Turn, others_listen};
 use super::{Counters, Error, Kind, Network, Outcome, Plan, blocking, no_netlink};
 
@@ -58,6 +58,8 @@ impl Keeper {
             MulticastGroup::Link,
             MulticastGroup::Ipv4Ifaddr,
             MulticastGroup::Ipv6Ifaddr,
+            MulticastGroup::Ipv4Route,
+            MulticastGroup::Ipv6Route,
         ];
         let (connection, handle, mut messages) =
             rtnetlink::new_multicast_connection(&groups).map_err(no_netlink)?;
@@ -189,9 +191,9 @@ impl Kept {
                     }
                 }
                 self.tell(&outcome);
+                self.counters.tried(&outcome.errors);
                 Reply {
                     errors: outcome.errors,
-                self.counters.tried(&outcome.errors);
                     turn: None,
                     left: false,
                 }
@@ -243,6 +245,9 @@ impl Kept {
             NetlinkPayload::InnerMessage(
                 RouteNetlinkMessage::NewAddress(message) | RouteNetlinkMessage::DelAddress(message),
             ) => address_of(message).is_some_and(|ip: IpAddr| link.addresses.contains(&ip)),
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelRoute(message)) => {
+                destination_of(message).is_some_and(|ip| link.addresses.contains(&ip))
+            }
             // The kernel had more to say than it could keep.
             NetlinkPayload::Overrun(_) => true,
             _ => false,
@@ -256,12 +261,12 @@ impl Kept {
             outcome = self.network.carry(&self.carried).await;
             self.repaired(&outcome);
         }
+        outcome
     }
 
     async fn repair(&self) {
         let mut outcome = self.repair_link().await;
         if !self.guarded.rules.is_empty() {
-        outcome
             let _turn = blocking(Turn::take).await;
             let rules = self
                 .network
@@ -270,12 +275,12 @@ impl Kept {
             self.repaired(&rules);
             outcome.extend(rules);
         }
+        self.counters.tried(&outcome.errors);
     }
 
     fn repaired(&self, outcome: &Outcome) {
         self.counters
             .repairs
-        self.counters.tried(&outcome.errors);
             .fetch_add(outcome.done.len() as u64, Ordering::Relaxed);
         if !outcome.done.is_empty() {
             tracing::warn!(

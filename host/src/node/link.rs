@@ -9,8 +9,10 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
 use futures_util::TryStreamExt;
+use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressProtocol};
 use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, LinkBridge, LinkDummy, LinkUnspec};
 
 use super::plan::Link;
@@ -45,6 +47,9 @@ pub struct Difference {
     found: Option<Found>,
     /// Wanted, and not there.
     pub missing: Vec<IpAddr>,
+    /// Wanted and there, without the route by which the kernel takes packets to it. It comes with the address
+    /// and can be deleted without it.
+    pub unrouted: Vec<IpAddr>,
     /// Ours, and not wanted.
     pub stale: Vec<IpAddr>,
 }
@@ -64,16 +69,23 @@ impl Difference {
 pub async fn compare(handle: &Handle, wanted: &Link) -> Result<Difference, Error> {
     let found = find(handle, &wanted.name).await?;
     let addresses = found.as_ref().map_or(&[][..], |found| &found.addresses);
-    let missing = wanted
-        .addresses
-        .iter()
-        .filter(|ip| !addresses.iter().any(|carried| carried.ip == **ip));
+    let missing = wanted.addresses.iter().filter(|ip| !carries(addresses, ip));
+    let mut unrouted = Vec::new();
+    // While the link is down, there are no routes; they come when it is set up.
+    if found.as_ref().is_some_and(|found| found.up) {
+        for &ip in wanted.addresses.iter().filter(|&ip| carries(addresses, ip)) {
+            if !is_routed(handle, ip).await {
+                unrouted.push(ip);
+            }
+        }
+    }
     let ours = found.as_ref().is_some_and(|found| found.ours);
     let stale = addresses.iter().filter(|carried| {
         (ours || carried.marked) && !is_automatic(carried.ip) && !wanted.addresses.contains(&carried.ip)
     });
     Ok(Difference {
         missing: missing.copied().collect(),
+        unrouted,
         stale: stale.map(|carried| carried.ip).collect(),
         found,
     })
@@ -107,7 +119,10 @@ pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> R
             )
         })?;
     }
-    for &ip in &difference.missing {
+    // Taken off and added again, an address has its route.
+    let unrouted = |ip| difference.unrouted.contains(&ip);
+    done.extend(take_off(handle, &wanted.name, difference, unrouted).await?);
+    for &ip in difference.missing.iter().chain(&difference.unrouted) {
         let length = if ip.is_ipv4() { 32 } else { 128 };
         let mut request = handle.address().add(index, ip, length);
         let attributes = &mut request.message_mut().attributes;
@@ -131,9 +146,19 @@ pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> R
 
 /// Takes stale addresses off the link.
 pub async fn tidy(handle: &Handle, wanted: &Link, difference: &Difference) -> Result<Vec<String>, Error> {
+    let stale = |ip| difference.stale.contains(&ip);
+    take_off(handle, &wanted.name, difference, stale).await
+}
+
+async fn take_off(
+    handle: &Handle,
+    link: &str,
+    difference: &Difference,
+    which: impl Fn(IpAddr) -> bool,
+) -> Result<Vec<String>, Error> {
     let mut done = Vec::new();
     let carried = difference.found.iter().flat_map(|found| &found.addresses);
-    for carried in carried.filter(|carried| difference.stale.contains(&carried.ip)) {
+    for carried in carried.filter(|carried| which(carried.ip)) {
         let deleted = handle
             .address()
             .del(carried.message.clone())
@@ -141,11 +166,11 @@ pub async fn tidy(handle: &Handle, wanted: &Link, difference: &Difference) -> Re
             .await
             .map_err(io_error);
         match deleted {
-            Ok(()) => done.push(format!("took {} off {}", carried.ip, wanted.name)),
+            Ok(()) => done.push(format!("took {} off {link}", carried.ip)),
             Err(why) if why.raw_os_error() == Some(libc::EADDRNOTAVAIL) => {}
             Err(why) => {
                 let text = format!("cannot be rid of {}: {why}", carried.ip);
-                return Err(error(Kind::InterfaceCheck, &wanted.name, text));
+                return Err(error(Kind::InterfaceCheck, link, text));
             }
         }
     }
@@ -262,6 +287,26 @@ async fn find(handle: &Handle, name: &str) -> Result<Option<Found>, Error> {
     }))
 }
 
+fn carries(addresses: &[Carried], ip: &IpAddr) -> bool {
+    addresses.iter().any(|carried| carried.ip == *ip)
+}
+
+/// Whether the kernel would take a packet to the address.
+async fn is_routed(handle: &Handle, ip: IpAddr) -> bool {
+    let mut lookup = RouteMessage::default();
+    (
+        lookup.header.address_family,
+        lookup.header.destination_prefix_length,
+    ) = match ip {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    };
+    lookup.attributes.push(RouteAttribute::Destination(ip.into()));
+    // Without any route at all, the answer is an error.
+    let found = handle.route().get(lookup).execute().try_collect::<Vec<_>>().await;
+    found.is_ok_and(|routes| routes.iter().any(|route| route.header.kind == RouteType::Local))
+}
+
 fn carried(message: AddressMessage) -> Option<Carried> {
     let ip = address_of(&message)?;
     let marked = message.attributes.contains(&AddressAttribute::Protocol(MARK));
@@ -287,6 +332,15 @@ pub(super) fn address_of(message: &AddressMessage) -> Option<IpAddr> {
             AddressAttribute::Address(ip) => Some(*ip),
             _ => None,
         })
+    })
+}
+
+/// The address that a message about a route of a single address is about.
+pub(super) fn destination_of(route: &RouteMessage) -> Option<IpAddr> {
+    route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(ip)) => Some((*ip).into()),
+        RouteAttribute::Destination(RouteAddress::Inet6(ip)) => Some((*ip).into()),
+        _ => None,
     })
 }
 

@@ -5,6 +5,7 @@
 //! [`down`] change it, any number of times with the same outcome; [`Keeper`] does so for a running proxy.
 //! What is not ours is never touched: [`link`] and [`rules`] say how they know.
 
+mod detour;
 mod keeper;
 mod link;
 mod peers;
@@ -21,7 +22,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 pub use keeper::Keeper;
 pub use peers::{Predecessors, Turn};
-pub use plan::{End, Family, Link, Plan, Rule, Target};
+pub use plan::{Detour, End, Family, Link, Plan, Rule, Target};
 
 /// What failed, in the words of node-cache's metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +96,8 @@ pub struct Counters {
     errors: [AtomicU64; Kind::ALL.len()],
     /// Things that were found missing or changed, and put right.
     pub repairs: AtomicU64,
-}
     failing: AtomicBool,
+}
 
 impl Counters {
     /// How many errors of a kind there were.
@@ -104,7 +105,6 @@ impl Counters {
         self.errors[kind as usize].load(Ordering::Relaxed)
     }
 
-    fn count(&self, error: &Error) {
     /// Whether something that is wanted could not be done when it was last tried.
     pub fn failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
@@ -114,6 +114,7 @@ impl Counters {
         self.failing.store(!errors.is_empty(), Ordering::Relaxed);
     }
 
+    fn count(&self, error: &Error) {
         self.errors[error.kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -137,18 +138,24 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
         let difference = link::compare(&network.handle, link).await?;
         add(format!("link {}", link.name), difference.of_link());
         for ip in &link.addresses {
-            add(
-                format!("address {ip}"),
-                difference.missing.contains(ip).then_some("missing"),
-            );
+            let wrong = if difference.missing.contains(ip) {
+                Some("missing")
+            } else {
+                difference.unrouted.contains(ip).then_some("without its route")
+            };
+            add(format!("address {ip}"), wrong);
         }
         for ip in &difference.stale {
             add(format!("address {ip}"), Some("not wanted"));
         }
         addresses.extend(difference.stale);
     }
-    let wanted = plan.rules.clone();
-    let difference = blocking(move || rules::compare(&wanted, &addresses)).await?;
+    let (wanted, detours) = (plan.rules.clone(), plan.detours.clone());
+    let (difference, detoured) = blocking(move || {
+        let rules = rules::compare(&wanted, &addresses)?;
+        Ok((rules, detour::compare(&detours, &addresses)?))
+    })
+    .await?;
     for rule in &plan.rules {
         add(
             rule.to_string(),
@@ -157,6 +164,13 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
     }
     for rule in difference.stale() {
         add(rule.to_string(), Some("not wanted"));
+    }
+    for line in plan.detours.iter().flat_map(detour::lines) {
+        let missing = detoured.missing.contains(&line).then_some("missing");
+        add(format!("nft {line}"), missing);
+    }
+    for line in detoured.stale {
+        add(format!("nft {line}"), Some("not wanted"));
     }
     Ok(findings)
 }
@@ -244,37 +258,27 @@ impl Network {
                 Err(error) => outcome.errors.push(error),
             }
         }
-        outcome.extend(self.settle(plan.rules.clone(), ips).await);
+        outcome.extend(self.settle(plan.rules.clone(), plan.detours.clone(), ips).await);
         outcome
     }
 
     /// No rule that is ours about these addresses remains.
     async fn unguard(&self, ips: &[IpAddr]) -> Outcome {
-        self.settle(Vec::new(), ips.to_vec()).await
+        self.settle(Vec::new(), Vec::new(), ips.to_vec()).await
     }
 
-    async fn settle(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
+    async fn settle(&self, wanted: Vec<Rule>, detours: Vec<Detour>, ips: Vec<IpAddr>) -> Outcome {
         blocking(move || {
-            let difference = match rules::compare(&wanted, &ips) {
-                Ok(difference) => difference,
-                Err(error) => {
-                    return Outcome {
-                        errors: vec![error],
-                        ..Outcome::default()
-                    };
-                }
-            };
-            let errors = rules::settle(&difference);
-            let written = difference.missing.iter().map(|rule| format!("wrote {rule}"));
-            let deleted = difference.stale().map(|rule| format!("deleted {rule}"));
-            Outcome {
-                done: if errors.is_empty() {
-                    written.chain(deleted).collect()
-                } else {
-                    Vec::new()
-                },
-                errors,
+            let mut outcome = Outcome::default();
+            match rules::compare(&wanted, &ips) {
+                Ok(difference) => outcome.extend(rules::settle(&difference)),
+                Err(error) => outcome.errors.push(error),
             }
+            match detour::compare(&detours, &ips) {
+                Ok(difference) => outcome.extend(detour::settle(&difference)),
+                Err(error) => outcome.errors.push(error),
+            }
+            outcome
         })
         .await
     }
@@ -320,6 +324,8 @@ impl fmt::Display for Plan {
                 writeln!(f, "address {ip}")?;
             }
         }
-        self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))
+        self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))?;
+        let mut detours = self.detours.iter().flat_map(detour::lines);
+        detours.try_for_each(|line| writeln!(f, "nft {line}"))
     }
 }

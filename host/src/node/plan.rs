@@ -23,6 +23,18 @@ pub struct Plan {
     pub listeners: Vec<SocketAddr>,
     /// In the order in which they are put at the head of their chains.
     pub rules: Vec<Rule>,
+    /// Where no rule of iptables could lead to the cluster's DNS.
+    pub detours: Vec<Detour>,
+}
+
+/// While no socket takes what is sent to a listener, it goes to an address of the cluster's DNS, as if it had
+/// been sent there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detour {
+    /// The listener.
+    pub from: SocketAddr,
+    /// The address, of the same family.
+    pub to: IpAddr,
 }
 
 /// A link and what it carries.
@@ -164,11 +176,16 @@ impl Plan {
                 addresses.push(listener.ip());
             }
         }
-        let rules = listeners.iter().filter(|_| node.iptables);
+        let ruled: &[SocketAddr] = if node.iptables { &listeners } else { &[] };
         Plan {
             link: node.interface.clone().map(|name| Link { name, addresses }),
-            rules: rules
+            rules: ruled
+                .iter()
                 .flat_map(|&listener| rules_for(node, listener, config.admin))
+                .collect(),
+            detours: ruled
+                .iter()
+                .filter_map(|&listener| detour_for(node, listener))
                 .collect(),
             listeners,
         }
@@ -189,14 +206,32 @@ fn concerns(node: &Node, listener: SocketAddr) -> bool {
     !ip.is_loopback() && !ip.is_unspecified() && !taken
 }
 
+/// The address of the cluster's DNS that is of the listener's family.
+fn cluster_dns(node: &Node, listener: SocketAddr) -> Option<IpAddr> {
+    let same_family = |dns: &&IpAddr| dns.is_ipv4() == listener.is_ipv4();
+    node.cluster_dns.iter().find(same_family).copied()
+}
+
+fn detour_for(node: &Node, from: SocketAddr) -> Option<Detour> {
+    let needed = node.mode == NodeMode::FallThrough && !node.cluster_dns.contains(&from.ip());
+    let to = cluster_dns(node, from).filter(|_| needed)?;
+    Some(Detour { from, to })
+}
+
 fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Vec<Rule> {
     let ip = listener.ip();
-    let instead = node.cluster_dns.iter().find(|dns| dns.is_ipv4() == ip.is_ipv4());
-    match (node.mode, instead) {
+    match (node.mode, cluster_dns(node, listener)) {
         // kube-proxy's own rules stand behind this address.
         (NodeMode::FallThrough, _) if node.cluster_dns.contains(&ip) => switched(listener),
+        // A detour does.
+        (NodeMode::FallThrough, Some(_)) => {
+            let mut rules = switched(listener);
+            rules.extend(from_the_node(listener));
+            rules.extend(admin.into_iter().flat_map(|admin| probes(ip, admin.port())));
+            rules
+        }
         // IPVS stands behind the cluster DNS address, and takes packets after every DNAT.
-        (NodeMode::LinkLocal, Some(&dns)) => {
+        (NodeMode::LinkLocal, Some(dns)) => {
             let mut rules = switched(listener);
             rules.extend(from_the_node(listener));
             rules.extend(["tcp", "udp"].map(|protocol| Rule {

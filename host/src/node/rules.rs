@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use iptables::IPTables;
 
 use super::plan::{COMMENTS, End, Family, Rule, Target};
-use super::{Error, Kind};
+use super::{Error, Kind, Outcome};
 
 /// Seconds to wait for the xtables lock, as node-cache does.
 const WAIT: &str = "-w 5";
@@ -76,20 +76,20 @@ pub fn compare(wanted: &[Rule], addresses: &[IpAddr]) -> Result<Difference, Erro
 }
 
 /// Writes what is missing and deletes what is stale. Goes on after an error, and returns all of them.
-pub fn settle(difference: &Difference) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn settle(difference: &Difference) -> Outcome {
+    let mut outcome = Outcome::default();
     let mut tables: HashMap<Family, Tables> = HashMap::new();
     let mut tables = |family| -> Tables { *tables.entry(family).or_insert_with(|| Tables::new(family)) };
     for rule in &difference.missing {
         let written =
             tables(rule.family()).execute(rule.table, &format!("-I {} {}", rule.chain, rule.arguments()));
-        errors.extend(written.err());
+        outcome.add(written.map(|_| vec![format!("wrote {rule}")]));
     }
     for Listed { rule, arguments } in &difference.stale {
         let deleted = tables(rule.family()).execute(rule.table, &format!("-D {} {arguments}", rule.chain));
-        errors.extend(deleted.err());
+        outcome.add(deleted.map(|_| vec![format!("deleted {rule}")]));
     }
-    errors
+    outcome
 }
 
 /// The tables of one family.

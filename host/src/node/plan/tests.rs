@@ -99,6 +99,30 @@ fn fall_through_leaves_the_switch_to_the_socket() {
 }
 
 #[test]
+fn fall_through_takes_a_detour_where_no_service_stands() {
+    let plan = plan(
+        "listen \"10.96.0.10\" \"169.254.20.10\" \"fd00:20::10\"\n\
+         node { iptables; cluster-dns \"10.96.0.10\" }",
+    );
+    let [detour] = plan.detours.as_slice() else {
+        panic!("one has a cluster DNS of its family: {:?}", plan.detours);
+    };
+    assert_eq!(detour.from, "169.254.20.10:53".parse().unwrap());
+    assert_eq!(detour.to, "10.96.0.10".parse::<IpAddr>().unwrap());
+    // Only what is tracked is translated.
+    let lines = typed(&plan);
+    let switch = |ip: &str| {
+        let query = format!("PREROUTING -p udp -d {ip} --dport 53");
+        lines
+            .iter()
+            .any(|rule| rule.contains(&query) && rule.contains("-m socket"))
+    };
+    assert!(switch("169.254.20.10") && switch("10.96.0.10"), "{lines:#?}");
+    // Nobody else would answer there: silence costs less than a look for the socket.
+    assert!(!switch("fd00:20::10"), "{lines:#?}");
+}
+
+#[test]
 fn link_local_hands_over_to_ipvs() {
     let plan = plan(
         "listen \"169.254.20.10\" \"10.96.0.10\"\n\
