@@ -22,11 +22,13 @@ up() {
     ip netns add $node && ip netns add $outside
     ip -n $node link add eth0 type veth peer name eth0 netns $outside
     ip -n $outside addr add 10.200.0.1/24 dev eth0 && ip -n $node addr add 10.200.0.2/24 dev eth0
+    ip -n $outside addr add fd00:200::1/64 dev eth0 nodad && ip -n $node addr add fd00:200::2/64 dev eth0 nodad
     for namespace in $node $outside; do
         ip -n $namespace link set lo up && ip -n $namespace link set eth0 up
     done
     ip -n $node route add default via 10.200.0.1
-    inside sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'
+    ip -n $node -6 route add default via fd00:200::1
+    inside sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding'
 
     openssl genrsa -out account.key 2048 2> /dev/null && openssl rsa -in account.key -pubout -out account.pub 2> /dev/null
     echo 'secret,admin,1,"system:masters"' > tokens
@@ -42,7 +44,7 @@ up() {
     start apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 --secure-port=6443 \
         --bind-address=10.200.0.2 --advertise-address=10.200.0.2 --cert-dir=certs --token-auth-file=tokens \
         --service-account-issuer=https://kubernetes.default.svc --service-account-key-file=account.pub \
-        --service-account-signing-key-file=account.key --service-cluster-ip-range=10.96.0.0/16 \
+        --service-account-signing-key-file=account.key --service-cluster-ip-range=10.96.0.0/16,fd00:96::/112 \
         --authorization-mode=Node,RBAC --allow-privileged=true --kubelet-preferred-address-types=InternalIP
     printf '#!/bin/sh\nexec nsenter --net=/var/run/netns/%s "%s" --kubeconfig "%s" "$@"\n' \
         $node "$bin/kubectl" "$state/kubeconfig" > kubectl
@@ -50,21 +52,21 @@ up() {
     timeout 60 sh -c 'until ./kubectl get --raw /readyz > /dev/null 2>&1; do sleep 0.5; done'
     start controllers "$bin/kube-controller-manager" --kubeconfig=kubeconfig --leader-elect=false \
         --service-account-private-key-file=account.key --root-ca-file=certs/apiserver.crt \
-        --cluster-cidr=10.244.0.0/16 --allocate-node-cidrs=true
+        --cluster-cidr=10.244.0.0/16,fd00:244::/56 --allocate-node-cidrs=true
     start scheduler "$bin/kube-scheduler" --kubeconfig=kubeconfig --leader-elect=false
-    start proxy "$bin/kube-proxy" --kubeconfig=kubeconfig --proxy-mode="$1" --cluster-cidr=10.244.0.0/16 \
+    start proxy "$bin/kube-proxy" --kubeconfig=kubeconfig --proxy-mode="$1" --cluster-cidr=10.244.0.0/16,fd00:244::/56 \
         --hostname-override=node --conntrack-max-per-core=0
     start kubelet "$bin/kubelet" --config=kubelet.yaml --kubeconfig=kubeconfig --hostname-override=node \
-        --node-ip=10.200.0.2 --root-dir="$state/kubelet" --cert-dir="$state/kubelet-certs"
+        --node-ip=10.200.0.2,fd00:200::2 --root-dir="$state/kubelet" --cert-dir="$state/kubelet-certs"
 
     image box "$(command -v busybox)"
     image coredns "$bin/coredns"
-    image dnsweir "$DNSWEIR" "$(command -v xtables-nft-multi)"
-    ./kubectl apply -f "$here/cluster.yaml" > /dev/null
+    image dnsweir "$DNSWEIR" "$(command -v xtables-nft-multi)" "$(command -v nft)"
+    ./kubectl apply --validate=strict -f "$here/cluster.yaml" > /dev/null
     timeout 60 sh -c 'until ./kubectl get node/node > /dev/null 2>&1; do sleep 0.5; done'
     ./kubectl wait --for=condition=Ready node/node --timeout=60s > /dev/null
     ./kubectl -n kube-system rollout status deployment/coredns --timeout=90s > /dev/null
-    ./kubectl apply -f "$here/dnsweir.yaml" > /dev/null
+    ./kubectl apply --validate=strict -k "$here" > /dev/null
     ./kubectl -n kube-system rollout status daemonset/dnsweir --timeout=60s > /dev/null
     ./kubectl wait --for=condition=Ready pod/client --timeout=60s > /dev/null
     echo "a node with kube-proxy in $1 mode: $state/kubectl"
