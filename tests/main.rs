@@ -4,7 +4,7 @@
 //! `cargo xtask test --test main cache::`.
 
 // What the tests stand on: the proxy, servers for it to ask, clients to ask it.
-mod harness;
+use ::harness;
 
 // The first minute: the embedded configuration.
 mod demonstration;

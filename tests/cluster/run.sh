@@ -1,23 +1,42 @@
 #!/bin/bash
 # Runs the node's tests on a real Kubernetes node: once with kube-proxy in iptables mode, once in nftables
-# mode. Needs root, Go and the packages that node.sh names.
+# mode. `cargo xtask test cluster` calls it, and `cargo xtask test` with CI=true.
 #
 #   tests/cluster/run.sh [iptables|nftables]...
 #
-# The first run builds Kubernetes (ten minutes) into $KUBE_BIN, which later ones use again.
+# The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later ones use again.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 root=$(realpath "$here/../..")
-export KUBE_BIN=${KUBE_BIN:-$root/target/cluster/bin} KUBE_STATE=${KUBE_STATE:-/tmp/dnsweir-cluster}
-[ -x "$KUBE_BIN/coredns" ] || "$here/programs.sh" "$KUBE_BIN"
+target=${CARGO_TARGET_DIR:-$root/target}
+export KUBE_BIN=${KUBE_BIN:-$target/cluster} KUBE_STATE=${KUBE_STATE:-/tmp/dnsweir-cluster}
+export DNSWEIR=$target/release/dnsweir PATH=$PATH:/usr/sbin:/sbin
+
+# The same agreement as that of `needs` in tests/harness/tools.rs.
+missing=()
+[ "$(id -u)" = 0 ] || missing+=(root)
+for program in etcd containerd ctr runc conntrack iptables nft ip nsenter python3 openssl busybox /usr/lib/cni/bridge; do
+    command -v "$program" > /dev/null || missing+=("$program")
+done
+[ -x "$KUBE_BIN/coredns" ] || command -v go > /dev/null || missing+=(go)
+if [ ${#missing[@]} -gt 0 ]; then
+    line="cluster: needs ${missing[*]}"
+    case ${CI:-} in
+    true | 1) echo "with CI=true nothing is skipped; $line" >&2; exit 1 ;;
+    *) echo "skipped: $line" >&2; echo "$line" >> "${DNSWEIR_SKIPPED_TESTS:-/dev/null}"; exit ;;
+    esac
+fi
+
 cd "$root"
-cargo build --release -p dnsweir
-export DNSWEIR=${CARGO_TARGET_DIR:-$root/target}/release/dnsweir
+if [ ! -x "$KUBE_BIN/coredns" ]; then
+    echo "building Kubernetes and CoreDNS into $KUBE_BIN: about eight minutes"
+    "$here/programs.sh" "$KUBE_BIN"
+fi
 [ $# -gt 0 ] || set -- iptables nftables
 for mode; do
     trap '"$here/node.sh" down' EXIT
     "$here/node.sh" up "$mode"
-    cargo test --release -p dnsweir --test node -- --ignored --nocapture --test-threads 1 cluster::
+    cargo test --release --workspace --test node -- --ignored --nocapture --test-threads 1 cluster::
     "$here/node.sh" down
     trap - EXIT
 done

@@ -10,6 +10,12 @@ use super::tools;
 /// A network and mount namespace with `lo` up. It lasts as long as the process that holds it.
 pub struct Namespace(Process);
 
+impl Default for Namespace {
+    fn default() -> Namespace {
+        Namespace::new()
+    }
+}
+
 impl Namespace {
     /// Makes one; [`tools::needs`] `root` says whether that works here.
     pub fn new() -> Namespace {

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
-use super::{eventually, until};
+use super::eventually;
 
 /// A child process. It is killed, by its own ID, when the value goes.
 pub struct Process {
@@ -126,12 +126,10 @@ impl Process {
         })
     }
 
-    /// Ends it now.
+    /// Kills it, and returns when it has ended.
     pub fn stop(&mut self) {
-        if self.running() {
-            self.child.kill().expect("a running child");
-        }
-        until("a killed child to end", || !self.running());
+        self.child.kill().expect("a child");
+        self.child.wait().expect("a child");
     }
 }
 

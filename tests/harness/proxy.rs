@@ -40,17 +40,23 @@ pub fn program() -> PathBuf {
 /// A command for it. What it caches for its user goes to the target folder, where it helps the next
 /// test, and not to the folder of whoever runs the tests.
 pub fn command() -> Command {
-    with_own_cache(Command::new(program()))
+    let mut command = Command::new(program());
+    with_own_cache(&mut command);
+    command
 }
 
 /// The same, to be run in a network of its own.
 pub fn command_in(network: &Namespace) -> Command {
-    with_own_cache(network.command(&program()))
+    let mut command = network.command(&program());
+    with_own_cache(&mut command);
+    command
 }
 
-fn with_own_cache(mut command: Command) -> Command {
-    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
-    command
+/// Has a command that starts the proxy keep what it compiles where the other tests do.
+pub fn with_own_cache(command: &mut Command) -> &mut Command {
+    // `target/tmp`, which is cargo's for this purpose.
+    let folder = program().ancestors().nth(2).expect("a target folder").join("tmp");
+    command.env("XDG_CACHE_HOME", folder)
 }
 
 /// A `forward` stage for tests that count: each query is sent once, however long a busy machine takes to

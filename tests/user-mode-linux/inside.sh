@@ -1,23 +1,28 @@
 #!/bin/bash
 # The first process of the user-mode kernel; run.sh starts it.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t tmpfs tmp /run && mount -t tmpfs tmp /tmp
+mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t tmpfs tmp /run && mkdir /run/t
+# Debian keeps this kernel's modules where modprobe does not look, ours or the kernel's own.
+release=$(uname -r)
+mkdir -p /run/t/root/lib/modules && ln -s "/usr/lib/uml/modules/$release" "/run/t/root/lib/modules/$release"
+printf '#!/bin/sh\nexec modprobe -d /run/t/root "$@"\n' > /run/t/modprobe && chmod +x /run/t/modprobe
+echo /run/t/modprobe > /proc/sys/kernel/modprobe
 for module in dummy ip_vs ip_vs_rr veth nf_conntrack xt_socket xt_CT xt_comment xt_nat \
     iptable_raw iptable_filter iptable_nat ip6table_raw ip6table_filter ip6table_nat; do
-    modprobe $module
+    modprobe -d /run/t/root $module
 done
 ip link set lo up
-sysctl -qw net.ipv4.vs.conntrack=1 net.ipv4.ip_forward=1
+echo 1 > /proc/sys/net/ipv4/vs/conntrack; echo 1 > /proc/sys/net/ipv4/ip_forward
 
 fail() { echo "! $*"; echo o > /proc/sysrq-trigger; sleep 9; }
 check() { # WHAT COMMAND...
     local what=$1; shift
-    "$@" > /tmp/output 2>&1 && echo "ok $what" || { sed 's/^/- /' /tmp/output; fail "$what"; }
+    "$@" > /run/t/output 2>&1 && echo "ok $what" || { sed 's/^/- /' /run/t/output; fail "$what"; }
 }
 rules() { for t in raw filter nat; do iptables-legacy -t $t -S; ip6tables-legacy -t $t -S; done; }
 network() { ip -o link | sed 's/qlen.*//'; ip -o addr | sed 's/valid_lft.*//'; rules; }
 
-cat > /tmp/dnsweir.kdl <<'X'
+cat > /run/t/dnsweir.kdl <<'X'
 listen "169.254.20.10" "fd00:20::10"
 admin "127.0.0.1:8080"
 filter "table" {
@@ -39,37 +44,37 @@ ip addr add 10.244.7.1/24 dev to7 && ip link set to7 up
 ip -n pod addr add 10.244.7.2/24 dev eth0 && ip -n pod link set eth0 up && ip -n pod link set lo up
 ip -n pod route add default via 10.244.7.1
 ipvsadm -A -u 10.96.0.10:53 -s rr && ipvsadm -a -u 10.96.0.10:53 -r 10.244.8.2:53 -m
-sed 's/listen.*/listen "10.244.8.2"/; s/192.0.2.1/192.0.2.2/; /^admin/d; /^node/d' /tmp/dnsweir.kdl > /tmp/cluster.kdl
-ip netns exec dns "$DNSWEIR" run --config /tmp/cluster.kdl 2> /tmp/cluster.log &
+sed 's/listen.*/listen "10.244.8.2"/; s/192.0.2.1/192.0.2.2/; /^admin/d; /^node/d' /run/t/dnsweir.kdl > /run/t/cluster.kdl
+ip netns exec dns "$DNSWEIR" run --config /run/t/cluster.kdl 2> /run/t/cluster.log &
 # The legacy tables of the node are in use.
 for c in iptables-legacy ip6tables-legacy; do $c -t raw -N KUBE-HINT; $c -t filter -N KUBE-HINT; $c -t nat -N KUBE-HINT; done
 
-asked() { ip netns exec pod timeout 10 dig +short +tries=3 +timeout=1 @169.254.20.10 www.example; }
+asked() { ip netns exec pod timeout 30 dig +short +tries=3 +timeout=5 @169.254.20.10 www.example; }
 answers() { [ "$(asked)" = "$1" ]; }
-until grep -q 'answering queries' /tmp/cluster.log; do sleep 0.1; done
+until grep -q 'answering queries' /run/t/cluster.log; do sleep 0.1; done
 
-network > /tmp/before
-check "up" "$DNSWEIR" node up --config /tmp/dnsweir.kdl
+network > /run/t/before
+check "up" "$DNSWEIR" node up --config /run/t/dnsweir.kdl
 check "the link is a dummy one" sh -c 'ip -d link show nodelocaldns | grep -w dummy'
 check "the rules are legacy ones" sh -c 'iptables-legacy -t raw -S | grep "NodeLocal DNS Cache"'
 check "no rule is an nft one" sh -c '! iptables-nft-save 2>/dev/null | grep "NodeLocal DNS Cache"'
-check "status" "$DNSWEIR" node status --config /tmp/dnsweir.kdl
+check "status" "$DNSWEIR" node status --config /run/t/dnsweir.kdl
 check "a pod gets the cluster's answer while nobody listens" answers 192.0.2.2
-"$DNSWEIR" run --config /tmp/dnsweir.kdl 2> /tmp/log & proxy=$!
-until grep -q 'answering queries' /tmp/log; do kill -0 $proxy || { cat /tmp/log; fail "it did not start"; }; sleep 0.1; done
+"$DNSWEIR" run --config /run/t/dnsweir.kdl 2> /run/t/log & proxy=$!
+until grep -q 'answering queries' /run/t/log; do kill -0 $proxy || { cat /run/t/log; fail "it did not start"; }; sleep 0.1; done
 check "a pod gets the proxy's answer while it listens" answers 192.0.2.1
 kill -9 $proxy; wait $proxy 2> /dev/null
 check "a pod gets the cluster's answer after kill -9" answers 192.0.2.2
-check "down" "$DNSWEIR" node down --config /tmp/dnsweir.kdl
-network > /tmp/after
-check "everything is as before" diff /tmp/before /tmp/after
-sed -i 's/mode "link-local"/mode "bypass"/' /tmp/dnsweir.kdl
-check "up, bypass" "$DNSWEIR" node up --config /tmp/dnsweir.kdl
-check "status, bypass" "$DNSWEIR" node status --config /tmp/dnsweir.kdl
-check "up again does nothing" sh -c '[ -z "$($DNSWEIR node up --config /tmp/dnsweir.kdl)" ]'
-check "down, bypass" "$DNSWEIR" node down --config /tmp/dnsweir.kdl
-network > /tmp/after
-check "everything is as before, bypass" diff /tmp/before /tmp/after
+check "down" "$DNSWEIR" node down --config /run/t/dnsweir.kdl
+network > /run/t/after
+check "everything is as before" diff /run/t/before /run/t/after
+sed -i 's/mode "link-local"/mode "bypass"/' /run/t/dnsweir.kdl
+check "up, bypass" "$DNSWEIR" node up --config /run/t/dnsweir.kdl
+check "status, bypass" "$DNSWEIR" node status --config /run/t/dnsweir.kdl
+check "up again does nothing" sh -c '[ -z "$($DNSWEIR node up --config /run/t/dnsweir.kdl)" ]'
+check "down, bypass" "$DNSWEIR" node down --config /run/t/dnsweir.kdl
+network > /run/t/after
+check "everything is as before, bypass" diff /run/t/before /run/t/after
 echo "=== all well"
 echo o > /proc/sysrq-trigger
 sleep 9

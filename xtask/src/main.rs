@@ -20,6 +20,7 @@ Usage: cargo xtask COMMAND
   build              setup, then the proxy with its filters: target/release/dnsweir
   run [-- ARGS…]     build, then `dnsweir run ARGS…`; without ARGS, the embedded configuration
   test [ARGS…]       build, then every test of the workspace; ARGS go to `cargo test`
+  test cluster       the tests on a Kubernetes node; as root, and minutes long, since it builds Kubernetes
   lint               formatting, layout, licences of dependencies, clippy
   bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every peer that is installed;
                      `bench steps` times the steps of a hit one by one

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::falling::CONFIG;
 use super::load::{Answer, Load, Protocol};
-use super::world::{CLUSTER, KubeProxy, PATIENCE, World, same, sorted};
+use harness::PATIENCE;
+
+use super::world::{KubeProxy, LISTENED, World, alone, same, sorted, terminate};
 
 /// Waits until the node's network is as it was, and says how long that took.
 fn repaired(world: &World, wanted: &str) -> Duration {
@@ -20,12 +22,12 @@ fn repaired(world: &World, wanted: &str) -> Duration {
 }
 
 #[test]
-#[ignore = "needs root"]
-fn links_addresses_and_rules_come_back_under_load() {
+fn links_addresses_routes_and_rules_come_back_under_load() {
+    let Some(_alone) = alone(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     let wanted = world.network();
-    let loads: Vec<_> = CLUSTER
+    let loads: Vec<_> = LISTENED
         .map(|server| (server, Load::start(&world.pod(), server, Protocol::Udp)))
         .into();
     for (event, script, within) in [
@@ -39,6 +41,16 @@ fn links_addresses_and_rules_come_back_under_load() {
             "ip addr del fd00:96::10/128 dev nodelocaldns",
             1000,
         ),
+        (
+            "IPv4 route deleted",
+            "ip route del table local local 10.96.0.10 dev nodelocaldns",
+            1000,
+        ),
+        (
+            "IPv6 route deleted",
+            "ip -6 route del table local local fd00:96::10 dev nodelocaldns",
+            1000,
+        ),
         ("link set down", "ip link set nodelocaldns down", 1000),
         ("link deleted", "ip link del nodelocaldns", 1000),
         // The next check comes within a second.
@@ -47,6 +59,7 @@ fn links_addresses_and_rules_come_back_under_load() {
             "iptables -w -t raw -F; ip6tables -w -t raw -F",
             2000,
         ),
+        ("detours deleted", "nft delete table inet dnsweir", 2000),
         ("one rule deleted", "iptables -w -t raw -D PREROUTING 1", 2000),
     ] {
         world.script(script);
@@ -60,7 +73,7 @@ fn links_addresses_and_rules_come_back_under_load() {
     for (server, load) in loads {
         let fates = load.stop();
         println!(
-            "{server}: {} of {} lost, {} answered by the cluster, over six events",
+            "{server}: {} of {} lost, {} answered by the cluster, over nine events",
             fates.lost(),
             fates.count(),
             fates.of(Answer::Cluster)
@@ -68,22 +81,23 @@ fn links_addresses_and_rules_come_back_under_load() {
         let after = fates.since(after);
         assert_eq!(after.of(Answer::Proxy), after.count(), "{server}");
     }
-    proxy.terminate();
+    terminate(proxy);
 }
 
 #[test]
-#[ignore = "needs root"]
 fn a_start_that_fails_leaves_nothing() {
+    let Some(_alone) = alone(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let before = world.network();
-    // The admin port is another program's, which does not share.
+    // The port is another program's, which does not share. That is noticed when the addresses are there.
     let taken = world.within("node", || {
-        std::net::TcpListener::bind("127.0.0.1:9253").expect("a free port")
+        std::net::TcpListener::bind("0.0.0.0:53").expect("a free port")
     });
     let _taken = taken.join().expect("a socket");
     for link in ["nodelocaldns", "lo"] {
-        let failed = world.launch(&CONFIG.replace("nodelocaldns", link));
-        assert!(!failed.ended());
+        let mut failed = world.launch(&CONFIG.replace("nodelocaldns", link));
+        assert!(!failed.ended().success());
+        failed.logged("another program listens there");
         same(&world.network(), &before, link);
     }
 }

@@ -13,7 +13,7 @@ use super::world::{FROM_CLUSTER, FROM_PROXY, Namespace};
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Clients that ask at the same time.
-const CLIENTS: u32 = 20;
+const CLIENTS: u32 = 10;
 
 /// From one query of a client to its next.
 const PACE: Duration = Duration::from_millis(40);
@@ -51,7 +51,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts `CLIENTS` clients in the pod, about 500 queries a second in all.
+    /// Starts `CLIENTS` clients in the pod, about 250 queries a second in all.
     pub fn start(place: &Namespace, server: &str, protocol: Protocol) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let server = SocketAddr::new(server.parse().expect("an address"), 53);

@@ -7,21 +7,41 @@
 //! The node translates 10.96.0.10 and fd00:96::10 to the cluster DNS as kube-proxy does.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-/// How long anything may take that is to happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+use harness::process::Process;
+use harness::tools::output;
+use harness::{PATIENCE, needs, proxy};
+
+/// Whether a test can run here, with these programs beside those that every one of them needs. Tests count
+/// what is lost, and so they run one at a time: the next one begins when the value goes.
+pub fn alone(programs: &[&str]) -> Option<MutexGuard<'static, ()>> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let programs = [
+        &["root", "ip", "nsenter", "iptables", "ip6tables", "nft"],
+        programs,
+    ]
+    .concat();
+    needs(&programs).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 /// The cluster's DNS addresses.
 pub const CLUSTER: [&str; 2] = ["10.96.0.10", "fd00:96::10"];
+
+/// These, and two that no service stands behind.
+pub const LISTENED: [&str; 4] = ["10.96.0.10", "fd00:96::10", "169.254.20.10", "fd00:20::10"];
+
+/// Where the proxy shows itself, on the node.
+pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9253);
 
 /// What the cluster's DNS answers.
 pub const FROM_CLUSTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -72,31 +92,34 @@ impl World {
             std::process::id(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
-        let world = World {
-            id,
-            folder: tempfile::tempdir().expect("a temporary folder"),
-        };
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        // Some proxies are not root.
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), all).expect("permissions");
+        let world = World { id, folder };
         let [node, pod, dns] = ["node", "pod", "dns"].map(|name| world.name(name));
         for name in [&node, &pod, &dns] {
-            run(Command::new("ip").args(["netns", "add", name]));
-            run(Command::new("ip").args(["-n", name, "link", "set", "lo", "up"]));
+            output(Command::new("ip").args(["netns", "add", name]));
+            output(Command::new("ip").args(["-n", name, "link", "set", "lo", "up"]));
         }
         for (name, net) in [(&pod, 7), (&dns, 8)] {
             let link = format!("to{net}");
             let to = ["type", "veth", "peer", "name", "eth0", "netns", name];
-            run(Command::new("ip")
-                .args(["-n", &node, "link", "add", &link])
-                .args(to));
+            output(
+                Command::new("ip")
+                    .args(["-n", &node, "link", "add", &link])
+                    .args(to),
+            );
             for (name, link, host) in [(&node, link.as_str(), 1), (name, "eth0", 2)] {
                 let four = format!("10.244.{net}.{host}/24");
                 let six = format!("fd00:{net}::{host}/64");
-                run(Command::new("ip").args(["-n", name, "addr", "add", &four, "dev", link]));
-                run(Command::new("ip").args(["-n", name, "addr", "add", &six, "dev", link, "nodad"]));
-                run(Command::new("ip").args(["-n", name, "link", "set", link, "up"]));
+                output(Command::new("ip").args(["-n", name, "addr", "add", &four, "dev", link]));
+                output(Command::new("ip").args(["-n", name, "addr", "add", &six, "dev", link, "nodad"]));
+                output(Command::new("ip").args(["-n", name, "link", "set", link, "up"]));
             }
             let (four, six) = (format!("10.244.{net}.1"), format!("fd00:{net}::1"));
-            run(Command::new("ip").args(["-n", name, "route", "add", "default", "via", &four]));
-            run(Command::new("ip").args(["-n", name, "-6", "route", "add", "default", "via", &six]));
+            output(Command::new("ip").args(["-n", name, "route", "add", "default", "via", &four]));
+            output(Command::new("ip").args(["-n", name, "-6", "route", "add", "default", "via", &six]));
         }
         world.script(
             "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
@@ -124,12 +147,8 @@ X",
             ),
             KubeProxy::Absent => String::new(),
         };
-        for address in ["0.0.0.0:53", "[::]:53"] {
-            world.serve(address, FROM_CLUSTER);
-        }
-        for address in ["0.0.0.0:5301", "[::]:5301"] {
-            world.serve(address, FROM_PROXY);
-        }
+        world.serve(53, FROM_CLUSTER);
+        world.serve(5301, FROM_PROXY);
         world
     }
 
@@ -169,19 +188,24 @@ X",
 
     /// Runs a shell script on the node, which must succeed.
     pub fn script(&self, text: &str) -> String {
-        run(self.on_node("sh").args(["-ec", text]))
+        output(self.on_node("sh").args(["-ec", text]))
     }
 
     /// Runs `dnsweir` on the node with a configuration.
     pub fn dnsweir(&self, arguments: &[&str], config: &str) -> Output {
         let file = self.write(config);
-        let mut command = self.on_node(env!("CARGO_BIN_EXE_dnsweir"));
+        let mut command = self.on_node(&proxy::program().display().to_string());
         command
             .args(arguments)
             .arg("--config")
             .arg(file)
             .output()
             .expect("dnsweir")
+    }
+
+    /// A folder that goes with the world.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Puts a configuration where [`World::start`] finds it.
@@ -196,29 +220,49 @@ X",
     }
 
     /// Starts `dnsweir run` on the node; does not wait.
-    pub fn launch(&self, config: &str) -> Proxy {
-        let file = self.write(config);
-        let mut command = self.on_node(env!("CARGO_BIN_EXE_dnsweir"));
-        command
-            .args(["run", "--config"])
-            .arg(file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        Proxy::new(command.spawn().expect("dnsweir"))
+    pub fn launch(&self, config: &str) -> Process {
+        let mut command = self.on_node(&proxy::program().display().to_string());
+        // `nsenter` becomes the proxy, so the number is the proxy's.
+        command.args(["run", "--config"]).arg(self.write(config));
+        Process::start(proxy::with_own_cache(&mut command))
+    }
+
+    /// The same through another program, which becomes the proxy. It runs from the world's own folder, which
+    /// everybody may enter.
+    pub fn launch_by(&self, through: &[&str], config: &str) -> Process {
+        let program = self.folder.path().join("dnsweir");
+        if !program.exists() {
+            std::fs::copy(proxy::program(), &program).expect("a copy of the program");
+        }
+        let (program, file) = (program.display().to_string(), self.write(config));
+        let mut words = through
+            .iter()
+            .copied()
+            .chain([program.as_str(), "run", "--config"]);
+        let mut command = self.on_node(words.next().expect("a program"));
+        Process::start(proxy::with_own_cache(command.args(words).arg(file)))
     }
 
     /// Starts `dnsweir run` on the node and waits until it answers.
-    pub fn start(&self, config: &str) -> Proxy {
+    pub fn start(&self, config: &str) -> Process {
         let proxy = self.launch(config);
         proxy.logged("answering queries");
         proxy
     }
 
-    /// Links, addresses and rules of the node, without counters and addresses that links make up.
+    /// What the proxy says of itself under a path of its admin address.
+    pub fn admin(&self, path: &'static str) -> Option<(u16, String)> {
+        let asked = self.within("node", move || proxy::try_get(ADMIN, path));
+        asked.join().expect("a client")
+    }
+
+    /// Links, addresses with their routes, and rules of the node, without counters and addresses that links make up.
     pub fn network(&self) -> String {
         let text = self.script(
             "ip -o link | sed 's/^[0-9]*: //; s/ link.*//; s/qlen.*//'
-             ip -o addr | grep -v ' fe80:' | sed 's/^[0-9]*: //; s/valid_lft.*//'; iptables-save; ip6tables-save",
+             ip -o addr | grep -v ' fe80:' | sed 's/^[0-9]*: //; s/valid_lft.*//'
+             for f in -4 -6; do ip $f route show table local type local | grep -v ' fe80:' || true; done
+             iptables-save; ip6tables-save; nft list table inet dnsweir 2> /dev/null || true",
         );
         text.lines()
             .filter(|line| !line.starts_with('#'))
@@ -227,24 +271,13 @@ X",
             .join("\n")
     }
 
-    /// Answers every query on `address` of the cluster DNS machine with `answer`, until the process ends.
-    fn serve(&self, address: &'static str, answer: Ipv4Addr) {
+    /// Answers every query on a port of the cluster DNS machine, in both families, until the process ends.
+    fn serve(&self, port: u16, answer: Ipv4Addr) {
         let (bound, ready) = channel();
         self.within("dns", move || {
-            let address: SocketAddr = address.parse().expect("an address");
-            let kind = socket2::Domain::for_address(address);
-            let socket = |kind_of, protocol| {
-                let socket = socket2::Socket::new(kind, kind_of, Some(protocol)).expect("a socket");
-                if address.is_ipv6() {
-                    socket.set_only_v6(true).expect("IPv6 only");
-                }
-                socket.bind(&address.into()).expect("a free port");
-                socket
-            };
-            let udp: UdpSocket = socket(socket2::Type::DGRAM, socket2::Protocol::UDP).into();
-            let tcp = socket(socket2::Type::STREAM, socket2::Protocol::TCP);
-            tcp.listen(1024).expect("a listener");
-            let tcp: TcpListener = tcp.into();
+            // The kernel's default: such sockets take IPv4 as well.
+            let udp = UdpSocket::bind(("::", port)).expect("a free port");
+            let tcp = TcpListener::bind(("::", port)).expect("a free port");
             thread::spawn(move || {
                 for stream in tcp.incoming() {
                     let Ok(mut stream) = stream else { continue };
@@ -339,81 +372,8 @@ fn without_counters(line: &str) -> &str {
     }
 }
 
-/// Runs a command that must succeed, and returns what it printed.
-pub fn run(command: &mut Command) -> String {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A running proxy; killed when dropped.
-pub struct Proxy {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Proxy {
-    fn new(mut child: Child) -> Proxy {
-        let stderr = BufReader::new(child.stderr.take().expect("piped"));
-        let (send, lines) = channel();
-        thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                if std::env::var_os("SHOW").is_some() {
-                    eprintln!("{line}");
-                }
-                let _ = send.send(line);
-            }
-        });
-        Proxy { child, lines }
-    }
-
-    /// The process's number. `nsenter` has become the proxy.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Waits for a line of its log.
-    pub fn logged(&self, text: &str) {
-        let mut seen = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
-            if line.contains(text) {
-                return;
-            }
-            seen.push(line);
-        }
-        panic!("not logged: {text}\n{}", seen.join("\n"));
-    }
-
-    /// Sends a signal.
-    pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: kill takes two numbers. The child has not been waited for, so its number is its own.
-        assert_eq!(unsafe { libc::kill(self.id() as libc::pid_t, signal) }, 0);
-    }
-
-    /// Kills it with SIGKILL.
-    pub fn kill(mut self) {
-        self.child.kill().expect("a running proxy");
-        self.child.wait().expect("its end");
-    }
-
-    /// Tells it to end, and waits until it has.
-    pub fn terminate(mut self) {
-        self.signal(libc::SIGTERM);
-        assert!(self.child.wait().expect("its end").success());
-    }
-
-    /// Waits for its end, and says whether it ended well.
-    pub fn ended(mut self) -> bool {
-        self.child.wait().expect("its end").success()
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Tells a proxy to end, which it must do well.
+pub fn terminate(mut proxy: Process) {
+    proxy.signal("TERM");
+    assert!(proxy.ended().success());
 }

@@ -1,9 +1,8 @@
 //! The node's network on this machine's kernel: namespaces for the node, a pod that asks and the cluster's
 //! DNS, with kube-proxy's translation between them.
 //!
-//! They need root, `ip`, `iptables`, `nft` and `conntrack`:
-//! `cargo test --release --test node -- --ignored --test-threads 1 --skip cluster::`.
-//! Those in `cluster` need a Kubernetes node, which `tests/cluster/run.sh` starts.
+//! Without root, or without a program that one needs, a test is skipped by name. Those in `cluster` need a
+//! Kubernetes node, which `cargo xtask test cluster` builds and starts.
 
 mod load;
 mod world;
@@ -11,7 +10,10 @@ mod world;
 mod by_hand;
 mod cluster;
 mod conntrack;
+mod dummy;
 mod falling;
 mod interleaving;
+mod privileges;
+mod readiness;
 mod repairing;
 mod rolling;

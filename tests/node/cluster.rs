@@ -1,0 +1,205 @@
+//! A DaemonSet on a real Kubernetes node, with a pod's queries to the cluster's DNS address.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::falling::{LOST, TAKEN};
+use super::load::{Answer, Load, Protocol, ask};
+use harness::tools::output;
+use harness::until;
+
+use super::world::Namespace;
+
+/// What the proxy listens on: the cluster's DNS addresses, and a link-local one.
+const DNS: [&str; 3] = ["10.96.0.10", "fd00:96::10", "169.254.20.10"];
+
+/// How long a process that is stopped is waited for: three probes that fail, a second each, and a second
+/// of grace.
+const STOPPED: Duration = Duration::from_secs(8);
+
+/// How the proxy's command line begins.
+const PROXY: &str = "dnsweir\0run";
+
+/// Rollouts in a row, in each mode of kube-proxy: twenty in all.
+const ROLLOUTS: usize = 10;
+
+fn state() -> PathBuf {
+    std::env::var_os("KUBE_STATE")
+        .expect("a Kubernetes node: cargo xtask test cluster")
+        .into()
+}
+
+fn kubectl(arguments: &[&str]) -> String {
+    output(Command::new(state().join("kubectl")).args(arguments))
+}
+
+/// Processes of the node's containers whose command line begins like this.
+fn processes(name: &str) -> Vec<libc::pid_t> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(id) = entry.file_name().to_string_lossy().parse() else {
+            continue;
+        };
+        let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        if read("cgroup").contains("kubepods") && read("cmdline").starts_with(name) {
+            found.push(id);
+        }
+    }
+    found
+}
+
+fn signal(id: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: kill takes two numbers.
+    assert_eq!(unsafe { libc::kill(id, signal) }, 0);
+}
+
+/// Whether a process has ended, and with its last thread its sockets; its parent may not have noticed.
+fn ended(id: libc::pid_t) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    status.is_empty() || status.contains("State:\tZ") && status.contains("Threads:\t1\n")
+}
+
+/// The network namespace of the pod that asks.
+fn client() -> Namespace {
+    let sleeping = processes("/bin/busybox\0sleep\x001000000");
+    let id = sleeping.first().expect("the client pod");
+    Namespace(format!("/proc/{id}/ns/net").into())
+}
+
+/// Both protocols to all addresses at once.
+fn loads() -> Vec<(String, Load)> {
+    let client = client();
+    let start = |server, protocol| {
+        (
+            format!("{protocol:?} {server}"),
+            Load::start(&client, server, protocol),
+        )
+    };
+    DNS.into_iter()
+        .flat_map(|server| [Protocol::Udp, Protocol::Tcp].map(|protocol| start(server, protocol)))
+        .collect()
+}
+
+/// Waits until Kubernetes takes the proxy for started, and probes whether it lives.
+fn await_started() {
+    rolled_out();
+    await_proxy();
+}
+
+fn rolled_out() {
+    let status = ["rollout", "status", "daemonset/dnsweir", "--timeout=90s"];
+    kubectl(&[&["-n", "kube-system"], &status[..]].concat());
+}
+
+/// Waits until the pod is answered by the proxy.
+fn await_proxy() {
+    for server in DNS {
+        let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
+        until("the proxy to answer", || {
+            let asked = client().within(move || ask(server, Protocol::Udp));
+            asked.join().expect("a client") == Answer::Proxy
+        });
+    }
+}
+
+fn proxy() -> libc::pid_t {
+    let running = processes(PROXY);
+    assert_eq!(running.len(), 1, "{running:?}");
+    running[0]
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+fn a_killed_proxy_is_covered_by_the_cluster() {
+    await_started();
+    let loads = loads();
+    thread::sleep(Duration::from_secs(2));
+    let proxy = proxy();
+    let killing = Instant::now();
+    signal(proxy, libc::SIGKILL);
+    until("its end", || ended(proxy));
+    let killed = Instant::now();
+    await_proxy();
+    let restarted = Instant::now();
+    thread::sleep(Duration::from_secs(1));
+    for (name, load) in loads {
+        let fates = load.stop();
+        println!(
+            "kill -9, {name}: {} of {} lost, {} answered by the cluster in {:?}",
+            fates.lost(),
+            fates.count(),
+            fates.of(Answer::Cluster),
+            restarted - killed
+        );
+        let from_then_on = fates.since(killed);
+        assert_eq!(from_then_on.lost(), 0, "{name}: from the kill on");
+        let first = fates.between(killed, killed + Duration::from_millis(100));
+        assert_eq!(first.of(Answer::Cluster), first.count(), "{name}: at first");
+        let after = fates.since(restarted);
+        assert_eq!(after.of(Answer::Proxy), after.count(), "{name}: at last");
+        let taken = fates.between(killing - TAKEN, killed);
+        assert_eq!(fates.lost(), taken.lost(), "{name}: what it had not taken");
+        assert!(fates.lost() <= LOST, "{name}: {} lost", fates.lost());
+    }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+fn a_stopped_proxy_is_ended_by_its_probe() {
+    await_started();
+    let loads = loads();
+    thread::sleep(Duration::from_secs(2));
+    signal(proxy(), libc::SIGSTOP);
+    thread::sleep(STOPPED + Duration::from_secs(4));
+    await_proxy();
+    for (name, load) in loads {
+        let fates = load.stop();
+        println!(
+            "SIGSTOP, {name}: {} of {} lost, {:?} of silence, {} answered by the cluster",
+            fates.lost(),
+            fates.count(),
+            fates.silence(),
+            fates.of(Answer::Cluster)
+        );
+        assert!(fates.silence() < STOPPED, "{name}: {:?}", fates.silence());
+    }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+fn rollouts_lose_nothing() {
+    await_started();
+    let loads = loads();
+    for _ in 0..ROLLOUTS {
+        kubectl(&["-n", "kube-system", "rollout", "restart", "daemonset/dnsweir"]);
+        rolled_out();
+        until("the old pod's end", || processes(PROXY).len() == 1);
+    }
+    for (name, load) in loads {
+        let fates = load.stop();
+        println!(
+            "{ROLLOUTS} rollouts, {name}: {} of {} lost, {} answered by the cluster",
+            fates.lost(),
+            fates.count(),
+            fates.of(Answer::Cluster)
+        );
+        assert_eq!(fates.lost(), 0, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+fn what_the_proxy_does_not_know_comes_from_the_cluster() {
+    await_started();
+    let answer = kubectl(&[
+        "exec",
+        "client",
+        "--",
+        "/bin/busybox",
+        "nslookup",
+        "kube-dns.kube-system.svc.cluster.local",
+    ]);
+    assert!(answer.contains("Address: 10.96.0.10"), "{answer}");
+}

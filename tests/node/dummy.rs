@@ -1,0 +1,16 @@
+//! What this machine's kernel may lack: dummy links, IPVS and legacy iptables, in a kernel of their own.
+
+use harness::guests::root;
+use harness::{proxy, tools};
+
+use super::world::alone;
+
+#[test]
+fn a_kernel_with_dummy_links_ipvs_and_legacy_iptables() {
+    let programs = ["linux.uml", "modprobe", "ipvsadm", "iptables-legacy", "dig"];
+    let Some(_alone) = alone(&programs) else {
+        return;
+    };
+    let mut command = std::process::Command::new(root().join("tests/user-mode-linux/run.sh"));
+    println!("{}", tools::output(command.arg(proxy::program())));
+}
