@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Failure, answers, call, cargo, setup};
+use crate::{Failure, answers, call, cargo, setup, strict};
 
 /// Runs them all, cheapest first, and stops at the first that fails.
 pub fn lint() -> Result<(), Failure> {
@@ -31,10 +31,14 @@ pub fn lint() -> Result<(), Failure> {
 }
 
 /// Licences and origins of the dependencies: `deny.toml`. Compiling cargo-deny takes minutes, so it is
-/// asked for, not installed.
+/// asked for, not installed; CI installs it.
 fn deny() -> Result<(), Failure> {
     if !answers(Command::new("cargo-deny").arg("--version")) {
-        println!("skipped: licences and origins of dependencies (cargo install cargo-deny --locked)");
+        let skipped = "skipped: licences and origins of dependencies (cargo install cargo-deny --locked)";
+        if strict() {
+            return Err(format!("{skipped}, and CI=true allows nothing to be skipped"));
+        }
+        println!("{skipped}");
         return Ok(());
     }
     call(cargo(["deny", "check", "bans", "licenses", "sources"]))
