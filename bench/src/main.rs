@@ -65,6 +65,7 @@ dnsweir-bench hit        a hit without sockets, in this process
     --called-modules FOLDER  what bench/called-filters.sh made
 dnsweir-bench hostile    what hostile filters cost the zones that do not use them
     --guests FOLDER          with their modules                     [target/hostile/wasm32-unknown-unknown/release]
+    --only TEXT              those whose description holds it       [all]
     --dnsweir FILE [target/release/dnsweir]   --rounds N [5]   --seconds S [4]   --flood N [1000000]
     --server-core N [0]   --client-core N [1]
 dnsweir-bench floor      --listen IP:PORT --answer address|nxdomain
@@ -206,6 +207,7 @@ fn compare(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
 fn torment(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let known = [
         "guests",
+        "only",
         "dnsweir",
         "rounds",
         "seconds",
@@ -221,6 +223,7 @@ fn torment(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let table = hostile::run(&hostile::Settings {
         dnsweir: path("dnsweir", "target/release/dnsweir")?,
         guests: path("guests", "target/hostile/wasm32-unknown-unknown/release")?,
+        only: args.text("only").map(str::to_owned),
         rounds: args.value("rounds", 5)?,
         duration: seconds(&args, "seconds", 4.0)?,
         flood: args.value("flood", 1_000_000)?,
