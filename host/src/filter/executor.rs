@@ -188,7 +188,7 @@ impl Executor {
 
     fn store(engine: &wasmtime::Engine, context: &Arc<Context>) -> Store<State> {
         let mut store = Store::new(engine, State::new(Arc::clone(context)));
-        store.limiter(|state| state);
+        store.limiter(|state| &mut state.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
         store
@@ -253,7 +253,7 @@ fn start_time(context: &Context) -> Duration {
 
 #[cold]
 fn failure(store: &Store<State>, error: &wasmtime::Error) -> Failure {
-    Failure::of(error, store.data().out_of_memory)
+    Failure::of(error, store.data().allocated.out_of_memory)
 }
 
 impl Failure {

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
+use wasmtime::Store;
 use wasmtime::component::Component;
-use wasmtime::{ResourceLimiter, Store};
 
 use super::bindings::dnsweir::filter::{host, types};
 use super::check;
@@ -23,7 +23,7 @@ use super::interest::Interest;
 use super::load::{self, Filter, LoadError};
 use super::ticker::Ticker;
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
-use super::world::{Allocated, INSTANCES, LOG_LINE, MEMORIES, TABLES};
+use super::world::{Allocated, LOG_LINE};
 use super::{Failure, text};
 use crate::config;
 
@@ -98,9 +98,7 @@ struct Guest {
 
 /// The world of a guest on trial.
 struct Recorder {
-    limit: usize,
     allocated: Allocated,
-    out_of_memory: bool,
     log: Vec<(&'static str, String)>,
     printed: String,
     counts: OwnCounters,
@@ -174,15 +172,13 @@ impl Trial {
 
     fn configure(&self) -> Result<(Guest, types::Manifest, Cost), LoadError> {
         let recorder = Recorder {
-            limit: self.limits.memory,
-            allocated: Allocated::default(),
-            out_of_memory: false,
+            allocated: Allocated::new(self.limits.memory, Arc::default()),
             log: Vec::new(),
             printed: String::new(),
             counts: OwnCounters::default(),
         };
         let mut store = Store::new(self.code.component().engine(), recorder);
-        store.limiter(|recorder| recorder);
+        store.limiter(|recorder| &mut recorder.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
         let failed = |store: &Store<Recorder>, error| LoadError::Failed(failure(store, &error));
@@ -357,31 +353,7 @@ fn cost(store: &Store<Recorder>) -> Cost {
 }
 
 fn failure(store: &Store<Recorder>, error: &wasmtime::Error) -> Failure {
-    Failure::of(error, store.data().out_of_memory)
-}
-
-impl ResourceLimiter for Recorder {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let granted = self.allocated.memory(current, desired, self.limit);
-        self.out_of_memory |= !granted;
-        Ok(granted)
-    }
-
-    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(self.allocated.table(current, desired))
-    }
-
-    fn instances(&self) -> usize {
-        INSTANCES
-    }
-
-    fn tables(&self) -> usize {
-        TABLES
-    }
-
-    fn memories(&self) -> usize {
-        MEMORIES
-    }
+    Failure::of(error, store.data().allocated.out_of_memory)
 }
 
 impl types::Host for Recorder {}

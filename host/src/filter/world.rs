@@ -25,13 +25,13 @@ const LOG_BURST: u32 = 50;
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Core instances of a component. One of the SDK's has three, one that brings CPython and its libraries 38.
-pub(super) const INSTANCES: usize = 64;
+const INSTANCES: usize = 64;
 
 /// Memories of a component: more than one if it was composed of several.
-pub(super) const MEMORIES: usize = 4;
+const MEMORIES: usize = 4;
 
 /// Tables of a component: the filter's own and one of wit-component's, for each part that it was composed of.
-pub(super) const TABLES: usize = 8;
+const TABLES: usize = 8;
 
 /// Entries of all tables together. Go's runtime takes 6000.
 const TABLE_ENTRIES: usize = 32 << 10;
@@ -100,33 +100,37 @@ impl Context {
 /// The data of a store.
 pub(super) struct State {
     context: Arc<Context>,
-    allocated: Allocated,
-    /// Whether memory was asked for beyond the limit since the flag was last cleared.
-    pub(super) out_of_memory: bool,
+    pub(super) allocated: Allocated,
     /// The memory of a guest that is called around the component API.
     pub(super) memory: Option<Memory>,
     /// Whether such a guest may call the host: neither while it starts, nor while it allocates or cleans up.
     pub(super) may_leave: bool,
 }
 
-/// What an instance has taken, over all its memories and tables.
-#[derive(Default)]
+/// What an instance may take and has taken, over all its memories and tables.
 pub(super) struct Allocated {
     /// Of linear memory.
     pub(super) octets: usize,
+    /// Octets that it may take.
+    limit: usize,
     /// Of tables.
     entries: usize,
+    /// Whether memory was asked for beyond the limit.
+    pub(super) out_of_memory: bool,
+    /// Know the most that any instance of the filter had.
+    counters: Arc<Counters>,
 }
 
 impl Allocated {
-    /// Grows a memory, unless that is too much for all of them together.
-    pub(super) fn memory(&mut self, current: usize, desired: usize, limit: usize) -> bool {
-        grow(&mut self.octets, current, desired, limit)
-    }
-
-    /// Grows a table, unless that is too much for all of them together.
-    pub(super) fn table(&mut self, current: usize, desired: usize) -> bool {
-        grow(&mut self.entries, current, desired, TABLE_ENTRIES)
+    /// Nothing yet, of `limit` octets.
+    pub(super) fn new(limit: usize, counters: Arc<Counters>) -> Allocated {
+        Allocated {
+            octets: 0,
+            limit,
+            entries: 0,
+            out_of_memory: false,
+            counters,
+        }
     }
 }
 
@@ -143,9 +147,8 @@ fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
 impl State {
     pub(super) fn new(context: Arc<Context>) -> State {
         State {
+            allocated: Allocated::new(context.limits.memory, Arc::clone(&context.counters)),
             context,
-            allocated: Allocated::default(),
-            out_of_memory: false,
             memory: None,
             may_leave: false,
         }
@@ -196,16 +199,13 @@ impl State {
     }
 }
 
-impl ResourceLimiter for State {
+impl ResourceLimiter for Allocated {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let granted = self
-            .allocated
-            .memory(current, desired, self.context.limits.memory);
+        let granted = grow(&mut self.octets, current, desired, self.limit);
         if granted {
-            self.context
-                .counters
+            self.counters
                 .memory
-                .fetch_max(self.allocated.octets as u64, Ordering::Relaxed);
+                .fetch_max(self.octets as u64, Ordering::Relaxed);
         } else {
             self.out_of_memory = true;
         }
@@ -213,7 +213,7 @@ impl ResourceLimiter for State {
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(self.allocated.table(current, desired))
+        Ok(grow(&mut self.entries, current, desired, TABLE_ENTRIES))
     }
 
     fn instances(&self) -> usize {
@@ -270,13 +270,18 @@ mod tests {
     #[test]
     fn memory_is_limited_and_its_peak_known() {
         let mut state = state();
-        assert!(state.memory_growing(0, 1 << 16, None).unwrap());
-        assert!(state.memory_growing(1 << 16, 1 << 20, None).unwrap());
-        assert!(!state.out_of_memory);
-        assert!(!state.memory_growing(1 << 20, (1 << 20) + 1, None).unwrap());
-        assert!(state.out_of_memory);
+        assert!(state.allocated.memory_growing(0, 1 << 16, None).unwrap());
+        assert!(state.allocated.memory_growing(1 << 16, 1 << 20, None).unwrap());
+        assert!(!state.allocated.out_of_memory);
         assert!(
-            !state.memory_growing(0, 1, None).unwrap(),
+            !state
+                .allocated
+                .memory_growing(1 << 20, (1 << 20) + 1, None)
+                .unwrap()
+        );
+        assert!(state.allocated.out_of_memory);
+        assert!(
+            !state.allocated.memory_growing(0, 1, None).unwrap(),
             "a second one counts, too"
         );
         assert_eq!(state.context.counters.memory.load(Ordering::Relaxed), 1 << 20);
@@ -285,11 +290,16 @@ mod tests {
     #[test]
     fn table_entries_are_limited_over_all_tables() {
         let mut state = state();
-        assert!(state.table_growing(0, TABLE_ENTRIES - 10, None).unwrap());
-        assert!(!state.table_growing(0, 11, None).unwrap());
-        assert!(state.table_growing(0, 5, None).unwrap());
-        assert!(state.table_growing(5, 10, None).unwrap());
-        assert!(!state.table_growing(10, 11, None).unwrap());
+        assert!(
+            state
+                .allocated
+                .table_growing(0, TABLE_ENTRIES - 10, None)
+                .unwrap()
+        );
+        assert!(!state.allocated.table_growing(0, 11, None).unwrap());
+        assert!(state.allocated.table_growing(0, 5, None).unwrap());
+        assert!(state.allocated.table_growing(5, 10, None).unwrap());
+        assert!(!state.allocated.table_growing(10, 11, None).unwrap());
     }
 
     #[test]
