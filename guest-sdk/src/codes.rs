@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::Word;
+
 /// Why a text is no type, class or response code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownCode;
@@ -31,6 +33,15 @@ macro_rules! codes {
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+
+            /// The same, for a [`Line`](crate::Line).
+            #[inline]
+            pub fn word(self) -> Option<Word> {
+                match self.0 {
+                    $($value => const { Word::new(stringify!($name)) },)*
                     _ => None,
                 }
             }

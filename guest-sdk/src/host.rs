@@ -6,6 +6,8 @@
 
 use std::cell::RefCell;
 
+use crate::line::{Line, Lines};
+
 /// How bad a log line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -24,11 +26,12 @@ pub enum Level {
 const LINES_MAX: usize = 32 << 10;
 
 thread_local! {
-    static PENDING: RefCell<Pending> = const { RefCell::new(Pending { lines: String::new(), counts: Vec::new() }) };
+    static PENDING: RefCell<Pending> = const { RefCell::new(Pending { lines: None, counts: Vec::new() }) };
 }
 
 struct Pending {
-    lines: String,
+    /// None until something is printed.
+    lines: Option<Lines>,
     counts: Vec<(&'static str, u64)>,
 }
 
@@ -40,10 +43,25 @@ pub fn log(level: Level, message: &str) {
 
 /// Prints a line to standard output. Its end is added here.
 pub fn print(line: &str) {
+    if line.len() <= LINES_MAX {
+        return print_with(|room| room.text(line));
+    }
+    PENDING.with_borrow_mut(Pending::hand_over_lines);
+    imports::print(&format!("{line}\n"));
+}
+
+/// The same for a line that is put together in the place it is printed from: for filters that print one for each
+/// query.
+///
+/// # Panics
+///
+/// If `write` prints something itself.
+#[inline]
+pub fn print_with(write: impl FnOnce(&mut Line<'_>)) {
     PENDING.with_borrow_mut(|pending| {
-        pending.lines.push_str(line);
-        pending.lines.push('\n');
-        if pending.lines.len() > LINES_MAX {
+        let lines = pending.lines.get_or_insert_with(Lines::new);
+        lines.add(write);
+        if lines.len() > LINES_MAX {
             pending.hand_over_lines();
         }
     });
@@ -62,9 +80,7 @@ pub fn count(name: &'static str, by: u64) {
 /// Ends a batch.
 pub(crate) fn hand_over() {
     PENDING.with_borrow_mut(|pending| {
-        if !pending.lines.is_empty() {
-            pending.hand_over_lines();
-        }
+        pending.hand_over_lines();
         for (name, sum) in pending.counts.drain(..) {
             imports::count(name, sum);
         }
@@ -73,8 +89,12 @@ pub(crate) fn hand_over() {
 
 impl Pending {
     fn hand_over_lines(&mut self) {
-        imports::print(&self.lines);
-        self.lines.clear();
+        if let Some(lines) = &mut self.lines
+            && lines.len() > 0
+        {
+            imports::print(&lines.as_text());
+            lines.clear();
+        }
     }
 }
 

@@ -68,6 +68,15 @@ pub fn start_in<F: Filter>(
     })
 }
 
+/// The text of a line as [`print_with`](crate::print_with) would print it, without its end.
+pub fn line(write: impl FnOnce(&mut crate::Line<'_>)) -> String {
+    let mut lines = crate::line::Lines::new();
+    lines.add(write);
+    let mut text = lines.as_text().into_owned();
+    text.pop();
+    text
+}
+
 /// A filter at work.
 pub struct Running<F> {
     filter: F,

@@ -1,8 +1,8 @@
 //! The line's shape: what the user wrote, taken apart once.
 
-use dnsweir_filter::{Event, FromValue, Source, Transport, Value};
+use dnsweir_filter::{Event, FromValue, Line, Source, Transport, Value, Word, print_with};
 
-use crate::line::{self, Word, word};
+use crate::line::{self, word};
 
 /// CoreDNS's Common Log Format.
 const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" \
@@ -133,20 +133,21 @@ impl Format {
         Ok(Format::Text(pieces))
     }
 
-    /// Appends the line.
-    pub fn write(&self, event: &Event<'_>, line: &mut Vec<u8>) {
+    /// Prints the line.
+    pub fn print(&self, event: &Event<'_>) {
         match self {
-            Format::Common { opcode } => common(event, *opcode, line),
-            Format::Json => json(event, line),
-            Format::Text(pieces) => {
+            Format::Common { opcode: false } => print_with(|line| common(event, false, line)),
+            Format::Common { opcode: true } => print_with(|line| common(event, true, line)),
+            Format::Json => print_with(|line| json(event, line)),
+            Format::Text(pieces) => print_with(|line| {
                 for piece in pieces {
                     match piece {
-                        Piece::Literal(text) => line.extend_from_slice(text.as_bytes()),
-                        Piece::Word(word) => word.write(line),
+                        Piece::Literal(text) => line.text(text),
+                        Piece::Word(word) => line.word(*word),
                         Piece::Field(field) => field.write(event, line),
                     }
                 }
-            }
+            }),
         }
     }
 }
@@ -174,41 +175,55 @@ impl FromValue for Format {
 impl Field {
     // Part of the loop over the pieces, or of the one field that is asked for.
     #[inline(always)]
-    fn write(self, event: &Event<'_>, line: &mut Vec<u8>) {
+    fn write(self, event: &Event<'_>, line: &mut Line<'_>) {
         let query = event.query();
         match self {
             Field::Remote => {
                 let client = query.client();
                 if client.is_ipv6() {
-                    line.push(b'[');
+                    line.cut([b'['], 1);
                 }
                 line::address(client, line);
                 if client.is_ipv6() {
-                    line.push(b']');
+                    line.cut([b']'], 1);
                 }
             }
-            Field::Port => line::number(query.client_port().into(), line),
+            Field::Port => line.number(query.client_port().into()),
             Field::Time => line::time(query.time(), line),
-            Field::Type => line::code(query.qtype().name(), "TYPE", query.qtype().0, line),
-            Field::Class => line::code(query.class().name(), "CLASS", query.class().0, line),
-            Field::Name => query.name().write_text(line),
-            Field::Proto => proto(query.transport()).write(line),
-            Field::Size => line::number(event.query_size().into(), line),
-            Field::Rcode if event.dropped() => line.push(b'-'),
-            Field::Rcode => line::code(event.rcode().name(), "", event.rcode().0, line),
-            Field::ResponseSize => line::number(event.response_size(), line),
+            Field::Type => line::code(
+                query.qtype().word(),
+                const { word("TYPE") },
+                query.qtype().0,
+                line,
+            ),
+            Field::Class => line::code(
+                query.class().word(),
+                const { word("CLASS") },
+                query.class().0,
+                line,
+            ),
+            Field::Name => line.name(query.name()),
+            Field::Proto => line.word(proto(query.transport())),
+            Field::Size => line.number(event.query_size().into()),
+            Field::Rcode if event.dropped() => line.cut([b'-'], 1),
+            Field::Rcode => line::code(event.rcode().word(), const { word("") }, event.rcode().0, line),
+            Field::ResponseSize => line.number(event.response_size()),
             Field::Duration => {
                 line::seconds(event.duration(), line);
-                line.push(b's');
+                line.cut([b's'], 1);
             }
-            Field::Source => source(event.source()).write(line),
-            Field::Id => line::number(event.id().into(), line),
-            Field::Opcode => line::number(query.opcode().into(), line),
-            Field::DnssecOk => line.extend_from_slice(if query.dnssec_ok() { b"true" } else { b"false" }),
-            Field::BufferSize => line::number(buffer_size(event).into(), line),
+            Field::Source => line.word(source(event.source())),
+            Field::Id => line.number(event.id().into()),
+            Field::Opcode => line.number(query.opcode().into()),
+            Field::DnssecOk => line.word(if query.dnssec_ok() {
+                const { word("true") }
+            } else {
+                const { word("false") }
+            }),
+            Field::BufferSize => line.number(buffer_size(event).into()),
             Field::Flags => {
                 if event.dropped() {
-                    line.push(b'-');
+                    line.cut([b'-'], 1);
                 } else {
                     line::flags(event.response_header(), const { word(",") }, line);
                 }
@@ -245,84 +260,85 @@ fn source(source: Source) -> Word {
 }
 
 /// Appends the event in the Common Log Format. No loop over the fields: each call becomes the code for one.
-fn common(event: &Event<'_>, opcode: bool, line: &mut Vec<u8>) {
+#[inline(always)]
+fn common(event: &Event<'_>, opcode: bool, line: &mut Line<'_>) {
     Field::Remote.write(event, line);
-    line.push(b':');
+    line.cut([b':'], 1);
     Field::Port.write(event, line);
-    const { word(" - ") }.write(line);
+    line.word(const { word(" - ") });
     Field::Id.write(event, line);
     if opcode {
-        line.push(b' ');
+        line.cut([b' '], 1);
         Field::Opcode.write(event, line);
     }
-    const { word(" \"") }.write(line);
+    line.word(const { word(" \"") });
     Field::Type.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::Class.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::Name.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::Proto.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::Size.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::DnssecOk.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::BufferSize.write(event, line);
-    const { word("\" ") }.write(line);
+    line.word(const { word("\" ") });
     Field::Rcode.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::Flags.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::ResponseSize.write(event, line);
-    line.push(b' ');
+    line.cut([b' '], 1);
     Field::Duration.write(event, line);
 }
 
 /// Appends the event as one JSON object (RFC 8259).
-fn json(event: &Event<'_>, line: &mut Vec<u8>) {
+fn json(event: &Event<'_>, line: &mut Line<'_>) {
     let query = event.query();
-    line.extend_from_slice(b"{\"time\":\"");
+    line.text("{\"time\":\"");
     line::time(query.time(), line);
-    line.extend_from_slice(b"\",\"client\":\"");
+    line.text("\",\"client\":\"");
     line::address(query.client(), line);
-    line.extend_from_slice(b"\",\"port\":");
-    line::number(query.client_port().into(), line);
-    line.extend_from_slice(b",\"id\":");
-    line::number(event.id().into(), line);
-    line.extend_from_slice(b",\"name\":");
+    line.text("\",\"port\":");
+    line.number(query.client_port().into());
+    line.text(",\"id\":");
+    line.number(event.id().into());
+    line.text(",\"name\":");
     line::quoted_name(query.name(), line);
-    line.extend_from_slice(b",\"type\":\"");
+    line.text(",\"type\":\"");
     Field::Type.write(event, line);
-    line.extend_from_slice(b"\",\"class\":\"");
+    line.text("\",\"class\":\"");
     Field::Class.write(event, line);
-    line.extend_from_slice(b"\",\"proto\":\"");
-    proto(query.transport()).write(line);
-    line.extend_from_slice(b"\",\"size\":");
-    line::number(event.query_size().into(), line);
-    line.extend_from_slice(b",\"do\":");
+    line.text("\",\"proto\":\"");
+    line.word(proto(query.transport()));
+    line.text("\",\"size\":");
+    line.number(event.query_size().into());
+    line.text(",\"do\":");
     Field::DnssecOk.write(event, line);
-    line.extend_from_slice(b",\"bufsize\":");
-    line::number(buffer_size(event).into(), line);
-    line.extend_from_slice(b",\"rcode\":");
+    line.text(",\"bufsize\":");
+    line.number(buffer_size(event).into());
+    line.text(",\"rcode\":");
     if event.dropped() {
-        line.extend_from_slice(b"null");
+        line.text("null");
     } else {
-        line.push(b'"');
+        line.cut([b'"'], 1);
         Field::Rcode.write(event, line);
-        line.push(b'"');
+        line.cut([b'"'], 1);
     }
-    line.extend_from_slice(b",\"flags\":[");
+    line.text(",\"flags\":[");
     if !event.dropped() {
-        line.push(b'"');
+        line.cut([b'"'], 1);
         line::flags(event.response_header(), const { word("\",\"") }, line);
-        line.push(b'"');
+        line.cut([b'"'], 1);
     }
-    line.extend_from_slice(b"],\"rsize\":");
-    line::number(event.response_size(), line);
-    line.extend_from_slice(b",\"duration\":");
+    line.text("],\"rsize\":");
+    line.number(event.response_size());
+    line.text(",\"duration\":");
     line::seconds(event.duration(), line);
-    line.extend_from_slice(b",\"source\":\"");
-    source(event.source()).write(line);
-    line.extend_from_slice(b"\"}");
+    line.text(",\"source\":\"");
+    line.word(source(event.source()));
+    line.text("\"}");
 }

@@ -7,7 +7,7 @@ mod class;
 mod format;
 mod line;
 
-use dnsweir_filter::{Event, Filter, Invalid, Manifest, Setup, Transport, print};
+use dnsweir_filter::{Event, Filter, Invalid, Manifest, Setup, Transport};
 
 use class::Classes;
 use format::Format;
@@ -16,8 +16,6 @@ use format::Format;
 pub struct Log {
     classes: Classes,
     format: Format,
-    /// Kept for its memory.
-    line: Vec<u8>,
 }
 
 impl Filter for Log {
@@ -25,14 +23,7 @@ impl Filter for Log {
         let config = setup.config();
         let classes = Classes::read(config);
         let format = config.setting_or("format", Format::common());
-        Ok((
-            Log {
-                classes,
-                format,
-                line: Vec::new(),
-            },
-            Manifest::new().events(),
-        ))
+        Ok((Log { classes, format }, Manifest::new().events()))
     }
 
     fn event(&mut self, event: &Event<'_>) {
@@ -40,12 +31,7 @@ impl Filter for Log {
         if event.query().transport() == Transport::Internal || !self.classes.contain(event) {
             return;
         }
-        self.line.clear();
-        self.format.write(event, &mut self.line);
-        // A format is text and every field ASCII, so no line is lost here.
-        if let Ok(line) = std::str::from_utf8(&self.line) {
-            print(line);
-        }
+        self.format.print(event);
     }
 }
 

@@ -12,26 +12,7 @@ impl Name<'_> {
     pub fn write_text(self, text: &mut Vec<u8>) {
         if self.is_root() {
             text.push(b'.');
-            return;
         }
-        // Nearly every name is plain. Then the text is the wire format, shifted by one, with dots for
-        // lengths.
-        let start = text.len();
-        text.extend_from_slice(&self.0[1..]);
-        let mut at = start;
-        for label in self.labels() {
-            at += label.len();
-            text[at] = b'.';
-            at += 1;
-            // Looking at all is quicker than stopping at the first that is not.
-            if !label.iter().fold(true, |all, &octet| all & is_plain(octet)) {
-                text.truncate(start);
-                return self.write_escaped(text);
-            }
-        }
-    }
-
-    fn write_escaped(self, text: &mut Vec<u8>) {
         for label in self.labels() {
             for &octet in label {
                 match octet {
@@ -76,7 +57,7 @@ impl fmt::Debug for NameBuf {
 }
 
 /// Whether an octet stands for itself in presentation format.
-fn is_plain(octet: u8) -> bool {
+pub(crate) fn is_plain(octet: u8) -> bool {
     const PLAIN: [bool; 256] = {
         let mut plain = [false; 256];
         let mut octet = b'!';

@@ -1,0 +1,365 @@
+//! Text that is printed by the million, put together without a loop where none is needed.
+//!
+//! `core::fmt` takes several times as long for a number, and a `Vec` asks for each piece whether there is room. Here
+//! short pieces are written as a fixed count of octets, of which as many as belong to them count: a store or two.
+
+use std::borrow::Cow;
+
+use crate::Name;
+use crate::name::is_plain;
+
+/// Octets of lines that wait to be handed over. Where more are written, they are lost.
+const ROOM: usize = 64 << 10;
+
+/// The longest piece that is written in one go.
+const PIECE: usize = 16;
+
+/// Lines in one place: always as large, so that no index into it needs to be checked.
+pub(crate) struct Lines {
+    octets: Box<[u8; ROOM + PIECE]>,
+    end: usize,
+}
+
+impl Lines {
+    pub(crate) fn new() -> Lines {
+        let octets = vec![0; ROOM + PIECE].into_boxed_slice();
+        Lines {
+            octets: octets.try_into().expect("the length is the array's"),
+            end: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.end
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.end = 0;
+    }
+
+    pub(crate) fn as_text(&self) -> Cow<'_, str> {
+        let octets = &self.octets[..self.end];
+        // `from_utf8_lossy` looks at each octet, this at eight.
+        std::str::from_utf8(octets).map_or_else(|_| String::from_utf8_lossy(octets), Cow::Borrowed)
+    }
+
+    /// Adds a line.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, write: impl FnOnce(&mut Line<'_>)) {
+        // A value of its own, and nobody outside sees it: then its end is in a register, and not in memory that
+        // each octet of the text might change.
+        let mut line = Line {
+            octets: &mut self.octets,
+            end: self.end,
+        };
+        write(&mut line);
+        line.cut([b'\n'], 1);
+        self.end = line.end;
+    }
+}
+
+/// A line that [`print_with`](crate::print_with) is going to print. It has room for 32 KiB at least; what is written
+/// beyond that may be lost.
+///
+/// ```
+/// use dnsweir_filter::{NameBuf, Word, print_with};
+/// # fn main() -> Result<(), dnsweir_filter::NameError> {
+/// let name: NameBuf = "www.example.org".parse()?;
+/// const ASKED: Word = Word::new(" asked ").unwrap();
+/// print_with(|line| {
+///     line.name(name.as_name());
+///     line.word(ASKED);
+///     line.number(42);
+///     line.text(" times");
+/// });
+/// # Ok(()) }
+/// ```
+pub struct Line<'a> {
+    octets: &'a mut [u8; ROOM + PIECE],
+    end: usize,
+}
+
+impl Line<'_> {
+    /// Appends the first `count` octets of some, at most sixteen; they should be UTF-8.
+    #[inline(always)]
+    pub fn cut<const N: usize>(&mut self, octets: [u8; N], count: usize) {
+        const { assert!(N <= PIECE, "a piece is too long") };
+        let at = self.end.min(ROOM);
+        self.octets[at..at + N].copy_from_slice(&octets);
+        self.end = at + count.min(N);
+    }
+
+    /// Appends a short text.
+    #[inline(always)]
+    pub fn word(&mut self, word: Word) {
+        self.cut(word.octets, word.length.into());
+    }
+
+    /// Appends any text.
+    #[inline(always)]
+    pub fn text(&mut self, text: &str) {
+        self.end = write_text(self.octets, self.end, text);
+    }
+
+    /// Appends a name in presentation format (RFC 1035 section 5.1), as it is displayed.
+    #[inline(always)]
+    pub fn name(&mut self, name: Name<'_>) {
+        self.end = write_name(self.octets, self.end, name);
+    }
+
+    /// Appends decimal digits.
+    #[inline(always)]
+    pub fn number(&mut self, number: u32) {
+        // Nearly all numbers are small.
+        if number < 10_000 {
+            let digits = four_digits(number);
+            // At least the last digit counts.
+            let zeros = (digits.trailing_zeros() / 8).min(3);
+            let text = (digits + ZEROS as u32) >> (8 * zeros);
+            self.cut(text.to_le_bytes(), 4 - zeros as usize);
+        } else if number < 100_000_000 {
+            let digits = eight_digits(number);
+            let zeros = digits.trailing_zeros() / 8;
+            let text = (digits + ZEROS) >> (8 * zeros);
+            self.cut(text.to_le_bytes(), 8 - zeros as usize);
+        } else {
+            let (high, low) = (number / 100_000_000, number % 100_000_000);
+            let text = (four_digits(high) + ZEROS as u32).to_le_bytes();
+            if high > 9 {
+                self.cut([text[2]], 1);
+            }
+            self.cut([text[3]], 1);
+            self.digits(low, 8);
+        }
+    }
+
+    /// Appends the last `width` of eight decimal digits, with zeros in front.
+    #[inline(always)]
+    pub fn digits(&mut self, number: u32, width: usize) {
+        let width = width.min(8);
+        let text = eight_digits(number % 100_000_000) + ZEROS;
+        let text = text.checked_shr(8 * (8 - width as u32)).unwrap_or(0);
+        self.cut(text.to_le_bytes(), width);
+    }
+
+    /// Appends the same without zeros at the end, as behind a decimal point; nothing for 0.
+    #[inline(always)]
+    pub fn fraction(&mut self, number: u32, width: usize) {
+        let width = width.min(8);
+        let digits = eight_digits(number % 100_000_000).checked_shr(8 * (8 - width as u32));
+        let digits = digits.unwrap_or(0);
+        let count = 8 - digits.leading_zeros() as usize / 8;
+        self.cut((digits + ZEROS).to_le_bytes(), count);
+    }
+
+    /// Appends what `core::fmt` makes of a value, for what is seldom.
+    #[inline(always)]
+    pub fn display(&mut self, value: impl std::fmt::Display) {
+        self.text(&value.to_string());
+    }
+}
+
+/// A text of at most sixteen octets, which is appended without a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word {
+    octets: [u8; PIECE],
+    length: u8,
+}
+
+impl Word {
+    /// None if the text is longer.
+    pub const fn new(text: &str) -> Option<Word> {
+        let (text, mut octets, mut at) = (text.as_bytes(), [0; PIECE], 0);
+        if text.len() > PIECE {
+            return None;
+        }
+        while at < text.len() {
+            octets[at] = text[at];
+            at += 1;
+        }
+        let length = at as u8;
+        Some(Word { octets, length })
+    }
+}
+
+/// What is too long to be a part of its callers is given the parts of the line and not the line itself, which stays
+/// in registers around it. It says where the line ends now.
+#[inline(never)]
+fn write_text(octets: &mut [u8; ROOM + PIECE], end: usize, text: &str) -> usize {
+    let at = end.min(ROOM);
+    let text = &text.as_bytes()[..text.floor_char_boundary(ROOM - at)];
+    octets[at..at + text.len()].copy_from_slice(text);
+    at + text.len()
+}
+
+#[inline(never)]
+fn write_name(octets: &mut [u8; ROOM + PIECE], end: usize, name: Name<'_>) -> usize {
+    let wire = name.as_wire();
+    // A name of 255 octets has as many in its text, or four for each.
+    if name.is_root() || end >= ROOM - 4 * 255 {
+        octets[end.min(ROOM)] = b'.';
+        return end.min(ROOM) + 1;
+    }
+    // Nearly every name is plain. Then the text is the wire format, shifted by one, with dots for lengths.
+    let text = &wire[1..];
+    let mut at = end;
+    let (eights, rest) = text.as_chunks::<8>();
+    for eight in eights {
+        octets[at..at + 8].copy_from_slice(eight);
+        at += 8;
+    }
+    for &octet in rest {
+        octets[at] = octet;
+        at += 1;
+    }
+    let (mut dot, mut odd) = (end + usize::from(wire[0]), 0);
+    let mut label = end;
+    while dot < at {
+        while dot - label > 8 {
+            odd |= not_common(eight_at(octets, label));
+            label += 8;
+        }
+        // What is behind the label does not count: it becomes a letter.
+        let behind = u64::MAX.checked_shl(8 * (dot - label) as u32).unwrap_or(0);
+        odd |= not_common(eight_at(octets, label) & !behind | behind & ALL_A);
+        let length = usize::from(octets[dot]);
+        octets[dot] = b'.';
+        label = dot + 1;
+        dot = label + length;
+    }
+    if odd == 0 || name.labels().flatten().all(|&octet| is_plain(octet)) {
+        // The root's length has become the last dot.
+        return at;
+    }
+    let mut escaped = Vec::with_capacity(4 * wire.len());
+    name.write_text(&mut escaped);
+    octets[end..end + escaped.len()].copy_from_slice(&escaped);
+    end + escaped.len()
+}
+
+#[inline(always)]
+fn eight_at(octets: &[u8; ROOM + PIECE], at: usize) -> u64 {
+    let at = at.min(ROOM);
+    u64::from_le_bytes(octets[at..at + 8].try_into().expect("eight octets"))
+}
+
+const ONES: u64 = u64::from_le_bytes([1; 8]);
+const HIGH: u64 = ONES * 0x80;
+const ALL_A: u64 = ONES * b'a' as u64;
+
+/// Which of eight octets are neither lowercase letters, digits, hyphens nor underscores, as nearly all in names are:
+/// their high bits are set.
+#[inline(always)]
+fn not_common(octets: u64) -> u64 {
+    // Sums stay within their octets, since the high bits are off; that of a sum is on from a value upwards.
+    let seven = octets & !HIGH;
+    let from = |least: u8| seven + ONES * u64::from(0x80 - least);
+    let other_than = |octet: u8| (seven ^ (ONES * u64::from(octet))) + ONES * 0x7f;
+    let letters = from(b'a') & !from(b'z' + 1);
+    let digits = from(b'0') & !from(b'9' + 1);
+    (octets | (!letters & !digits & other_than(b'-') & other_than(b'_'))) & HIGH
+}
+
+const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+
+/// The eight decimal digits of a number below 10⁸, the first in the lowest octet. Halves, then quarters, then
+/// digits are divided next to each other in one word; the factors stand for divisions by 100 and by 10.
+#[inline(always)]
+fn eight_digits(number: u32) -> u64 {
+    let halves = u64::from(number / 10_000) | (u64::from(number % 10_000) << 32);
+    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let quarters = hundreds | ((halves - 100 * hundreds) << 16);
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | ((quarters - 10 * tens) << 8)
+}
+
+/// The same for the four digits of a number below 10 000.
+#[inline(always)]
+fn four_digits(number: u32) -> u32 {
+    let hundreds = (number * 5_243) >> 19;
+    let quarters = hundreds | ((number - 100 * hundreds) << 16);
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f;
+    tens | ((quarters - 10 * tens) << 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::line as written;
+
+    #[test]
+    fn numbers() {
+        let edges = (0..10).flat_map(|digits| [10u32.pow(digits) - 1, 10u32.pow(digits)]);
+        let spread = (0..u32::MAX).step_by(400_009);
+        for value in edges.chain(spread).chain([u32::MAX]) {
+            assert_eq!(written(|line| line.number(value)), value.to_string());
+        }
+        for value in (0..1_000_000).step_by(70) {
+            assert_eq!(written(|line| line.digits(value, 6)), format!("{value:06}"));
+        }
+        assert_eq!(written(|line| line.digits(12_345, 3)), "345");
+        assert_eq!(written(|line| line.digits(12_345, 0)), "");
+        for (value, width, text) in [
+            (420, 6, "00042"),
+            (500_000, 6, "5"),
+            (1, 8, "00000001"),
+            (0, 6, ""),
+            (7, 0, ""),
+        ] {
+            assert_eq!(written(|line| line.fraction(value, width)), text);
+        }
+    }
+
+    #[test]
+    fn names_are_as_they_are_displayed() {
+        let label = "eighteen-is_longer";
+        for text in [
+            ".".to_owned(),
+            "a.".to_owned(),
+            "www.example.org.".to_owned(),
+            r"a\.b.c.".to_owned(),
+            r"\000\255.test.".to_owned(),
+            "_srv._tcp.x-1.test.".to_owned(),
+            "plain+but/rare.test.".to_owned(),
+            format!("{label}.{label}.12345678.123456789."),
+            format!("{0}.{0}.{0}.{1}.", "z".repeat(63), "y".repeat(61)),
+        ] {
+            let name: crate::NameBuf = text.parse().unwrap();
+            assert_eq!(written(|line| line.name(name.as_name())), text);
+        }
+    }
+
+    #[test]
+    fn every_octet_is_written_as_it_is_displayed() {
+        for octet in 0..=u8::MAX {
+            for place in 0..10 {
+                let mut wire = *b"\x0aabcdefghij\x03org\0";
+                wire[1 + place] = octet;
+                let name = Name::from_host(&wire).unwrap();
+                assert_eq!(written(|line| line.name(name)), name.to_string());
+                let common = matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+                let eight = u64::from_le_bytes([octet; 8]);
+                assert_eq!(not_common(eight), if common { 0 } else { HIGH });
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_lost_and_no_more() {
+        let long = "x".repeat(ROOM + 5);
+        let name: crate::NameBuf = "example.org".parse().unwrap();
+        let mut lines = Lines::new();
+        lines.add(|line| {
+            line.text(&long);
+            line.number(1);
+            line.name(name.as_name());
+            line.word(Word::new("sixteen octets..").unwrap());
+            line.text("ä");
+        });
+        assert!(lines.len() <= ROOM + PIECE);
+        assert!(lines.as_text().starts_with(&long[..ROOM]));
+        lines.clear();
+        lines.add(|line| line.text("next"));
+        assert_eq!(lines.as_text(), "next\n");
+    }
+}
