@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 
 use crate::Name;
-use crate::name::is_plain;
 
 /// Octets of lines that wait to be handed over. Where more are written, they are lost.
 const ROOM: usize = 64 << 10;
@@ -200,36 +199,37 @@ fn write_name(octets: &mut [u8; ROOM + PIECE], end: usize, name: Name<'_>) -> us
         octets[end.min(ROOM)] = b'.';
         return end.min(ROOM) + 1;
     }
-    // Nearly every name is plain. Then the text is the wire format, shifted by one, with dots for lengths.
+    // Nearly every name is plain. Then the text is the wire format, shifted by one, with dots for lengths; that of
+    // the root becomes the last dot.
     let text = &wire[1..];
-    let mut at = end;
-    let (eights, rest) = text.as_chunks::<8>();
-    for eight in eights {
-        octets[at..at + 8].copy_from_slice(eight);
-        at += 8;
-    }
-    for &octet in rest {
-        octets[at] = octet;
-        at += 1;
-    }
-    let (mut dot, mut odd) = (end + usize::from(wire[0]), 0);
-    let mut label = end;
-    while dot < at {
-        while dot - label > 8 {
-            odd |= not_common(eight_at(octets, label));
-            label += 8;
+    let new_end = end + text.len();
+    octets[new_end..new_end + 8].fill(b'a');
+    match text.last_chunk::<8>() {
+        // The last eight once more, so that none are left over.
+        Some(last) => {
+            for (index, eight) in text.as_chunks::<8>().0.iter().enumerate() {
+                octets[end + 8 * index..][..8].copy_from_slice(eight);
+            }
+            octets[new_end - 8..new_end].copy_from_slice(last);
         }
-        // What is behind the label does not count: it becomes a letter.
-        let behind = u64::MAX.checked_shl(8 * (dot - label) as u32).unwrap_or(0);
-        odd |= not_common(eight_at(octets, label) & !behind | behind & ALL_A);
+        None => octets[end..new_end].copy_from_slice(text),
+    }
+    let (mut dot, mut labels) = (end + usize::from(wire[0]), 0);
+    while dot < new_end {
         let length = usize::from(octets[dot]);
         octets[dot] = b'.';
-        label = dot + 1;
-        dot = label + length;
+        labels += 1;
+        dot += 1 + length;
     }
-    if odd == 0 || name.labels().flatten().all(|&octet| is_plain(octet)) {
-        // The root's length has become the last dot.
-        return at;
+    let (mut odd, mut dots) = (0, 0);
+    for at in (end..new_end).step_by(8) {
+        let eight = eight_at(octets, at);
+        odd |= not_plain(eight);
+        dots += (!other_than(eight, b'.') & HIGH).count_ones();
+    }
+    // A dot within a label is one too many.
+    if odd == 0 && dots == labels {
+        return new_end;
     }
     let mut escaped = Vec::with_capacity(4 * wire.len());
     name.write_text(&mut escaped);
@@ -245,19 +245,23 @@ fn eight_at(octets: &[u8; ROOM + PIECE], at: usize) -> u64 {
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGH: u64 = ONES * 0x80;
-const ALL_A: u64 = ONES * b'a' as u64;
 
-/// Which of eight octets are neither lowercase letters, digits, hyphens nor underscores, as nearly all in names are:
-/// their high bits are set.
+/// Which of eight octets may not stand for themselves in a name, or do so seldom: their high bits are set. Those that
+/// do are `*` to `:`, and `]` to `~`; the dot among them is up to the caller.
 #[inline(always)]
-fn not_common(octets: u64) -> u64 {
+fn not_plain(octets: u64) -> u64 {
     // Sums stay within their octets, since the high bits are off; that of a sum is on from a value upwards.
     let seven = octets & !HIGH;
     let from = |least: u8| seven + ONES * u64::from(0x80 - least);
-    let other_than = |octet: u8| (seven ^ (ONES * u64::from(octet))) + ONES * 0x7f;
-    let letters = from(b'a') & !from(b'z' + 1);
-    let digits = from(b'0') & !from(b'9' + 1);
-    (octets | (!letters & !digits & other_than(b'-') & other_than(b'_'))) & HIGH
+    let low = from(b'*') & !from(b':' + 1);
+    let high = from(b']') & !from(b'~' + 1);
+    (octets | !(low | high)) & HIGH
+}
+
+/// The high bits are set of those octets that are another one, if they are below 128.
+#[inline(always)]
+fn other_than(octets: u64, octet: u8) -> u64 {
+    ((octets & !HIGH) ^ (ONES * u64::from(octet))) + ONES * 0x7f
 }
 
 const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
@@ -337,9 +341,9 @@ mod tests {
                 wire[1 + place] = octet;
                 let name = Name::from_host(&wire).unwrap();
                 assert_eq!(written(|line| line.name(name)), name.to_string());
-                let common = matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+                let plain = matches!(octet, b'*'..=b':' | b']'..=b'~');
                 let eight = u64::from_le_bytes([octet; 8]);
-                assert_eq!(not_common(eight), if common { 0 } else { HIGH });
+                assert_eq!(not_plain(eight), if plain { 0 } else { HIGH });
             }
         }
     }

@@ -10,7 +10,6 @@ use std::borrow::Borrow;
 use std::net::IpAddr;
 
 pub use text::NameError;
-pub(crate) use text::is_plain;
 
 /// The longest name in octets, with all its length octets (RFC 1035 section 2.3.4).
 const NAME_MAX: usize = 255;

@@ -178,16 +178,7 @@ impl Field {
     fn write(self, event: &Event<'_>, line: &mut Line<'_>) {
         let query = event.query();
         match self {
-            Field::Remote => {
-                let client = query.client();
-                if client.is_ipv6() {
-                    line.cut([b'['], 1);
-                }
-                line::address(client, line);
-                if client.is_ipv6() {
-                    line.cut([b']'], 1);
-                }
-            }
+            Field::Remote => line::address(query.client(), ["[", "]"], line),
             Field::Port => line.number(query.client_port().into()),
             Field::Time => line::time(query.time(), line),
             Field::Type => line::code(
@@ -301,7 +292,7 @@ fn json(event: &Event<'_>, line: &mut Line<'_>) {
     line.text("{\"time\":\"");
     line::time(query.time(), line);
     line.text("\",\"client\":\"");
-    line::address(query.client(), line);
+    line::address(query.client(), ["", ""], line);
     line.text("\",\"port\":");
     line.number(query.client_port().into());
     line.text(",\"id\":");

@@ -30,9 +30,9 @@ const fn digits_of(octet: u8) -> usize {
     1 + (octet > 9) as usize + (octet > 99) as usize
 }
 
-/// An address without brackets.
+/// An address, with what stands around it if it is one of IPv6.
 #[inline(always)]
-pub fn address(address: IpAddr, line: &mut Line<'_>) {
+pub fn address(address: IpAddr, [before, after]: [&str; 2], line: &mut Line<'_>) {
     match address {
         IpAddr::V4(address) => {
             let [a, b, c, d] = address.octets();
@@ -41,7 +41,11 @@ pub fn address(address: IpAddr, line: &mut Line<'_>) {
             }
             line.cut(OCTETS[usize::from(d)], digits_of(d));
         }
-        IpAddr::V6(address) => line.display(address),
+        IpAddr::V6(address) => {
+            line.text(before);
+            line.display(address);
+            line.text(after);
+        }
     }
 }
 
@@ -152,17 +156,12 @@ mod tests {
 
     #[test]
     fn addresses() {
-        for text in [
-            "0.0.0.0",
-            "9.10.99.100",
-            "192.0.2.1",
-            "255.255.255.255",
-            "::1",
-            "2001:db8::1",
-        ] {
+        for text in ["0.0.0.0", "9.10.99.100", "192.0.2.1", "255.255.255.255"] {
             let parsed = text.parse().unwrap();
-            assert_eq!(written(|line| address(parsed, line)), text);
+            assert_eq!(written(|line| address(parsed, ["[", "]"], line)), text);
         }
+        let parsed = "2001:db8::1".parse().unwrap();
+        assert_eq!(written(|line| address(parsed, ["[", "]"], line)), "[2001:db8::1]");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl fmt::Debug for NameBuf {
 }
 
 /// Whether an octet stands for itself in presentation format.
-pub(crate) fn is_plain(octet: u8) -> bool {
+fn is_plain(octet: u8) -> bool {
     const PLAIN: [bool; 256] = {
         let mut plain = [false; 256];
         let mut octet = b'!';

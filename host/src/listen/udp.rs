@@ -1,8 +1,10 @@
 //! The UDP side of a listener: take a batch, serve it, send what is ready.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -51,14 +53,17 @@ pub async fn listen(
         sending: Sending::new(limit),
         routes: Vec::new(),
     };
+    // One for all waits, and the socket's own place for a task that waits for it: what `readable` would note anew for
+    // each batch, and strike out again.
+    let mut stopped = pin!(stop.changed());
     loop {
         let mut ready = tokio::select! {
             biased;
-            ready = socket.socket.readable() => match ready {
+            ready = poll_fn(|context| socket.socket.poll_read_ready(context)) => match ready {
                 Ok(ready) => ready,
                 Err(error) => return tracing::error!(%error, "a UDP listener has ended"),
             },
-            _ = stop.changed() => break,
+            _ = &mut stopped => break,
         };
         let fd = socket.socket.as_raw_fd();
         let more = match received.receive(fd, socket.wildcard) {
