@@ -153,7 +153,26 @@ pub fn core_busy(core: usize) -> io::Result<u64> {
     parse_core(&fs::read_to_string(path)?, core).ok_or_else(|| unexpected(path))
 }
 
+/// Nanoseconds that processor `core` was idle since the machine started. The kernel keeps this from clocks,
+/// where it counts who was busy by looking at each tick; it is told in ticks, too.
+pub fn core_idle(core: usize) -> io::Result<u64> {
+    let path = "/proc/stat";
+    let ticks = core_ticks(&fs::read_to_string(path)?, core).ok_or_else(|| unexpected(path))?;
+    Ok((ticks[IDLE] + ticks[IDLE + 1]) * TICK)
+}
+
 fn parse_core(text: &str, core: usize) -> Option<u64> {
+    let ticks = core_ticks(text, core)?;
+    // All but idle and iowait. Guest time is in user.
+    let sum: u64 = ticks.iter().sum();
+    Some((sum - ticks[IDLE] - ticks[IDLE + 1]) * TICK)
+}
+
+/// Where `idle` stands among what [`core_ticks`] gives; `iowait` comes next.
+const IDLE: usize = 3;
+
+/// user nice system idle iowait irq softirq steal.
+fn core_ticks(text: &str, core: usize) -> Option<[u64; 8]> {
     let name = format!("cpu{core}");
     let line = text
         .lines()
@@ -163,9 +182,7 @@ fn parse_core(text: &str, core: usize) -> Option<u64> {
         .skip(1)
         .map_while(|field| field.parse().ok())
         .collect();
-    // user nice system idle iowait irq softirq steal: all but idle and iowait. Guest time is in user.
-    let sum: u64 = ticks.get(..8)?.iter().sum();
-    Some((sum - ticks[3] - ticks[4]) * TICK)
+    ticks.get(..8)?.try_into().ok()
 }
 
 fn unexpected(path: &str) -> io::Error {
@@ -200,6 +217,7 @@ mod tests {
         let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 5 5 5 5 5 5 5 5 5 5\ncpu10 1 2 3 400 50 6 7 8 1 0\n";
         assert_eq!(parse_core(stat, 10), Some(27 * TICK));
         assert_eq!(parse_core(stat, 0), None);
+        assert_eq!(core_ticks(stat, 10).map(|ticks| ticks[IDLE]), Some(400));
     }
 
     /// Threads, live ones and ended ones, against a clock of the same process.
@@ -224,6 +242,7 @@ mod tests {
         assert!(used.ticked >= 280_000_000, "ended threads too: {used:?}");
         assert!(Memory::of(own).unwrap().resident > 100);
         assert!(core_busy(0).unwrap() > 0);
+        assert!(core_idle(0).is_ok());
     }
 
     fn thread_time() -> Duration {

@@ -4,6 +4,7 @@
 mod accounting;
 mod answering;
 mod args;
+mod ask;
 mod datagrams;
 mod dnsperf;
 mod drive;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use answering::Answers;
 use args::Args;
+use ask::Place;
 use hit::Filters;
 use peers::{PEERS, Peer};
 use report::Run;
@@ -68,6 +70,10 @@ dnsweir-bench hostile    what hostile filters cost the zones that do not use the
     --only TEXT              those whose description holds it       [all]
     --dnsweir FILE [target/release/dnsweir]   --rounds N [5]   --seconds S [4]   --flood N [1000000]
     --server-core N [0]   --client-core N [1]
+dnsweir-bench ask        measure servers that run already, wherever that is
+    --servers A,B            each as NAME@IP:PORT@PID+PID, with the processes that work for it
+    --workload NAME [hot]   --loads A,B [60000,saturation]   --rounds N [5]   --seconds S [2]   --burst N [16]
+    --server-core N [0]   --client-core N [1]
 dnsweir-bench floor      --listen IP:PORT --answer address|nxdomain
 dnsweir-bench upstream   --listen IP:PORT
 ";
@@ -86,6 +92,7 @@ fn main() -> ExitCode {
         "dnsperf" => compare(words),
         "hit" => hits(words),
         "hostile" => torment(words),
+        "ask" => ask_others(words),
         "floor" | "upstream" => serve(&command, words),
         _ => {
             eprint!("{USAGE}");
@@ -227,6 +234,37 @@ fn torment(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
         rounds: args.value("rounds", 5)?,
         duration: seconds(&args, "seconds", 4.0)?,
         flood: args.value("flood", 1_000_000)?,
+        server_core: args.value("server-core", 0)?,
+        client_core: args.value("client-core", 1)?,
+    })?;
+    print!("{table}");
+    Ok(())
+}
+
+fn ask_others(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let known = [
+        "servers",
+        "workload",
+        "loads",
+        "rounds",
+        "seconds",
+        "burst",
+        "server-core",
+        "client-core",
+    ];
+    let args = Args::read(words, &known)?;
+    let workload = args.text("workload").unwrap_or("hot");
+    let table = ask::run(&ask::Settings {
+        places: args
+            .list("servers", Place::parse)?
+            .ok_or("--servers is missing")?,
+        workload: Workload::find(workload).ok_or_else(|| format!("--workload {workload}: not known"))?,
+        loads: args
+            .list("loads", Load::parse)?
+            .unwrap_or_else(|| vec![Load::Rate(60_000), Load::Saturation]),
+        rounds: args.value("rounds", 5)?,
+        duration: seconds(&args, "seconds", 2.0)?,
+        burst: args.value("burst", BURST)?,
         server_core: args.value("server-core", 0)?,
         client_core: args.value("client-core", 1)?,
     })?;

@@ -17,7 +17,7 @@ use crate::workload::Workload;
 const CONNECTIONS: usize = 8;
 
 /// How long a server is asked before its costs are counted: it may have stood still for a while.
-const RUN_IN: Duration = Duration::from_millis(200);
+pub const RUN_IN: Duration = Duration::from_millis(200);
 
 /// How long filling a cache may take.
 const WARM_UP: Duration = Duration::from_secs(20);

@@ -1,0 +1,195 @@
+//! Measures servers that run already, wherever that is: in other network namespaces, behind other devices.
+//!
+//! What a server costs there is not only its process: packets of a device are taken by a thread of the
+//! kernel, or in interrupts. So the caller names all processes that work for a server, and beside what they
+//! used stands how long the processor was not idle, whoever used it.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use crate::accounting::{Processor, core_idle};
+use crate::drive::{Clock, Monotonic, Schedule, Tally, as_fast_as_answered, on_schedule};
+use crate::measure::RUN_IN;
+use crate::process::pin;
+use crate::sample::Load;
+use crate::udp_client::UdpClient;
+use crate::workload::Workload;
+
+/// Sockets to ask one server from.
+const SOCKETS: usize = 8;
+
+/// A server, and who works for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    name: String,
+    address: SocketAddrV4,
+    processes: Vec<u32>,
+}
+
+impl Place {
+    /// From `NAME@IP:PORT@PID+PID`.
+    pub fn parse(text: &str) -> Option<Place> {
+        let mut parts = text.split('@');
+        let (name, address, processes) = (parts.next()?, parts.next()?, parts.next()?);
+        let processes = processes.split('+').map(str::parse);
+        let place = Place {
+            name: name.to_owned(),
+            address: address.parse().ok()?,
+            processes: processes.collect::<Result<_, _>>().ok()?,
+        };
+        parts.next().is_none().then_some(place)
+    }
+
+    fn used(&self) -> io::Result<u64> {
+        let used = self.processes.iter().map(|&id| Processor::of(id));
+        used.map(|used| Ok(used?.scheduled)).sum()
+    }
+}
+
+/// What to ask whom.
+pub struct Settings {
+    /// In the order of the table; ratios are to the first.
+    pub places: Vec<Place>,
+    /// What is asked.
+    pub workload: Workload,
+    /// How much.
+    pub loads: Vec<Load>,
+    /// How often.
+    pub rounds: usize,
+    /// For how long each time.
+    pub duration: Duration,
+    /// Queries sent at once at a fixed rate.
+    pub burst: usize,
+    /// The servers' processor.
+    pub server_core: usize,
+    /// The client's.
+    pub client_core: usize,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    /// Microseconds of a processor for each answer: what the processes used, and all but idling.
+    charged: f64,
+    busy: f64,
+    /// Answers a second.
+    rate: f64,
+    /// The part of the queries that was not answered, or wrongly.
+    failed: f64,
+    /// Latency in microseconds.
+    p50: f64,
+    p99: f64,
+}
+
+/// Measures in rotation; gives a table of the medians.
+pub fn run(settings: &Settings) -> io::Result<String> {
+    pin(settings.client_core)?;
+    let mut table = String::from(
+        "| load | server | CPU µs/query (least–most) | × first | processor not idle, µs/query | q/s | p50 / p99 µs | unanswered |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for load in &settings.loads {
+        let mut rounds = Vec::new();
+        for round in 0..settings.rounds {
+            let mut figures = vec![Figures::default(); settings.places.len()];
+            for turn in 0..settings.places.len() {
+                let at = (turn + round) % settings.places.len();
+                figures[at] = measure(settings, &settings.places[at], *load, round as u32)?;
+            }
+            rounds.push(figures);
+        }
+        for (at, place) in settings.places.iter().enumerate() {
+            let of = |figure: fn(&Figures) -> f64| median(rounds.iter().map(|round| figure(&round[at])));
+            let charged = rounds.iter().map(|round| round[at].charged);
+            let _ = writeln!(
+                table,
+                "| {} | {} | {:.2} ({:.2}–{:.2}) | {:.2} | {:.2} | {:.0} | {:.0} / {:.0} | {:.3} % |",
+                load.text(),
+                place.name,
+                of(|figures| figures.charged),
+                charged.clone().fold(f64::INFINITY, f64::min),
+                charged.fold(0.0, f64::max),
+                median(rounds.iter().map(|round| round[at].charged / round[0].charged)),
+                of(|figures| figures.busy),
+                of(|figures| figures.rate),
+                of(|figures| figures.p50),
+                of(|figures| figures.p99),
+                of(|figures| figures.failed) * 100.0,
+            );
+        }
+    }
+    Ok(table)
+}
+
+fn measure(settings: &Settings, place: &Place, load: Load, seed: u32) -> io::Result<Figures> {
+    let mut client = UdpClient::new(place.address, Vec::new(), SOCKETS)?;
+    let mut questions = settings.workload.questions(seed);
+    let mut ask = |duration| -> io::Result<Tally> {
+        let mut next = || questions.next();
+        match load {
+            Load::Rate(rate) => {
+                let schedule = Schedule::new(rate, settings.burst, duration);
+                on_schedule(&mut client, &mut Monotonic, schedule, &mut next)
+            }
+            Load::Saturation => {
+                as_fast_as_answered(&mut client, &mut Monotonic, duration, u64::MAX, &mut next)
+            }
+        }
+    };
+    ask(RUN_IN)?;
+    let used = place.used()?;
+    let idle = core_idle(settings.server_core)?;
+    let start = Monotonic.now();
+    let tally = ask(settings.duration)?;
+    let took = Monotonic.now() - start;
+    let idle = core_idle(settings.server_core)?.saturating_sub(idle);
+    let used = place.used()?.saturating_sub(used);
+    let answered = tally.answered.max(1) as f64;
+    let latency = |part| tally.latency.quantile(part).unwrap_or(0) as f64 / 1e3;
+    Ok(Figures {
+        charged: used as f64 / 1e3 / answered,
+        busy: took.saturating_sub(idle) as f64 / 1e3 / answered,
+        // What was lost is waited for longer than that; `took` has the wait in it.
+        rate: tally.answered as f64 / settings.duration.as_secs_f64(),
+        failed: (tally.wrong + tally.lost) as f64 / tally.sent.max(1) as f64,
+        p50: latency(0.5),
+        p99: latency(0.99),
+    })
+}
+
+/// The middle one; of two, the upper.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_or_refused() {
+        let place = Place::parse("front@192.0.2.1:53@7+8").unwrap();
+        assert_eq!(place.name, "front");
+        assert_eq!(place.address, "192.0.2.1:53".parse().unwrap());
+        assert_eq!(place.processes, [7, 8]);
+        for wrong in [
+            "front",
+            "front@192.0.2.1:53",
+            "front@192.0.2.1@7",
+            "front@192.0.2.1:53@",
+            "front@192.0.2.1:53@7@8",
+        ] {
+            assert_eq!(Place::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert!(median(std::iter::empty()).is_nan());
+    }
+}
