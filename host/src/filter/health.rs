@@ -4,10 +4,15 @@
 //! that fails three times with no success in between is broken. One that works for most queries but wastes
 //! more than a tenth of the worker's time on the others is too dear: an attacker who knows a query that makes
 //! it loop must not be able to stop the worker with it. Either way it is suspended on that worker, for a
-//! second at first and twice as long each time, up to a minute. A minute without suspension makes it a second
-//! again.
+//! second at first and four times as long each time, up to a minute. A minute without suspension makes it a
+//! second again.
 //!
-//! So the worst batch, whatever is in it and however large it is, costs about three time limits.
+//! A pause leaves the filter where one failure more suspends it: a circuit breaker that is half open. Where that
+//! is so, [one record goes in alone](Health::on_last_chance), so that a query decides and not the batch it came in.
+//!
+//! So the worst batch, whatever is in it and however large it is, costs about three time limits, and after a
+//! pause one: of the first twenty seconds a filter that does nothing but loop takes five limits, and later one a
+//! minute.
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +26,10 @@ const SHARE: u32 = 10;
 const BURST: u32 = 5;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many times as long as the last one a pause is.
+const GROWTH: u32 = 4;
+
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How long after a pause a filter must do without the next one to start over.
@@ -61,14 +70,20 @@ impl Health {
         self.until.is_some()
     }
 
-    /// Ends the pause if it is over at `now`. The filter comes back one failure short of the next pause but
-    /// one, so that a query on its own decides, not the batch it came in.
+    /// Whether one failure more suspends the filter, and so must not be that of a batch: most queries in it may
+    /// be good ones.
+    #[inline]
+    pub(super) fn on_last_chance(&self) -> bool {
+        self.streak == STREAK - 1
+    }
+
+    /// Ends the pause if it is over at `now`. The filter comes back one failure short of the next.
     pub(super) fn resumes(&mut self, now: Instant) -> bool {
         if self.until.is_some_and(|until| now < until) {
             return false;
         }
         self.until = None;
-        self.streak = STREAK - 2;
+        self.streak = STREAK - 1;
         true
     }
 
@@ -91,7 +106,7 @@ impl Health {
         }
         let pause = match self.last {
             Some((pause, end)) if now.saturating_duration_since(end) < PROBATION => {
-                (pause * 2).min(LONGEST_PAUSE)
+                (pause * GROWTH).min(LONGEST_PAUSE)
             }
             _ => FIRST_PAUSE,
         };
@@ -129,20 +144,19 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_a_minute_and_start_over_after_one() {
+    fn pauses_grow_up_to_a_minute_and_start_over_after_one() {
         let (mut health, mut now) = health();
+        health.failed(now, TRAP);
+        health.failed(now, TRAP);
         let mut pauses = Vec::new();
-        for _ in 0..9 {
-            let pause = loop {
-                if let Some(pause) = health.failed(now, TRAP) {
-                    break pause;
-                }
-            };
+        for _ in 0..6 {
+            assert!(health.on_last_chance());
+            let pause = health.failed(now, TRAP).unwrap();
             pauses.push(pause.as_secs());
             now += pause;
             assert!(health.resumes(now));
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(pauses, [1, 4, 16, 60, 60, 60]);
         health.succeeded();
         now += PROBATION;
         for _ in 1..STREAK {
@@ -152,15 +166,36 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_in_a_batch_and_one_alone_end_the_return() {
+    fn one_success_after_a_pause_is_a_full_return() {
         let (mut health, now) = health();
         for _ in 0..STREAK {
             health.failed(now, TRAP);
         }
+        assert!(!health.on_last_chance(), "it has none");
         let now = now + FIRST_PAUSE;
         assert!(health.resumes(now));
-        assert_eq!(health.failed(now, TRAP), None);
-        assert_eq!(health.failed(now, TRAP), Some(FIRST_PAUSE * 2));
+        assert!(health.on_last_chance());
+        health.succeeded();
+        assert!(!health.on_last_chance());
+        for _ in 1..STREAK {
+            assert_eq!(health.failed(now, TRAP), None);
+        }
+        assert_eq!(health.failed(now, TRAP), Some(FIRST_PAUSE * GROWTH));
+    }
+
+    #[test]
+    fn what_always_loops_takes_three_limits_and_then_one_a_pause() {
+        let (mut health, start) = health();
+        let (mut now, mut tries) = (start, Vec::new());
+        while now < start + Duration::from_secs(300) {
+            tries.push((now - start).as_secs());
+            now += LIMIT;
+            if let Some(pause) = health.failed(now, LIMIT) {
+                now += pause;
+                assert!(health.resumes(now));
+            }
+        }
+        assert_eq!(tries, [0, 0, 0, 1, 5, 21, 81, 141, 201, 261]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A call that traps, runs out of time or memory, or returns nonsense costs the instance; the next call gets
 //! a new one, configured from scratch. If the failed batch held several records, they go in one by one, so
-//! that only the guilty one fails. [`Health`] decides when to stop trying.
+//! that only the guilty one fails. [`Health`] decides when to stop trying, and when one failure more would end
+//! it, records go in one by one, too.
 
 use std::slice;
 use std::sync::Arc;
@@ -194,8 +195,8 @@ impl Drop for Instance {
 }
 
 impl Guest {
-    /// Makes a call with the whole batch and, if that fails, with each record alone. `out` holds one
-    /// [`Outcome::Passed`] per record.
+    /// Makes a call with the whole batch and, if that fails or must not, with each record alone. `out` holds
+    /// one [`Outcome::Passed`] per record.
     fn run<R: Portable, V: Clone>(
         &mut self,
         counters: &PhaseCounters,
@@ -204,18 +205,21 @@ impl Guest {
         call: impl Fn(&mut Executor, &[R], &[u8], &mut [Outcome<V>]) -> Result<(), Failure>,
     ) {
         add(&counters.items, batch.len() as u64);
-        let whole = self.attempt(counters, |executor| {
-            call(executor, batch.records(), batch.bytes(), out)
-        });
-        if whole.is_some() {
-            return;
+        let several = batch.len() > 1;
+        if !(several && self.available() && self.health.on_last_chance()) {
+            let whole = self.attempt(counters, |executor| {
+                call(executor, batch.records(), batch.bytes(), out)
+            });
+            if whole.is_some() {
+                return;
+            }
         }
         let mut failed = 0;
         for (index, outcome) in out.iter_mut().enumerate() {
             // Whatever a failed call said counts for nothing.
             *outcome = Outcome::Passed;
             let (record, bytes) = R::isolate(batch, index);
-            let alone = (batch.len() > 1).then(|| {
+            let alone = several.then(|| {
                 let (record, out) = (slice::from_ref(&record), slice::from_mut(outcome));
                 self.attempt(counters, |executor| call(executor, record, bytes, out))
             });
@@ -233,10 +237,10 @@ impl Guest {
         counters: &PhaseCounters,
         call: impl FnOnce(&mut Executor) -> Result<(), Failure>,
     ) -> Option<()> {
-        let begin = self.clock();
-        if self.health.suspended() && !self.resume(begin) {
+        if !self.available() {
             return None;
         }
+        let begin = self.clock();
         if self.executor.is_none() {
             match Executor::start(&self.filter.code, &self.filter.context, &self.filter.setup) {
                 Ok((executor, _)) => self.executor = Some(executor),
@@ -296,10 +300,16 @@ impl Guest {
         }
     }
 
+    /// Whether the filter may be called: it is not suspended, or not any more.
+    #[inline]
+    fn available(&mut self) -> bool {
+        !self.health.suspended() || self.resume()
+    }
+
     /// Ends a pause that is over.
     #[cold]
-    fn resume(&mut self, now: Instant) -> bool {
-        let resumes = self.health.resumes(now);
+    fn resume(&mut self) -> bool {
+        let resumes = self.health.resumes(self.clock());
         if resumes {
             self.filter
                 .context

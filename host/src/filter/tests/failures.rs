@@ -117,12 +117,41 @@ fn a_suspended_filter_is_not_called_and_comes_back() {
 }
 
 #[test]
-fn one_bad_query_does_not_prevent_the_return() {
+fn one_query_decides_about_the_return() {
     let mut instance = puppet();
     ask(&mut instance, &batch_of(3, 3));
+    let traps_before = traps(&instance)[0];
     instance.let_pass(Duration::from_secs(2));
-    assert_eq!(ask(&mut instance, &batch(&[2, 3, 2])), "5!5");
+    assert_eq!(ask(&mut instance, &batch(&[2, 3, 2])), "5!5", "a good one");
+    assert_eq!(traps(&instance)[0], traps_before + 1, "it went in alone");
     assert_eq!(read(&instance.filter().counters().suspended), 0);
+    ask(&mut instance, &batch_of(3, 3));
+    instance.let_pass(Duration::from_secs(5));
+    assert_eq!(ask(&mut instance, &batch(&[3, 2, 2])), "!!!", "a bad one");
+    assert_eq!(read(&instance.filter().counters().suspended), 1);
+}
+
+/// The third failure in a row would suspend the filter, so a batch with good queries in it does not make it.
+#[test]
+fn what_suspends_is_one_query_and_not_a_batch() {
+    let mut instance = puppet();
+    assert_eq!(ask(&mut instance, &batch(&[3])), "!");
+    assert_eq!(ask(&mut instance, &batch(&[3])), "!");
+    assert_eq!(ask(&mut instance, &batch(&[2, 3, 1])), "5!-");
+    assert_eq!(traps(&instance), [3, 0, 0, 0]);
+    assert_eq!(read(&instance.filter().counters().suspended), 0);
+}
+
+#[test]
+fn after_a_pause_a_loop_costs_one_limit() {
+    let mut instance = puppet();
+    ask(&mut instance, &batch_of(64, 4));
+    for (pause, tries) in [(2, 4), (5, 5), (17, 6)] {
+        instance.let_pass(Duration::from_secs(pause));
+        assert_eq!(ask(&mut instance, &batch_of(64, 4)), "!".repeat(64));
+        assert_eq!(traps(&instance), [0, tries, 0, 0]);
+        assert_eq!(read(&instance.filter().counters().suspended), 1);
+    }
 }
 
 #[test]
@@ -131,10 +160,10 @@ fn the_next_pause_is_longer() {
     ask(&mut instance, &batch_of(3, 3));
     instance.let_pass(Duration::from_secs(2));
     assert_eq!(ask(&mut instance, &batch_of(3, 3)), "!!!");
-    assert_eq!(traps(&instance)[0], 5, "one batch and one query more");
-    instance.let_pass(Duration::from_millis(1500));
+    assert_eq!(traps(&instance)[0], 4, "one query more");
+    instance.let_pass(Duration::from_secs(3));
     assert_eq!(ask(&mut instance, &batch(&[2])), "!");
-    instance.let_pass(Duration::from_millis(1000));
+    instance.let_pass(Duration::from_secs(2));
     assert_eq!(ask(&mut instance, &batch(&[2])), "5");
 }
 
