@@ -20,7 +20,7 @@ use wasmtime::{Store, Trap};
 
 use super::bindings::dnsweir::filter::types;
 use super::text;
-use super::ticker::Ticker;
+use super::time_limit::TimeLimit;
 use super::world::{Context, State};
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ impl Code {
     pub(super) fn prefer_core(&mut self, context: &Arc<Context>) -> Result<(), Failure> {
         let engine = self.component().engine();
         let mut store = Executor::store(engine, context);
-        arm(&mut store, context, Ticker::ticks(start_time(context)));
+        arm_start(&mut store, context);
         let module = component::Guest::new(&self.component, &mut store)
             .map(|guest| guest.module(&mut store, main_module::NAME))
             .map_err(|error| failure(&store, &error))?;
@@ -96,7 +96,7 @@ impl Code {
             .and_then(|module| core_module::Code::new(&module))
             .filter(|code| {
                 let mut store = Executor::store(engine, context);
-                arm(&mut store, context, Ticker::ticks(start_time(context)));
+                arm_start(&mut store, context);
                 core_module::Guest::new(code, &mut store).is_ok_and(|guest| guest.phases() == phases)
             });
         let way = if self.core.is_some() {
@@ -154,14 +154,17 @@ impl Executor {
     ) -> Result<(Executor, types::Manifest), StartError> {
         let mut store = Executor::store(code.component().engine(), context);
         // A module's start function runs within the same limits as `configure`.
-        arm(&mut store, context, Ticker::ticks(start_time(context)));
+        arm_start(&mut store, context);
         let started = Executor::configure(code, &mut store, setup);
         let (guest, configured) = started.map_err(|error| StartError::Failed(failure(&store, &error)))?;
         let manifest = configured.map_err(StartError::Rejected)?;
+        let time = TimeLimit::new(context.limits.time);
+        let ticks = time.ticks();
+        store.data_mut().time = time;
         let executor = Executor {
             store,
             context: Arc::clone(context),
-            ticks: Ticker::ticks(context.limits.time),
+            ticks,
             guest,
         };
         Ok((executor, manifest))
@@ -191,7 +194,20 @@ impl Executor {
         store.limiter(|state| &mut state.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
+        store.epoch_deadline_callback(|mut store| Ok(store.data_mut().deadline()));
         store
+    }
+
+    /// Makes a call within its limit.
+    #[inline]
+    fn call<T>(
+        &mut self,
+        call: impl FnOnce(&mut Guest, &mut Store<State>) -> wasmtime::Result<T>,
+    ) -> Result<T, Failure> {
+        arm(&mut self.store, &self.context, self.ticks);
+        let result = call(&mut self.guest, &mut self.store);
+        self.store.data_mut().time.over();
+        result.map_err(|error| failure(&self.store, &error))
     }
 
     /// The query phase; no verdict at all if the guest does not export it.
@@ -201,12 +217,10 @@ impl Executor {
         batch: &[types::Query],
         bytes: &[u8],
     ) -> Result<Vec<types::Verdict>, Failure> {
-        arm(&mut self.store, &self.context, self.ticks);
-        match &mut self.guest {
-            Guest::Core(guest) => guest.queries(&mut self.store, now, batch, bytes),
-            Guest::Component(guest) => guest.queries(&mut self.store, now, batch, bytes),
-        }
-        .map_err(|error| failure(&self.store, &error))
+        self.call(|guest, store| match guest {
+            Guest::Core(guest) => guest.queries(store, now, batch, bytes),
+            Guest::Component(guest) => guest.queries(store, now, batch, bytes),
+        })
     }
 
     /// The response phase; no verdict at all if the guest does not export it.
@@ -216,26 +230,29 @@ impl Executor {
         batch: &[types::Response],
         bytes: &[u8],
     ) -> Result<Vec<types::ResponseVerdict>, Failure> {
-        arm(&mut self.store, &self.context, self.ticks);
-        match &mut self.guest {
-            Guest::Core(guest) => guest.responses(&mut self.store, now, batch, bytes),
-            Guest::Component(guest) => guest.responses(&mut self.store, now, batch, bytes),
-        }
-        .map_err(|error| failure(&self.store, &error))
+        self.call(|guest, store| match guest {
+            Guest::Core(guest) => guest.responses(store, now, batch, bytes),
+            Guest::Component(guest) => guest.responses(store, now, batch, bytes),
+        })
     }
 
     /// The event phase; nothing if the guest does not export it.
     pub(super) fn events(&mut self, batch: &[types::Event], bytes: &[u8]) -> Result<(), Failure> {
-        arm(&mut self.store, &self.context, self.ticks);
-        match &mut self.guest {
-            Guest::Core(guest) => guest.events(&mut self.store, batch, bytes),
-            Guest::Component(guest) => guest.events(&mut self.store, batch, bytes),
-        }
-        .map_err(|error| failure(&self.store, &error))
+        self.call(|guest, store| match guest {
+            Guest::Core(guest) => guest.events(store, batch, bytes),
+            Guest::Component(guest) => guest.events(store, batch, bytes),
+        })
     }
 }
 
-/// Sets the deadline of the call that follows.
+/// Sets the deadline of a start.
+fn arm_start(store: &mut Store<State>, context: &Context) {
+    let time = TimeLimit::new(start_time(context));
+    arm(store, context, time.ticks());
+    store.data_mut().time = time;
+}
+
+/// Sets the first deadline of the call that follows.
 #[inline]
 fn arm(store: &mut Store<State>, context: &Context, ticks: u64) {
     store.set_epoch_deadline(ticks);

@@ -32,6 +32,7 @@ mod plain;
 mod tests;
 mod text;
 mod ticker;
+mod time_limit;
 mod trial;
 mod verdict;
 mod world;

@@ -16,6 +16,10 @@
 //! 4. Raising `until` is followed by an unpark. If the thread had just decided to park, the token makes it
 //!    look again.
 //!
+//! A call that [is given more time](super::time_limit) sets a later deadline without `until` having been raised for
+//! it. It keeps the thread [awake](Ticker::keep_awake) instead, from before it sets the deadline until it is over: the
+//! thread counts on, past `until`, and an unpark follows here, too.
+//!
 //! None of this depends on how long anything takes. What does is by how much a deadline is late: on a busy
 //! machine the kernel may let the thread wait, which then makes up for a few ticks at once.
 
@@ -46,6 +50,8 @@ pub(super) struct Ticker {
 struct State {
     now: AtomicU64,
     until: AtomicU64,
+    /// How many want it to go on whatever was promised.
+    awake: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -94,6 +100,24 @@ impl Ticker {
     }
 }
 
+/// Keeps the ticker going while it lives.
+pub(super) struct Awake(Arc<Ticker>);
+
+impl Ticker {
+    /// Has the epoch go on until what is returned is dropped.
+    pub(super) fn keep_awake(ticker: &Arc<Ticker>) -> Awake {
+        ticker.state.awake.fetch_add(1, Ordering::Release);
+        ticker.thread.unpark();
+        Awake(Arc::clone(ticker))
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.0.state.awake.fetch_sub(1, Ordering::Release);
+    }
+}
+
 impl Drop for Ticker {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Release);
@@ -106,7 +130,8 @@ impl State {
         let mut last = Instant::now();
         while !self.stop.load(Ordering::Acquire) {
             let now = self.now.load(Ordering::Relaxed);
-            if now >= self.until.load(Ordering::Acquire) {
+            let wanted = self.awake.load(Ordering::Acquire) > 0;
+            if now >= self.until.load(Ordering::Acquire) && !wanted {
                 thread::park();
                 last = Instant::now();
                 continue;
@@ -146,6 +171,25 @@ mod tests {
         ticks.recv().unwrap();
         drop(ticker);
         // The thread lets go of the sender, so this ends.
+        while ticks.recv().is_ok() {}
+    }
+
+    #[test]
+    fn goes_on_while_somebody_wants_it_to() {
+        let (sender, ticks) = channel();
+        let ticker = Arc::new(
+            Ticker::start(move || {
+                let _ = sender.send(());
+            })
+            .unwrap(),
+        );
+        let awake = Ticker::keep_awake(&ticker);
+        for _ in 0..20 {
+            ticks.recv().unwrap();
+        }
+        drop(awake);
+        assert_eq!(ticker.state.awake.load(Ordering::Relaxed), 0);
+        drop(ticker);
         while ticks.recv().is_ok() {}
     }
 

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wasmtime::{Memory, ResourceLimiter};
+use wasmtime::{Memory, ResourceLimiter, UpdateDeadline};
 
 use super::bindings::dnsweir::filter::{host, types};
 use super::counters::{Counters, add};
 use super::output::Output;
 use super::text;
 use super::ticker::Ticker;
+use super::time_limit::TimeLimit;
 use crate::config::Limits;
 
 /// Octets of a log line.
@@ -105,6 +106,8 @@ pub(super) struct State {
     pub(super) memory: Option<Memory>,
     /// Whether such a guest may call the host: neither while it starts, nor while it allocates or cleans up.
     pub(super) may_leave: bool,
+    /// How long a call may take.
+    pub(super) time: TimeLimit,
 }
 
 /// What an instance may take and has taken, over all its memories and tables.
@@ -148,9 +151,19 @@ impl State {
     pub(super) fn new(context: Arc<Context>) -> State {
         State {
             allocated: Allocated::new(context.limits.memory, Arc::clone(&context.counters)),
+            time: TimeLimit::new(context.limits.time),
             context,
             memory: None,
             may_leave: false,
+        }
+    }
+
+    /// What becomes of a call whose deadline is reached.
+    #[cold]
+    pub(super) fn deadline(&mut self) -> UpdateDeadline {
+        match self.time.reached(&self.context.ticker) {
+            Some(ticks) => UpdateDeadline::Continue(ticks),
+            None => UpdateDeadline::Interrupt,
         }
     }
 

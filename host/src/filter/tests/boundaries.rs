@@ -1,9 +1,10 @@
 //! What a guest cannot do, whatever it is made of: `docs/trust.md` names these tests.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ways::both;
 use super::*;
+use crate::filter::time_limit::thread_clock;
 
 /// A guest whose query phase is this expression, followed by no verdicts at all.
 fn doing(queries: &str, more: &str) -> Vec<u8> {
@@ -41,6 +42,64 @@ fn once(reason: &str) -> Vec<(String, u64)> {
 fn recursion_without_end_is_a_trap() {
     let deep = "(func $deep (call $deep) (call $fine))";
     assert_eq!(failures(&doing("(call $deep)", deep)), once("trap"));
+}
+
+/// An engine whose epoch races while this lives, as if the worker's thread waited most of the time.
+struct Racing {
+    engine: Engine,
+    done: Arc<AtomicBool>,
+}
+
+impl Racing {
+    fn start() -> Racing {
+        let engine = Engine::printing_to(io::sink()).unwrap();
+        let done = Arc::new(AtomicBool::new(false));
+        std::thread::spawn({
+            let (wasm, done) = (engine.wasm.clone(), Arc::clone(&done));
+            move || {
+                while !done.load(Ordering::Relaxed) {
+                    // More than any deadline here is away.
+                    (0..2000).for_each(|_| wasm.increment_epoch());
+                    std::thread::yield_now();
+                }
+            }
+        });
+        Racing { engine, done }
+    }
+
+    fn instance(&self, module: Vec<u8>, limit: Duration) -> Instance {
+        let mut block = block(module);
+        block.limits.time = limit;
+        let zones = ["example.".into()];
+        let filter = Filter::load(&self.engine, &block, builtin, &zones, Arc::default()).unwrap();
+        filter.instantiate().unwrap()
+    }
+}
+
+impl Drop for Racing {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_call_has_its_time_to_run_and_not_to_wait() {
+    // A millisecond or more on any machine; the epoch passes its deadlines at once.
+    let counting = doing(
+        "(loop $on (br_if $on (i32.ne (i32.const 1000000)
+           (global.set $n (i32.add (global.get $n) (i32.const 1))) (global.get $n))))",
+        "(global $n (mut i32) (i32.const 0))",
+    );
+    let racing = Racing::start();
+    let mut instance = racing.instance(counting, Duration::from_secs(1));
+    assert_eq!(ask(&mut instance, &batch(&[1])), "-");
+    // But one that runs for ever ends, and has had half of its limit at least.
+    let limit = Duration::from_millis(50);
+    let mut instance = racing.instance(guests::puppet(), limit);
+    let begin = thread_clock();
+    assert_eq!(ask(&mut instance, &batch(&[4])), "!");
+    assert!(thread_clock() - begin >= limit / 2);
+    assert_eq!(instance.filter().counters().traps.time.load(Ordering::Relaxed), 1);
 }
 
 #[test]
