@@ -101,6 +101,10 @@ fn fuzz(args: &[String]) -> Result<(), Failure> {
     if !answers(Command::new("cargo").args(["fuzz", "--version"])) {
         return Err("cargo-fuzz is missing; install it with `cargo install cargo-fuzz --locked`".to_owned());
     }
+    // What is fuzzed is to be what is released, down to the versions of the dependencies.
+    let lock = |folder: &str| root().join(folder).join("Cargo.lock");
+    std::fs::copy(lock("."), lock("fuzz"))
+        .map_err(|error| format!("cannot copy Cargo.lock to fuzz/: {error}"))?;
     let seconds = args.get(1).map_or("60", String::as_str);
     let targets = match args.first() {
         Some(target) => vec![target.clone()],
