@@ -96,7 +96,7 @@ pub type Onlooker = Box<dyn Fn(Result<&Generation, &Stop>)>;
 pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>, spectators: Spectators) -> Result<(), Stop> {
     // Before any socket: when a process is killed, the kernel closes the newest descriptors first, and
     // inotify's takes some twenty milliseconds, in which sockets after it would go on taking queries.
-    let changes = watch::Changes::new();
+    let mut changes = watch::Changes::new();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -104,7 +104,7 @@ pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>, spectators: Spectat
     runtime.block_on(async move {
         // From here on no signal ends the process before it has put things back.
         let mut signals = Signals::new().map_err(machine)?;
-        let mut proxy = Proxy::start(file, engine(compiled)?, spectators).await?;
+        let mut proxy = Proxy::start(file, engine(compiled)?, spectators, &mut changes).await?;
         let ended = proxy.attend(&mut signals, changes).await;
         proxy.stop().await;
         ended
@@ -218,9 +218,15 @@ fn prepare(
 }
 
 impl Proxy {
-    async fn start(file: Option<PathBuf>, engine: Engine, spectators: Spectators) -> Result<Proxy, Stop> {
+    async fn start(
+        file: Option<PathBuf>,
+        engine: Engine,
+        spectators: Spectators,
+        changes: &mut watch::Changes,
+    ) -> Result<Proxy, Stop> {
         let started = Instant::now();
-        let config = load(file.as_deref(), spectators.whatever_was_recorded)?;
+        let read = || load(file.as_deref(), spectators.whatever_was_recorded);
+        let config = changes.watch_from(read, |config| &config.files)?;
         let node = Arc::new(node::Counters::default());
         let keeper = match &config.node {
             Some(_) => Some(Keeper::start(Arc::clone(&node)).map_err(machine)?),
@@ -364,7 +370,6 @@ impl Proxy {
 
     /// Waits for what happens, and returns when it is time to end.
     async fn attend(&mut self, signals: &mut Signals, mut changes: watch::Changes) -> Result<(), Stop> {
-        changes.watch(&self.state.generation.read().config.files);
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => { tracing::info!("SIGTERM: stopping"); return Ok(()) }

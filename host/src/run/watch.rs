@@ -45,6 +45,28 @@ impl Changes {
         }
     }
 
+    /// Reads what is in some files, which are known only when they have been read, and watches them. Read once
+    /// more when they are watched: so whatever changes after the reading that counts is noticed.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading.
+    pub fn watch_from<T, E>(
+        &mut self,
+        read: impl Fn() -> Result<T, E>,
+        files: impl Fn(&T) -> &[PathBuf],
+    ) -> Result<T, E> {
+        let mut before = read()?;
+        loop {
+            self.watch(files(&before));
+            let now = read()?;
+            if files(&now) == files(&before) {
+                return Ok(now);
+            }
+            before = now;
+        }
+    }
+
     /// Watches these files from now on, and takes the contents of new ones as known. Those of others stay what
     /// they were before the files were read: what has changed since is a change.
     pub fn watch(&mut self, files: &[PathBuf]) {
@@ -104,7 +126,51 @@ fn contents(file: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Nothing that is written is missed, be it before the file is watched, before it is read or after that.
+    #[tokio::test]
+    async fn no_change_at_the_start_goes_unnoticed() {
+        for change_at in 1..=2 {
+            let folder = tempfile::tempdir().unwrap();
+            let files = [folder.path().join("list")];
+            std::fs::write(&files[0], "old").unwrap();
+            let reading = Cell::new(0);
+            let read = || {
+                let text = std::fs::read_to_string(&files[0])?;
+                reading.set(reading.get() + 1);
+                if reading.get() == change_at {
+                    std::fs::write(&files[0], "new")?;
+                }
+                std::io::Result::Ok((text, files.clone()))
+            };
+            let mut changes = Changes::new();
+            let (text, _) = changes.watch_from(read, |(_, files)| files).unwrap();
+            if text == "old" {
+                let noticed = timeout(Duration::from_secs(30), changes.changed()).await;
+                assert!(noticed.is_ok(), "changed after reading {change_at}");
+            }
+        }
+    }
+
+    /// The files may be others by the time that they are watched.
+    #[test]
+    fn files_that_are_named_late_are_watched_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        let reading = Cell::new(0);
+        let read = || {
+            reading.set(reading.get() + 1);
+            let named = if reading.get() == 1 { &one } else { &two };
+            std::io::Result::Ok([named.clone()])
+        };
+        let mut changes = Changes::new();
+        let files = changes.watch_from(read, |files| files).unwrap();
+        assert_eq!(files[0], two);
+        assert!(changes.known.contains_key(&two));
+    }
 
     /// A file may change while what was in it is still being compiled.
     #[tokio::test]
