@@ -164,6 +164,10 @@ impl Answer {
         let mut rcode = u16_at(&message, 2) & flag::RCODE;
         if let Some(at) = records.iter().position(|record| record.rtype == rtype::OPT) {
             let opt = records.remove(at);
+            // It belongs into the additional section and nowhere else (RFC 6891 section 6.1.1).
+            if opt.section != Section::Additional {
+                return Err(BadRecords);
+            }
             rcode |= (opt.ttl >> 24 << 4) as u16;
             if records.iter().any(|record| record.rtype == rtype::OPT) {
                 return Err(BadRecords);
@@ -395,6 +399,16 @@ mod tests {
         assert_eq!((answer.ttl_offsets.len(), answer.ttl), (2, 5));
         let extended = response(0, 1, &[(2, ".", rtype::OPT, 1 << 24, &[])]);
         assert_eq!(Answer::read(extended).unwrap().rcode, 16);
+    }
+
+    /// Where no additional record is counted, none can be taken away.
+    #[test]
+    fn opt_in_another_section_is_refused() {
+        for section in [0, 1] {
+            let (_, name, rtype, ttl, data) = OPT;
+            let misplaced = response(0, 1, &[(section, name, rtype, ttl, data)]);
+            assert!(Answer::read(misplaced).is_err(), "section {section}");
+        }
     }
 
     /// RFC 2308 section 5.
