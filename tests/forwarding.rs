@@ -129,7 +129,8 @@ fn source_ports_and_ids_vary() {
     let ids: HashSet<u16> = asked.iter().map(|asked| asked.message.id).collect();
     let ports: HashSet<u16> = asked.iter().map(|asked| asked.from.port()).collect();
     assert!(ids.len() >= 95, "{} IDs in 100 queries", ids.len());
-    assert!(ports.len() >= 8, "{} source ports in 100 queries", ports.len());
+    // A socket carries 16 queries at most.
+    assert!(ports.len() >= 6, "{} source ports in 100 queries", ports.len());
     let sequential = asked
         .windows(2)
         .filter(|pair| pair[1].message.id == pair[0].message.id.wrapping_add(1))

@@ -57,8 +57,8 @@ impl Query {
             .filter(|end| end + 4 <= message.len())
             .ok_or(NotAQuery::Malformed)?;
         let last_opt = Records::new(message, name_end + 4)
-            .collect::<Option<Vec<_>>>()
-            .and_then(|records| records.last().cloned())
+            .last()
+            .flatten()
             .filter(|last| last.rtype == TYPE_OPT && last.whole.end == message.len())
             .map(|last| last.whole);
         Ok(Self {
@@ -68,11 +68,13 @@ impl Query {
         })
     }
 
-    /// The message under another ID.
-    pub fn with_id(&self, id: u16) -> Vec<u8> {
-        let mut message = self.message.clone();
-        message[..2].copy_from_slice(&id.to_be_bytes());
-        message
+    /// Writes the message under another ID to the start of `buffer`, which has room for it; gives its
+    /// length.
+    pub fn write(&self, id: u16, buffer: &mut [u8]) -> usize {
+        let length = self.message.len();
+        buffer[..length].copy_from_slice(&self.message);
+        buffer[..2].copy_from_slice(&id.to_be_bytes());
+        length
     }
 
     pub fn id(&self) -> u16 {

@@ -28,7 +28,6 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -150,9 +149,9 @@ pub struct Answer {
 pub struct Forward {
     shared: Arc<Forwarder>,
     /// One per upstream.
+    sockets: Vec<udp::Sockets>,
+    /// One per upstream.
     pools: Vec<tcp::Pool>,
-    /// What a datagram is received into.
-    buffer: RefCell<Vec<u8>>,
 }
 
 impl Forward {
@@ -168,9 +167,11 @@ impl Forward {
             )
         };
         let pools = shared.upstreams.iter().map(pool).collect();
+        let buffer = udp::Buffer::new();
+        let sockets = |upstream: &Arc<Upstream>| udp::Sockets::new(upstream.clone(), buffer.clone());
         Rc::new(Self {
+            sockets: shared.upstreams.iter().map(sockets).collect(),
             pools,
-            buffer: RefCell::new(vec![0; udp::LARGEST]),
             shared,
         })
     }
@@ -330,7 +331,7 @@ impl Forward {
         let outcome = match over {
             Protocol::Udp => {
                 counters.udp.fetch_add(1, Relaxed);
-                let reply = udp::exchange(upstream.address, query, &self.buffer, &counters.strays);
+                let reply = self.sockets[index].exchange(query);
                 timeout(limit, reply).await.unwrap_or(Err(Fault::Timeout))
             }
             Protocol::Tcp => {

@@ -1,6 +1,5 @@
 //! Questions of our own: whether an upstream that is out is back, and whether one leads back to us.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -82,10 +81,9 @@ async fn ask(
 ) -> Result<Reply, Fault> {
     match protocol {
         Protocol::Udp => {
-            // No EDNS, so no reply exceeds 512 bytes.
-            let buffer = RefCell::new(vec![0; 4096]);
-            let reply = udp::exchange(upstream.address, query, &buffer, &upstream.counters.strays);
-            tokio::time::timeout(limit, reply)
+            // A socket of its own: it says nothing about queries, nor they about it.
+            let sockets = udp::Sockets::new(upstream.clone(), udp::Buffer::new());
+            tokio::time::timeout(limit, sockets.exchange(query))
                 .await
                 .unwrap_or(Err(Fault::Timeout))
         }

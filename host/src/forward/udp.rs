@@ -1,82 +1,328 @@
-//! One query over UDP, on a socket of its own.
+//! Queries over UDP, on sockets that change all the time.
 //!
-//! What an attacker off the path has to guess is the ID and the port (RFC 5452 section 9.2), so both are
-//! new for every attempt. The port is the kernel's choice, on purpose: Linux takes it evenly from
+//! What an attacker off the path has to guess is the ID and the port (RFC 5452 section 9.2). Every query has
+//! a random ID. The port is the kernel's choice, on purpose: Linux takes it evenly from
 //! `ip_local_port_range` (28 232 ports unless the operator widened it; measured, no neighbour more likely
 //! than another), while ports of our own choice would have to steer clear of `ip_local_reserved_ports`,
 //! NodePorts and whatever is about to listen.
 //!
+//! A socket for each query would cost more than all the rest of a miss. So a few queries share one:
+//! [`QUERIES`] in its whole life, and none after [`LIFE`]. Whoever finds its port by trial has no time left to use it
+//! (`docs/decisions/0007-source-ports.md`). A datagram that answers nothing that was asked on a socket ends
+//! its use at once.
+//!
+//! Neither what was asked before on a socket, nor what was given up, may disturb what is asked now: an ID is
+//! used once in a socket's life, so replies that are late or come twice are known as such, and an error that
+//! the kernel reports when a query is to be sent is about an earlier one.
+//!
 //! The don't-fragment bit is the kernel's default as well: it is set, and a query that could need fragments
 //! is sent over TCP in the first place ([`Query::fits_datagram`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::Instant;
 
 use super::failure::Fault;
 use super::message::{Query, Rejection, Reply};
+use super::upstream::Upstream;
 
-/// Room for any datagram, so that none arrives cut.
-pub(super) const LARGEST: usize = 65_535;
+/// Queries that one socket carries in its life.
+pub(super) const QUERIES: usize = 16;
+/// How long a socket takes new queries.
+pub(super) const LIFE: Duration = Duration::from_secs(1);
+/// Datagrams taken from a socket before others have their turn.
+const TURN: usize = 64;
 
-/// Sends `query` to `to` and waits for its reply, for as long as the caller lets it. `buffer` is borrowed
-/// only while a datagram is looked at. Dropping the future closes the socket, and nothing else remains.
-pub(super) async fn exchange(
-    to: SocketAddr,
-    query: &Query,
-    buffer: &RefCell<Vec<u8>>,
-    strays: &AtomicU64,
-) -> Result<Reply, Fault> {
-    let id = rand::random();
-    let socket = send(to, &query.with_id(id))?;
-    loop {
-        let ready = socket.ready(Interest::READABLE | Interest::ERROR).await;
-        if ready.map_err(|error| Fault::of_network(&error))?.is_error() {
-            // ICMP said that nobody listens. That alone does not make a socket readable.
-            let error = socket
-                .take_error()
-                .ok()
-                .flatten()
-                .unwrap_or_else(|| io::ErrorKind::Other.into());
-            return Err(Fault::of_network(&error));
-        }
-        let mut buffer = buffer.borrow_mut();
-        match socket.try_recv_from(&mut buffer) {
-            // A connected socket receives from its peer alone, but for what came in just before it was
-            // connected.
-            Ok((_, from)) if (from.ip(), from.port()) != (to.ip(), to.port()) => {}
-            Ok((length, _)) => match query.accept(id, &buffer[..length]) {
-                Ok(reply) => return Ok(reply),
-                Err(Rejection::Malformed) => return Err(Fault::Malformed),
-                Err(Rejection::Stray) => {}
-            },
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(Fault::of_network(&error)),
-        }
-        // RFC 5452 section 9.1: what does not match is dropped, and the right one may yet come.
-        strays.fetch_add(1, Relaxed);
+/// Where datagrams are written and read, one at a time: room for any, so that none arrives cut.
+#[derive(Clone)]
+pub(super) struct Buffer(Rc<RefCell<Box<[u8]>>>);
+
+impl Buffer {
+    pub fn new() -> Self {
+        Self(Rc::new(RefCell::new(vec![0; 65_535].into())))
     }
 }
 
-/// A socket connected to `to` that has sent `message`. An empty socket's send buffer has room, so this does
-/// not wait; it is done before the event loop knows the socket, which saves a turn of it.
-fn send(to: SocketAddr, message: &[u8]) -> Result<UdpSocket, Fault> {
-    let local = |error: io::Error| Fault::Local(error.kind());
-    let socket = Socket::new(
-        Domain::for_address(to),
-        Type::DGRAM.nonblocking(),
-        Some(Protocol::UDP),
-    )
-    .map_err(local)?;
-    socket
-        .connect(&to.into())
-        .map_err(|error| Fault::of_network(&error))?;
-    socket.send(message).map_err(|error| Fault::of_network(&error))?;
-    UdpSocket::from_std(socket.into()).map_err(local)
+/// One worker's sockets to one upstream.
+pub(super) struct Sockets {
+    upstream: Arc<Upstream>,
+    buffer: Buffer,
+    /// The one that takes the next query, if it still may.
+    current: RefCell<Option<Rc<Socket>>>,
+}
+
+impl Sockets {
+    /// Opens nothing yet.
+    pub fn new(upstream: Arc<Upstream>, buffer: Buffer) -> Self {
+        Self {
+            upstream,
+            buffer,
+            current: RefCell::new(None),
+        }
+    }
+
+    /// Sends `query` and waits for its reply, for as long as the caller lets it. Dropping the future gives
+    /// the query up. Must be called within a `LocalSet`.
+    pub async fn exchange(&self, query: &Rc<Query>) -> Result<Reply, Fault> {
+        let (socket, place) = self.send(query)?;
+        let waiting = Waiting { socket, place };
+        poll_fn(|context| waiting.socket.poll(waiting.place, context)).await
+    }
+
+    fn send(&self, query: &Rc<Query>) -> Result<(Rc<Socket>, usize), Fault> {
+        let current = self.current.borrow().clone();
+        if let Some(socket) = current {
+            if socket.takes_queries() {
+                match socket.send(query, &self.buffer) {
+                    Ok(place) => return Ok((socket, place)),
+                    // ICMP about something that was sent before: this query has not been sent at all.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        socket.fail(Fault::of_network(&error));
+                    }
+                    // No room, say. What is under way goes on.
+                    Err(_) => {}
+                }
+            }
+            socket.retire();
+        }
+        let socket = Socket::open(&self.upstream, &self.buffer)?;
+        *self.current.borrow_mut() = Some(socket.clone());
+        let place = socket.send(query, &self.buffer).map_err(|error| {
+            socket.retire();
+            Fault::of_network(&error)
+        })?;
+        Ok((socket, place))
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        if let Some(socket) = self.current.take() {
+            socket.retire();
+        }
+    }
+}
+
+/// A connected socket, with a task that reads what comes in.
+struct Socket {
+    udp: UdpSocket,
+    opened: Instant,
+    /// All that were ever sent on it.
+    queries: RefCell<Vec<Sent>>,
+    /// How many of them have no reply and have not been given up.
+    under_way: Cell<usize>,
+    /// Whether it takes no more.
+    retired: Cell<bool>,
+    reader: Cell<Option<AbortHandle>>,
+}
+
+struct Sent {
+    id: u16,
+    state: State,
+}
+
+enum State {
+    /// The reply is awaited.
+    UnderWay(Rc<Query>, Option<Waker>),
+    /// It is here, or there will be none.
+    Ended(Result<Reply, Fault>),
+    /// Nobody waits any more.
+    Over,
+}
+
+impl Socket {
+    fn open(upstream: &Arc<Upstream>, buffer: &Buffer) -> Result<Rc<Self>, Fault> {
+        let local = |error: io::Error| Fault::Local(error.kind());
+        let to = upstream.address;
+        let udp = socket2::Socket::new(
+            Domain::for_address(to),
+            Type::DGRAM.nonblocking(),
+            Some(Protocol::UDP),
+        )
+        .map_err(local)?;
+        udp.connect(&to.into())
+            .map_err(|error| Fault::of_network(&error))?;
+        let socket = Rc::new(Self {
+            udp: UdpSocket::from_std(udp.into()).map_err(local)?,
+            opened: Instant::now(),
+            queries: RefCell::default(),
+            under_way: Cell::new(0),
+            retired: Cell::new(false),
+            reader: Cell::new(None),
+        });
+        let reader = spawn_local(socket.clone().read(upstream.clone(), buffer.clone()));
+        socket.reader.set(Some(reader.abort_handle()));
+        Ok(socket)
+    }
+
+    fn takes_queries(&self) -> bool {
+        !self.retired.get() && self.queries.borrow().len() < QUERIES && self.opened.elapsed() < LIFE
+    }
+
+    /// Takes no more queries, and ends when the last of those under way does.
+    fn retire(&self) {
+        self.retired.set(true);
+        self.close_if_done();
+    }
+
+    fn close_if_done(&self) {
+        if self.retired.get()
+            && self.under_way.get() == 0
+            && let Some(reader) = self.reader.take()
+        {
+            reader.abort();
+        }
+    }
+
+    /// Sends `query` under an ID that this socket has not seen; gives its place.
+    fn send(&self, query: &Rc<Query>, buffer: &Buffer) -> io::Result<usize> {
+        let mut queries = self.queries.borrow_mut();
+        let id = loop {
+            let id = rand::random();
+            if queries.iter().all(|sent| sent.id != id) {
+                break id;
+            }
+        };
+        let mut buffer = buffer.0.borrow_mut();
+        // Not through the event loop, which knows no better than the kernel whether there is room.
+        let length = query.write(id, &mut buffer);
+        socket2::SockRef::from(&self.udp).send(&buffer[..length])?;
+        queries.push(Sent {
+            id,
+            state: State::UnderWay(query.clone(), None),
+        });
+        self.under_way.set(self.under_way.get() + 1);
+        Ok(queries.len() - 1)
+    }
+
+    fn poll(&self, place: usize, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
+        let state = &mut self.queries.borrow_mut()[place].state;
+        if let State::UnderWay(_, waker) = state {
+            match waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                None => *waker = Some(context.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        match std::mem::replace(state, State::Over) {
+            State::Ended(outcome) => Poll::Ready(outcome),
+            // Polled again after it was ready.
+            State::UnderWay(..) | State::Over => Poll::Pending,
+        }
+    }
+
+    /// Reads until nobody waits and no query can come, or the socket fails.
+    async fn read(self: Rc<Self>, upstream: Arc<Upstream>, buffer: Buffer) {
+        loop {
+            let error = match self.udp.ready(Interest::READABLE | Interest::ERROR).await {
+                // ICMP said that nobody listens. That alone does not make a socket readable.
+                Ok(ready) if ready.is_error() => {
+                    let error = self.udp.take_error().ok().flatten();
+                    Some(error.unwrap_or_else(|| io::ErrorKind::Other.into()))
+                }
+                Ok(_) => self.receive(&upstream, &buffer).err(),
+                Err(error) => Some(error),
+            };
+            if let Some(error) = error {
+                return self.fail(Fault::of_network(&error));
+            }
+        }
+    }
+
+    /// Hands out what is there.
+    fn receive(&self, upstream: &Upstream, buffer: &Buffer) -> io::Result<()> {
+        let mut buffer = buffer.0.borrow_mut();
+        for _ in 0..TURN {
+            let (length, from) = match self.udp.try_recv_from(&mut buffer) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            // A connected socket receives from its peer alone, but for what came in just before it was
+            // connected. RFC 5452 section 9.1: what does not match is dropped, and the right one may yet
+            // come.
+            let expected = upstream.address;
+            let ours = (from.ip(), from.port()) == (expected.ip(), expected.port());
+            if !ours || !self.take(&buffer[..length]) {
+                upstream.counters.strays.fetch_add(1, Relaxed);
+                self.retire();
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a datagram to the query that it answers. False if nothing like it was asked here.
+    fn take(&self, datagram: &[u8]) -> bool {
+        let Some(id) = datagram.first_chunk() else {
+            return false;
+        };
+        let id = u16::from_be_bytes(*id);
+        let mut queries = self.queries.borrow_mut();
+        let Some(sent) = queries.iter_mut().find(|sent| sent.id == id) else {
+            return false;
+        };
+        let State::UnderWay(query, waker) = &mut sent.state else {
+            // Late, or for the second time.
+            return true;
+        };
+        let outcome = match query.accept(id, datagram) {
+            Ok(reply) => Ok(reply),
+            Err(Rejection::Malformed) => Err(Fault::Malformed),
+            Err(Rejection::Stray) => return false,
+        };
+        let waker = waker.take();
+        sent.state = State::Ended(outcome);
+        drop(queries);
+        self.one_less();
+        waker.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    /// Ends all that is under way: the network cannot tell which of them it means, but all of them were
+    /// sent to where nobody is.
+    fn fail(&self, fault: Fault) {
+        self.retired.set(true);
+        let mut wakers = Vec::new();
+        for sent in self.queries.borrow_mut().iter_mut() {
+            if let State::UnderWay(_, waker) = &mut sent.state {
+                wakers.extend(waker.take());
+                sent.state = State::Ended(Err(fault));
+            }
+        }
+        self.under_way.set(0);
+        self.close_if_done();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn one_less(&self) {
+        self.under_way.set(self.under_way.get() - 1);
+        self.close_if_done();
+    }
+}
+
+/// Gives the query up when it is dropped.
+struct Waiting {
+    socket: Rc<Socket>,
+    place: usize,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let state = &mut self.socket.queries.borrow_mut()[self.place].state;
+        let before = std::mem::replace(state, State::Over);
+        if matches!(before, State::UnderWay(..)) {
+            self.socket.one_less();
+        }
+    }
 }

@@ -1,19 +1,6 @@
 //! Upstreams that go out and come back, and those that lead back to us.
 
 use super::*;
-use tokio::time::timeout;
-
-/// What an event that takes a probe or two is given at most.
-const SOON: Duration = Duration::from_secs(10);
-
-async fn until(what: impl Fn() -> bool) {
-    let waiting = async {
-        while !what() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(SOON, waiting).await.expect("it did not happen");
-}
 
 #[test]
 fn an_upstream_that_fails_is_left_out_and_probed_until_it_is_back() {

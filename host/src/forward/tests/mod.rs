@@ -6,6 +6,7 @@ mod health;
 mod messages;
 mod pipelining;
 mod replies;
+mod sockets;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -26,6 +27,20 @@ fn forward(config: &config::Forward) -> Rc<Forward> {
 
 fn to(upstreams: &[SocketAddr]) -> Rc<Forward> {
     forward(&config(upstreams))
+}
+
+/// What an event is given at most.
+const SOON: Duration = Duration::from_secs(10);
+
+async fn until(what: impl Fn() -> bool) {
+    let waiting = async {
+        while !what() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(SOON, waiting)
+        .await
+        .expect("it did not happen");
 }
 
 impl Forward {
