@@ -22,6 +22,7 @@ pub mod counters;
 mod events;
 pub mod generation;
 mod inward;
+mod late;
 mod miss;
 mod outward;
 mod response;
@@ -47,6 +48,7 @@ use crate::filter::{self, Decision, Verdict};
 use counters::{CounterTable, add};
 use events::Sent;
 use generation::{Live, Pipeline, Stage};
+use late::Late;
 use miss::Fetched;
 use response::Response;
 use story::{Audience, Moment, Story, Way};
@@ -105,9 +107,8 @@ pub struct Worker {
     live: RefCell<Rc<Live>>,
     scratch: RefCell<Scratch>,
     reply: RefCell<ReplyBuffer>,
-    /// Tasks that still owe a reply.
-    owed: Cell<usize>,
-    owed_none: tokio::sync::Notify,
+    /// Queries that wait for an upstream.
+    late: Late,
     /// Events that no filter has heard of yet.
     events_waiting: Cell<usize>,
     /// The first of them came.
@@ -194,8 +195,7 @@ impl Worker {
             live: RefCell::new(Rc::new(live)),
             scratch: RefCell::default(),
             reply: RefCell::new(Box::new([0; MESSAGE_MAXIMUM])),
-            owed: Cell::new(0),
-            owed_none: tokio::sync::Notify::new(),
+            late: Late::default(),
             events_waiting: Cell::new(0),
             event: tokio::sync::Notify::new(),
         })
@@ -222,13 +222,6 @@ impl Worker {
         Clocks {
             now: self.now(),
             unix_ms: unix_milliseconds(),
-        }
-    }
-
-    /// Resolves when no query waits for an upstream any more.
-    pub async fn drained(&self) {
-        while self.owed.get() > 0 {
-            self.owed_none.notified().await;
         }
     }
 

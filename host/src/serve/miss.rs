@@ -18,13 +18,12 @@ use crate::filter::{Decision, Source, Transport};
 use crate::forward::Failure;
 
 use super::counters::add;
-use super::events::Sent;
 use super::generation::{Live, Stage};
 use super::response::{Content, Response};
 use super::story;
 use super::transit::Transit;
 use super::zones::Owner;
-use super::{AtOnce, LateReply, Step, Worker};
+use super::{AtOnce, Step, Worker};
 
 /// How many aliases a query may lead through; a longer chain is a loop. Only the first may have several names.
 const ALIASES: u8 = 8;
@@ -50,57 +49,7 @@ pub enum Fetched {
     Dropped,
 }
 
-/// A reply is owed for as long as this lives; [`Worker::drained`] waits for all of them.
-struct Owed(Rc<Worker>);
-
-impl Owed {
-    fn new(worker: &Rc<Worker>) -> Owed {
-        worker.owed.set(worker.owed.get() + 1);
-        Owed(Rc::clone(worker))
-    }
-}
-
-impl Drop for Owed {
-    fn drop(&mut self) {
-        self.0.owed.set(self.0.owed.get() - 1);
-        if self.0.owed.get() == 0 {
-            self.0.owed_none.notify_waiters();
-        }
-    }
-}
-
 impl Worker {
-    /// Goes on with a query as a task of its own, and replies when it is done.
-    pub(super) fn spawn_late(
-        self: &Rc<Self>,
-        live: &Rc<Live>,
-        mut transit: Transit,
-        step: Step,
-        reply: Box<dyn LateReply>,
-    ) {
-        let (owed, live) = (Owed::new(self), Rc::clone(live));
-        spawn_local(async move {
-            let worker = &owed.0;
-            let response = worker.finish(&live, &mut transit, step).await;
-            let mut responses = [response];
-            worker.outward(&live, std::slice::from_mut(&mut transit), &mut responses, 0);
-            let [response] = responses;
-            match response {
-                Some(response) => {
-                    let sent = {
-                        let mut buffer = worker.reply.borrow_mut();
-                        let client = transit.client(response.error.map(ExtendedError::code));
-                        let size = response.write(&mut buffer[..], &client);
-                        reply.send(&buffer[..size]);
-                        Sent::of(&buffer[..], size)
-                    };
-                    worker.count_response(&live, &transit, &response, sent, worker.clocks());
-                }
-                None => worker.hear(&live, &transit, None, Sent::default(), worker.clocks()),
-            }
-        });
-    }
-
     /// Fetches an entry again before it runs out.
     pub(super) fn spawn_refresh(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, claim: RefreshClaim) {
         let (worker, live) = (Rc::clone(self), Rc::clone(live));
@@ -121,7 +70,12 @@ impl Worker {
     }
 
     /// Takes a query from its stage, which needs waiting, to a response; none: it is dropped.
-    async fn finish(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit, step: Step) -> Option<Response> {
+    pub(super) async fn finish(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        transit: &mut Transit,
+        step: Step,
+    ) -> Option<Response> {
         if let Step::Decided(verdict) = &step
             && let Decision::Alias(targets) = &verdict.decision
         {
