@@ -72,7 +72,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
         deadline: mistakes
             .scalar(nodes, DEADLINE, duration(ms(10)..=s(60)))
             .unwrap_or(s(5)),
-        attempts: mistakes.scalar(nodes, "attempts 3", whole(1..=10)).unwrap_or(3),
+        attempts: mistakes.scalar(nodes, "attempts 4", whole(1..=10)).unwrap_or(4),
         max_fails: mistakes
             .scalar(nodes, "max-fails 2", whole(0..=1000))
             .unwrap_or(2),
@@ -288,7 +288,7 @@ mod tests {
                 policy: Policy::Random,
                 timeout: s(2),
                 deadline: s(5),
-                attempts: 3,
+                attempts: 4,
                 max_fails: 2,
                 probe: ms(500),
                 concurrent: 1024,

@@ -7,8 +7,9 @@
 //! - The policy orders the upstreams; an attempt that fails is followed at once by one at the next. One
 //!   upstream alone is asked again, if what went wrong may pass.
 //! - An upstream that is silent for longer than it usually takes is not given up, but the next attempt
-//!   begins beside it. So a lost packet costs tens of milliseconds and not the whole timeout, and
-//!   `attempts` still bounds what is sent.
+//!   begins beside it. So a lost packet costs ten milliseconds and not the whole timeout. `attempts` bounds
+//!   what is sent for one query, and [`upstream`] what is sent early for all of them.
+//! - An upstream that was silent three times is asked over TCP the fourth time.
 //! - SERVFAIL and REFUSED make it try the next one. If no other says anything else, they are the answer.
 //! - A truncated answer is asked for again over TCP, a query that an old server does not understand without
 //!   EDNS, both at the same upstream and as part of the same attempt.
@@ -48,6 +49,9 @@ pub use upstream::Upstream;
 use crate::config::{self, Protocol};
 use message::{Query, Reply};
 use policy::Rotation;
+
+/// How often one query is sent to one upstream in a datagram (RFC 9520 section 3.1).
+const MOST_DATAGRAMS: usize = 3;
 
 /// One `forward` stage, as all workers share it.
 #[derive(Debug)]
@@ -203,30 +207,47 @@ impl Forward {
             if now >= next
                 && begun < config.attempts
                 && now < deadline
-                && let Some(index) = rotation.advance()
+                && let Some(index) = rotation.next()
             {
-                if !race.is_empty() {
-                    self.shared.upstreams[index].counters.hedges.fetch_add(1, Relaxed);
+                let (upstream, early) = (&self.shared.upstreams[index], !race.is_empty());
+                if early && !upstream.may_ask_early() {
+                    // When one that is under way fails, and not before.
+                    next = deadline;
+                } else {
+                    rotation.advance();
+                    if early {
+                        upstream.counters.hedges.fetch_add(1, Relaxed);
+                    }
+                    let earlier = race.iter().filter(|attempt| attempt.index == index).count()
+                        + faults
+                            .iter()
+                            .filter(|(address, _)| *address == upstream.address)
+                            .count();
+                    let over = self.protocol(&query, earlier);
+                    race.push(Attempt {
+                        index,
+                        begin: now,
+                        early,
+                        reply: Box::pin(self.attempt(index, over, &query, deadline)),
+                    });
+                    // Each attempt is given twice the time of the one before (RFC 6298 section 5.5).
+                    next = now + self.patience(index, &rotation).saturating_mul(1 << begun.min(8));
+                    begun += 1;
                 }
-                let reply = Box::pin(self.attempt(index, &query, deadline));
-                race.push(Attempt {
-                    index,
-                    begin: now,
-                    reply,
-                });
-                // Each attempt is given twice the time of the one before (RFC 6298 section 5.5).
-                next = now + self.patience(index, &rotation).saturating_mul(1 << begun.min(8));
-                begun += 1;
             }
             if race.is_empty() {
                 break;
             }
             let more = begun < config.attempts && now < deadline && !rotation.is_empty();
-            let (index, outcome) = tokio::select! {
+            let (attempt, outcome) = tokio::select! {
                 biased;
                 finished = first(&mut race) => finished,
                 () = sleep_until(next), if more && next < deadline => continue,
             };
+            let index = attempt.index;
+            if outcome.is_ok() {
+                self.shared.upstreams[index].earned(attempt.early);
+            }
             match outcome {
                 Ok(reply) => match Reason::of_rcode(reply.rcode) {
                     None => {
@@ -284,20 +305,32 @@ impl Forward {
     fn note_overtaken(&self, winner: usize, race: &[Attempt<'_>]) {
         for attempt in race.iter().filter(|attempt| attempt.index != winner) {
             let upstream = &self.shared.upstreams[attempt.index];
-            if attempt.begin.elapsed() >= upstream.patience() && upstream.overtaken() {
+            if attempt.begin.elapsed() >= upstream.patience() && upstream.overtaken(Instant::now()) {
                 probe::start(upstream, &self.shared.config);
             }
         }
     }
 
-    /// All that is tried at one upstream before it counts as failed.
-    async fn attempt(&self, index: usize, query: &Rc<Query>, deadline: Instant) -> Result<Reply, Fault> {
-        let counters = &self.shared.upstreams[index].counters;
-        let over = if query.fits_datagram() {
+    /// What `query` goes over to an upstream that it was sent to so many times before.
+    fn protocol(&self, query: &Query, earlier: usize) -> Protocol {
+        // RFC 9520 section 3.1: three times over one transport, and then perhaps over another one. Where
+        // datagrams are lost, TCP sends again by itself.
+        if query.fits_datagram() && earlier < MOST_DATAGRAMS {
             self.shared.config.protocol
         } else {
             Protocol::Tcp
-        };
+        }
+    }
+
+    /// All that is tried at one upstream before it counts as failed.
+    async fn attempt(
+        &self,
+        index: usize,
+        over: Protocol,
+        query: &Rc<Query>,
+        deadline: Instant,
+    ) -> Result<Reply, Fault> {
+        let counters = &self.shared.upstreams[index].counters;
         let mut reply = self.exchange(index, over, query, deadline).await?;
         let mut query = query.clone();
         // RFC 6891 section 6.2.2: an OPT record may be all that such a server does not like. What it thinks
@@ -336,7 +369,8 @@ impl Forward {
             }
             Protocol::Tcp => {
                 counters.tcp.fetch_add(1, Relaxed);
-                self.pools[index].exchange(query, limit).await
+                // In a box of its own, or every attempt over UDP would be as large.
+                Box::pin(self.pools[index].exchange(query, limit)).await
             }
         };
         let took = begin.elapsed();
@@ -353,7 +387,8 @@ impl Forward {
                 counters.failure(fault.into());
                 // Silence that the deadline cut short proves nothing, unless it was long already.
                 let fair = fault != Fault::Timeout || limit == config.timeout || took >= upstream.patience();
-                if fair && upstream.failed(fault) {
+                // A server may do without TCP, and be well.
+                if fair && over == config.protocol && upstream.failed(fault) {
                     probe::start(upstream, config);
                 }
             }
@@ -366,16 +401,18 @@ impl Forward {
 struct Attempt<'q> {
     index: usize,
     begin: Instant,
+    /// Whether others were under way when it began.
+    early: bool,
     reply: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + 'q>>,
 }
 
 /// The first attempt to end, which leaves the race. Polling all of a handful costs less than telling which
 /// was woken.
-async fn first(race: &mut Vec<Attempt<'_>>) -> (usize, Result<Reply, Fault>) {
+async fn first<'q>(race: &mut Vec<Attempt<'q>>) -> (Attempt<'q>, Result<Reply, Fault>) {
     poll_fn(|context| {
         for place in 0..race.len() {
             if let Poll::Ready(outcome) = race[place].reply.as_mut().poll(context) {
-                return Poll::Ready((race.swap_remove(place).index, outcome));
+                return Poll::Ready((race.swap_remove(place), outcome));
             }
         }
         Poll::Pending

@@ -36,10 +36,13 @@ impl Rotation {
     }
 
     /// The next one to ask; after the last comes the first.
-    pub fn advance(&mut self) -> Option<usize> {
-        let index = self.live.get(self.at % self.live.len().max(1)).copied()?;
-        self.at = (self.at + 1) % self.live.len();
-        Some(index)
+    pub fn next(&self) -> Option<usize> {
+        self.live.get(self.at % self.live.len().max(1)).copied()
+    }
+
+    /// The next one has been asked.
+    pub fn advance(&mut self) {
+        self.at = (self.at + 1) % self.live.len().max(1);
     }
 
     /// Takes one out for the rest of this query.
@@ -72,7 +75,8 @@ mod tests {
     use super::*;
 
     fn take(rotation: &mut Rotation, count: usize) -> Vec<usize> {
-        std::iter::from_fn(|| rotation.advance()).take(count).collect()
+        let next = || rotation.next().inspect(|_| rotation.advance());
+        std::iter::from_fn(next).take(count).collect()
     }
 
     #[test]
@@ -118,7 +122,7 @@ mod tests {
         assert_eq!(take(&mut rotation, 3), [2, 1, 2]);
         rotation.remove(1);
         rotation.remove(2);
-        assert_eq!(rotation.advance(), None);
+        assert_eq!(rotation.next(), None);
     }
 
     #[test]

@@ -5,14 +5,17 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::counters::Counters;
 use super::failure::Fault;
 
 /// What a whole failure weighs against an upstream; being overtaken weighs 1.
 const FAILURE: u32 = 4;
 
-/// An upstream is never given less time than this before the query is sent again.
-const LEAST_PATIENCE: Duration = Duration::from_millis(50);
+/// An upstream is never given less time than this before the query is sent again: most that is slower on a
+/// node's own network is lost, and what is not is bounded by [`Spare`].
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
 /// What an upstream is given that has not answered yet: enough for a recursive server that has to ask around.
 const FIRST_PATIENCE: Duration = Duration::from_millis(400);
 
@@ -33,6 +36,10 @@ pub struct Upstream {
     /// [`FAILURE`] times `max-fails`; 0: never out.
     limit: u32,
     rtt: RoundTrip,
+    spare: Spare,
+    /// When it was last found overtaken, in milliseconds since [`LEAST_PATIENCE`] before `created`.
+    overtaken: AtomicU64,
+    created: Instant,
 }
 
 impl Upstream {
@@ -49,6 +56,9 @@ impl Upstream {
             strikes: AtomicU32::new(0),
             limit: max_fails.saturating_mul(FAILURE),
             rtt: RoundTrip::default(),
+            spare: Spare::default(),
+            overtaken: AtomicU64::new(0),
+            created: Instant::now(),
         }
     }
 
@@ -84,6 +94,17 @@ impl Upstream {
             .map_or(FIRST_PATIENCE, |timeout| timeout.max(LEAST_PATIENCE))
     }
 
+    /// Whether it may be sent a query that another attempt is still under way for. Whoever hears so sends
+    /// it.
+    pub(super) fn may_ask_early(&self) -> bool {
+        self.spare.take()
+    }
+
+    /// It replied to an attempt, perhaps to one that began early.
+    pub(super) fn earned(&self, early: bool) {
+        self.spare.give(if early { EARLY } else { 1 });
+    }
+
     pub(super) fn measured(&self, round_trip: Duration) {
         self.rtt.sample(round_trip);
     }
@@ -102,9 +123,16 @@ impl Upstream {
     }
 
     /// Another answered while this one was silent for longer than it should have been. A lost packet does
-    /// that as well, so it takes several in a row to weigh as much as a failure. True as for
-    /// [`Self::failed`].
-    pub(super) fn overtaken(&self) -> bool {
+    /// that as well, so it takes several in a row to weigh as much as a failure; and what happens to many
+    /// queries within one short pause of the upstream's counts once. True as for [`Self::failed`].
+    pub(super) fn overtaken(&self, now: Instant) -> bool {
+        let now = now.saturating_duration_since(self.created) + LEAST_PATIENCE;
+        let last = self.overtaken.load(Relaxed);
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        if u128::from(now.saturating_sub(last)) < LEAST_PATIENCE.as_millis() {
+            return false;
+        }
+        self.overtaken.store(now, Relaxed);
         self.strike(1, &"others answer sooner")
     }
 
@@ -136,6 +164,40 @@ impl Upstream {
     /// The task that probes it is gone. The next failure starts another.
     pub(super) fn probe_dropped(&self) {
         self.probing.store(false, SeqCst);
+    }
+}
+
+/// What an early attempt costs, in replies.
+const EARLY: u32 = 10;
+/// Early attempts that need not have been earned.
+const FREE: u32 = 32;
+
+/// How many early attempts an upstream may still be sent.
+///
+/// One that brings the answer is free: what it repeats was lost, or another upstream is in trouble. One that
+/// does not has to be earned by ten replies. So a lossy path is made up for at once, and an upstream that is
+/// slow because it has too much to do gets a tenth more at most, and nothing more once it is silent.
+#[derive(Debug)]
+struct Spare(AtomicU32);
+
+impl Default for Spare {
+    fn default() -> Self {
+        Self(AtomicU32::new(FREE * EARLY))
+    }
+}
+
+impl Spare {
+    fn take(&self) -> bool {
+        let take = |spare: u32| spare.checked_sub(EARLY);
+        self.0.fetch_update(Relaxed, Relaxed, take).is_ok()
+    }
+
+    fn give(&self, replies: u32) {
+        // A sum lost in a race is no loss.
+        let spare = self.0.load(Relaxed);
+        if spare < FREE * EARLY {
+            self.0.store((spare + replies).min(FREE * EARLY), Relaxed);
+        }
     }
 }
 
@@ -214,9 +276,41 @@ mod tests {
     #[test]
     fn being_overtaken_again_and_again_takes_it_out() {
         let upstream = upstream(2);
-        assert!((0..7).all(|_| !upstream.overtaken()));
-        assert!(upstream.overtaken());
+        let later = |n| upstream.created + n * LEAST_PATIENCE;
+        assert!((0..7).all(|n| !upstream.overtaken(later(n))));
+        assert!(upstream.overtaken(later(7)));
         assert!(!upstream.healthy());
+    }
+
+    #[test]
+    fn a_pause_that_many_queries_meet_counts_once() {
+        let upstream = upstream(2);
+        assert!((0..100).all(|_| !upstream.overtaken(upstream.created)));
+        let just_before = upstream.created + LEAST_PATIENCE - Duration::from_millis(1);
+        assert!((0..100).all(|_| !upstream.overtaken(just_before)));
+        assert!(upstream.healthy());
+    }
+
+    #[test]
+    fn early_attempts_that_bring_nothing_are_a_tenth_of_the_replies() {
+        let upstream = upstream(2);
+        assert!((0..FREE).all(|_| upstream.may_ask_early()));
+        assert!(!upstream.may_ask_early());
+        let mut sent = 0;
+        for _ in 0..1000 {
+            upstream.earned(false);
+            sent += u32::from(upstream.may_ask_early());
+        }
+        assert_eq!(sent, 100);
+    }
+
+    #[test]
+    fn early_attempts_that_bring_the_answer_are_free() {
+        let upstream = upstream(2);
+        for _ in 0..1000 {
+            assert!(upstream.may_ask_early());
+            upstream.earned(true);
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn silence_makes_the_next_upstream_be_asked_long_before_the_timeout() {
         let got = forward.resolve(&query("example.com")).await.unwrap();
         assert_eq!(got.upstream, good);
         assert!(
-            (Duration::from_millis(50)..PROMPT).contains(&got.duration),
+            (Duration::from_millis(10)..PROMPT).contains(&got.duration),
             "{:?}",
             got.duration
         );
@@ -207,6 +207,54 @@ fn a_query_that_is_given_up_leaves_no_socket_behind_the_worker() {
         assert!(std::net::UdpSocket::bind(from).is_err());
         drop(forward);
         until(|| std::net::UdpSocket::bind(from).is_ok()).await;
+    });
+}
+
+#[test]
+fn early_attempts_that_bring_nothing_come_to_an_end() {
+    run(async {
+        let (silent, log) = udp(|_, _| vec![]).await;
+        let forward = forward(&config::Forward {
+            timeout: Duration::from_secs(20),
+            deadline: Duration::from_secs(20),
+            concurrent: 1000,
+            ..config(&[silent])
+        });
+        let upstream = &forward.shared.upstreams()[0];
+        (0..20).for_each(|_| upstream.measured(Duration::from_millis(1)));
+        let under_way: Vec<_> = (0..100)
+            .map(|_| {
+                let (forward, asked) = (forward.clone(), query("example.com"));
+                tokio::task::spawn_local(async move { forward.resolve(&asked).await })
+            })
+            .collect();
+        // All that would send a second time have done so, or have found that they may not.
+        until(|| log.borrow().len() >= 132).await;
+        tokio::time::sleep(2 * upstream.patience()).await;
+        assert_eq!(log.borrow().len(), 132);
+        assert_eq!(upstream.counters.hedges.load(Relaxed), 32);
+        under_way.iter().for_each(tokio::task::JoinHandle::abort);
+    });
+}
+
+#[test]
+fn an_upstream_that_is_silent_three_times_is_asked_over_tcp() {
+    run(async {
+        let (socket, listener, address) = sockets().await;
+        let log = serve_udp(socket, |_, _| vec![]);
+        serve_tcp(listener, |_, mut stream| async move {
+            while let Some(asked) = read(&mut stream).await {
+                write(&mut stream, &answer(&asked, 4)).await;
+            }
+        });
+        let forward = forward(&config::Forward {
+            attempts: 4,
+            timeout: Duration::from_secs(20),
+            ..config(&[address])
+        });
+        (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
+        let got = forward.resolve(&query("example.com")).await.unwrap();
+        assert_eq!((last_byte(&got.message), log.borrow().len()), (4, 3));
     });
 }
 
