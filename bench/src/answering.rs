@@ -65,7 +65,7 @@ struct Connection {
 }
 
 /// One thread for all connections, with poll(2): there are eight.
-fn serve_tcp(listener: &TcpListener, answers: &Answers) -> io::Result<()> {
+pub fn serve_tcp(listener: &TcpListener, answers: &Answers) -> io::Result<()> {
     let mut connections: Vec<Connection> = Vec::new();
     loop {
         let watch = |socket| libc::pollfd {

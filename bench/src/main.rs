@@ -11,6 +11,7 @@ mod drive;
 mod histogram;
 mod hit;
 mod hostile;
+mod loss;
 mod measure;
 mod peers;
 mod pending;
@@ -74,6 +75,9 @@ dnsweir-bench ask        measure servers that run already, wherever that is
     --servers A,B            each as NAME@IP:PORT@PID+PID, with the processes that work for it
     --workload NAME [hot]   --loads A,B [60000,saturation]   --rounds N [5]   --seconds S [2]   --burst N [16]
     --server-core N [0]   --client-core N [1]
+dnsweir-bench loss       misses while upstream datagrams are lost
+    --dnsweir FILE [target/release/dnsweir]   --coredns FILE [in PATH]   --one-in N [10]   --rate N [500]
+    --seconds S [20]   --server-core N [0]   --client-core N [1]
 dnsweir-bench floor      --listen IP:PORT --answer address|nxdomain
 dnsweir-bench upstream   --listen IP:PORT
 ";
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         "dnsperf" => compare(words),
         "hit" => hits(words),
         "hostile" => torment(words),
+        "loss" => lose(words),
         "ask" => ask_others(words),
         "floor" | "upstream" => serve(&command, words),
         _ => {
@@ -265,6 +270,32 @@ fn ask_others(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>>
         rounds: args.value("rounds", 5)?,
         duration: seconds(&args, "seconds", 2.0)?,
         burst: args.value("burst", BURST)?,
+        server_core: args.value("server-core", 0)?,
+        client_core: args.value("client-core", 1)?,
+    })?;
+    print!("{table}");
+    Ok(())
+}
+
+fn lose(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let known = [
+        "dnsweir",
+        "coredns",
+        "one-in",
+        "rate",
+        "seconds",
+        "server-core",
+        "client-core",
+    ];
+    let args = Args::read(words, &known)?;
+    let path = |name: &str| args.path(name).map(std::path::absolute).transpose();
+    let default = std::path::absolute("target/release/dnsweir")?;
+    let table = loss::run(&loss::Settings {
+        dnsweir: path("dnsweir")?.unwrap_or(default),
+        coredns: path("coredns")?,
+        one_in: args.value("one-in", 10)?,
+        rate: args.value("rate", 500)?,
+        duration: seconds(&args, "seconds", 20.0)?,
         server_core: args.value("server-core", 0)?,
         client_core: args.value("client-core", 1)?,
     })?;
