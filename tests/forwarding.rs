@@ -332,6 +332,43 @@ fn concurrency_is_bounded() {
     client::receive(&first);
 }
 
+/// Thousands of queries that wait for one zone's upstream are nothing to another zone's.
+#[test]
+fn a_silent_upstream_holds_up_nobody_elses_queries() {
+    let (silent, quick) = (Upstream::start(|_| Reply::Silence), www());
+    let proxy = Proxy::start(&format!(
+        "workers 1
+         zone \"slow.example\" {{
+             cache
+             forward \"{}\" {{ concurrent 5000; attempts 1; timeout \"25s\"; deadline \"25s\" }}
+         }}
+         zone \".\" {{ cache; forward \"{}\" }}",
+        silent.address, quick.address
+    ));
+    let waiting = client::socket(proxy.address);
+    // No more at once than sockets have room for.
+    for group in 0..30 {
+        for number in 0..100 {
+            let name = format!("{number}.{group}.slow.example");
+            waiting
+                .send(&Message::query(&name, "A").encode())
+                .expect("a sent query");
+        }
+        until("the queries to reach the upstream", || {
+            silent.everything().len() >= (group + 1) * 100
+        });
+    }
+    for number in 0..200 {
+        let name = format!("{number}.quick.example");
+        assert_eq!(proxy.query(&name, "A").rcode(), "NOERROR");
+    }
+    waiting.set_nonblocking(true).expect("a setting");
+    let unanswered = waiting
+        .recv(&mut [0; 512])
+        .expect_err("an answer that nobody gave");
+    assert_eq!(unanswered.kind(), std::io::ErrorKind::WouldBlock);
+}
+
 /// A resolv.conf in the place of addresses.
 #[test]
 fn upstreams_come_from_a_resolv_conf() {
