@@ -3,7 +3,6 @@
 
 mod block_list;
 mod canary;
-mod cost;
 mod rate_limit;
 mod search_path;
 mod services;

@@ -23,7 +23,8 @@ Usage: cargo xtask COMMAND
   test cluster       the tests on a Kubernetes node; as root, and minutes long, since it builds Kubernetes
   lint               formatting, layout, licences of dependencies, clippy
   bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every peer that is installed;
-                     `bench steps` times the steps of a hit one by one
+                     `bench steps` times the steps of a hit one by one, `bench languages` and
+                     `bench examples` the filters of examples/
   fuzz [TARGET] [S]  every fuzz target, or one, for S seconds each (60)
   keep-filter        keep a filter as it is built today for the tests of later releases: docs/interface.md
 
@@ -80,9 +81,9 @@ fn run(args: &[String]) -> Result<(), Failure> {
 
 /// Measures. What is measured is what `build` leaves.
 fn bench(args: &[String]) -> Result<(), Failure> {
-    if args.first().is_some_and(|arg| arg == "steps") {
-        setup::wasm_target()?;
-        return call(cargo(["bench", "--workspace", "--bench", "steps", "--"]).args(&args[1..]));
+    if let Some(name @ ("steps" | "languages" | "examples")) = args.first().map(String::as_str) {
+        build()?;
+        return call(cargo(["bench", "--workspace", "--bench", name, "--"]).args(&args[1..]));
     }
     build()?;
     let args = if args.is_empty() {

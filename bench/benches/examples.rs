@@ -1,26 +1,26 @@
-//! What the examples cost. Figures, not a test: run by hand with
-//! `cargo test --release -p dnsweir-tests --test main examples::cost -- --ignored --nocapture`.
+//! What the filters of `examples/` cost in a running proxy.
+//! `cargo bench --workspace --bench examples`
 
 use std::fs;
 
-use super::anything;
-use crate::harness::guests::example;
-use crate::harness::tools::dnsperf;
-use crate::harness::{Proxy, Upstream, forward_once};
+use harness::guests::example;
+use harness::tools::dnsperf;
+use harness::{Proxy, Upstream, forward_once};
 
 /// Names asked for: more than the host remembers verdicts, so that the filter is entered for nearly each query.
 const NAMES: usize = 20_000;
 
-#[test]
-#[ignore = "prints figures"]
-fn of_each() {
+fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let list = folder.path().join("list.txt");
     let text: String = (0..100_000)
         .map(|number| format!("||host-{number}.ads-{}.example^\n", number % 1000))
         .collect();
     fs::write(&list, text).expect("a list");
-    let upstream = anything();
+    let upstream = Upstream::start(|asked| match asked.is("A") {
+        true => asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]),
+        false => asked.denial("NOERROR", Some("test. 300 SOA ns.test. root.test. 1 2 3 4 300")),
+    });
     println!(
         "{:<16}{:>10}{:>12}{:>10}{:>10}{:>10}",
         "", "module", "memory", "entered", "at once", "ns each"
