@@ -118,8 +118,12 @@ impl Action {
         match self {
             Action::Type { from, .. } => now.qtype == *from,
             Action::Class { from, .. } => now.class == *from,
-            Action::Name { pattern, .. } | Action::Cname { pattern, .. } => pattern.matches(now.name()),
-            Action::Ttl { pattern, .. } | Action::Rcode { pattern, .. } => pattern.matches(now.asked),
+            Action::Name { pattern, .. } | Action::Cname { pattern, .. } => {
+                pattern.matches(now.name(), now.text())
+            }
+            Action::Ttl { pattern, .. } | Action::Rcode { pattern, .. } => {
+                pattern.matches(now.asked, &now.asked_text)
+            }
         }
     }
 }
@@ -181,12 +185,8 @@ mod tests {
         for asked in &names {
             for current in &names {
                 for qtype in [Type::A, Type::TXT] {
-                    let now = Question {
-                        asked: asked.as_name(),
-                        renamed: Some(current.clone()),
-                        qtype,
-                        class: Class::IN,
-                    };
+                    let mut now = Question::new(asked.as_name(), qtype, Class::IN);
+                    now.rename(current.clone());
                     for from in 0..=rules.len() {
                         let listed = (from..rules.len()).find(|&at| rules[at].action.matches(&now));
                         let found = index.next(&rules, from, &now).map(|(number, _)| number);

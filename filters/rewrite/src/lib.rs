@@ -7,6 +7,7 @@ mod index;
 mod pattern;
 mod rule;
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use dnsweir_filter::{
@@ -51,21 +52,17 @@ impl Filter for Rewriter {
 /// The question as the rules so far have left it.
 struct Question<'q> {
     asked: Name<'q>,
+    asked_text: OnceCell<String>,
     /// None: as it was asked. Nearly always.
     renamed: Option<NameBuf>,
+    renamed_text: OnceCell<String>,
     qtype: Type,
     class: Class,
 }
 
 impl Rewriter {
     fn decide(&self, query: &Query<'_>) -> Verdict {
-        let asked = query.name();
-        let mut now = Question {
-            asked,
-            renamed: None,
-            qtype: query.qtype(),
-            class: query.class(),
-        };
+        let mut now = Question::new(query.name(), query.qtype(), query.class());
         let mut edit = None;
         let mut keep_answers = false;
         let mut alias = None;
@@ -78,7 +75,7 @@ impl Rewriter {
                     keep,
                 } => match pattern.replace(now.name(), replacement) {
                     Ok(name) => {
-                        now.renamed = Some(name);
+                        now.rename(name);
                         keep_answers |= keep;
                     }
                     Err(_) => {
@@ -114,7 +111,31 @@ impl Rewriter {
     }
 }
 
-impl Question<'_> {
+impl<'q> Question<'q> {
+    fn new(asked: Name<'q>, qtype: Type, class: Class) -> Question<'q> {
+        Question {
+            asked,
+            asked_text: OnceCell::new(),
+            renamed: None,
+            renamed_text: OnceCell::new(),
+            qtype,
+            class,
+        }
+    }
+
+    fn rename(&mut self, name: NameBuf) {
+        self.renamed = Some(name);
+        self.renamed_text = OnceCell::new();
+    }
+
+    /// The text of [`name`](Question::name), once something has needed it.
+    fn text(&self) -> &OnceCell<String> {
+        match self.renamed {
+            Some(_) => &self.renamed_text,
+            None => &self.asked_text,
+        }
+    }
+
     fn name(&self) -> Name<'_> {
         self.renamed.as_ref().map_or(self.asked, NameBuf::as_name)
     }

@@ -3,6 +3,8 @@
 //! Exact names and suffixes go by labels. The other patterns go by the text of a name: lowercase, with
 //! escapes (RFC 1035 section 5.1), without the dot at the end.
 
+use std::cell::OnceCell;
+
 use dnsweir_filter::{FromValue, Invalid, Name, NameBuf, NameError, Node, Value};
 use regex_lite::{Regex, RegexBuilder};
 
@@ -100,15 +102,16 @@ impl Pattern {
         }
     }
 
-    /// Whether a name is like this.
-    pub fn matches(&self, name: Name<'_>) -> bool {
+    /// Whether a name is like this. Its text is made for the first pattern that goes by it, not for each.
+    pub fn matches(&self, name: Name<'_>, text: &OnceCell<String>) -> bool {
+        let text = || text.get_or_init(|| text_of(name));
         match self {
             Pattern::Exact(exact) => name == *exact,
             Pattern::Suffix(suffix) => name.is_at_or_below(suffix),
             Pattern::Below(suffix) => name != *suffix && name.is_at_or_below(suffix),
-            Pattern::Prefix(prefix) => text_of(name).starts_with(prefix),
-            Pattern::Substring(part) => text_of(name).contains(part),
-            Pattern::Regex(regex) => regex.is_match(&text_of(name)),
+            Pattern::Prefix(prefix) => text().starts_with(prefix),
+            Pattern::Substring(part) => text().contains(part),
+            Pattern::Regex(regex) => regex.is_match(text()),
         }
     }
 
