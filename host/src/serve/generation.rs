@@ -85,6 +85,7 @@ impl Generation {
         counters: &HashMap<String, Arc<filter::Counters>>,
     ) -> Result<Generation, Report> {
         let mut zones_of_filter: Vec<Vec<String>> = vec![Vec::new(); config.filters.len()];
+        let fingerprints: Vec<u64> = config.filters.iter().map(fingerprint).collect();
         let mut pipelines = Vec::new();
         let mut forwarders = Vec::new();
         for zone in &config.zones {
@@ -111,7 +112,7 @@ impl Generation {
                     .filter_map(|name| Name::parse(name).ok())
                     .collect(),
                 stages: stages.collect(),
-                view: view(zone, &config),
+                view: view(zone, &fingerprints),
                 event_filters: Vec::new(),
                 looks_at_responses: false,
             });
@@ -376,8 +377,23 @@ fn rejection(filter: &config::Filter, error: &ConfigError) -> Diagnostic {
     }
 }
 
-/// What decides the answers that a zone's cache holds.
-fn view(zone: &config::Zone, config: &Config) -> u64 {
+/// What decides a filter's verdicts, taken once for all zones that use it: a module has megabytes.
+fn fingerprint(filter: &config::Filter) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    (&filter.name, format!("{:?}{:?}", filter.on_error, filter.limits)).hash(&mut hasher);
+    for node in &filter.config {
+        let arguments = (&node.arguments, &node.properties);
+        format!("{}{:?}{arguments:?}", node.name, node.parent).hash(&mut hasher);
+    }
+    match &filter.module {
+        config::Module::Builtin(name) => name.hash(&mut hasher),
+        config::Module::File { bytes, .. } => bytes.hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+/// What decides the answers that a zone's cache holds. `fingerprints` are those of all filters.
+fn view(zone: &config::Zone, fingerprints: &[u64]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     let below = zone
         .stages
@@ -385,18 +401,7 @@ fn view(zone: &config::Zone, config: &Config) -> u64 {
         .skip_while(|stage| !matches!(stage, config::Stage::Cache(_)));
     for stage in below {
         match stage {
-            config::Stage::Filter(index) => {
-                let filter = &config.filters[*index];
-                (&filter.name, format!("{:?}{:?}", filter.on_error, filter.limits)).hash(&mut hasher);
-                for node in &filter.config {
-                    let arguments = (&node.arguments, &node.properties);
-                    format!("{}{:?}{arguments:?}", node.name, node.parent).hash(&mut hasher);
-                }
-                match &filter.module {
-                    config::Module::Builtin(name) => name.hash(&mut hasher),
-                    config::Module::File { bytes, .. } => bytes.hash(&mut hasher),
-                }
-            }
+            config::Stage::Filter(index) => fingerprints[*index].hash(&mut hasher),
             config::Stage::Cache(cache) => format!("{cache:?}").hash(&mut hasher),
             config::Stage::Forward(forward) => format!("{forward:?}").hash(&mut hasher),
         }
