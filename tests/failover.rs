@@ -233,3 +233,28 @@ fn a_loop_is_noticed_and_reported() {
         + second.metrics().sum("dnsweir_requests_total", &[]);
     assert!(requests < 1000.0, "one query became {requests}");
 }
+
+/// Thousands of zones must not take the sockets that queries need. What looks for loops gets no answer here, so it
+/// stays where it is.
+#[test]
+fn loops_are_looked_for_a_few_at_a_time() {
+    let upstream = Upstream::start(|asked| match asked.is("TXT") {
+        true => asked.answer(&[&format!("{} 300 TXT here", asked.name())]),
+        false => Reply::Silence,
+    });
+    let zone = |number| {
+        format!(
+            "zone \"z{number}.example\" {{ forward \"{}\" {{ timeout \"10s\"; deadline \"20s\" }} }}\n",
+            upstream.address
+        )
+    };
+    let proxy = Proxy::start(&(0..40).map(zone).collect::<String>());
+    let probes = || {
+        let asked = upstream.everything();
+        asked.iter().filter(|asked| !asked.is("TXT")).count()
+    };
+    until("a few questions to be under way", || probes() == 16);
+    let answer = proxy.query("a.z0.example", "TXT");
+    assert_eq!(answer.answers(), ["a.z0.example. TXT \"here\""]);
+    assert_eq!(probes(), 16);
+}

@@ -252,7 +252,9 @@ impl Worker {
             _ if matches!(query.qtype, rtype::AXFR | rtype::IXFR | rtype::TKEY) => {
                 Response::error(rcode::REFUSED, ExtendedError::Other)
             }
-            _ if query.qtype == rtype::HINFO && live.is_own_probe(transit.name.as_bytes()) => {
+            Some(Owner::Pipeline { pipeline, .. })
+                if query.qtype == rtype::HINFO && live.is_own_probe(pipeline, transit.name.as_bytes()) =>
+            {
                 Response::error(rcode::REFUSED, ExtendedError::Other)
             }
             Some(Owner::Pipeline { pipeline, zone }) => {

@@ -1,5 +1,6 @@
 //! A worker's thread: one runtime, its listeners, and the commands of the main thread.
 
+use std::cell::RefCell;
 use std::future::Future as _;
 use std::io;
 use std::rc::Rc;
@@ -16,6 +17,9 @@ use crate::filter::Instance;
 use crate::listen::{Limits, Listener, Sockets};
 use crate::serve::generation::{Generation, Live, Stage};
 use crate::serve::{Shared, Worker};
+
+/// Upstreams that are asked at once whether what they are asked comes back.
+const PROBES_AT_ONCE: usize = 16;
 
 /// A generation for one worker, with everything that could fail done.
 pub struct Adoption {
@@ -208,15 +212,30 @@ fn listen_again(
     Ok(())
 }
 
-/// Sends every upstream a question that must not come back.
+/// Sends every upstream a question that must not come back. A few at a time: there may be thousands of zones,
+/// each question has a socket of its own, and clients need some, too.
 fn look_for_loops(worker: &Rc<Worker>) {
     let live = worker.live();
+    let number = live.generation.number;
+    let mut probes = Vec::new();
     for pipeline in &live.generation.pipelines {
         for stage in &pipeline.stages {
             if let (Stage::Forward(index), Some(zone)) = (stage, pipeline.zones.first()) {
-                let (forward, zone) = (Rc::clone(&live.forwards[*index]), zone.to_string());
-                tokio::task::spawn_local(async move { forward.probe_for_loops(&zone).await });
+                probes.push((Rc::clone(&live.forwards[*index]), zone.to_string()));
             }
         }
+    }
+    let tasks = probes.len().min(PROBES_AT_ONCE);
+    let probes = Rc::new(RefCell::new(probes));
+    for _ in 0..tasks {
+        let (worker, probes) = (Rc::clone(worker), Rc::clone(&probes));
+        tokio::task::spawn_local(async move {
+            while worker.live().generation.number == number {
+                let Some((forward, zone)) = probes.borrow_mut().pop() else {
+                    break;
+                };
+                forward.probe_for_loops(&zone).await;
+            }
+        });
     }
 }

@@ -244,16 +244,18 @@ impl Live {
         self.counters.get(server, at, || Arc::from("dropped"))
     }
 
-    /// Whether a name is one that a forwarder sent out to see whether it comes back.
-    pub fn is_own_probe(&self, name: &[u8]) -> bool {
+    /// Whether a name is one that the forwarder of the pipeline that owns it sent out to see whether it comes
+    /// back. It was sent below the pipeline's own zone: no other forwarder has to be asked.
+    pub fn is_own_probe(&self, pipeline: usize, name: &[u8]) -> bool {
         let label = name
             .first()
             .and_then(|&length| name.get(1..1 + usize::from(length)))
             .unwrap_or_default();
-        self.generation
-            .forwarders
-            .iter()
-            .any(|forwarder| forwarder.loop_found(label))
+        let mut stages = self.generation.pipelines[pipeline].stages.iter();
+        stages.any(|stage| match stage {
+            Stage::Forward(index) => self.generation.forwarders[*index].loop_found(label),
+            Stage::Filter { .. } | Stage::Cache(_) => false,
+        })
     }
 
     /// The filter's index of the zone that owns a query at its stage.
