@@ -179,8 +179,10 @@ mod tests {
 
     #[test]
     fn sources_are_as_many_as_promised() {
-        let (addresses, sockets) = Workload::Sources.sources();
-        assert_eq!(addresses.len() * sockets, 10_000);
-        assert!(addresses.iter().all(Ipv4Addr::is_loopback));
+        for promised in [1, 7, 10, 100, 10_000] {
+            let (addresses, sockets) = Workload::Sources(promised).sources();
+            assert_eq!(addresses.len() * sockets, promised as usize);
+            assert!(addresses.iter().all(Ipv4Addr::is_loopback));
+        }
     }
 }

@@ -69,7 +69,7 @@ pub fn compare(settings: &Settings) -> io::Result<String> {
         for round in 0..settings.rounds {
             let plan = Plan {
                 round,
-                workload: Workload::Hot,
+                workload: Workload::HOT,
                 load,
                 duration: settings.duration,
                 burst: settings.burst,
@@ -117,9 +117,9 @@ pub fn compare(settings: &Settings) -> io::Result<String> {
     Ok(table)
 }
 
-/// The names of [`Workload::Hot`], as dnsperf reads them.
+/// The names of [`Workload::HOT`], as dnsperf reads them.
 fn name_list() -> String {
-    let (count, mut next) = Workload::Hot.warm_up();
+    let (count, mut next) = Workload::HOT.warm_up();
     let mut text = String::new();
     for _ in 0..count {
         let question = next();

@@ -7,24 +7,30 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use dnsweir::config;
-use dnsweir::filter::{Engine, Filter, Transport};
+use dnsweir::filter::{CompiledCache, Engine, Filter, Transport};
 use dnsweir::serve::generation::{Generation, Live};
 use dnsweir::serve::{Admission, Arrival, Batch, LateReply, Replies, Shared, Worker};
 use tokio::task::LocalSet;
 
+use crate::growth::{Point, Source};
 use crate::peers::{USE_FILTERS, filters};
+use crate::process::pin;
 
 /// Names that are asked for in turn, as in the workload `hot`.
 const NAMES: usize = 64;
 
 /// Room for a reply, which is what a client without EDNS takes.
 const LIMIT: usize = 512;
+
+/// Where the proxy would listen, and the most that its cache may take.
+const ADDRESS: &str = "127.0.0.1:53";
+const CACHE: usize = 1 << 30;
 
 /// Which filters see every query.
 pub enum Filters {
@@ -33,64 +39,44 @@ pub enum Filters {
     /// `log`, `rewrite` and `nodecache`, as they are: the last two let their verdicts be remembered.
     Remembered,
     /// The same, with modules of `rewrite` and `nodecache` from this folder, whose verdicts are not.
-    Called(std::path::PathBuf),
+    Called(PathBuf),
+}
+
+/// What is measured.
+pub struct Setup {
+    config: String,
+    /// Asked in turn.
+    queries: Vec<Vec<u8>>,
+    /// The processors to measure on, each with a thread that has all to itself; none: where it is called.
+    cores: Vec<usize>,
+    /// Where compiled filters are kept; none: nowhere.
+    compiled: Option<PathBuf>,
+}
+
+/// How it is measured.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// Queries of a round, and of each thread.
+    pub count: u64,
+    /// A round ends sooner when it has taken this long.
+    pub limit: Duration,
+    /// Queries of a batch.
+    pub batch: usize,
+    /// How often.
+    pub rounds: u32,
 }
 
 /// What was measured.
 pub struct Hits {
-    /// How many.
-    pub count: u64,
-    /// What they took together, without what was done before.
-    pub took: Duration,
+    /// Nanoseconds for each in a round that was not disturbed: the quickest. Of several threads the slowest.
+    pub each: f64,
+    /// How long it took to make another generation of the configuration, as a reload does.
+    pub built: Duration,
 }
 
-/// Asks `count` queries, `batch` at once, of a proxy that has the answers in its cache.
-///
-/// # Errors
-///
-/// When the proxy cannot be set up, or does not answer a query at once and rightly.
-pub fn measure(which: &Filters, count: u64, batch: usize) -> Result<Hits, Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    LocalSet::new().block_on(&runtime, async {
-        let mut path = HitPath::new(which, batch)?;
-        // Everything into the cache, and whatever grows to its size.
-        for round in 0..1000 {
-            path.answer(batch as u64);
-            path.worker.drained().await;
-            if round > 2 * NAMES && path.outbox.late == 0 {
-                break;
-            }
-            path.outbox.late = 0;
-        }
-        path.outbox.answered = 0;
-        let start = Instant::now();
-        path.answer(count);
-        let took = start.elapsed();
-        let asked = count.div_ceil(batch as u64) * batch as u64;
-        if (path.outbox.answered, path.outbox.late) != (asked, 0) {
-            let answered = path.outbox.answered;
-            return Err(format!("{answered} of {asked} queries were answered from the cache").into());
-        }
-        Ok(Hits { count: asked, took })
-    })
-}
-
-struct HitPath {
-    worker: Rc<Worker>,
-    batch: Batch,
-    /// Queries of one batch.
-    size: usize,
-    queries: Vec<Vec<u8>>,
-    /// The next of them.
-    next: usize,
-    outbox: Outbox,
-    arrival: Arrival,
-}
-
-impl HitPath {
-    fn new(which: &Filters, size: usize) -> Result<HitPath, Box<dyn Error>> {
+impl Setup {
+    /// 64 names, and these filters.
+    pub fn with(which: &Filters) -> Setup {
         let module = |folder: &Path, name: &str| folder.join(name).display().to_string();
         let (filters, stages) = match which {
             Filters::Bare => (String::new(), ""),
@@ -100,12 +86,11 @@ impl HitPath {
                 USE_FILTERS,
             ),
         };
-        let address: SocketAddr = "127.0.0.1:53".parse()?;
         // Misses are answered by a filter, so that no upstream is needed.
         let mut hosts = String::new();
         let mut queries = Vec::new();
         for index in 0..NAMES {
-            writeln!(hosts, "host \"n{index}.bench.example.net\" \"192.0.2.1\"")?;
+            let _ = writeln!(hosts, "host \"n{index}.bench.example.net\" \"192.0.2.1\"");
             let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
             for label in [&format!("n{index}"), "bench", "example", "net"] {
                 query.push(label.len() as u8);
@@ -114,21 +99,174 @@ impl HitPath {
             query.extend([0, 0, 1, 0, 1]);
             queries.push(query);
         }
-        let text = format!(
-            "listen \"{address}\"; workers 1; {filters}\n\
+        let config = format!(
+            "listen \"{ADDRESS}\"; workers 1; {filters}\n\
              filter \"hosts\" {{ module \"builtin:hosts\"; limits time=\"1s\"; config {{ {hosts} }} }}\n\
              zone \".\" {{ {stages}\n cache; use \"hosts\"; forward \"192.0.2.53\" }}"
         );
-        let builtins: Vec<_> = dnsweir::filter::BUILTINS.iter().map(|(name, _)| *name).collect();
-        let config = config::parse("the benchmark", &text, Path::new("/"), &builtins)?;
-        let engine = Engine::printing_to(io::sink())?;
-        let generation = Arc::new(Generation::build(1, config, &engine, &Default::default())?);
+        Setup {
+            config,
+            queries,
+            cores: Vec::new(),
+            compiled: None,
+        }
+    }
+
+    /// A point of a curve, on these processors and with this folder for compiled filters.
+    pub fn at(point: &Point, cores: Vec<usize>, compiled: Option<PathBuf>) -> Result<Setup, Box<dyn Error>> {
+        Ok(Setup {
+            config: point.config(ADDRESS.parse()?, &Source::Filter),
+            queries: point.queries(),
+            cores,
+            compiled,
+        })
+    }
+}
+
+/// Asks a proxy that has the answers in its cache.
+///
+/// # Errors
+///
+/// When the proxy cannot be set up, or does not answer a query at once and rightly.
+pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
+    let mut engine = Engine::printing_to(io::sink())?;
+    if let Some(folder) = &setup.compiled {
+        engine = engine.with_compiled_cache(CompiledCache::open(folder)?);
+    }
+    let builtins: Vec<_> = dnsweir::filter::BUILTINS.iter().map(|(name, _)| *name).collect();
+    let build = || -> Result<Generation, config::Report> {
+        let config = config::parse("the benchmark", &setup.config, Path::new("/"), &builtins)?;
+        Generation::build(1, config, &engine, &Default::default())
+    };
+    let generation = Arc::new(build()?);
+    // As a reload does it: whatever had to be compiled is.
+    let begin = Instant::now();
+    drop(build()?);
+    let built = begin.elapsed();
+    let shared = Shared::new(CACHE, None);
+    shared.server(ADDRESS.parse()?);
+
+    let all = Barrier::new(setup.cores.len().max(1));
+    let alone = |worker: usize| {
+        let path = || HitPath::new(&shared, &generation, worker, &setup.queries, plan.batch);
+        // An error goes over to the thread that waits for it as text.
+        rounds(path, plan, &all).map_err(|error| error.to_string())
+    };
+    let took = if setup.cores.is_empty() {
+        vec![alone(0)]
+    } else {
+        std::thread::scope(|scope| {
+            let thread = |(worker, core): (usize, &usize)| {
+                let (core, alone) = (*core, &alone);
+                scope.spawn(move || pin(core).map_err(|error| error.to_string()).and(alone(worker)))
+            };
+            let threads: Vec<_> = setup.cores.iter().enumerate().map(thread).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err("a thread panicked".to_owned()))
+            };
+            threads.into_iter().map(join).collect()
+        })
+    };
+    let took = took.into_iter().collect::<Result<Vec<_>, String>>()?;
+    let slowest = |round: usize| took.iter().map(|rounds| rounds[round]).fold(0.0, f64::max);
+    Ok(Hits {
+        each: (0..plan.rounds as usize).map(slowest).fold(f64::MAX, f64::min),
+        built,
+    })
+}
+
+/// Nanoseconds for each query of each round; they begin when all threads are ready.
+fn rounds<'a>(
+    path: impl FnOnce() -> Result<HitPath<'a>, Box<dyn Error>>,
+    plan: Plan,
+    all: &Barrier,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    LocalSet::new().block_on(&runtime, async {
+        let path = async {
+            let mut path = path()?;
+            // Everything into the cache, and whatever grows to its size.
+            let once = path.queries.len().div_ceil(plan.batch);
+            for round in 0..2 * once + 10 * NAMES {
+                path.answer(plan.batch as u64);
+                path.worker.drained().await;
+                if round > once + 2 * NAMES && path.outbox.late == 0 {
+                    break;
+                }
+                path.outbox.late = 0;
+            }
+            path.step = 1;
+            Ok::<_, Box<dyn Error>>(path)
+        };
+        let path = path.await;
+        // Whoever failed must not leave the others waiting.
+        all.wait();
+        let mut path = path?;
+        let mut took = Vec::new();
+        // Whole batches, and no more looks at the clock than it takes to end in time.
+        let batches = plan.count.div_ceil(plan.batch as u64);
+        let part = batches.div_ceil(16) * plan.batch as u64;
+        for _ in 0..plan.rounds {
+            path.outbox.answered = 0;
+            let mut asked = 0;
+            let start = Instant::now();
+            while asked < batches * plan.batch as u64 && start.elapsed() < plan.limit {
+                let now = part.min(batches * plan.batch as u64 - asked);
+                path.answer(now);
+                asked += now;
+            }
+            took.push(start.elapsed().as_nanos() as f64 / asked as f64);
+            let (answered, late) = (path.outbox.answered, path.outbox.late);
+            if (answered, late) != (asked, 0) {
+                return Err(format!("{answered} of {asked} queries were answered from the cache").into());
+            }
+        }
+        Ok(took)
+    })
+}
+
+/// A step through so many queries that comes to each of them, in an order that has nothing to do with theirs. Caches
+/// are filled so: entries that lie in memory as they are asked for would be found too easily.
+fn step(count: usize) -> usize {
+    let shares =
+        |step: &usize| (2..=*step).any(|part| step.is_multiple_of(part) && count.is_multiple_of(part));
+    (count * 5 / 8..count)
+        .find(|step| !shares(step))
+        .unwrap_or(1)
+        .max(1)
+}
+
+struct HitPath<'a> {
+    worker: Rc<Worker>,
+    batch: Batch,
+    /// Queries of one batch.
+    size: usize,
+    queries: &'a [Vec<u8>],
+    /// The next of them.
+    next: usize,
+    /// How far it is to the one after that.
+    step: usize,
+    outbox: Outbox,
+    arrival: Arrival,
+}
+
+impl<'a> HitPath<'a> {
+    fn new(
+        shared: &Arc<Shared>,
+        generation: &Arc<Generation>,
+        worker: usize,
+        queries: &'a [Vec<u8>],
+        size: usize,
+    ) -> Result<HitPath<'a>, Box<dyn Error>> {
         let instances = generation.filters.iter().map(Filter::instantiate);
         let instances = instances.collect::<Result<Vec<_>, _>>()?;
-        let shared = Shared::new(32 << 20, None);
-        let server = shared.server(address);
-        let live = Live::new(generation, instances, Arc::clone(&shared), 0);
-        let worker = Worker::new(shared, live);
+        let server = shared.server(ADDRESS.parse::<SocketAddr>()?);
+        let live = Live::new(Arc::clone(generation), instances, Arc::clone(shared), worker);
+        let worker = Worker::new(Arc::clone(shared), live);
         let arrival = Arrival {
             client: "127.0.0.2:40000".parse()?,
             server,
@@ -143,6 +281,7 @@ impl HitPath {
             size,
             queries,
             next: 0,
+            step: step(queries.len()),
             outbox: Outbox {
                 buffer: [0; LIMIT],
                 answered: 0,
@@ -159,8 +298,11 @@ impl HitPath {
         while asked < count {
             self.arrival.received = self.worker.now();
             for _ in 0..self.size {
-                let query = &self.queries[self.next % NAMES];
-                self.next += 1;
+                let query = &self.queries[self.next];
+                self.next += self.step;
+                if self.next >= self.queries.len() {
+                    self.next -= self.queries.len();
+                }
                 let admitted =
                     self.worker
                         .admit(&mut self.batch, query, self.arrival, &mut self.outbox.buffer);
@@ -199,4 +341,20 @@ struct Nobody;
 
 impl LateReply for Nobody {
     fn send(self: Box<Self>, _: &[u8]) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn steps_come_to_each_query() {
+        for count in [1_usize, 2, 3, 64, 100, 1000, 1001] {
+            let step = step(count);
+            let places: HashSet<_> = (0..count).map(|number| number * step % count).collect();
+            assert_eq!(places.len(), count, "{step} of {count}");
+            assert!(step <= count);
+        }
+    }
 }

@@ -177,7 +177,7 @@ zone "." {{ cache; forward "{upstream}" }}
         .args(["run", "--log-level", "error", "--config"])
         .arg(&file);
     let server = Server::start(&mut command, settings.server_core, listen, &folder)?;
-    warm_up(listen, Workload::Hot)?;
+    warm_up(listen, Workload::HOT)?;
     Ok(server)
 }
 
@@ -190,7 +190,7 @@ fn beside(
 ) -> io::Result<crate::sample::Sample> {
     let plan = Plan {
         round,
-        workload: Workload::Hot,
+        workload: Workload::HOT,
         load: Load::Rate(CALM),
         duration: settings.duration,
         burst: 2,

@@ -5,9 +5,12 @@ mod accounting;
 mod answering;
 mod args;
 mod ask;
+mod bars;
+mod curves;
 mod datagrams;
 mod dnsperf;
 mod drive;
+mod growth;
 mod histogram;
 mod hit;
 mod hostile;
@@ -18,8 +21,10 @@ mod pending;
 mod picture;
 mod process;
 mod report;
+mod rotation;
 mod run;
 mod sample;
+mod scale;
 mod tcp_client;
 mod udp_client;
 mod wire;
@@ -34,6 +39,7 @@ use std::time::Duration;
 use answering::Answers;
 use args::Args;
 use ask::Place;
+use growth::{DIMENSIONS, Dimension, Line};
 use hit::Filters;
 use peers::{PEERS, Peer};
 use report::Run;
@@ -48,8 +54,9 @@ dnsweir-bench run        measure, then report
     --dnsweir FILE           the proxy                              [target/release/dnsweir]
     --peers A,B              of: floor dnsweir dnsweir+3 dnsweir+3-called unbound dnsdist pdns-recursor
                              knot-resolver dnsmasq coredns node-cache [all that are installed]
-    --workloads A,B          of: hot zipf misses nxdomain pairs tcp sources [all]
+    --workloads A,B          of: hot zipf misses nxdomain pairs tcp sources [all]; hot-N, sources-N
     --loads A,B              queries per second, and `saturation`   [by workload]
+    --rates all|highest      of those by workload                   [all]
     --rounds N               [5]
     --seconds S              of each measurement                    [4]
     --burst N                queries sent at once at a fixed rate    [16]
@@ -59,13 +66,19 @@ dnsweir-bench run        measure, then report
     --coredns FILE           where it is, if not in PATH
     --node-cache FILE        where it is, if not in PATH
     --called-modules FOLDER  what bench/called-filters.sh made, for dnsweir+3-called
-dnsweir-bench report     make report and picture again
-    --out FOLDER             with raw.jsonl                         [target/bench]
+dnsweir-bench scale      how the cost of a query grows
+    --only A,B               with: entries zones filters rules clients workers [all]
+    --out FOLDER             for scale-*.jsonl, scale.md, scale.svg [target/bench]
+    --dnsweir FILE [target/release/dnsweir]   --rate N [60000]   --burst N [16]   --rounds N [5]   --seconds S [1]
+    --server-core N [0]   --client-core N [1]
+dnsweir-bench report     make reports and pictures again
+    --out FOLDER             with raw.jsonl or scale-*.jsonl        [target/bench]
 dnsweir-bench dnsperf    ask the floor with this client and with dnsperf, and compare
     --rounds N [3]  --seconds S [3]  --rate N [60000]  --burst N [16]  --server-core N [0]  --client-core N [1]
 dnsweir-bench hit        a hit without sockets, in this process
     --filters bare|remembered|called  [all that can be]   --count N [1000000]   --batch N [32]
     --called-modules FOLDER  what bench/called-filters.sh made
+    --at CURVE=N             not that, but a point of a curve of `scale`, such as zones=1000
 dnsweir-bench hostile    what hostile filters cost the zones that do not use them
     --guests FOLDER          with their modules                     [target/hostile/wasm32-unknown-unknown/release]
     --only TEXT              those whose description holds it       [all]
@@ -85,14 +98,18 @@ dnsweir-bench upstream   --listen IP:PORT
 /// Queries sent at once at a fixed rate, unless told otherwise: a few pods' searches that coincide.
 const BURST: usize = 16;
 
+/// Where results go.
+const OUT: &str = "target/bench";
+
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let command = words.next().unwrap_or_default();
     let result = match command.as_str() {
         "run" => measure_all(words),
+        "scale" => grow(words),
         "report" => Args::read(words, &["out"])
             .map_err(Into::into)
-            .and_then(|args| write_report(&args.path("out").unwrap_or("target/bench".into()))),
+            .and_then(|args| write_reports(&args.path("out").unwrap_or(OUT.into()))),
         "dnsperf" => compare(words),
         "hit" => hits(words),
         "hostile" => torment(words),
@@ -122,6 +139,7 @@ fn measure_all(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>
             "peers",
             "workloads",
             "loads",
+            "rates",
             "rounds",
             "seconds",
             "burst",
@@ -145,6 +163,11 @@ fn measure_all(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>
             .list("workloads", Workload::find)?
             .unwrap_or_else(|| Workload::ALL.to_vec()),
         loads: args.list("loads", Load::parse)?,
+        highest: match args.text("rates") {
+            None | Some("all") => false,
+            Some("highest") => true,
+            Some(other) => return Err(format!("--rates {other}: not all or highest").into()),
+        },
         rounds: args.value("rounds", 5)?,
         duration: seconds(&args, "seconds", 4.0)?,
         burst: args.value("burst", BURST)?,
@@ -157,7 +180,7 @@ fn measure_all(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>
             .flatten()
             .collect(),
         called: path("called-modules")?,
-        out: args.path("out").unwrap_or("target/bench".into()),
+        out: args.path("out").unwrap_or(OUT.into()),
     };
     run::run(&settings)?;
     write_report(&settings.out)
@@ -172,31 +195,85 @@ fn seconds(args: &Args, name: &str, default: f64) -> Result<Duration, Box<dyn Er
     Ok(Duration::from_secs_f64(seconds))
 }
 
+fn write_reports(out: &Path) -> Result<(), Box<dyn Error>> {
+    let scaled = DIMENSIONS
+        .into_iter()
+        .any(|dimension| scale::raw(out, dimension).is_file());
+    if scaled {
+        write_curves(out)?;
+    }
+    // Without either the missing file is the mistake to name.
+    if !scaled || out.join("raw.jsonl").is_file() {
+        write_report(out)?;
+    }
+    Ok(())
+}
+
 fn write_report(out: &Path) -> Result<(), Box<dyn Error>> {
     let run = Run::read(&out.join("raw.jsonl"))?;
     let markdown = run.markdown();
     std::fs::write(out.join("report.md"), &markdown)?;
     print!("{markdown}");
-    let picture = Workload::ALL
-        .iter()
-        .find_map(|workload| picture::draw(&run, *workload));
-    if let Some(svg) = picture {
-        let (from, to) = (out.join("picture.svg"), out.join("picture.png"));
-        std::fs::write(&from, svg)?;
-        // A PNG too, where something here can draw one.
-        if let Some(program) = peers::in_path("rsvg-convert") {
-            Command::new(program)
-                .args(["--zoom=2", "-o"])
-                .args([&to, &from])
-                .status()?;
-        } else if let Some(program) = peers::in_path("convert") {
-            Command::new(program)
-                .args(["-density", "192"])
-                .args([&from, &to])
-                .status()?;
+    let picture = run.workloads();
+    let picture = picture.iter().find_map(|workload| bars::draw(&run, *workload));
+    picture.map_or(Ok(()), |svg| write_picture(&out.join("picture.svg"), &svg))
+}
+
+/// The report and the picture of all dimensions that there are numbers of.
+fn write_curves(out: &Path) -> Result<(), Box<dyn Error>> {
+    let mut runs = Vec::new();
+    for dimension in DIMENSIONS {
+        let raw = scale::raw(out, dimension);
+        if raw.is_file() {
+            runs.push((dimension, Run::read(&raw)?));
         }
     }
+    let markdown = curves::markdown(&runs);
+    std::fs::write(out.join("scale.md"), &markdown)?;
+    print!("{markdown}");
+    write_picture(&out.join("scale.svg"), &curves::draw(&runs))
+}
+
+/// As SVG, and as PNG where something here can draw one.
+fn write_picture(path: &Path, svg: &str) -> Result<(), Box<dyn Error>> {
+    std::fs::write(path, svg)?;
+    if let Some(program) = peers::in_path("rsvg-convert") {
+        let mut command = Command::new(program);
+        command.args(["--zoom=2", "-o"]).arg(path.with_extension("png"));
+        command.arg(path).status()?;
+    }
     Ok(())
+}
+
+fn grow(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let known = [
+        "only",
+        "out",
+        "dnsweir",
+        "rate",
+        "burst",
+        "rounds",
+        "seconds",
+        "server-core",
+        "client-core",
+    ];
+    let args = Args::read(words, &known)?;
+    let dnsweir = args.path("dnsweir").unwrap_or("target/release/dnsweir".into());
+    let settings = scale::Settings {
+        dnsweir: std::path::absolute(dnsweir)?,
+        dimensions: args
+            .list("only", Dimension::find)?
+            .unwrap_or_else(|| DIMENSIONS.to_vec()),
+        rate: args.value("rate", 60_000)?,
+        burst: args.value("burst", BURST)?,
+        rounds: args.value("rounds", 5)?,
+        duration: seconds(&args, "seconds", 1.0)?,
+        server_core: args.value("server-core", 0)?,
+        client_core: args.value("client-core", 1)?,
+        out: args.path("out").unwrap_or(OUT.into()),
+    };
+    scale::run(&settings)?;
+    write_curves(&settings.out)
 }
 
 fn compare(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -304,22 +381,36 @@ fn lose(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
 }
 
 fn hits(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let args = Args::read(words, &["filters", "count", "batch", "called-modules"])?;
-    let (count, batch) = (args.value("count", 1_000_000)?, args.value("batch", 32)?);
-    let called = args.path("called-modules").map(std::path::absolute).transpose()?;
-    let mut ways = vec![("bare", Filters::Bare), ("remembered", Filters::Remembered)];
-    ways.extend(called.map(|folder| ("called", Filters::Called(folder))));
-    let chosen = args.text("filters");
-    if let Some(chosen) = chosen {
-        ways.retain(|(name, _)| *name == chosen);
+    let args = Args::read(words, &["filters", "at", "count", "batch", "called-modules"])?;
+    let plan = hit::Plan {
+        count: args.value("count", 1_000_000)?,
+        limit: Duration::MAX,
+        batch: args.value("batch", 32)?,
+        rounds: 1,
+    };
+    let mut setups = Vec::new();
+    if let Some(name) = args.text("at") {
+        let point = name.split_once('=').and_then(|(line, value)| {
+            let value = value.parse().ok()?;
+            Line::find(line).map(|line| line.at(value))
+        });
+        let point = point.ok_or_else(|| format!("--at {name}: no point of a curve"))?;
+        setups.push((name, hit::Setup::at(&point, Vec::new(), None)?));
+    } else {
+        let called = args.path("called-modules").map(std::path::absolute).transpose()?;
+        let mut ways = vec![("bare", Filters::Bare), ("remembered", Filters::Remembered)];
+        ways.extend(called.map(|folder| ("called", Filters::Called(folder))));
+        if let Some(chosen) = args.text("filters") {
+            ways.retain(|(name, _)| *name == chosen);
+        }
+        setups.extend(ways.iter().map(|(name, way)| (*name, hit::Setup::with(way))));
     }
-    if ways.is_empty() {
+    if setups.is_empty() {
         return Err("--filters: bare, remembered, or called with --called-modules".into());
     }
-    for (name, way) in ways {
-        let hits = hit::measure(&way, count, batch)?;
-        let each = hits.took.as_nanos() as f64 / hits.count as f64;
-        println!("{name}: {} hits, {each:.0} ns each", hits.count);
+    for (name, setup) in setups {
+        let hits = hit::measure(&setup, plan)?;
+        println!("{name}: {} hits, {:.0} ns each", plan.count, hits.each);
     }
     Ok(())
 }

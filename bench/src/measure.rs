@@ -19,8 +19,9 @@ const CONNECTIONS: usize = 8;
 /// How long a server is asked before its costs are counted: it may have stood still for a while.
 pub const RUN_IN: Duration = Duration::from_millis(200);
 
-/// How long filling a cache may take.
-const WARM_UP: Duration = Duration::from_secs(20);
+/// How long filling a cache may take: in all at least, and for each name.
+const WARM_UP: Duration = Duration::from_secs(10);
+const WARM_UP_EACH: Duration = Duration::from_micros(100);
 
 /// What to measure.
 #[derive(Clone, Copy)]
@@ -50,7 +51,8 @@ pub fn warm_up(server: SocketAddrV4, workload: Workload) -> io::Result<u64> {
     // it is asked for again.
     for _ in 0..2 {
         let (count, mut next) = workload.warm_up();
-        let tally = as_fast_as_answered(&mut client, &mut Monotonic, WARM_UP / 2, count.into(), &mut next)?;
+        let patience = WARM_UP.max(WARM_UP_EACH * count);
+        let tally = as_fast_as_answered(&mut client, &mut Monotonic, patience, count.into(), &mut next)?;
         failed = tally.wrong + tally.lost;
     }
     Ok(failed)

@@ -1,131 +1,93 @@
-//! The picture for the README: bars of what a query costs, as SVG text.
+//! SVG text, in colours that follow the reader's light or dark theme.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
-use crate::report::Run;
-use crate::sample::{Load, Sample};
-use crate::workload::Workload;
-
-/// Pixels.
-const WIDTH: f64 = 760.0;
-const LEFT: f64 = 150.0;
-const RIGHT: f64 = 70.0;
-const TOP: f64 = 62.0;
-const BAR: f64 = 13.0;
-const GROUP: f64 = 40.0;
-
-/// Colours of ours, the floor and others: the highest rate dark, saturation light.
-fn colours(peer: &str) -> [&'static str; 2] {
-    match peer {
-        "floor" => ["#6b7280", "#b6bac2"],
-        ours if ours.starts_with("dnsweir") => ["#0f766e", "#5bb5ad"],
-        _ => ["#9a5b13", "#dcae74"],
-    }
+/// Classes of what is drawn. Texts: `title`, `head`, `note`; `name` ends where it is put, `tick` is centred, `value`
+/// begins there. Shapes: `floor`, `ours`, `other` and their `pale` kinds; `rule`; `line0` to `line2`.
+const STYLE: &str = "\
+text{font-family:system-ui,sans-serif;font-size:12px;fill:#1f2937}
+.card{fill:#ffffff;stroke:#d1d5db}
+.title{font-size:15px;font-weight:bold}.head{font-weight:bold}
+.note,.tick,.value{font-size:11px}.note,.tick{fill:#4b5563}
+.name{text-anchor:end}.tick{text-anchor:middle}.left{text-anchor:end}
+.rule{stroke:#d1d5db;stroke-width:1}.dash{stroke:#6b7280;stroke-dasharray:3 3}
+.floor{fill:#6b7280}.ours{fill:#0f766e}.other{fill:#9a5b13}.pale{fill-opacity:.5}
+.line0{stroke:#0f766e}.line1{stroke:#b45309}.line2{stroke:#6d28d9}
+path{fill:none;stroke-width:2}circle{stroke-width:2;fill:#ffffff}
+@media (prefers-color-scheme: dark){
+text{fill:#e5e7eb}.note,.tick{fill:#9ca3af}
+.card{fill:#0d1117;stroke:#30363d}circle{fill:#0d1117}
+.rule{stroke:#30363d}.dash{stroke:#9ca3af}
+.floor{fill:#9ca3af}.ours{fill:#2dd4bf}.other{fill:#d99a4e}
+.line0{stroke:#2dd4bf}.line1{stroke:#f59e0b}.line2{stroke:#a78bfa}
 }
+";
 
-/// Draws one workload; none if it was not measured.
-pub fn draw(run: &Run, workload: Workload) -> Option<String> {
-    let all = run.loads(workload);
-    let fixed = all.iter().copied().rfind(|load| matches!(load, Load::Rate(_)));
-    let saturated = all.contains(&Load::Saturation).then_some(Load::Saturation);
-    let loads: Vec<Load> = fixed.into_iter().chain(saturated).collect();
-    let peers = run.peers(workload);
-    let cost = |peer: &str, load: Load| run.median(peer, workload, load, Sample::cost);
-    let costs = peers
-        .iter()
-        .flat_map(|peer| loads.iter().map(move |load| cost(peer, *load)));
-    let most = costs.flatten().fold(0.0, f64::max);
-    if most <= 0.0 {
-        return None;
+/// A picture that is being drawn. All places and lengths are in pixels.
+pub struct Picture(String);
+
+impl Picture {
+    /// An empty card.
+    pub fn new(width: f64, height: f64) -> Picture {
+        Picture(format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
+             <style>\n{STYLE}</style>\n\
+             <rect class=\"card\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\"/>\n",
+            width - 1.0,
+            height - 1.0,
+        ))
     }
-    let scale = (WIDTH - LEFT - RIGHT) / most;
-    let height = TOP + GROUP * peers.len() as f64 + 16.0;
 
-    let mut svg = String::new();
-    let _ = writeln!(
-        svg,
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" fill="#1f2937">
-<rect width="{WIDTH}" height="{height}" rx="8" fill="#ffffff"/>
-<text x="20" y="26" font-size="15" font-weight="bold">Processor time per answered query, in µs (less is better)</text>
-<text x="20" y="46" fill="#4b5563">{}; {}</text>"##,
-        escape(workload.title()),
-        loads
-            .iter()
-            .zip(["dark", "light"])
-            .map(|(load, shade)| format!("{shade}: {}", load.title()))
-            .collect::<Vec<_>>()
-            .join(", "),
-    );
-    for (place, peer) in peers.iter().enumerate() {
-        let y = TOP + GROUP * place as f64;
+    /// Puts a text on the line at `y`.
+    pub fn text(&mut self, class: &str, x: f64, y: f64, text: impl Display) {
+        let text = escape(&text.to_string());
         let _ = writeln!(
-            svg,
-            r#"<text x="{}" y="{}" text-anchor="end">{}</text>"#,
-            LEFT - 10.0,
-            y + BAR + 5.0,
-            escape(peer),
+            self.0,
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>"
         );
-        for ((line, load), colour) in loads.iter().enumerate().zip(colours(peer)) {
-            let Some(cost) = cost(peer, *load) else {
-                continue;
-            };
-            let y = y + (BAR + 2.0) * line as f64;
-            let length = cost * scale;
+    }
+
+    /// A bar from its upper left corner.
+    pub fn bar(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
+        let _ = writeln!(
+            self.0,
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"2\"/>"
+        );
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let _ = writeln!(
+            self.0,
+            "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
+            from.0, from.1, to.0, to.1
+        );
+    }
+
+    /// A line through points, each with a dot.
+    pub fn curve(&mut self, class: &str, points: &[(f64, f64)]) {
+        let mut path = String::new();
+        for (index, (x, y)) in points.iter().enumerate() {
+            let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
+        }
+        let _ = writeln!(self.0, "<path class=\"{class}\" d=\"{path}\"/>");
+        for (x, y) in points {
             let _ = writeln!(
-                svg,
-                r#"<rect x="{LEFT}" y="{y}" width="{length:.1}" height="{BAR}" rx="2" fill="{colour}"/><text x="{:.1}" y="{}" font-size="11">{cost:.1}</text>"#,
-                LEFT + length + 6.0,
-                y + BAR - 2.5,
+                self.0,
+                "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>"
             );
         }
     }
-    // The floor, as a line to compare with.
-    if let Some(floor) = loads.first().and_then(|load| cost("floor", *load)) {
-        let x = LEFT + floor * scale;
-        let _ = writeln!(
-            svg,
-            r##"<line x1="{x:.1}" y1="{}" x2="{x:.1}" y2="{}" stroke="#6b7280" stroke-dasharray="3 3"/>"##,
-            TOP - 4.0,
-            height - 12.0,
-        );
+
+    /// The text of the picture.
+    pub fn finish(mut self) -> String {
+        self.0.push_str("</svg>\n");
+        self.0
     }
-    svg.push_str("</svg>\n");
-    Some(svg)
 }
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sample::tests::sample;
-
-    #[test]
-    fn bars_are_as_long_as_the_costs() {
-        let load = Load::Rate(60_000);
-        let lines = [
-            sample("floor", 0, load, 10),
-            sample("unbound", 0, load, 20),
-            sample("unbound", 0, Load::Saturation, 15),
-        ];
-        let text: String = lines
-            .iter()
-            .map(|sample| format!("{}\n", sample.to_json()))
-            .collect();
-        let folder = std::env::temp_dir().join(format!("dnsweir-picture-{}", std::process::id()));
-        std::fs::write(&folder, text).unwrap();
-        let run = Run::read(&folder);
-        std::fs::remove_file(&folder).unwrap();
-        let run = run.unwrap();
-        let svg = draw(&run, Workload::Hot).unwrap();
-        for width in ["540.0", "270.0", "405.0"] {
-            assert!(svg.contains(&format!("width=\"{width}\"")), "{width} in {svg}");
-        }
-        assert_eq!(svg.matches("fill=\"#9a5b13\"").count(), 1);
-        assert_eq!(draw(&run, Workload::Zipf), None);
-    }
 }

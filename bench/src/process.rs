@@ -21,6 +21,8 @@ pub struct Server {
     child: Child,
     /// Where it answers.
     pub address: SocketAddrV4,
+    /// From its start to its first answer.
+    pub start: Duration,
     folder: PathBuf,
 }
 
@@ -49,18 +51,32 @@ impl Server {
             });
         }
         let program = command.get_program().display().to_string();
+        let begin = Instant::now();
         let child = command
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
         let mut server = Server {
             child,
             address,
+            start: Duration::ZERO,
             folder: folder.to_owned(),
         };
         server
             .until_it_answers(START)
             .map_err(|error| io::Error::other(format!("{program}: {error}\n{}", server.last_words())))?;
+        server.start = begin.elapsed();
         Ok(server)
+    }
+
+    /// Lets the threads that it has use these processors.
+    pub fn spread(&self, cores: &[usize]) -> io::Result<()> {
+        for thread in fs::read_dir(format!("/proc/{}/task", self.id()))? {
+            let name = thread?.file_name();
+            if let Some(thread) = name.to_str().and_then(|name| name.parse().ok()) {
+                set_affinity(thread, cores)?;
+            }
+        }
+        Ok(())
     }
 
     /// Its process ID.
@@ -128,7 +144,7 @@ impl Server {
                 Ok(_) => std::thread::sleep(Duration::from_millis(50)),
                 // Not listening yet: the refusal comes at once.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    std::thread::sleep(Duration::from_millis(10));
+                    std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(_) => {}
             }
@@ -170,12 +186,19 @@ impl Drop for Server {
 
 /// Puts the calling thread, and what it starts, on processor `core`.
 pub fn pin(core: usize) -> io::Result<()> {
+    set_affinity(0, &[core])
+}
+
+/// Lets `thread`, or if that is 0 the calling one, use only these processors.
+fn set_affinity(thread: libc::pid_t, cores: &[usize]) -> io::Result<()> {
     // SAFETY: a set of all zeros is an empty set; `CPU_SET` ignores what is out of range; the size is
     // that of the set.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+        for core in cores {
+            libc::CPU_SET(*core, &mut set);
+        }
+        libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &set)
     };
     if result == 0 {
         Ok(())

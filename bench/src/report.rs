@@ -5,18 +5,21 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::peers::PEERS;
 use crate::sample::{Load, Sample, Samples, median};
 use crate::workload::Workload;
+
+/// The loop that all others are compared with.
+pub const FLOOR: &str = "floor";
 
 /// The proxy without filters, and its variants with three, the better witness first.
 const BARE: &str = "dnsweir";
 const FILTERED: [&str; 2] = ["dnsweir+3-called", "dnsweir+3"];
 
 /// Above these parts a cell is marked: queries without a right answer, and processor time of others.
-const FAILED: f64 = 0.001;
+pub const FAILED: f64 = 0.001;
 const DISTURBED: f64 = 0.05;
 
 /// The raw numbers of a run.
@@ -25,6 +28,19 @@ pub struct Run {
     notes: Vec<String>,
     /// What was measured.
     pub samples: Samples,
+    figures: Vec<Figure>,
+}
+
+/// A figure that is not of a sample.
+struct Figure {
+    of: String,
+    what: String,
+    value: f64,
+}
+
+/// A line of the raw numbers with a figure that is not of a sample.
+pub fn figure(of: &str, what: &str, value: f64) -> Value {
+    json!({"kind": "figure", "of": of, "what": what, "value": value})
 }
 
 impl Run {
@@ -40,21 +56,53 @@ impl Run {
             environment: Value::Null,
             notes: Vec::new(),
             samples: Samples(Vec::new()),
+            figures: Vec::new(),
         };
         for (number, line) in text.lines().enumerate() {
-            let wrong = |what: &dyn std::fmt::Display| format!("line {}: {what}", number + 1);
-            let value: Value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
-            match value.get("kind").and_then(Value::as_str) {
-                Some("environment") => run.environment = value,
-                Some("note") => run.notes.extend(value["text"].as_str().map(str::to_owned)),
-                Some("sample") => {
-                    let sample = Sample::from_json(&value).ok_or_else(|| wrong(&"not a sample"))?;
-                    run.samples.0.push(sample);
-                }
-                _ => return Err(wrong(&"neither environment, note nor sample")),
-            }
+            let added = serde_json::from_str(line)
+                .map_err(|error| error.to_string())
+                .and_then(|value| run.add(&value));
+            added.map_err(|what| format!("line {}: {what}", number + 1))?;
         }
         Ok(run)
+    }
+
+    /// Takes one line of the raw numbers.
+    pub fn add(&mut self, value: &Value) -> Result<(), String> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        match text("kind").as_deref() {
+            Some("environment") => self.environment = value.clone(),
+            Some("note") => self.notes.extend(text("text")),
+            Some("sample") => self
+                .samples
+                .0
+                .push(Sample::from_json(value).ok_or("not a sample")?),
+            Some("figure") => self.figures.push(Figure {
+                of: text("of").ok_or("a figure of nothing")?,
+                what: text("what").ok_or("a figure without a name")?,
+                value: value["value"].as_f64().ok_or("a figure without a value")?,
+            }),
+            _ => return Err("neither environment, note, sample nor figure".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// A run in which this was measured.
+    #[cfg(test)]
+    pub fn of(samples: &[Sample]) -> Run {
+        let mut text = json!({"kind": "environment", "versions": {"floor": "1"}}).to_string() + "\n";
+        for sample in samples {
+            text += &format!("{}\n", sample.to_json());
+        }
+        text += r#"{"kind": "note", "text": "unbound: no answer\n  its words"}"#;
+        Run::parse(&text).unwrap()
+    }
+
+    /// What [`figure`] wrote.
+    pub fn figure(&self, of: &str, what: &str) -> Option<f64> {
+        let mut all = self.figures.iter();
+        let found = all.find(|figure| figure.of == of && figure.what == what);
+        found.map(|figure| figure.value)
     }
 
     /// Peers that were measured under `workload`, in the order of the table.
@@ -68,6 +116,17 @@ impl Run {
             .map(|peer| peer.name)
             .filter(|name| measured(name))
             .collect()
+    }
+
+    /// What was asked, in the order of the table.
+    pub fn workloads(&self) -> Vec<Workload> {
+        let mut workloads = Workload::ALL.to_vec();
+        for sample in &self.samples.0 {
+            if !workloads.contains(&sample.workload) {
+                workloads.push(sample.workload);
+            }
+        }
+        workloads
     }
 
     /// Loads that `workload` was measured under: rates ascending, then saturation.
@@ -94,7 +153,7 @@ impl Run {
     pub fn markdown(&self) -> String {
         let mut out = String::from("# Benchmark\n\n");
         self.write_environment(&mut out);
-        for workload in Workload::ALL {
+        for workload in self.workloads() {
             let loads = self.loads(workload);
             if !loads.is_empty() {
                 let _ = writeln!(out, "\n## {}\n", workload.title());
@@ -105,14 +164,20 @@ impl Run {
         }
         if !self.notes.is_empty() {
             out.push_str("\n## Notes of the run\n\n");
-            for note in &self.notes {
-                let _ = writeln!(out, "- {}", note.trim_end().replace('\n', "\n  "));
-            }
+            self.write_notes(&mut out);
         }
         out
     }
 
-    fn write_environment(&self, out: &mut String) {
+    /// What the run has to say about itself.
+    pub fn write_notes(&self, out: &mut String) {
+        for note in &self.notes {
+            let _ = writeln!(out, "- {}", note.trim_end().replace('\n', "\n  "));
+        }
+    }
+
+    /// Where and how this was measured.
+    pub fn write_environment(&self, out: &mut String) {
         let text = |name: &str| match &self.environment[name] {
             Value::String(text) => text.clone(),
             other => other.to_string(),
@@ -184,7 +249,7 @@ impl Run {
                         ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))
                     }
                 };
-                row.push(beside(peer, "floor"));
+                row.push(beside(peer, FLOOR));
                 row.push(beside(BARE, peer));
                 row.extend(filtered.map(|name| beside(name, peer)));
             }
@@ -270,7 +335,8 @@ impl Run {
         }
     }
 
-    fn mark(&self, peer: &str, workload: Workload, load: Load) -> String {
+    /// What is to be said about a cell.
+    pub fn mark(&self, peer: &str, workload: Workload, load: Load) -> String {
         let above = |figure: fn(&Sample) -> f64, limit| {
             let median = self.median(peer, workload, load, |sample| Some(figure(sample)));
             median.is_some_and(|value| value > limit)
@@ -286,14 +352,16 @@ impl Run {
     }
 }
 
-fn write_head(out: &mut String, cells: &[String]) {
+/// The head of a table, its first column to the left.
+pub fn write_head(out: &mut String, cells: &[String]) {
     write_row(out, cells);
     out.push_str("|---|");
     out.push_str(&"--:|".repeat(cells.len() - 1));
     out.push('\n');
 }
 
-fn write_row(out: &mut String, cells: &[String]) {
+/// A row of a table.
+pub fn write_row(out: &mut String, cells: &[String]) {
     let _ = writeln!(out, "| {} |", cells.join(" | "));
 }
 
@@ -301,21 +369,11 @@ fn write_row(out: &mut String, cells: &[String]) {
 mod tests {
     use super::*;
     use crate::sample::tests::sample;
-    use serde_json::json;
-
-    fn run(samples: &[Sample]) -> Run {
-        let mut text = json!({"kind": "environment", "versions": {"floor": "1"}}).to_string() + "\n";
-        for sample in samples {
-            text += &format!("{}\n", sample.to_json());
-        }
-        text += r#"{"kind": "note", "text": "unbound: no answer\n  its words"}"#;
-        Run::parse(&text).unwrap()
-    }
 
     #[test]
     fn the_table_has_medians_and_ratios() {
         let load = Load::Rate(60_000);
-        let text = run(&[
+        let text = Run::of(&[
             sample("floor", 0, load, 10),
             sample("floor", 1, load, 10),
             sample("floor", 2, load, 30),
@@ -348,7 +406,7 @@ mod tests {
         disturbed.foreign = 1_000_000_000;
         disturbed.lost = 0;
         disturbed.wrong = 0;
-        let text = run(&[disturbed]).markdown();
+        let text = Run::of(&[disturbed]).markdown();
         assert!(text.contains("10.10 ~ |"), "{text}");
     }
 

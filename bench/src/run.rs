@@ -1,31 +1,19 @@
 //! A run: every peer under every workload and load, in rotation over several rounds.
-//!
-//! For one workload all peers are started and warmed; then each round measures all of them, beginning
-//! with another one each time, under one load after the other. Whoever is not being measured is
-//! stopped with SIGSTOP. So a machine that is slower for a while is so for all, and the ratios of a
-//! round mean something even then.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::fs;
+use std::io;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::measure::{Plan, measure, warm_up};
+use crate::measure::{Plan, warm_up};
 use crate::peers::{Peer, Program, Site, in_path};
 use crate::process::{Scratch, Server, free_port, pin};
+use crate::rotation::{FIRST_PORT, Record, SERVERS, Turn, machine, measure_in_turn, start_upstream};
 use crate::sample::Load;
 use crate::workload::Workload;
-
-/// Where servers answer, and where the upstream does.
-const SERVERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
-const UPSTREAM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 77);
-
-/// The first port that is tried.
-const FIRST_PORT: u16 = 20_053;
 
 /// What to run.
 pub struct Settings {
@@ -35,6 +23,8 @@ pub struct Settings {
     pub workloads: Vec<Workload>,
     /// How much; none: what each workload says, and saturation.
     pub loads: Option<Vec<Load>>,
+    /// Leave out all rates of a workload but its highest.
+    pub highest: bool,
     /// How often.
     pub rounds: u32,
     /// For how long each time.
@@ -76,7 +66,12 @@ impl Settings {
         match &self.loads {
             Some(loads) => loads.clone(),
             None => {
-                let rates = workload.rates().iter().copied().map(Load::Rate);
+                let rates = workload.rates();
+                let rates = match (self.highest, rates) {
+                    (true, [.., highest]) => std::slice::from_ref(highest),
+                    _ => rates,
+                };
+                let rates = rates.iter().copied().map(Load::Rate);
                 rates.chain([Load::Saturation]).collect()
             }
         }
@@ -87,7 +82,7 @@ impl Settings {
 pub fn run(settings: &Settings) -> io::Result<PathBuf> {
     fs::create_dir_all(&settings.out)?;
     let raw = settings.out.join("raw.jsonl");
-    let mut record = Record(File::create(&raw)?);
+    let mut record = Record::create(&raw)?;
     pin(settings.client_core)?;
     let begin = Instant::now();
 
@@ -118,8 +113,9 @@ fn run_workload(
     record: &mut Record,
 ) -> io::Result<()> {
     let scratch = Scratch::new()?;
-    let upstream = start_upstream(settings, &scratch)?;
+    let upstream = start_upstream(settings.client_core, &scratch)?;
     let mut servers = Vec::new();
+    let mut turns = Vec::new();
     let mut port = FIRST_PORT;
     for (peer, program) in peers {
         let started = start(
@@ -147,7 +143,12 @@ fn run_workload(
             ))?;
         }
         server.freeze()?;
-        servers.push((*peer, server));
+        turns.push(Turn {
+            name: peer.name.to_owned(),
+            workload,
+            server: servers.len(),
+        });
+        servers.push(server);
     }
 
     let loads = settings.loads(workload);
@@ -169,43 +170,10 @@ fn run_workload(
                 seed: round * loads.len() as u32 + place as u32,
                 core: settings.server_core,
             };
-            for turn in 0..servers.len() {
-                let place = (turn + round as usize) % servers.len();
-                let (peer, server) = &mut servers[place];
-                let measured = server.thaw().and_then(|()| measure(server, peer.name, plan));
-                server.freeze()?;
-                match measured {
-                    Ok(sample) => {
-                        record.write(&sample.to_json())?;
-                        eprintln!(
-                            "{} {} {:>16} {:>10}: {:6.2} us/query, {:7.0} q/s, p99 {:5.0} us, failed {:.3} %",
-                            workload.name(),
-                            round,
-                            peer.name,
-                            load.text(),
-                            sample.cost().unwrap_or(f64::NAN),
-                            sample.rate(),
-                            sample.latency.p99 as f64 / 1000.0,
-                            sample.failed() * 100.0,
-                        );
-                    }
-                    Err(error) => {
-                        let (name, load) = (workload.name(), load.text());
-                        record.note(&format!("{} under {name} at {load}: {error}", peer.name))?;
-                    }
-                }
-            }
+            measure_in_turn(record, &mut servers, &turns, plan)?;
         }
     }
     Ok(())
-}
-
-fn start_upstream(settings: &Settings, scratch: &Scratch) -> io::Result<Server> {
-    let address = SocketAddrV4::new(UPSTREAM, free_port(UPSTREAM, FIRST_PORT)?);
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["upstream", "--listen", &address.to_string()]);
-    let folder = scratch.folder("upstream")?;
-    Server::start(&mut command, settings.client_core, address, &folder)
 }
 
 fn start(
@@ -233,50 +201,17 @@ fn start(
     Server::start(&mut command, settings.server_core, listen, &folder)
 }
 
-/// The raw numbers, each written when it is known.
-struct Record(File);
-
-impl Record {
-    fn write(&mut self, value: &Value) -> io::Result<()> {
-        writeln!(self.0, "{value}")
-    }
-
-    /// Something the report has to mention.
-    fn note(&mut self, text: &str) -> io::Result<()> {
-        eprintln!("{text}");
-        self.write(&json!({"kind": "note", "text": text}))
-    }
-}
-
 /// Where and with what this was measured.
 fn environment(settings: &Settings, peers: &[(&Peer, PathBuf)]) -> Value {
-    let line = |path: &str, prefix: &str| -> String {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let found = text.lines().find_map(|line| line.strip_prefix(prefix));
-        let value = found.unwrap_or_default();
-        value
-            .trim_matches(|c: char| c == ':' || c.is_whitespace())
-            .to_owned()
-    };
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let average = line("/proc/loadavg", "");
-    let average: Vec<&str> = average.split(' ').take(3).collect();
     let versions = peers
         .iter()
         .map(|(peer, program)| (peer.name.to_owned(), Value::from(peer.version(program))));
-    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    json!({
-        "kind": "environment",
-        "unix_time": since_epoch.map_or(0, |time| time.as_secs()),
-        "processor": line("/proc/cpuinfo", "model name"),
-        "processors": cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
-        "kernel": line("/proc/sys/kernel/osrelease", ""),
-        "load_average_before": average.join(" "),
-        "server_core": settings.server_core,
-        "client_core": settings.client_core,
-        "rounds": settings.rounds,
-        "seconds": settings.duration.as_secs_f64(),
-        "burst": settings.burst,
-        "versions": versions.collect::<serde_json::Map<_, _>>(),
-    })
+    let mut environment = machine();
+    environment["server_core"] = json!(settings.server_core);
+    environment["client_core"] = json!(settings.client_core);
+    environment["rounds"] = json!(settings.rounds);
+    environment["seconds"] = json!(settings.duration.as_secs_f64());
+    environment["burst"] = json!(settings.burst);
+    environment["versions"] = Value::Object(versions.collect());
+    environment
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::workload::Workload;
+use crate::workload::{Workload, grouped};
 
 /// How much was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,8 +37,7 @@ impl Load {
     /// As the table has it.
     pub fn title(self) -> String {
         match self {
-            Load::Rate(rate) if rate % 1000 == 0 => format!("{} 000 q/s", rate / 1000),
-            Load::Rate(rate) => format!("{rate} q/s"),
+            Load::Rate(rate) => format!("{} q/s", grouped(rate.into())),
             Load::Saturation => "saturated".to_owned(),
         }
     }
@@ -234,7 +233,7 @@ pub mod tests {
         Sample {
             round,
             peer: peer.to_owned(),
-            workload: Workload::Hot,
+            workload: Workload::HOT,
             load,
             seconds: 2.0,
             counted: 2.5,
@@ -307,7 +306,7 @@ pub mod tests {
             sample("floor", 2, Load::Saturation, 1),
         ]);
         let ratio = samples
-            .cost_ratio("dnsweir", "floor", Workload::Hot, load)
+            .cost_ratio("dnsweir", "floor", Workload::HOT, load)
             .unwrap();
         assert!((ratio - 1.1).abs() < 1e-9, "{ratio}");
         assert_eq!(samples.cost_ratio("dnsweir", "floor", Workload::Zipf, load), None);

@@ -7,8 +7,8 @@ use crate::wire::{A, AAAA, Question};
 /// A mix of questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// 64 names, over and over.
-    Hot,
+    /// So many names, over and over.
+    Hot(u32),
     /// A million names; the one of rank k is asked in proportion to 1/k.
     Zipf,
     /// A name that nobody asked before, each time.
@@ -19,12 +19,18 @@ pub enum Workload {
     Pairs,
     /// 64 names, pipelined over eight TCP connections (RFC 7766 section 6.2.1.1).
     Tcp,
-    /// 64 names, from 10 000 pairs of address and port.
-    Sources,
+    /// 64 names, from so many pairs of address and port.
+    Sources(u32),
 }
 
 /// Names of the workloads that repeat a few.
 const HOT: u32 = 64;
+
+/// Pairs of address and port, where there are many.
+const SOURCES: u32 = 10_000;
+
+/// The most that a number in a workload's name can be.
+const LIMIT: u32 = 10_000_000;
 
 /// Names of [`Workload::Zipf`].
 const MILLION: u32 = 1_000_000;
@@ -36,45 +42,66 @@ const ZIPF_WARM: u32 = 100_000;
 const STRETCH: u32 = 20_000_000;
 
 impl Workload {
+    /// The one with hot names in it.
+    pub const HOT: Workload = Workload::Hot(HOT);
+
     /// All, in the order of the report.
     pub const ALL: [Workload; 7] = [
-        Workload::Hot,
+        Workload::HOT,
         Workload::Zipf,
         Workload::Misses,
         Workload::Nxdomain,
         Workload::Pairs,
         Workload::Tcp,
-        Workload::Sources,
+        Workload::Sources(SOURCES),
     ];
 
     /// As it is written on the command line.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Workload::Hot => "hot",
-            Workload::Zipf => "zipf",
-            Workload::Misses => "misses",
-            Workload::Nxdomain => "nxdomain",
-            Workload::Pairs => "pairs",
-            Workload::Tcp => "tcp",
-            Workload::Sources => "sources",
+            Workload::HOT => "hot".to_owned(),
+            Workload::Hot(names) => format!("hot-{names}"),
+            Workload::Zipf => "zipf".to_owned(),
+            Workload::Misses => "misses".to_owned(),
+            Workload::Nxdomain => "nxdomain".to_owned(),
+            Workload::Pairs => "pairs".to_owned(),
+            Workload::Tcp => "tcp".to_owned(),
+            Workload::Sources(SOURCES) => "sources".to_owned(),
+            Workload::Sources(sources) => format!("sources-{sources}"),
         }
     }
 
     /// As the report introduces it.
-    pub fn title(self) -> &'static str {
-        match self {
-            Workload::Hot => "Hot names: 64 names, all in the cache",
+    pub fn title(self) -> String {
+        let fixed = match self {
+            Workload::Hot(names) => {
+                return format!("Hot names: {} names, all in the cache", grouped(names.into()));
+            }
             Workload::Zipf => "A million names, rank k asked in proportion to 1/k",
             Workload::Misses => "Misses: every name for the first time",
             Workload::Nxdomain => "64 names that do not exist, all in the cache",
             Workload::Pairs => "A and AAAA at once, as glibc asks; 64 names, all in the cache",
             Workload::Tcp => "TCP: 64 names, all in the cache, pipelined over 8 connections",
-            Workload::Sources => "10 000 sources: 64 names, all in the cache",
-        }
+            Workload::Sources(sources) => {
+                return format!("{} sources: 64 names, all in the cache", grouped(sources.into()));
+            }
+        };
+        fixed.to_owned()
     }
 
-    /// The one called `name`.
+    /// The one called `name`; `hot` and `sources` take another number behind a hyphen.
     pub fn find(name: &str) -> Option<Workload> {
+        if let Some((kind, number)) = name.split_once('-') {
+            let number = number
+                .parse()
+                .ok()
+                .filter(|number| (1..=LIMIT).contains(number))?;
+            return match kind {
+                "hot" => Some(Workload::Hot(number)),
+                "sources" => Some(Workload::Sources(number)),
+                _ => None,
+            };
+        }
         Workload::ALL.into_iter().find(|workload| workload.name() == name)
     }
 
@@ -101,10 +128,12 @@ impl Workload {
     /// Where queries come from: addresses, and how many sockets use them.
     pub fn sources(self) -> (Vec<Ipv4Addr>, usize) {
         match self {
-            // A socket may send from any address of this machine: 1250 of them on 8 ports.
-            Workload::Sources => {
+            // A socket may send from any address of this machine: 1250 of them on 8 ports make 10 000.
+            Workload::Sources(sources) => {
                 let address = |n: u32| Ipv4Addr::from(0x7f64_0001 + n);
-                ((0..1250).map(address).collect(), 8)
+                let ports = [8, 4, 2].into_iter().find(|ports| sources % ports == 0);
+                let ports = ports.unwrap_or(1);
+                ((0..sources / ports).map(address).collect(), ports as usize)
             }
             _ => (Vec::new(), 8),
         }
@@ -116,6 +145,8 @@ impl Workload {
         let next = match self {
             // The first stretch belongs to the warm-up.
             Workload::Misses => STRETCH * (1 + seed % 200),
+            // Other names each time, if there are more than one measurement asks.
+            Workload::Hot(_) => seed.wrapping_mul(1_000_003),
             _ => 0,
         };
         Questions {
@@ -131,6 +162,7 @@ impl Workload {
             Workload::Zipf => ZIPF_WARM,
             Workload::Misses => 500,
             Workload::Pairs => 2 * HOT,
+            Workload::Hot(names) => names,
             _ => HOT,
         };
         let mut asked = 0;
@@ -161,6 +193,19 @@ impl Workload {
     }
 }
 
+/// A number as the reports have it: 10 000.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(' ');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
 /// An endless row of questions.
 pub struct Questions {
     workload: Workload,
@@ -182,6 +227,11 @@ impl Questions {
             Workload::Pairs => {
                 let qtype = if next.is_multiple_of(2) { A } else { AAAA };
                 self.workload.question(next / 2 % HOT, qtype)
+            }
+            // All in turn, but not in the order in which they came into the cache: the multiplier is a prime.
+            Workload::Hot(names) => {
+                let number = u64::from(next) * 2_654_435_761 % u64::from(names);
+                self.workload.question(number as u32, A)
             }
             _ => self.workload.question(next % HOT, A),
         }
@@ -252,7 +302,12 @@ mod tests {
 
     #[test]
     fn the_warm_up_asks_everything_that_is_asked_later() {
-        for workload in [Workload::Hot, Workload::Nxdomain, Workload::Pairs] {
+        for workload in [
+            Workload::HOT,
+            Workload::Hot(9),
+            Workload::Nxdomain,
+            Workload::Pairs,
+        ] {
             let (count, mut warm) = workload.warm_up();
             let warm: Vec<_> = (0..count).map(|_| warm()).collect();
             let mut questions = workload.questions(3);
@@ -263,9 +318,28 @@ mod tests {
     }
 
     #[test]
+    fn hot_names_are_asked_equally_often() {
+        for names in [1, 64, 1000] {
+            let mut questions = Workload::Hot(names).questions(0);
+            let asked: HashSet<u32> = (0..names).map(|_| questions.next().number).collect();
+            assert_eq!(asked, (0..names).collect());
+        }
+    }
+
+    #[test]
+    fn what_is_no_workload_is_not_found() {
+        for name in ["", "warm", "hot-", "hot-0", "hot-x", "zipf-3", "hot-99999999"] {
+            assert_eq!(Workload::find(name), None, "{name}");
+        }
+        let digits = [7, 640, 6400, 1_234_567].map(grouped);
+        assert_eq!(digits, ["7", "640", "6 400", "1 234 567"]);
+    }
+
+    #[test]
     fn equal_seeds_ask_alike() {
-        for workload in Workload::ALL {
-            assert_eq!(Workload::find(workload.name()), Some(workload));
+        let numbered = [Workload::Hot(1000), Workload::Sources(1)];
+        for workload in Workload::ALL.into_iter().chain(numbered) {
+            assert_eq!(Workload::find(&workload.name()), Some(workload));
             let (mut one, mut other) = (workload.questions(7), workload.questions(7));
             assert!((0..1000).all(|_| one.next() == other.next()));
         }

@@ -1,0 +1,334 @@
+//! What grows, and how the proxy is set up for each point of each curve.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use crate::wire::Question;
+use crate::workload::Workload;
+
+/// What the cost of a query could depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dimension {
+    /// As the command line and the files have it.
+    pub name: &'static str,
+    /// As the report introduces it.
+    pub title: &'static str,
+}
+
+/// All, in the order of the report.
+pub const DIMENSIONS: [Dimension; 6] = [
+    Dimension {
+        name: "entries",
+        title: "Entries in the cache, all asked for in turn",
+    },
+    Dimension {
+        name: "zones",
+        title: "Zones; of 10 000 names so many have their own",
+    },
+    Dimension {
+        name: "filters",
+        title: "Filters above the cache",
+    },
+    Dimension {
+        name: "rules",
+        title: "Rules in one rewrite filter",
+    },
+    Dimension {
+        name: "clients",
+        title: "Clients: pairs of address and port",
+    },
+    Dimension {
+        name: "workers",
+        title: "Workers",
+    },
+];
+
+impl Dimension {
+    /// The one called `name`.
+    pub fn find(name: &str) -> Option<Dimension> {
+        DIMENSIONS.into_iter().find(|dimension| dimension.name == name)
+    }
+
+    /// The curves that are drawn for it.
+    pub fn lines(self) -> impl Iterator<Item = &'static Line> {
+        LINES.iter().filter(move |line| line.dimension == self.name)
+    }
+}
+
+/// One curve.
+pub struct Line {
+    /// As the command line and the raw numbers have it.
+    pub name: &'static str,
+    /// [`Dimension::name`].
+    dimension: &'static str,
+    /// What is different from the other curves of the dimension.
+    pub label: &'static str,
+    /// Where it is measured.
+    values: &'static [u32],
+    /// Whether it is measured with sockets.
+    pub from_outside: bool,
+    /// Whether it is measured without.
+    pub from_inside: bool,
+    set_up: fn(u32) -> Point,
+}
+
+/// How the proxy is set up, and what it is asked.
+pub struct Point {
+    /// `filter` nodes.
+    filters: String,
+    /// `use` nodes for above the cache.
+    stages: String,
+    /// How many zones there are, the root included.
+    zones: u32,
+    /// Threads.
+    pub workers: u32,
+    /// Processors that they may use; the last that there are is the client's, too.
+    pub cores: usize,
+    /// What is asked.
+    pub workload: Workload,
+}
+
+/// Who answers what is not in the cache.
+pub enum Source {
+    /// A server.
+    Upstream(SocketAddr),
+    /// A filter below the cache, so that nothing outside of the process is needed.
+    Filter,
+}
+
+/// More names than a filter's instance remembers verdicts for: asked in turn, nearly every query enters the filter.
+const MANY: Workload = Workload::Hot(10_000);
+
+const DECADES: &[u32] = &[1, 10, 100, 1_000, 10_000];
+
+static LINES: &[Line] = &[
+    Line {
+        name: "entries",
+        dimension: "entries",
+        label: "",
+        values: &[100, 1_000, 10_000, 100_000, 1_000_000],
+        from_outside: true,
+        from_inside: true,
+        set_up: |entries| Point::plain(Workload::Hot(entries)),
+    },
+    Line {
+        name: "zones",
+        dimension: "zones",
+        label: "",
+        values: DECADES,
+        from_outside: true,
+        from_inside: true,
+        set_up: |zones| Point {
+            zones,
+            ..Point::plain(MANY)
+        },
+    },
+    Line {
+        name: "filters-elsewhere",
+        dimension: "filters",
+        label: "for other names",
+        values: FILTERS,
+        from_outside: true,
+        from_inside: true,
+        set_up: |count| Point::with_filters(count, "name \"exact\" \"a.test\" \"b.test\"", Workload::HOT),
+    },
+    Line {
+        name: "filters-remembered",
+        dimension: "filters",
+        label: "remembered",
+        values: FILTERS,
+        from_outside: true,
+        from_inside: true,
+        set_up: |count| Point::with_filters(count, EVERY_NAME, Workload::HOT),
+    },
+    Line {
+        name: "filters-called",
+        dimension: "filters",
+        label: "called",
+        values: FILTERS,
+        from_outside: true,
+        from_inside: true,
+        set_up: |count| Point::with_filters(count, EVERY_NAME, MANY),
+    },
+    Line {
+        name: "rules-elsewhere",
+        dimension: "rules",
+        label: "exact, for other names",
+        values: DECADES,
+        from_outside: true,
+        from_inside: true,
+        set_up: |count| Point::with_filters(1, &rules("exact", count), Workload::HOT),
+    },
+    Line {
+        name: "rules-exact",
+        dimension: "rules",
+        label: "exact, called",
+        values: DECADES,
+        from_outside: true,
+        from_inside: true,
+        set_up: |count| Point::with_filters(1, &format!("{EVERY_NAME}; {}", rules("exact", count)), MANY),
+    },
+    Line {
+        name: "rules-substring",
+        dimension: "rules",
+        label: "substring, called",
+        // More take seconds only to fill the cache; these cannot be asked at the rate of the others.
+        values: &[1, 10, 100, 1_000],
+        from_outside: false,
+        from_inside: true,
+        set_up: |count| Point::with_filters(1, &rules("substring", count), MANY),
+    },
+    Line {
+        name: "clients",
+        dimension: "clients",
+        label: "",
+        values: DECADES,
+        from_outside: true,
+        from_inside: false,
+        set_up: |clients| Point::plain(Workload::Sources(clients)),
+    },
+    Line {
+        name: "workers",
+        dimension: "workers",
+        label: "one processor each",
+        values: &[1, 2, 4, 8, 16, 32, 64],
+        from_outside: true,
+        from_inside: true,
+        set_up: |workers| Point {
+            workers,
+            cores: workers as usize,
+            ..Point::plain(Workload::Sources(1_000))
+        },
+    },
+    Line {
+        name: "workers-together",
+        dimension: "workers",
+        label: "one processor for all",
+        values: &[1, 2, 4, 8],
+        from_outside: true,
+        from_inside: false,
+        set_up: |workers| Point {
+            workers,
+            ..Point::plain(Workload::Sources(1_000))
+        },
+    },
+];
+
+const FILTERS: &[u32] = &[0, 1, 2, 4, 8, 16];
+
+/// A rule that can match any name, and matches none that is asked for.
+const EVERY_NAME: &str = "type \"ANY\" \"HINFO\"";
+
+fn rules(kind: &str, count: u32) -> String {
+    let rule = |number| format!("name \"{kind}\" \"r{number}.example.net\" \"s.example.net\"");
+    (0..count).map(rule).collect::<Vec<_>>().join("; ")
+}
+
+impl Line {
+    /// The one called `name`.
+    pub fn find(name: &str) -> Option<&'static Line> {
+        LINES.iter().find(|line| line.name == name)
+    }
+
+    /// Where it is measured on a machine with so many processors.
+    pub fn points(&self, processors: usize) -> impl Iterator<Item = (u32, Point)> {
+        let points = self.values.iter().map(|value| (*value, self.at(*value)));
+        points.filter(move |(_, point)| point.cores <= processors)
+    }
+
+    /// The setup at `value`.
+    pub fn at(&self, value: u32) -> Point {
+        (self.set_up)(value)
+    }
+
+    /// What the raw numbers call the point at `value`.
+    pub fn point_name(&self, value: u32) -> String {
+        format!("{}={value}", self.name)
+    }
+}
+
+impl Point {
+    fn plain(workload: Workload) -> Point {
+        Point {
+            filters: String::new(),
+            stages: String::new(),
+            zones: 1,
+            workers: 1,
+            cores: 1,
+            workload,
+        }
+    }
+
+    /// So many filters, all the same.
+    fn with_filters(count: u32, config: &str, workload: Workload) -> Point {
+        let mut point = Point::plain(workload);
+        for number in 0..count {
+            // A time limit that nothing comes near.
+            let _ = writeln!(
+                point.filters,
+                "filter \"f{number}\" {{ module \"builtin:rewrite\"; limits time=\"1s\"; config {{ {config} }} }}"
+            );
+            let _ = write!(point.stages, "use \"f{number}\"; ");
+        }
+        point
+    }
+
+    /// The configuration.
+    pub fn config(&self, listen: SocketAddr, source: &Source) -> String {
+        let (filter, below) = match source {
+            Source::Upstream(address) => (String::new(), format!("forward \"{address}\"")),
+            Source::Filter => (
+                "filter \"source\" { module \"builtin:hosts\"; limits time=\"1s\"\n\
+                 config { host \"*.bench.example.net\" \"192.0.2.1\" } }\n"
+                    .to_owned(),
+                "use \"source\"".to_owned(),
+            ),
+        };
+        let mut text = format!(
+            "listen \"{listen}\"\nworkers {}\ncache-memory \"1GiB\"\n{}{filter}",
+            self.workers, self.filters,
+        );
+        let mut zone = |name: &str| {
+            let _ = writeln!(text, "zone \"{name}\" {{ {}cache; {below} }}", self.stages);
+        };
+        zone(".");
+        for number in 1..self.zones {
+            zone(&format!("h{:010}.bench.example.net", number - 1));
+        }
+        text
+    }
+
+    /// What is asked, each name once, as messages.
+    pub fn queries(&self) -> Vec<Vec<u8>> {
+        let (count, mut next) = self.workload.warm_up();
+        let message = |question: Question| {
+            let mut buffer = [0; 64];
+            let length = question.write(1, &mut buffer);
+            buffer[..length].to_vec()
+        };
+        (0..count).map(|_| message(next())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn every_point_can_be_set_up() {
+        let builtins: Vec<_> = dnsweir::filter::BUILTINS.iter().map(|(name, _)| *name).collect();
+        for line in DIMENSIONS.iter().flat_map(|dimension| dimension.lines()) {
+            assert!(std::ptr::eq(Line::find(line.name).unwrap(), line));
+            for (value, point) in line.points(4) {
+                for source in [Source::Filter, Source::Upstream("127.0.0.77:53".parse().unwrap())] {
+                    let text = point.config("127.0.0.1:53".parse().unwrap(), &source);
+                    let config = dnsweir::config::parse("a point", &text, Path::new("/"), &builtins);
+                    let name = line.point_name(value);
+                    let config = config.unwrap_or_else(|report| panic!("{name}: {report}"));
+                    assert_eq!(config.zones.len(), point.zones as usize, "{name}");
+                }
+            }
+        }
+    }
+}

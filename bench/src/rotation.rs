@@ -1,0 +1,127 @@
+//! Measuring several servers in turn, and keeping what was counted.
+//!
+//! All of them are started and warmed; then each round measures every one, beginning with another one each
+//! time. Whoever is not being measured is stopped with SIGSTOP. So a machine that is slower for a while is
+//! so for all, and the ratios of a round mean something even then.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::measure::{Plan, measure};
+use crate::process::{Scratch, Server, free_port};
+use crate::workload::Workload;
+
+/// Where servers answer, and where the upstream does.
+pub const SERVERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+const UPSTREAM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 77);
+
+/// The first port that is tried.
+pub const FIRST_PORT: u16 = 20_053;
+
+/// One measurement of a round.
+pub struct Turn {
+    /// Of what is measured, as the raw numbers have it.
+    pub name: String,
+    /// What is asked.
+    pub workload: Workload,
+    /// Index of the server that is asked.
+    pub server: usize,
+}
+
+/// Measures each turn once by `plan`, whose workload is the turn's own, beginning with another one in each round.
+pub fn measure_in_turn(
+    record: &mut Record,
+    servers: &mut [Server],
+    turns: &[Turn],
+    plan: Plan,
+) -> io::Result<()> {
+    for place in 0..turns.len() {
+        let turn = &turns[(place + plan.round as usize) % turns.len()];
+        let plan = Plan {
+            workload: turn.workload,
+            ..plan
+        };
+        let server = &mut servers[turn.server];
+        let measured = server.thaw().and_then(|()| measure(server, &turn.name, plan));
+        server.freeze()?;
+        let what = format!(
+            "{} under {} at {}",
+            turn.name,
+            turn.workload.name(),
+            plan.load.text()
+        );
+        match measured {
+            Ok(sample) => {
+                record.write(&sample.to_json())?;
+                eprintln!(
+                    "{} {what}: {:.2} us/query, {:.0} q/s, p99 {:.0} us, failed {:.3} %",
+                    plan.round,
+                    sample.cost().unwrap_or(f64::NAN),
+                    sample.rate(),
+                    sample.latency.p99 as f64 / 1000.0,
+                    sample.failed() * 100.0,
+                );
+            }
+            Err(error) => record.note(&format!("{what}: {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+/// Starts the server that all others ask.
+pub fn start_upstream(core: usize, scratch: &Scratch) -> io::Result<Server> {
+    let address = SocketAddrV4::new(UPSTREAM, free_port(UPSTREAM, FIRST_PORT)?);
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["upstream", "--listen", &address.to_string()]);
+    Server::start(&mut command, core, address, &scratch.folder("upstream")?)
+}
+
+/// The raw numbers, each written when it is known.
+pub struct Record(File);
+
+impl Record {
+    /// An empty file at `path`.
+    pub fn create(path: &Path) -> io::Result<Record> {
+        File::create(path).map(Record)
+    }
+
+    /// Adds a line.
+    pub fn write(&mut self, value: &Value) -> io::Result<()> {
+        writeln!(self.0, "{value}")
+    }
+
+    /// Adds something that the report has to mention.
+    pub fn note(&mut self, text: &str) -> io::Result<()> {
+        eprintln!("{text}");
+        self.write(&json!({"kind": "note", "text": text}))
+    }
+}
+
+/// Where this is measured: the part of the raw numbers that every run has.
+pub fn machine() -> Value {
+    let line = |path: &str, prefix: &str| -> String {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let found = text.lines().find_map(|line| line.strip_prefix(prefix));
+        let value = found.unwrap_or_default();
+        value
+            .trim_matches(|c: char| c == ':' || c.is_whitespace())
+            .to_owned()
+    };
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let average = line("/proc/loadavg", "");
+    let average: Vec<&str> = average.split(' ').take(3).collect();
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    json!({
+        "kind": "environment",
+        "unix_time": since_epoch.map_or(0, |time| time.as_secs()),
+        "processor": line("/proc/cpuinfo", "model name"),
+        "processors": cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
+        "kernel": line("/proc/sys/kernel/osrelease", ""),
+        "load_average_before": average.join(" "),
+    })
+}
