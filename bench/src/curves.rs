@@ -114,7 +114,7 @@ pub fn draw(runs: &[(Dimension, Run)]) -> String {
         picture.text("head", 20.0, top + 16.0, dimension.title);
         let lines: Vec<(&Line, Vec<u32>)> = dimension.lines().map(|line| (line, points(run, line))).collect();
         if lines.len() > 1 {
-            let mut x = PLOTS[1] - 42.0;
+            let mut x = PLOTS[1] - 102.0;
             for (index, (line, _)) in lines.iter().enumerate() {
                 picture.curve(&format!("line{index}"), &[(x, top + 12.0)]);
                 picture.text("note", x + 7.0, top + 16.0, line.label);
