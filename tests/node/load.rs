@@ -46,6 +46,7 @@ pub struct Asked {
 
 /// Clients that ask until they are told to stop.
 pub struct Load {
+    protocol: Protocol,
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Vec<Asked>>>,
 }
@@ -74,8 +75,18 @@ impl Load {
             })
         });
         Load {
+            protocol,
             stop: Arc::clone(&stop),
             clients: clients.collect(),
+        }
+    }
+
+    /// How many of its connections a listener may reset when it opens: those to the cluster's DNS that are open in
+    /// that moment, since their next packet finds a socket.
+    pub fn open_at_once(&self) -> usize {
+        match self.protocol {
+            Protocol::Udp => 0,
+            Protocol::Tcp => CLIENTS as usize,
         }
     }
 
