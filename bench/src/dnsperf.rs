@@ -6,14 +6,15 @@
 
 use std::fmt::Write;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::accounting::Processor;
 use crate::measure::{Plan, measure};
-use crate::peers::{Peer, Site, in_path};
-use crate::process::{Scratch, Server, free_port, pin};
+use crate::peers::in_path;
+use crate::process::{Scratch, pin};
+use crate::report::FLOOR;
+use crate::rotation::start_floor;
 use crate::sample::{Load, median};
 use crate::wire::A;
 use crate::workload::Workload;
@@ -44,21 +45,11 @@ struct Found {
 /// Asks the floor with both, in turn; gives a table.
 pub fn compare(settings: &Settings) -> io::Result<String> {
     let dnsperf = in_path("dnsperf").ok_or_else(|| io::Error::other("dnsperf is not installed"))?;
-    let floor = Peer::find("floor").ok_or_else(|| io::Error::other("there is no floor"))?;
     pin(settings.client_core)?;
     let scratch = Scratch::new()?;
-    let folder = scratch.folder("floor")?;
-    let listen = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port(Ipv4Addr::LOCALHOST, 21_053)?);
-    let site = Site {
-        folder: &folder,
-        listen,
-        upstream: listen,
-        spare_port: 0,
-        called: None,
-        exists: true,
-    };
-    let mut command = floor.command(&std::env::current_exe()?, &site)?;
-    let server = Server::start(&mut command, settings.server_core, listen, &folder)?;
+    let folder = scratch.folder("names")?;
+    let server = start_floor(settings.server_core, &scratch)?;
+    let listen = server.address;
 
     let names = folder.join("names");
     std::fs::write(&names, name_list())?;
@@ -76,7 +67,7 @@ pub fn compare(settings: &Settings) -> io::Result<String> {
                 seed: round,
                 core: settings.server_core,
             };
-            let sample = measure(&server, floor.name, plan)?;
+            let sample = measure(&server, FLOOR, plan)?;
             ours.push(Found {
                 rate: sample.rate(),
                 cost: sample.cost().unwrap_or(f64::NAN),

@@ -13,7 +13,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::measure::{Plan, measure};
+use crate::peers::{Peer, Site};
 use crate::process::{Scratch, Server, free_port};
+use crate::report::FLOOR;
 use crate::workload::Workload;
 
 /// Where servers answer, and where the upstream does.
@@ -79,6 +81,24 @@ pub fn start_upstream(core: usize, scratch: &Scratch) -> io::Result<Server> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["upstream", "--listen", &address.to_string()]);
     Server::start(&mut command, core, address, &scratch.folder("upstream")?)
+}
+
+/// Starts the server that knows nothing.
+pub fn start_floor(core: usize, scratch: &Scratch) -> io::Result<Server> {
+    let listen = SocketAddrV4::new(SERVERS, free_port(SERVERS, FIRST_PORT)?);
+    let folder = scratch.folder(FLOOR)?;
+    let floor = Peer::find(FLOOR).ok_or_else(|| io::Error::other("there is no floor"))?;
+    let site = Site {
+        folder: &folder,
+        listen,
+        // It asks nobody.
+        upstream: listen,
+        spare_port: 0,
+        called: None,
+        exists: true,
+    };
+    let mut command = floor.command(&std::env::current_exe()?, &site)?;
+    Server::start(&mut command, core, listen, &folder)
 }
 
 /// The raw numbers, each written when it is known.

@@ -17,10 +17,11 @@ use serde_json::json;
 use crate::growth::{Dimension, Line, Point, Source};
 use crate::hit;
 use crate::measure::{Plan, warm_up};
-use crate::peers::{Peer, Site};
 use crate::process::{Scratch, Server, free_port, pin};
 use crate::report::{FLOOR, figure};
-use crate::rotation::{FIRST_PORT, Record, SERVERS, Turn, machine, measure_in_turn, start_upstream};
+use crate::rotation::{
+    FIRST_PORT, Record, SERVERS, Turn, machine, measure_in_turn, start_floor, start_upstream,
+};
 use crate::sample::Load;
 
 /// What the raw numbers call figures of a point.
@@ -144,7 +145,7 @@ fn outside(
 ) -> io::Result<()> {
     pin(settings.client_core)?;
     let upstream = start_upstream(settings.client_core, scratch)?;
-    let mut servers = vec![start_floor(settings, scratch)?];
+    let mut servers = vec![start_floor(settings.server_core, scratch)?];
     servers[0].freeze()?;
     let mut turns: Vec<Turn> = Vec::new();
     for line in dimension.lines().filter(|line| line.from_outside) {
@@ -188,23 +189,6 @@ fn outside(
         measure_in_turn(record, &mut servers, &turns, plan)?;
     }
     Ok(())
-}
-
-fn start_floor(settings: &Settings, scratch: &Scratch) -> io::Result<Server> {
-    let listen = SocketAddrV4::new(SERVERS, free_port(SERVERS, FIRST_PORT)?);
-    let folder = scratch.folder(FLOOR)?;
-    let floor = Peer::find(FLOOR).ok_or_else(|| io::Error::other("there is no floor"))?;
-    let site = Site {
-        folder: &folder,
-        listen,
-        // It asks nobody.
-        upstream: listen,
-        spare_port: 0,
-        called: None,
-        exists: true,
-    };
-    let mut command = floor.command(&std::env::current_exe()?, &site)?;
-    Server::start(&mut command, settings.server_core, listen, &folder)
 }
 
 fn start(
