@@ -20,6 +20,7 @@ use wasmtime::{Store, Trap};
 
 use super::bindings::dnsweir::filter::types;
 use super::text;
+use super::ticker::Mark;
 use super::time_limit::TimeLimit;
 use super::world::{Context, State};
 
@@ -85,19 +86,21 @@ impl Code {
     /// When the component does not start.
     pub(super) fn prefer_core(&mut self, context: &Arc<Context>) -> Result<(), Failure> {
         let engine = self.component().engine();
+        let mark = context.ticker.mark();
         let mut store = Executor::store(engine, context);
-        arm_start(&mut store, context);
-        let module = component::Guest::new(&self.component, &mut store)
-            .map(|guest| guest.module(&mut store, main_module::NAME))
-            .map_err(|error| failure(&store, &error))?;
+        let module = within(&mark, &mut store, |store| {
+            component::Guest::new(&self.component, store)
+        })
+        .map(|guest| guest.module(&mut store, main_module::NAME))
+        .map_err(|error| failure(&store, &error))?;
         // Whatever the core path has no room for is left to the component.
         let phases = self.component.phases();
         self.core = module
             .and_then(|module| core_module::Code::new(&module))
             .filter(|code| {
                 let mut store = Executor::store(engine, context);
-                arm_start(&mut store, context);
-                core_module::Guest::new(code, &mut store).is_ok_and(|guest| guest.phases() == phases)
+                within(&mark, &mut store, |store| core_module::Guest::new(code, store))
+                    .is_ok_and(|guest| guest.phases() == phases)
             });
         let way = if self.core.is_some() {
             "core module"
@@ -128,8 +131,7 @@ impl Code {
 /// it refuses to be entered again, and rightly so.
 pub(super) struct Executor {
     store: Store<State>,
-    context: Arc<Context>,
-    ticks: u64,
+    mark: Mark,
     guest: Guest,
 }
 
@@ -152,21 +154,14 @@ impl Executor {
         context: &Arc<Context>,
         setup: &types::Setup,
     ) -> Result<(Executor, types::Manifest), StartError> {
+        let mark = context.ticker.mark();
         let mut store = Executor::store(code.component().engine(), context);
         // A module's start function runs within the same limits as `configure`.
-        arm_start(&mut store, context);
-        let started = Executor::configure(code, &mut store, setup);
+        let started = within(&mark, &mut store, |store| Executor::configure(code, store, setup));
         let (guest, configured) = started.map_err(|error| StartError::Failed(failure(&store, &error)))?;
         let manifest = configured.map_err(StartError::Rejected)?;
-        let time = TimeLimit::new(context.limits.time);
-        let ticks = time.ticks();
-        store.data_mut().time = time;
-        let executor = Executor {
-            store,
-            context: Arc::clone(context),
-            ticks,
-            guest,
-        };
+        store.data_mut().time = TimeLimit::new(context.limits.time);
+        let executor = Executor { store, mark, guest };
         Ok((executor, manifest))
     }
 
@@ -189,8 +184,10 @@ impl Executor {
         }
     }
 
+    /// A store for a start.
     fn store(engine: &wasmtime::Engine, context: &Arc<Context>) -> Store<State> {
-        let mut store = Store::new(engine, State::new(Arc::clone(context)));
+        let time = TimeLimit::new(start_time(context));
+        let mut store = Store::new(engine, State::new(Arc::clone(context), time));
         store.limiter(|state| &mut state.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
@@ -204,10 +201,8 @@ impl Executor {
         &mut self,
         call: impl FnOnce(&mut Guest, &mut Store<State>) -> wasmtime::Result<T>,
     ) -> Result<T, Failure> {
-        arm(&mut self.store, &self.context, self.ticks);
-        let result = call(&mut self.guest, &mut self.store);
-        self.store.data_mut().time.over();
-        result.map_err(|error| failure(&self.store, &error))
+        within(&self.mark, &mut self.store, |store| call(&mut self.guest, store))
+            .map_err(|error| failure(&self.store, &error))
     }
 
     /// The query phase; no verdict at all if the guest does not export it.
@@ -245,18 +240,13 @@ impl Executor {
     }
 }
 
-/// Sets the deadline of a start.
-fn arm_start(store: &mut Store<State>, context: &Context) {
-    let time = TimeLimit::new(start_time(context));
-    arm(store, context, time.ticks());
-    store.data_mut().time = time;
-}
-
-/// Sets the first deadline of the call that follows.
+/// Enters a guest for no longer than its store's limit.
 #[inline]
-fn arm(store: &mut Store<State>, context: &Context, ticks: u64) {
-    store.set_epoch_deadline(ticks);
-    context.ticker.cover(ticks);
+fn within<T>(mark: &Mark, store: &mut Store<State>, call: impl FnOnce(&mut Store<State>) -> T) -> T {
+    store.data_mut().time.begin();
+    // The next tick calls back, and so does each after it.
+    store.set_epoch_deadline(1);
+    mark.during(|| call(store))
 }
 
 /// How long a start may take.

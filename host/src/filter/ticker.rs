@@ -1,58 +1,70 @@
 //! The clock that ends calls which take too long.
 //!
 //! Compiled guests compare the engine's epoch with their store's deadline at every loop and function
-//! entry; somebody has to advance the epoch. One thread does, once a millisecond, and sleeps without
-//! waking while no filter runs.
+//! entry; somebody has to advance the epoch. One thread does, and only while a call lasts: nearly all are over in
+//! microseconds, and to wake a thread a thousand times a second for them costs more than they do. So it looks every
+//! [`LOOK`] whether a call is under way, advances the epoch every [`TICK`] for as long as one is, and sleeps without
+//! waking when none has begun for a second.
 //!
-//! Why no call can miss its deadline. Three values: the *epoch*, which guests see; `now`, the ticks
-//! counted so far; and `until`, the tick up to which the thread has promised to go on.
+//! Why no call can run unseen:
 //!
-//! 1. A call whose deadline is `ticks` away sets it, reads `now`, and does not start before
-//!    `until ≥ now + ticks`, raising `until` itself if need be ([`Ticker::cover`]).
-//! 2. The thread counts `now` before it advances the epoch, so the epoch a deadline was computed from is at
-//!    most the `now` the call reads afterwards, and the deadline is at most `until`.
-//! 3. `until` never falls, and the thread parks only when it finds `now ≥ until`, at which point the epoch
-//!    equals `now` and so has passed the deadline.
-//! 4. Raising `until` is followed by an unpark. If the thread had just decided to park, the token makes it
-//!    look again.
+//! 1. A call [shows itself](Mark::during) before the guest is entered, and until it is over.
+//! 2. The thread looks at what calls show at least every [`LOOK`], unless it is parked.
+//! 3. Before it parks it announces that, and looks once more; a call shows itself, and then looks whether the thread
+//!    has announced it. Both write, pass a fence, and read what the other one writes: at least one of them sees the
+//!    other, and a call that sees the announcement wakes the thread.
 //!
-//! A call that [is given more time](super::time_limit) sets a later deadline without `until` having been raised for
-//! it. It keeps the thread [awake](Ticker::keep_awake) instead, from before it sets the deadline until it is over: the
-//! thread counts on, past `until`, and an unpark follows here, too.
-//!
-//! None of this depends on how long anything takes. What does is by how much a deadline is late: on a busy
-//! machine the kernel may let the thread wait, which then makes up for a few ticks at once.
+//! None of this depends on how long anything takes. What does is by how much an end is late: by [`LOOK`] and a
+//! tick, and by what the kernel lets the thread wait on a busy machine.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The unit of deadlines.
+use parking_lot::Mutex;
+
+/// How often the epoch advances while a call is under way.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-/// Ticks promised beyond what a call asked for, so that a busy process raises the promise (and unparks)
-/// once a second and not once a call.
-const AHEAD: u64 = 1000;
+/// How long a call may be under way before it is noticed.
+pub(super) const LOOK: Duration = Duration::from_millis(4);
 
-/// Ticks made up for at most when the kernel let the thread wait. Bounded so that a process which was stopped
-/// for a minute does not find its calls a minute late.
-const CATCH_UP: u128 = 4;
+/// Looks in a row that find no new call before the thread parks: a second's, so that a busy process wakes it
+/// once a second at most, and not once a call.
+const QUIET: u32 = 250;
 
 /// Owns the thread: it ends when this is dropped.
 pub(super) struct Ticker {
     state: Arc<State>,
-    thread: Thread,
 }
 
 #[derive(Default)]
 struct State {
-    now: AtomicU64,
-    until: AtomicU64,
-    /// How many want it to go on whatever was promised.
-    awake: AtomicU64,
+    thread: OnceLock<Thread>,
+    /// What each mark has counted: calls begun and ended, so an odd number while one is under way.
+    marks: Mutex<Vec<Weak<AtomicU64>>>,
+    /// The thread is about to park, or has.
+    parked: AtomicBool,
     stop: AtomicBool,
+}
+
+/// Where whoever makes calls, one at a time, shows that one is under way.
+pub(super) struct Mark {
+    state: Arc<State>,
+    count: Arc<AtomicU64>,
+}
+
+/// A call under way.
+struct Shown<'a>(&'a AtomicU64);
+
+/// What the thread found.
+#[derive(PartialEq, Eq)]
+struct Look {
+    under_way: bool,
+    /// The sum of what all have counted.
+    count: u64,
 }
 
 impl Ticker {
@@ -65,138 +77,176 @@ impl Ticker {
             .spawn({
                 let state = Arc::clone(&state);
                 move || state.run(advance)
-            })?
-            .thread()
-            .clone();
-        Ok(Ticker { state, thread })
+            })?;
+        // Nobody has a mark yet that could need it.
+        let _ = state.thread.set(thread.thread().clone());
+        Ok(Ticker { state })
     }
 
-    /// How many ticks give a call at least `time`: one more than it holds, since the tick under way is
-    /// already partly over.
-    pub(super) fn ticks(time: Duration) -> u64 {
-        u64::try_from(time.as_millis())
-            .unwrap_or(u64::MAX / 2)
-            .saturating_add(1)
-    }
-
-    /// To be called after a deadline `ticks` away was set and before the guest is entered: makes sure that
-    /// the epoch gets there.
-    #[inline]
-    pub(super) fn cover(&self, ticks: u64) {
-        // Pairs with the fence in `run`: having read an epoch, we read a `now` no older than it.
-        fence(Ordering::Acquire);
-        let needed = self.state.now.load(Ordering::Relaxed).saturating_add(ticks);
-        if self.state.until.load(Ordering::Relaxed) < needed {
-            self.extend(needed);
+    /// A place to show calls at.
+    pub(super) fn mark(&self) -> Mark {
+        let count = Arc::new(AtomicU64::new(0));
+        let mut marks = self.state.marks.lock();
+        marks.retain(|mark| mark.strong_count() > 0);
+        marks.push(Arc::downgrade(&count));
+        Mark {
+            state: Arc::clone(&self.state),
+            count,
         }
     }
+}
 
-    #[cold]
-    fn extend(&self, needed: u64) {
-        self.state
-            .until
-            .fetch_max(needed.saturating_add(AHEAD), Ordering::Release);
-        self.thread.unpark();
+impl Mark {
+    /// Makes a call, during which the epoch advances: first within [`LOOK`] and a tick, then with every tick.
+    #[inline]
+    pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
+        let count = self.count.load(Ordering::Relaxed);
+        self.count.store(count + 1, Ordering::Relaxed);
+        let _shown = Shown(&self.count);
+        // Pairs with the one in `park`.
+        fence(Ordering::SeqCst);
+        if self.state.parked.load(Ordering::Relaxed) {
+            self.state.wake();
+        }
+        call()
     }
 }
 
-/// Keeps the ticker going while it lives.
-pub(super) struct Awake(Arc<Ticker>);
-
-impl Ticker {
-    /// Has the epoch go on until what is returned is dropped.
-    pub(super) fn keep_awake(ticker: &Arc<Ticker>) -> Awake {
-        ticker.state.awake.fetch_add(1, Ordering::Release);
-        ticker.thread.unpark();
-        Awake(Arc::clone(ticker))
-    }
-}
-
-impl Drop for Awake {
+impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        self.0.state.awake.fetch_sub(1, Ordering::Release);
+        let count = self.0.load(Ordering::Relaxed);
+        self.0.store(count + 1, Ordering::Release);
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Release);
-        self.thread.unpark();
+        self.state.wake();
     }
 }
 
 impl State {
+    #[cold]
+    fn wake(&self) {
+        self.parked.store(false, Ordering::Release);
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    fn look(&self) -> Look {
+        let mut look = Look {
+            under_way: false,
+            count: 0,
+        };
+        for mark in self.marks.lock().iter().filter_map(Weak::upgrade) {
+            let count = mark.load(Ordering::Acquire);
+            look.under_way |= count % 2 == 1;
+            look.count = look.count.wrapping_add(count);
+        }
+        look
+    }
+
     fn run(&self, advance: impl Fn()) {
-        let mut last = Instant::now();
+        let mut quiet = QUIET;
+        let mut before = 0;
         while !self.stop.load(Ordering::Acquire) {
-            let now = self.now.load(Ordering::Relaxed);
-            let wanted = self.awake.load(Ordering::Acquire) > 0;
-            if now >= self.until.load(Ordering::Acquire) && !wanted {
-                thread::park();
-                last = Instant::now();
-                continue;
-            }
-            thread::sleep(TICK);
-            let passed = last.elapsed().as_millis().clamp(1, CATCH_UP) as u64;
-            last = Instant::now();
-            for tick in 1..=passed {
-                self.now.store(now + tick, Ordering::Relaxed);
-                fence(Ordering::Release);
+            let look = self.look();
+            if look.under_way {
+                quiet = 0;
                 advance();
+                thread::sleep(TICK);
+            } else if look.count == before && quiet >= QUIET {
+                self.park(&look);
+            } else {
+                quiet = if look.count == before { quiet + 1 } else { 0 };
+                thread::sleep(LOOK);
             }
+            before = look.count;
+        }
+    }
+
+    /// Waits until a call begins, unless one has since the last `look`.
+    fn park(&self, look: &Look) {
+        self.parked.store(true, Ordering::Relaxed);
+        // Pairs with the one in `during`.
+        fence(Ordering::SeqCst);
+        if self.look() != *look || self.stop.load(Ordering::Acquire) {
+            self.parked.store(false, Ordering::Relaxed);
+        }
+        while self.parked.load(Ordering::Acquire) {
+            thread::park();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Receiver, channel};
 
     use super::*;
 
-    #[test]
-    fn ticks_as_far_as_it_promised_and_no_further() {
+    fn ticker() -> (Ticker, Receiver<()>) {
         let (sender, ticks) = channel();
         let ticker = Ticker::start(move || {
             let _ = sender.send(());
         })
         .unwrap();
-        assert!(ticks.try_recv().is_err(), "nobody has asked for a tick");
-        ticker.cover(3);
-        for _ in 0..3 + AHEAD {
-            ticks.recv().unwrap();
+        (ticker, ticks)
+    }
+
+    /// Until the thread has parked.
+    fn until_parked(ticker: &Ticker) {
+        while !ticker.state.parked.load(Ordering::Acquire) {
+            thread::yield_now();
         }
-        // Parked now, or about to: a second call must wake it again.
-        ticker.cover(1);
-        ticks.recv().unwrap();
+    }
+
+    #[test]
+    fn ticks_while_a_call_is_under_way_and_then_no_more() {
+        let (ticker, ticks) = ticker();
+        let mark = ticker.mark();
+        until_parked(&ticker);
+        assert!(ticks.try_recv().is_err(), "nobody has called");
+        mark.during(|| {
+            for _ in 0..20 {
+                ticks.recv().unwrap();
+            }
+        });
+        until_parked(&ticker);
+        // Parked: whatever was sent has been.
+        while ticks.try_recv().is_ok() {}
+        // A second call wakes it again.
+        mark.during(|| ticks.recv().unwrap());
         drop(ticker);
         // The thread lets go of the sender, so this ends.
         while ticks.recv().is_ok() {}
     }
 
     #[test]
-    fn goes_on_while_somebody_wants_it_to() {
-        let (sender, ticks) = channel();
-        let ticker = Arc::new(
-            Ticker::start(move || {
-                let _ = sender.send(());
-            })
-            .unwrap(),
-        );
-        let awake = Ticker::keep_awake(&ticker);
-        for _ in 0..20 {
-            ticks.recv().unwrap();
+    fn any_of_many_is_seen() {
+        let (ticker, ticks) = ticker();
+        let marks: Vec<Mark> = (0..8).map(|_| ticker.mark()).collect();
+        for mark in &marks {
+            mark.during(|| ticks.recv().unwrap());
         }
-        drop(awake);
-        assert_eq!(ticker.state.awake.load(Ordering::Relaxed), 0);
-        drop(ticker);
-        while ticks.recv().is_ok() {}
+        drop(marks);
+        let mark = ticker.mark();
+        assert_eq!(
+            ticker.state.marks.lock().len(),
+            1,
+            "those that are gone are forgotten"
+        );
+        mark.during(|| ticks.recv().unwrap());
     }
 
     #[test]
-    fn a_limit_gets_at_least_its_time() {
-        assert_eq!(Ticker::ticks(Duration::from_millis(5)), 6);
-        assert_eq!(Ticker::ticks(Duration::from_micros(10)), 1);
-        assert!(Ticker::ticks(Duration::MAX) > u64::MAX / 4);
+    fn a_call_that_ends_by_a_panic_is_over() {
+        let (ticker, _ticks) = ticker();
+        let mark = ticker.mark();
+        let call = std::panic::AssertUnwindSafe(|| mark.during(|| panic!("on purpose")));
+        assert!(std::panic::catch_unwind(call).is_err());
+        assert!(!ticker.state.look().under_way);
     }
 }

@@ -5,31 +5,30 @@
 //! worker's thread had to wait. Only the kernel knows how long a thread has run, and asking takes longer than
 //! most calls.
 //!
-//! So nobody asks until half of the limit has passed, where the epoch calls back for the first time. From then on
-//! the call has the other half to run, by the thread's own clock, and the epoch calls back until it is used up; or
-//! until [a few limits](PATIENCE) have passed, for the worker has others to serve.
+//! So nobody asks until the epoch calls back for the first time, which it does only in a call that somebody has
+//! [seen](super::ticker) to last. What has passed until then counts for half of the limit at most. From then on the
+//! call has the rest to run, by the thread's own clock, and the epoch calls back with every tick until it is used
+//! up; or until [a few limits](PATIENCE) have passed, for the worker has others to serve.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::ticker::{Awake, TICK, Ticker};
-
-/// Limits that may pass after the first half of one.
+/// Limits that may pass after a call was seen to last.
 const PATIENCE: u32 = 4;
 
-/// How long the calls of an instance may take, and how far the one under way has gone.
+/// How long calls may take, and how far the one under way has gone.
 pub(super) struct TimeLimit {
     limit: Duration,
+    begun: Instant,
     overtime: Option<Overtime>,
 }
 
-/// A call under way that has passed the first half of its limit.
+/// A call under way that was seen to last.
 struct Overtime {
     since: Instant,
     /// The thread's clock, then.
     clock: Duration,
-    /// Keeps the epoch going.
-    _awake: Awake,
+    /// What it had left to run, then.
+    rest: Duration,
 }
 
 impl TimeLimit {
@@ -37,52 +36,42 @@ impl TimeLimit {
     pub(super) fn new(limit: Duration) -> TimeLimit {
         TimeLimit {
             limit,
+            begun: Instant::now(),
             overtime: None,
         }
     }
 
-    /// The ticks after which a call calls back for the first time.
-    pub(super) fn ticks(&self) -> u64 {
-        Ticker::ticks(self.first())
+    /// To be called when a call begins.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.begun = Instant::now();
+        self.overtime = None;
     }
 
-    /// What may pass before anybody looks at the thread's clock: half of the limit, in whole ticks, since
-    /// parts of one are not given.
-    fn first(&self) -> Duration {
-        let ticks = self.limit.as_nanos() / TICK.as_nanos() / 2;
-        TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
-    }
-
-    /// To be called by the call under way when the epoch gets to its deadline. For how many ticks it may go on;
-    /// none if its time is up.
+    /// To be called by the call under way with every tick. Whether its time is up.
     #[cold]
-    pub(super) fn reached(&mut self, ticker: &Arc<Ticker>) -> Option<u64> {
+    pub(super) fn is_up(&mut self) -> bool {
         let (now, clock) = (Instant::now(), thread_clock());
-        let limit = self.limit;
-        let rest = limit.saturating_sub(self.first());
+        let (limit, begun) = (self.limit, self.begun);
         let overtime = self.overtime.get_or_insert_with(|| Overtime {
             since: now,
             clock,
-            _awake: Ticker::keep_awake(ticker),
+            rest: rest(limit, now.saturating_duration_since(begun)),
         });
         let passed = now.saturating_duration_since(overtime.since);
         let ran = clock.saturating_sub(overtime.clock);
-        let left = left(limit, rest, passed, ran)?;
-        // Rounded down: what the ticks fall short of is found to be left at the next of them.
-        Some(u64::try_from(left.as_nanos() / TICK.as_nanos()).map_or(1, |ticks| ticks.max(1)))
-    }
-
-    /// To be called when a call is over.
-    #[inline]
-    pub(super) fn over(&mut self) {
-        self.overtime = None;
+        is_up(limit, overtime.rest, passed, ran)
     }
 }
 
-/// How much longer a call may run that may run for `rest` and has run for `ran` in the time that has `passed`.
-fn left(limit: Duration, rest: Duration, passed: Duration, ran: Duration) -> Option<Duration> {
-    let left = rest.checked_sub(ran).filter(|left| !left.is_zero())?;
-    (passed < limit.saturating_mul(PATIENCE)).then_some(left)
+/// How long a call may run that is seen for the first time when so much has `passed`.
+fn rest(limit: Duration, passed: Duration) -> Duration {
+    limit - passed.min(limit / 2)
+}
+
+/// Whether the time is up of a call that had `rest` left to run and has run for `ran` in the time that has `passed`.
+fn is_up(limit: Duration, rest: Duration, passed: Duration, ran: Duration) -> bool {
+    ran >= rest || passed >= limit.saturating_mul(PATIENCE)
 }
 
 /// How long this thread has run.
@@ -105,33 +94,40 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_waits_is_not_held_against_it() {
-        for (passed, ran, expected) in [
-            (ms(0), ms(0), Some(ms(5))),
-            (ms(3), ms(3), Some(ms(2))),
-            (ms(5), ms(5), None),
-            (ms(6), ms(2), Some(ms(3))),
-            (ms(39), ms(1), Some(ms(4))),
-            (ms(39), ms(5), None),
-            // Nobody waits for ever.
-            (ms(40), ms(1), None),
-        ] {
-            let left = left(ms(10), ms(5), passed, ran);
-            assert_eq!(left, expected, "{passed:?} passed, ran {ran:?}");
+    fn what_passed_unseen_counts_for_half_of_the_limit_at_most() {
+        for (passed, expected) in [(ms(0), ms(10)), (ms(3), ms(7)), (ms(5), ms(5)), (ms(90), ms(5))] {
+            assert_eq!(rest(ms(10), passed), expected, "{passed:?} passed");
         }
+        assert_eq!(rest(Duration::ZERO, ms(1)), Duration::ZERO);
     }
 
     #[test]
     fn a_call_that_runs_gets_its_limit_and_no_more() {
-        let ticker = Arc::new(Ticker::start(|| ()).unwrap());
         let mut limit = TimeLimit::new(ms(5));
-        assert_eq!(limit.ticks(), 3, "two milliseconds at least");
-        let begin = thread_clock();
-        assert_eq!(limit.reached(&ticker), Some(3));
-        while limit.reached(&ticker).is_some() {}
-        assert!(thread_clock() - begin >= ms(3));
-        assert_eq!(limit.reached(&ticker), None, "for good");
-        limit.over();
-        assert_eq!(limit.reached(&ticker), Some(3), "the next call begins anew");
+        for _ in 0..2 {
+            limit.begin();
+            let begin = thread_clock();
+            assert!(!limit.is_up());
+            while !limit.is_up() {}
+            assert!(thread_clock() - begin >= ms(2), "at least half of it");
+            assert!(limit.is_up(), "for good");
+        }
+    }
+
+    #[test]
+    fn what_a_call_waits_is_not_held_against_it() {
+        for (passed, ran, expected) in [
+            (ms(0), ms(0), false),
+            (ms(3), ms(3), false),
+            (ms(5), ms(5), true),
+            (ms(6), ms(2), false),
+            (ms(39), ms(1), false),
+            (ms(39), ms(5), true),
+            // Nobody waits for ever.
+            (ms(40), ms(1), true),
+        ] {
+            let up = is_up(ms(10), ms(5), passed, ran);
+            assert_eq!(up, expected, "{passed:?} passed, ran {ran:?}");
+        }
     }
 }

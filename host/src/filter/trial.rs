@@ -21,15 +21,15 @@ use super::engine::Engine;
 use super::executor::{HANDLES, HOSTCALL_BYTES, Reason, component};
 use super::interest::Interest;
 use super::load::{self, Filter, LoadError};
-use super::ticker::Ticker;
+use super::ticker::Mark;
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
 use super::world::{Allocated, LOG_LINE};
 use super::{Failure, text};
 use crate::config;
 
-/// Milliseconds that any call may take. What a filter may take at work is the operator's choice for one machine; a
+/// Ticks, two seconds', that any call may take. What a filter may take at work is the operator's choice for one machine; a
 /// trial has to come out alike on all.
-const CALL_MILLISECONDS: u64 = 2000;
+const CALL_TICKS: u64 = 2000;
 
 /// Log lines kept of one call.
 const LOG_LINES: usize = 100;
@@ -40,7 +40,7 @@ const PRINTED: usize = 64 << 10;
 /// A filter on trial.
 pub struct Trial {
     code: component::Code<Recorder>,
-    ticker: Arc<Ticker>,
+    mark: Mark,
     setup: types::Setup,
     config: Vec<config::ConfigNode>,
     limits: config::Limits,
@@ -144,7 +144,7 @@ impl Trial {
         let code = component::Code::new(pre).map_err(interface)?;
         let mut trial = Trial {
             code,
-            ticker: Arc::clone(&engine.ticker),
+            mark: engine.ticker.mark(),
             setup: setup(config, zones),
             config: config.config.clone(),
             limits: config.limits,
@@ -182,11 +182,13 @@ impl Trial {
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
         let failed = |store: &Store<Recorder>, error| LoadError::Failed(failure(store, &error));
-        arm(&mut store, &self.ticker);
-        let phases = component::Guest::new(&self.code, &mut store).map_err(|error| failed(&store, error))?;
-        let configured = phases
-            .configure(&mut store, &self.setup)
-            .map_err(|error| failed(&store, error))?;
+        arm(&mut store);
+        let called = self.mark.during(|| {
+            let phases = component::Guest::new(&self.code, &mut store)?;
+            let configured = phases.configure(&mut store, &self.setup)?;
+            Ok((phases, configured))
+        });
+        let (phases, configured) = called.map_err(|error| failed(&store, error))?;
         let manifest = configured.map_err(|errors| LoadError::Rejected(rejections(errors, &self.config)))?;
         let cost = cost(&store);
         Ok((Guest { store, phases }, manifest, cost))
@@ -307,8 +309,8 @@ impl Trial {
         let recorder = guest.store.data_mut();
         recorder.counts = OwnCounters::default();
         (recorder.log, recorder.printed) = (Vec::new(), String::new());
-        arm(&mut guest.store, &self.ticker);
-        let outcome = call(&mut guest);
+        arm(&mut guest.store);
+        let outcome = self.mark.during(|| call(&mut guest));
         observed.cost = cost(&guest.store);
         let recorder = guest.store.data_mut();
         observed.log = std::mem::take(&mut recorder.log);
@@ -338,11 +340,10 @@ fn placed(query: types::Query, name: &[u8]) -> types::Query {
 }
 
 /// Sets the bounds of the call that follows.
-fn arm(store: &mut Store<Recorder>, ticker: &Ticker) {
+fn arm(store: &mut Store<Recorder>) {
     // Refused by an engine that does not count instructions, which then do not run out either.
     let _ = store.set_fuel(u64::MAX);
-    store.set_epoch_deadline(CALL_MILLISECONDS);
-    ticker.cover(CALL_MILLISECONDS);
+    store.set_epoch_deadline(CALL_TICKS);
 }
 
 fn cost(store: &Store<Recorder>) -> Cost {

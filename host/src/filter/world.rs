@@ -148,22 +148,24 @@ fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
 }
 
 impl State {
-    pub(super) fn new(context: Arc<Context>) -> State {
+    /// Of an instance whose calls may take as long as `time` says.
+    pub(super) fn new(context: Arc<Context>, time: TimeLimit) -> State {
         State {
             allocated: Allocated::new(context.limits.memory, Arc::clone(&context.counters)),
-            time: TimeLimit::new(context.limits.time),
+            time,
             context,
             memory: None,
             may_leave: false,
         }
     }
 
-    /// What becomes of a call whose deadline is reached.
+    /// What becomes of a call under way when the epoch advances.
     #[cold]
     pub(super) fn deadline(&mut self) -> UpdateDeadline {
-        match self.time.reached(&self.context.ticker) {
-            Some(ticks) => UpdateDeadline::Continue(ticks),
-            None => UpdateDeadline::Interrupt,
+        if self.time.is_up() {
+            UpdateDeadline::Interrupt
+        } else {
+            UpdateDeadline::Continue(1)
         }
     }
 
@@ -271,13 +273,9 @@ mod tests {
         };
         let output = Arc::new(Output::start(io::sink()).unwrap());
         let ticker = Arc::new(Ticker::start(|| ()).unwrap());
-        State::new(Arc::new(Context::new(
-            "test".into(),
-            limits,
-            Arc::default(),
-            output,
-            ticker,
-        )))
+        let time = TimeLimit::new(limits.time);
+        let context = Context::new("test".into(), limits, Arc::default(), output, ticker);
+        State::new(Arc::new(context), time)
     }
 
     #[test]
