@@ -16,9 +16,9 @@ use super::text;
 /// Octets that may wait for the reader.
 const CAPACITY: usize = 1 << 20;
 
-/// How long lines are gathered before they are written: a busy server's come many times in that time, and waking
-/// the writing thread for each would cost more than they do.
-const GATHER: Duration = Duration::from_millis(5);
+/// How long lines are gathered before they are written, unless half of the room is taken before: a busy server's
+/// come many times in that time, and waking the writing thread for each would cost more than they do.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// How long the end of the process waits for the reader to take what is left.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -33,8 +33,8 @@ struct Shared {
     pending: Mutex<Pending>,
     /// Something is pending, or the end has come.
     filled: Condvar,
-    /// The end has come.
-    closing: Condvar,
+    /// It cannot wait: half of the room is taken, or the end has come.
+    urgent: Condvar,
     /// Nothing is pending and nothing is being written.
     drained: Condvar,
 }
@@ -46,6 +46,12 @@ struct Pending {
     idle: bool,
     writing: bool,
     closed: bool,
+}
+
+impl Pending {
+    fn is_urgent(&self) -> bool {
+        self.closed || self.text.len() >= CAPACITY / 2
+    }
 }
 
 impl Output {
@@ -68,13 +74,18 @@ impl Output {
             return lines.lines().count() as u64;
         }
         let idle = mem::take(&mut pending.idle);
+        let urgent = pending.is_urgent();
         text::escape_into(&mut pending.text, lines, &['\n']);
         if !pending.text.ends_with('\n') {
             pending.text.push('\n');
         }
+        let urgent = pending.is_urgent() && !urgent;
         drop(pending);
         if idle {
             self.shared.filled.notify_one();
+        }
+        if urgent {
+            self.shared.urgent.notify_one();
         }
         0
     }
@@ -85,7 +96,7 @@ impl Drop for Output {
         let mut pending = self.shared.pending.lock();
         pending.closed = true;
         self.shared.filled.notify_one();
-        self.shared.closing.notify_one();
+        self.shared.urgent.notify_one();
         self.shared.drained.wait_while_for(
             &mut pending,
             |pending| pending.writing || !pending.text.is_empty(),
@@ -106,8 +117,8 @@ impl Shared {
             if pending.text.is_empty() {
                 return;
             }
-            self.closing
-                .wait_while_for(&mut pending, |pending| !pending.closed, GATHER);
+            self.urgent
+                .wait_while_for(&mut pending, |pending| !pending.is_urgent(), GATHER);
             mem::swap(&mut text, &mut pending.text);
             pending.writing = true;
             drop(pending);
