@@ -296,13 +296,14 @@ impl Worker {
         steps.fill(Step::Passing);
         self.advance(&live, transits, steps);
 
-        let clocks = self.clocks();
         for (index, transit) in transits.iter_mut().enumerate() {
             let step = std::mem::replace(&mut steps[index], Step::Gone);
-            responses[index] = match self.at_once(&live, transit, &step, clocks.now / 1000) {
+            // What is fresh when a query comes is fresh enough to answer it: no need for another look at the clock.
+            let now_ms = transit.arrival.received / 1000;
+            responses[index] = match self.at_once(&live, transit, &step, now_ms) {
                 AtOnce::Response(response) => Some(response),
                 AtOnce::Drop => {
-                    self.hear(&live, transit, None, Sent::default(), clocks);
+                    self.hear(&live, transit, None, Sent::default(), self.clocks());
                     None
                 }
                 AtOnce::Later => {

@@ -127,28 +127,39 @@ impl Slots {
 pub struct Received {
     slots: Slots,
     length: usize,
+    wildcard: bool,
 }
 
 impl Received {
-    /// Empty buffers.
-    pub fn new() -> Received {
-        Received {
+    /// Empty buffers, for a socket that is bound to the wildcard address or to another.
+    pub fn new(wildcard: bool) -> Received {
+        let mut received = Received {
             slots: Slots::new(RECEIVE),
             length: 0,
-        }
+            wildcard,
+        };
+        received.make_room(BATCH);
+        received
     }
 
-    /// Takes what the socket holds, at most [`BATCH`] datagrams; without waiting.
-    pub fn receive(&mut self, socket: RawFd, wildcard: bool) -> io::Result<usize> {
-        self.length = 0;
-        for (header, control) in self.slots.headers.iter_mut().zip(self.slots.controls.iter_mut()) {
+    /// Tells the kernel how much it may write about each of the first `count` datagrams. It notes there how much it
+    /// wrote, and leaves the others as they are.
+    fn make_room(&mut self, count: usize) {
+        let slots = self.slots.headers.iter_mut().zip(self.slots.controls.iter_mut());
+        for (header, control) in slots.take(count) {
             let header = &mut header.msg_hdr;
             header.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            if wildcard {
+            if self.wildcard {
                 header.msg_control = control.0.as_mut_ptr().cast();
                 header.msg_controllen = CONTROL as _;
             }
         }
+    }
+
+    /// Takes what the socket holds, at most [`BATCH`] datagrams; without waiting.
+    pub fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
+        let used = mem::take(&mut self.length);
+        self.make_room(used);
         // SAFETY: each of the BATCH headers points to one vector, one address and one control buffer of
         // `self.slots`, whose boxes neither move nor shrink while `self` lives; lengths are theirs.
         let count = unsafe {

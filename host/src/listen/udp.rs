@@ -46,7 +46,7 @@ pub async fn listen(
     mut stop: watch::Receiver<bool>,
 ) {
     let socket = Rc::new(socket);
-    let mut received = Received::new();
+    let mut received = Received::new(socket.wildcard);
     let mut batch = Batch::default();
     let mut outbox = Outbox {
         socket: Rc::clone(&socket),
@@ -66,7 +66,7 @@ pub async fn listen(
             _ = &mut stopped => break,
         };
         let fd = socket.socket.as_raw_fd();
-        let more = match received.receive(fd, socket.wildcard) {
+        let more = match received.receive(fd) {
             Ok(count) => {
                 serve(&worker, &received, count, &mut batch, &mut outbox, server, limit);
                 // A batch that is not full has emptied the socket: no need for the call that would only say
@@ -87,7 +87,7 @@ pub async fn listen(
     }
     // Turned off first: what comes after the last look would be lost.
     switch.udp_off();
-    while let Ok(count @ 1..) = received.receive(socket.socket.as_raw_fd(), socket.wildcard) {
+    while let Ok(count @ 1..) = received.receive(socket.socket.as_raw_fd()) {
         serve(&worker, &received, count, &mut batch, &mut outbox, server, limit);
     }
 }

@@ -72,7 +72,11 @@ impl WorkerThread {
             .spawn(move || {
                 // Dropped at the end of the thread, however it ends.
                 let _end = end;
-                LocalSet::new().block_on(&runtime, work(index, shared, beating, first, received));
+                let tasks = LocalSet::new();
+                // A task like the others: what is blocked on is polled whenever any task is.
+                let work = tasks.spawn_local(work(index, shared, beating, first, received));
+                // A panic has been reported by now, and the thread ends either way.
+                let _ = tasks.block_on(&runtime, work);
             })?;
         Ok(WorkerThread {
             pulse,
