@@ -20,8 +20,8 @@ use super::executor::{Executor, Failure, Reason, StartError};
 use super::health::Health;
 use super::interest::Interest;
 use super::load::Filter;
-use super::memo::{Key, Memo};
-use super::verdict::{Decision, Outcome, QueryOutcome, ResponseOutcome, Verdict};
+use super::memo::{Key, Memo, Recalled};
+use super::verdict::{Decision, Outcome, QueryOutcome, ResponseOutcome};
 
 /// A filter's instance. Made anywhere, then used by one worker.
 pub struct Instance {
@@ -74,10 +74,10 @@ impl Instance {
     /// What the filter said about this question and asked to be remembered. `now` is in milliseconds and the
     /// same clock as for [`queries`](Instance::queries).
     #[inline]
-    pub fn recall(&mut self, key: &Key<'_>, now: u64) -> Option<&Arc<Verdict>> {
-        let verdict = self.memo.recall(key, now)?;
+    pub fn recall(&mut self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
+        let recalled = self.memo.recall(key, now)?;
         self.recalled += 1;
-        Some(verdict)
+        Some(recalled)
     }
 
     /// Adds what was recalled to the counters, which all workers write to: once per batch and not once per

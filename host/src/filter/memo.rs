@@ -43,6 +43,15 @@ pub(super) struct Memo {
     bytes: usize,
 }
 
+/// A verdict that is remembered.
+#[derive(Debug, Clone, Copy)]
+pub struct Recalled<'a> {
+    /// What the filter said.
+    pub verdict: &'a Arc<Verdict>,
+    /// Whether it said no more than that the query may pass, for which nobody needs to look at the verdict.
+    pub passes: bool,
+}
+
 struct Entry {
     hash: u64,
     /// When it was remembered, in milliseconds.
@@ -51,6 +60,7 @@ struct Entry {
     qtype: u16,
     qclass: u16,
     zone: u16,
+    passes: bool,
     name: Box<[u8]>,
     verdict: Arc<Verdict>,
 }
@@ -75,10 +85,13 @@ impl Entry {
 impl Memo {
     /// The verdict that holds for `key` at `now`, in milliseconds.
     #[inline]
-    pub(super) fn recall(&self, key: &Key<'_>, now: u64) -> Option<&Arc<Verdict>> {
+    pub(super) fn recall(&self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
         let set = self.slots.get(first(key.hash)..)?.get(..WAYS)?;
         let entry = set.iter().flatten().find(|entry| entry.is(key))?;
-        (entry.left(now) > 0).then_some(&entry.verdict)
+        (entry.left(now) > 0).then_some(Recalled {
+            verdict: &entry.verdict,
+            passes: entry.passes,
+        })
     }
 
     /// Keeps `verdict` for as long as it says, unless that is not at all or it is too large.
@@ -93,6 +106,7 @@ impl Memo {
             qtype: key.qtype,
             qclass: key.qclass,
             zone: key.zone,
+            passes: verdict.only_passes(),
             name: key.name.into(),
             verdict: Arc::clone(verdict),
         };
@@ -170,12 +184,12 @@ mod tests {
         let key = key(7, b"\x01a\0");
         assert!(memo.recall(&key, 1000).is_none());
         memo.remember(&key, 1000, &verdict(50, Decision::Drop));
-        assert_eq!(memo.recall(&key, 1000).unwrap().decision, Decision::Drop);
+        assert_eq!(memo.recall(&key, 1000).unwrap().verdict.decision, Decision::Drop);
         assert!(memo.recall(&key, 1049).is_some());
         assert!(memo.recall(&key, 1050).is_none());
         assert!(memo.recall(&key, 999).is_none(), "the clock was set back");
         memo.remember(&key, 2000, &verdict(50, Decision::Pass));
-        assert_eq!(memo.recall(&key, 2001).unwrap().decision, Decision::Pass);
+        assert_eq!(memo.recall(&key, 2001).unwrap().verdict.decision, Decision::Pass);
     }
 
     #[test]

@@ -32,6 +32,13 @@ pub struct Verdict {
     pub skip_response: bool,
 }
 
+impl Verdict {
+    /// Whether the query goes on as if nobody had looked.
+    pub(super) fn only_passes(&self) -> bool {
+        self.decision == Decision::Pass && self.edit.is_none() && !self.skip_response
+    }
+}
+
 /// What happens to a query itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {

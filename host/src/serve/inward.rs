@@ -41,10 +41,13 @@ impl Worker {
                     let zone = (zone_base + transit.zone) as u16;
                     let mut instance = live.instances[filter].borrow_mut();
                     match instance.recall(&transit.memo_key(zone), now) {
-                        Some(verdict) => {
-                            let verdict = Arc::clone(verdict);
-                            transit.tell(|| story::remembered(live, transit, filter, &verdict));
-                            self.apply(transit, step, &verdict);
+                        Some(recalled) => {
+                            transit.tell(|| story::remembered(live, transit, filter, recalled.verdict));
+                            if recalled.passes {
+                                transit.stage += 1;
+                            } else {
+                                self.apply(transit, step, recalled.verdict);
+                            }
                         }
                         None => {
                             waiting[filter].push(index);

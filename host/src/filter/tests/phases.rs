@@ -58,10 +58,13 @@ fn what_may_be_remembered_is() {
         "no verdict, nothing to remember"
     );
     assert_eq!(
-        instance.recall(&key(2), 1_500).unwrap().decision,
+        instance.recall(&key(2), 1_500).unwrap().verdict.decision,
         Decision::Refuse(5)
     );
-    assert_eq!(instance.recall(&key(11), 1_999).unwrap().decision, Decision::Pass);
+    assert_eq!(
+        instance.recall(&key(11), 1_999).unwrap().verdict.decision,
+        Decision::Pass
+    );
     assert!(instance.recall(&key(2), 2_000).is_none(), "it held for a second");
     instance.settle();
     assert_eq!(instance.filter().counters().remembered.load(Ordering::Relaxed), 2);
