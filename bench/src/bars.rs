@@ -95,6 +95,10 @@ fn label(peer: &str) -> &str {
         "dnsweir" => "dnsweir, no filter",
         "dnsweir+3" => "dnsweir, 3 filters",
         "dnsweir+3-called" => "3 filters, all called",
+        "dnsweir+3-lines" => "3 filters, a line each",
+        "unbound-lines" => "unbound, a line each",
+        "dnsdist-lines" => "dnsdist, a line each",
+        "coredns-lines" => "CoreDNS, a line each",
         other => other,
     }
 }

@@ -53,7 +53,8 @@ dnsweir-bench run        measure, then report
     --out FOLDER             for raw.jsonl, report.md, picture.svg  [target/bench]
     --dnsweir FILE           the proxy                              [target/release/dnsweir]
     --peers A,B              of: floor dnsweir dnsweir+3 dnsweir+3-called unbound dnsdist pdns-recursor
-                             knot-resolver dnsmasq coredns node-cache [all that are installed]
+                             knot-resolver dnsmasq coredns node-cache dnsweir+3-lines unbound-lines
+                             dnsdist-lines coredns-lines            [all that are installed]
     --workloads A,B          of: hot zipf misses nxdomain pairs tcp sources [all]; hot-N, sources-N
     --loads A,B              queries per second, and `saturation`   [by workload]
     --rates all|highest      of those by workload                   [all]

@@ -52,6 +52,9 @@ pub struct Site<'a> {
     pub exists: bool,
 }
 
+/// The file in a peer's folder that it writes lines to, if it does not write them to its output.
+pub const LINES: &str = "lines";
+
 /// All, in the order of the table.
 pub const PEERS: &[Peer] = &[
     Peer {
@@ -80,11 +83,8 @@ pub const PEERS: &[Peer] = &[
         program: Program::Dnsweir,
         version: &["--version"],
         set_up: |site| {
-            dnsweir(
-                site,
-                &filters("builtin:rewrite", "builtin:nodecache"),
-                USE_FILTERS,
-            )
+            let filters = filters(FAILURES, "builtin:rewrite", "builtin:nodecache");
+            dnsweir(site, &filters, USE_FILTERS)
         },
     },
     Peer {
@@ -94,7 +94,7 @@ pub const PEERS: &[Peer] = &[
         set_up: |site| {
             let folder = site.called.unwrap_or(site.folder);
             let module = |name: &str| folder.join(name).display().to_string();
-            let filters = filters(&module("rewrite.wasm"), &module("nodecache.wasm"));
+            let filters = filters(FAILURES, &module("rewrite.wasm"), &module("nodecache.wasm"));
             dnsweir(site, &filters, USE_FILTERS)
         },
     },
@@ -102,13 +102,13 @@ pub const PEERS: &[Peer] = &[
         name: "unbound",
         program: Program::Named("unbound"),
         version: &["-V"],
-        set_up: unbound,
+        set_up: |site| unbound(site, ""),
     },
     Peer {
         name: "dnsdist",
         program: Program::Named("dnsdist"),
         version: &["--version"],
-        set_up: dnsdist,
+        set_up: |site| dnsdist(site, ""),
     },
     Peer {
         name: "pdns-recursor",
@@ -133,7 +133,7 @@ pub const PEERS: &[Peer] = &[
         program: Program::Named("coredns"),
         version: &["-version"],
         set_up: |site| {
-            let file = write(site, "Corefile", &corefile(site))?;
+            let file = write(site, "Corefile", &corefile(site, ""))?;
             Ok(words(&["-conf", &file]))
         },
     },
@@ -142,6 +142,42 @@ pub const PEERS: &[Peer] = &[
         program: Program::Named("node-cache"),
         version: &["-version"],
         set_up: node_cache,
+    },
+    // These write a line for each query, into files in memory.
+    Peer {
+        name: "dnsweir+3-lines",
+        program: Program::Dnsweir,
+        version: &["--version"],
+        set_up: |site| {
+            let filters = filters(ALL, "builtin:rewrite", "builtin:nodecache");
+            dnsweir(site, &filters, USE_FILTERS)
+        },
+    },
+    Peer {
+        name: "unbound-lines",
+        program: Program::Named("unbound"),
+        version: &["-V"],
+        set_up: |site| unbound(site, "log-replies: yes"),
+    },
+    Peer {
+        name: "dnsdist-lines",
+        program: Program::Named("dnsdist"),
+        version: &["--version"],
+        set_up: |site| {
+            // Text, appended and buffered.
+            let file = site.folder.join(LINES);
+            let action = format!("LogAction(\"{}\", false, true, true)", file.display());
+            dnsdist(site, &format!("addAction(AllRule(), {action})"))
+        },
+    },
+    Peer {
+        name: "coredns-lines",
+        program: Program::Named("coredns"),
+        version: &["-version"],
+        set_up: |site| {
+            let file = write(site, "Corefile", &corefile(site, "log"))?;
+            Ok(words(&["-conf", &file]))
+        },
     },
 ];
 
@@ -206,16 +242,20 @@ fn write(site: &Site, name: &str, text: &str) -> io::Result<String> {
 }
 
 /// In front of `cache`, where they see every query. `rewrite` has a rule about a type, which makes it
-/// look at every name; `nodecache` edits the TTL of every answer (they come with an hour). `log` writes
-/// a line for each.
+/// look at every name; `nodecache` edits the TTL of every answer (they come with an hour). `log` hears of every
+/// answer, and prints those of its classes.
 pub const USE_FILTERS: &str = "use \"log\"; use \"rewrite\"; use \"nodecache\"";
 
-/// The `filter` blocks for that, with these modules for two of them. Their time limit is one that no measurement
+/// Classes for `log`: all answers, or those that no client is happy with.
+pub const ALL: &str = "\"all\"";
+const FAILURES: &str = "\"denial\" \"error\"";
+
+/// The `filter` blocks for that, with these classes for `log`, and these modules for the others. Their time limit is one that no measurement
 /// comes near, whatever runs beside it: a filter that is cut off costs less, and does less.
-pub fn filters(rewrite: &str, nodecache: &str) -> String {
+pub fn filters(classes: &str, rewrite: &str, nodecache: &str) -> String {
     format!(
         r#"
-filter "log" {{ module "builtin:log"; limits time="1s" }}
+filter "log" {{ module "builtin:log"; limits time="1s"; config {{ class {classes} }} }}
 filter "rewrite" {{
     module "{rewrite}"
     limits time="1s"
@@ -248,11 +288,13 @@ zone "." {{
         listen = site.listen,
         upstream = site.upstream,
     );
-    let file = write(site, "dnsweir.kdl", &text)?;
+    // Its folder is watched, and the files that lines are written to are not to be.
+    std::fs::create_dir_all(site.folder.join("config"))?;
+    let file = write(site, "config/dnsweir.kdl", &text)?;
     Ok(words(&["run", "--log-level", "warn", "--config", &file]))
 }
 
-fn unbound(site: &Site) -> io::Result<Vec<OsString>> {
+fn unbound(site: &Site, option: &str) -> io::Result<Vec<OsString>> {
     let text = format!(
         r#"server:
     interface: {ip}@{port}
@@ -275,6 +317,7 @@ fn unbound(site: &Site) -> io::Result<Vec<OsString>> {
     num-queries-per-thread: 4096
     incoming-num-tcp: 100
     minimal-responses: yes
+    {option}
 remote-control:
     control-enable: no
 forward-zone:
@@ -291,7 +334,7 @@ forward-zone:
     Ok(words(&["-d", "-p", "-c", &file]))
 }
 
-fn dnsdist(site: &Site) -> io::Result<Vec<OsString>> {
+fn dnsdist(site: &Site, action: &str) -> io::Result<Vec<OsString>> {
     // Reading 32 datagrams at once is off by default and the setting that makes it fast.
     let text = format!(
         r#"setSecurityPollSuffix("")
@@ -302,6 +345,7 @@ setMaxTCPQueriesPerConnection(0)
 addLocal("{listen}", {{reusePort=true}})
 newServer({{address="{upstream}", sockets=16, checkInterval=10}})
 getPool(""):setCache(newPacketCache(2000000, {{maxTTL=86400, minTTL=0}}))
+{action}
 "#,
         listen = site.listen,
         upstream = site.upstream,
@@ -388,7 +432,7 @@ fn dnsmasq(site: &Site) -> io::Result<Vec<OsString>> {
     Ok(arguments)
 }
 
-fn corefile(site: &Site) -> String {
+fn corefile(site: &Site, plugin: &str) -> String {
     format!(
         r#".:{port} {{
     bind {ip}
@@ -399,6 +443,7 @@ fn corefile(site: &Site) -> String {
     forward . {upstream} {{
         max_concurrent 10000
     }}
+    {plugin}
 }}
 "#,
         ip = site.listen.ip(),
@@ -409,8 +454,8 @@ fn corefile(site: &Site) -> String {
 
 fn node_cache(site: &Site) -> io::Result<Vec<OsString>> {
     // It copies the base file to the other and watches it.
-    let base = write(site, "Corefile.base", &corefile(site))?;
-    let file = write(site, "Corefile", &corefile(site))?;
+    let base = write(site, "Corefile.base", &corefile(site, ""))?;
+    let file = write(site, "Corefile", &corefile(site, ""))?;
     let ip = site.listen.ip().to_string();
     Ok(words(&[
         "-localip",

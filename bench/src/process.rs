@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::peers::LINES;
 use crate::wire::{A, Question};
 
 /// How long a server may take to answer its first query, to answer one after an overload, and to end.
@@ -97,11 +98,11 @@ impl Server {
 
     /// Empties the files that its output goes to.
     pub fn forget_output(&self) -> io::Result<()> {
-        for name in ["stdout", "stderr"] {
-            OpenOptions::new()
-                .write(true)
-                .open(self.folder.join(name))?
-                .set_len(0)?;
+        for name in ["stdout", "stderr", LINES] {
+            match OpenOptions::new().write(true).open(self.folder.join(name)) {
+                Err(error) if name == LINES && error.kind() == io::ErrorKind::NotFound => {}
+                file => file?.set_len(0)?,
+            }
         }
         Ok(())
     }
