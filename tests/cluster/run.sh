@@ -32,11 +32,15 @@ if [ ! -x "$KUBE_BIN/coredns" ]; then
     echo "building Kubernetes and CoreDNS into $KUBE_BIN: about eight minutes"
     "$here/programs.sh" "$KUBE_BIN"
 fi
+# The namespaces' names and addresses are the machine's: one run at a time. What a run starts does not hold the lock, so
+# that nothing a killed one left behind can.
+exec 9> "$KUBE_STATE.lock"
+flock --nonblock 9 || { echo "waiting for the other run on this machine"; flock 9; }
 [ $# -gt 0 ] || set -- iptables nftables
 for mode; do
-    trap '"$here/node.sh" down' EXIT
-    "$here/node.sh" up "$mode"
-    cargo test --release --workspace --test node -- --ignored --nocapture --test-threads 1 cluster::
-    "$here/node.sh" down
+    trap '"$here/node.sh" down 9>&-' EXIT
+    "$here/node.sh" up "$mode" 9>&-
+    cargo test --release --workspace --test node -- --ignored --nocapture --test-threads 1 cluster:: 9>&-
+    "$here/node.sh" down 9>&-
     trap - EXIT
 done
