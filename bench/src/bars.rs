@@ -98,7 +98,7 @@ fn label(peer: &str) -> &str {
         "dnsweir+3-lines" => "3 filters, a line each",
         "unbound-lines" => "unbound, a line each",
         "dnsdist-lines" => "dnsdist, a line each",
-        "coredns-lines" => "CoreDNS, a line each",
+        "coredns-lines" => "coredns, a line each",
         other => other,
     }
 }
