@@ -19,7 +19,7 @@ use dnsweir::serve::{Admission, Arrival, Batch, LateReply, Replies, Shared, Work
 use tokio::task::LocalSet;
 
 use crate::growth::{Point, Source};
-use crate::peers::{ALL, USE_FILTERS, filters};
+use crate::peers::{ALL, NODECACHE, REWRITE, USE_FILTERS, filters};
 use crate::process::pin;
 
 /// Names that are asked for in turn, as in the workload `hot`.
@@ -36,7 +36,8 @@ const CACHE: usize = 1 << 30;
 pub enum Filters {
     /// None.
     Bare,
-    /// `log`, which prints a line for each, `rewrite` and `nodecache`, as they are: the last two let their verdicts be remembered.
+    /// `log`, which prints a line for each, `rewrite` and `nodecache`, as they are: the last two let their verdicts be
+    /// remembered.
     Remembered,
     /// The same, with modules of `rewrite` and `nodecache` from this folder, whose verdicts are not.
     Called(PathBuf),
@@ -80,7 +81,7 @@ impl Setup {
         let module = |folder: &Path, name: &str| folder.join(name).display().to_string();
         let (filters, stages) = match which {
             Filters::Bare => (String::new(), ""),
-            Filters::Remembered => (filters(ALL, "builtin:rewrite", "builtin:nodecache"), USE_FILTERS),
+            Filters::Remembered => (filters(ALL, REWRITE, NODECACHE), USE_FILTERS),
             Filters::Called(folder) => (
                 filters(
                     ALL,

@@ -11,6 +11,8 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::process::OUTPUT;
+
 /// A server that can be measured.
 pub struct Peer {
     /// As it is written on the command line and in the table.
@@ -52,9 +54,6 @@ pub struct Site<'a> {
     pub exists: bool,
 }
 
-/// The file in a peer's folder that it writes lines to, if it does not write them to its output.
-pub const LINES: &str = "lines";
-
 /// All, in the order of the table.
 pub const PEERS: &[Peer] = &[
     Peer {
@@ -82,10 +81,7 @@ pub const PEERS: &[Peer] = &[
         name: "dnsweir+3",
         program: Program::Dnsweir,
         version: &["--version"],
-        set_up: |site| {
-            let filters = filters(FAILURES, "builtin:rewrite", "builtin:nodecache");
-            dnsweir(site, &filters, USE_FILTERS)
-        },
+        set_up: |site| filtered(site, &filters(FAILURES, REWRITE, NODECACHE)),
     },
     Peer {
         name: "dnsweir+3-called",
@@ -94,8 +90,8 @@ pub const PEERS: &[Peer] = &[
         set_up: |site| {
             let folder = site.called.unwrap_or(site.folder);
             let module = |name: &str| folder.join(name).display().to_string();
-            let filters = filters(FAILURES, &module("rewrite.wasm"), &module("nodecache.wasm"));
-            dnsweir(site, &filters, USE_FILTERS)
+            let (rewrite, nodecache) = (module("rewrite.wasm"), module("nodecache.wasm"));
+            filtered(site, &filters(FAILURES, &rewrite, &nodecache))
         },
     },
     Peer {
@@ -132,10 +128,7 @@ pub const PEERS: &[Peer] = &[
         name: "coredns",
         program: Program::Named("coredns"),
         version: &["-version"],
-        set_up: |site| {
-            let file = write(site, "Corefile", &corefile(site, ""))?;
-            Ok(words(&["-conf", &file]))
-        },
+        set_up: |site| coredns(site, ""),
     },
     Peer {
         name: "node-cache",
@@ -148,10 +141,7 @@ pub const PEERS: &[Peer] = &[
         name: "dnsweir+3-lines",
         program: Program::Dnsweir,
         version: &["--version"],
-        set_up: |site| {
-            let filters = filters(ALL, "builtin:rewrite", "builtin:nodecache");
-            dnsweir(site, &filters, USE_FILTERS)
-        },
+        set_up: |site| filtered(site, &filters(ALL, REWRITE, NODECACHE)),
     },
     Peer {
         name: "unbound-lines",
@@ -164,8 +154,8 @@ pub const PEERS: &[Peer] = &[
         program: Program::Named("dnsdist"),
         version: &["--version"],
         set_up: |site| {
-            // Text, appended and buffered.
-            let file = site.folder.join(LINES);
+            // Text, appended and buffered; with its other output, so that it is forgotten with that.
+            let file = site.folder.join(OUTPUT);
             let action = format!("LogAction(\"{}\", false, true, true)", file.display());
             dnsdist(site, &format!("addAction(AllRule(), {action})"))
         },
@@ -174,10 +164,7 @@ pub const PEERS: &[Peer] = &[
         name: "coredns-lines",
         program: Program::Named("coredns"),
         version: &["-version"],
-        set_up: |site| {
-            let file = write(site, "Corefile", &corefile(site, "log"))?;
-            Ok(words(&["-conf", &file]))
-        },
+        set_up: |site| coredns(site, "log"),
     },
 ];
 
@@ -250,8 +237,13 @@ pub const USE_FILTERS: &str = "use \"log\"; use \"rewrite\"; use \"nodecache\"";
 pub const ALL: &str = "\"all\"";
 const FAILURES: &str = "\"denial\" \"error\"";
 
-/// The `filter` blocks for that, with these classes for `log`, and these modules for the others. Their time limit is one that no measurement
-/// comes near, whatever runs beside it: a filter that is cut off costs less, and does less.
+/// The modules of the other two as the proxy has them.
+pub const REWRITE: &str = "builtin:rewrite";
+/// See [`REWRITE`].
+pub const NODECACHE: &str = "builtin:nodecache";
+
+/// The `filter` blocks for that, with these classes for `log`, and these modules for the others. Their time limit is
+/// one that no measurement comes near, whatever runs beside it: a filter that is cut off costs less, and does less.
 pub fn filters(classes: &str, rewrite: &str, nodecache: &str) -> String {
     format!(
         r#"
@@ -271,6 +263,10 @@ filter "nodecache" {{
 }}
 "#
     )
+}
+
+fn filtered(site: &Site, filters: &str) -> io::Result<Vec<OsString>> {
+    dnsweir(site, filters, USE_FILTERS)
 }
 
 fn dnsweir(site: &Site, filters: &str, stages: &str) -> io::Result<Vec<OsString>> {
@@ -430,6 +426,11 @@ fn dnsmasq(site: &Site) -> io::Result<Vec<OsString>> {
         "--log-facility=-",
     ]));
     Ok(arguments)
+}
+
+fn coredns(site: &Site, plugin: &str) -> io::Result<Vec<OsString>> {
+    let file = write(site, "Corefile", &corefile(site, plugin))?;
+    Ok(words(&["-conf", &file]))
 }
 
 fn corefile(site: &Site, plugin: &str) -> String {

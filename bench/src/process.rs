@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::peers::LINES;
 use crate::wire::{A, Question};
 
 /// How long a server may take to answer its first query, to answer one after an overload, and to end.
 const START: Duration = Duration::from_secs(30);
 const RECOVERY: Duration = Duration::from_secs(5);
 const END: Duration = Duration::from_secs(3);
+
+/// Files in a server's folder with what it writes; both are appended to.
+pub const OUTPUT: &str = "stdout";
+const ERRORS: &str = "stderr";
 
 /// A server under measurement, or its upstream.
 pub struct Server {
@@ -38,8 +41,8 @@ impl Server {
     ) -> io::Result<Server> {
         command
             .stdin(Stdio::null())
-            .stdout(append(&folder.join("stdout"))?)
-            .stderr(append(&folder.join("stderr"))?);
+            .stdout(append(&folder.join(OUTPUT))?)
+            .stderr(append(&folder.join(ERRORS))?);
         // SAFETY: between fork and exec only async-signal-safe functions are called: two system calls
         // on values made before.
         unsafe {
@@ -98,11 +101,11 @@ impl Server {
 
     /// Empties the files that its output goes to.
     pub fn forget_output(&self) -> io::Result<()> {
-        for name in ["stdout", "stderr", LINES] {
-            match OpenOptions::new().write(true).open(self.folder.join(name)) {
-                Err(error) if name == LINES && error.kind() == io::ErrorKind::NotFound => {}
-                file => file?.set_len(0)?,
-            }
+        for name in [OUTPUT, ERRORS] {
+            OpenOptions::new()
+                .write(true)
+                .open(self.folder.join(name))?
+                .set_len(0)?;
         }
         Ok(())
     }
@@ -156,7 +159,7 @@ impl Server {
     /// The end of what it wrote.
     fn last_words(&self) -> String {
         let mut words = String::new();
-        for name in ["stderr", "stdout"] {
+        for name in [ERRORS, OUTPUT] {
             let text = fs::read(self.folder.join(name)).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             let lines: Vec<&str> = text.lines().collect();
