@@ -28,14 +28,14 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 cd "$root"
-if [ ! -x "$KUBE_BIN/coredns" ]; then
-    echo "building Kubernetes and CoreDNS into $KUBE_BIN: about eight minutes"
-    "$here/programs.sh" "$KUBE_BIN"
-fi
-# The namespaces' names and addresses are the machine's: one run at a time. What a run starts does not hold the lock, so
-# that nothing a killed one left behind can.
+# The namespaces' names and addresses are the machine's, and so is what is built: one run at a time. What a run starts
+# does not hold the lock, so that nothing a killed one left behind can.
 exec 9> "$KUBE_STATE.lock"
 flock --nonblock 9 || { echo "waiting for the other run on this machine"; flock 9; }
+if [ ! -x "$KUBE_BIN/coredns" ]; then
+    echo "building Kubernetes and CoreDNS into $KUBE_BIN: about eight minutes"
+    "$here/programs.sh" "$KUBE_BIN" 9>&-
+fi
 [ $# -gt 0 ] || set -- iptables nftables
 for mode; do
     trap '"$here/node.sh" down 9>&-' EXIT
