@@ -26,10 +26,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 /// How often the epoch advances while a call is under way.
-pub(super) const TICK: Duration = Duration::from_millis(1);
+const TICK: Duration = Duration::from_millis(1);
 
 /// How long a call may be under way before it is noticed.
-pub(super) const LOOK: Duration = Duration::from_millis(4);
+const LOOK: Duration = Duration::from_millis(4);
 
 /// Looks in a row that find no new call before the thread parks: a second's, so that a busy process wakes it
 /// once a second at most, and not once a call.

@@ -27,8 +27,8 @@ use super::world::{Allocated, LOG_LINE};
 use super::{Failure, text};
 use crate::config;
 
-/// Ticks, two seconds', that any call may take. What a filter may take at work is the operator's choice for one machine; a
-/// trial has to come out alike on all.
+/// Ticks, two seconds', that any call may take. What a filter may take at work is the operator's choice for one
+/// machine; a trial has to come out alike on all.
 const CALL_TICKS: u64 = 2000;
 
 /// Log lines kept of one call.
