@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{cargo, said, target};
+use super::{alone_with_cargo, cargo, said, target};
 use crate::harness::process::Process;
 use crate::harness::{Message, address, ask, eventually, proxy, until};
 
@@ -42,6 +42,7 @@ fn printed(process: &Process, text: &str) -> String {
 
 #[test]
 fn a_saved_change_is_answered() {
+    let _alone = alone_with_cargo();
     let folder = tempfile::tempdir().expect("a folder");
     let listen = author(folder.path(), "changing");
     let folder = folder.path().join("changing");
@@ -76,6 +77,7 @@ fn a_saved_change_is_answered() {
 /// It waits for a source that builds and a configuration that is valid, instead of giving up.
 #[test]
 fn it_can_begin_with_mistakes() {
+    let _alone = alone_with_cargo();
     let folder = tempfile::tempdir().expect("a folder");
     let listen = author(folder.path(), "mistaken");
     let folder = folder.path().join("mistaken");
@@ -88,7 +90,7 @@ fn it_can_begin_with_mistakes() {
     fs::write(&file, config.replace("cache\n", "cachet\n")).expect("a configuration");
     let mut process = dev(&folder);
     printed(&process, "waiting for the source to change");
-    fs::write(&source, text).expect("the source");
+    fs::write(&source, &text).expect("the source");
     printed(&process, "the configuration is not valid");
     printed(&process, "cachet");
     printed(&process, "waiting for a change");

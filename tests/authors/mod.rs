@@ -8,7 +8,7 @@ mod writing;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::harness::proxy::program;
 
@@ -34,6 +34,13 @@ fn said(folder: &Path, arguments: &[&str]) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     text
+}
+
+/// Keeps other tests from calling cargo: in a target folder that is shared a build waits for every other one, and
+/// the first one compiles the dependencies. Whoever measures patience against a build holds this.
+fn alone_with_cargo() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls cargo in the folder of a filter, as its author would. All of them share a target folder, since each
@@ -63,6 +70,7 @@ fn sample() -> (&'static Path, PathBuf) {
     let folder = SAMPLE.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a temporary folder");
         said(folder.path(), &["filter", "new", "sample"]);
+        let _alone = alone_with_cargo();
         let built = cargo(&folder.path().join("sample"), &["build"]);
         assert!(
             built.status.success(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{cargo, said, sample, target};
+use super::{alone_with_cargo, cargo, said, sample, target};
 use crate::harness::guests::guest;
 use crate::harness::tools::{Perf, capacity};
 use crate::harness::{Proxy, Upstream, needs, until};
@@ -129,6 +129,7 @@ fn a_module_that_answers_otherwise_does_not_get_in() {
     let changed = text.replace("Rcode::NXDOMAIN", "Rcode::REFUSED");
     assert_ne!(text, changed);
     fs::write(&source, changed).expect("the source");
+    let _alone = alone_with_cargo();
     assert!(cargo(&place.path().join("another"), &["build"]).status.success());
     let another = target().join("wasm32-unknown-unknown/debug/another.wasm");
     replace(&installed, &another);

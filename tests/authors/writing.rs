@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{cargo, dnsweir, sample};
+use super::{alone_with_cargo, cargo, dnsweir, sample};
 use crate::harness::Proxy;
 
 #[test]
@@ -25,6 +25,7 @@ fn a_new_filter_answers() {
 #[test]
 fn its_own_tests_pass() {
     let (folder, _) = sample();
+    let _alone = alone_with_cargo();
     let tested = cargo(&folder.join("sample"), &["test"]);
     let text = String::from_utf8_lossy(&tested.stdout);
     assert!(

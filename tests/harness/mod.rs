@@ -26,7 +26,7 @@ pub use upstream::{Reply, Upstream};
 
 /// How long anything may take. Generous, since it is only ever used up by a failure, and the
 /// machine may be busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until the condition gives a value; `what` is what the failure says was awaited.
 #[track_caller]

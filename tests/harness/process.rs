@@ -138,9 +138,11 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- {} said:", self.name);
-            for line in self.stderr.lock().iter().rev().take(60).rev() {
-                eprintln!("{line}");
+            for (stream, lines) in [("printed", &self.stdout), ("said", &self.stderr)] {
+                eprintln!("--- {} {stream}:", self.name);
+                for line in lines.lock().iter().rev().take(60).rev() {
+                    eprintln!("{line}");
+                }
             }
         }
     }
