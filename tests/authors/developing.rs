@@ -107,6 +107,18 @@ fn it_can_begin_with_mistakes() {
         ask(listen, &Message::query("hello.example", "A")).answers(),
         ["hello.example. A 192.0.2.1"]
     );
+
+    let built = |process: &Process| {
+        process
+            .stdout()
+            .iter()
+            .filter(|line| line.contains("building "))
+            .count()
+    };
+    let before = built(&process);
+    fs::write(&source, text.replace("Rcode::NXDOMAIN", "Rcode::REFUSED")).expect("the source");
+    printed(&process, "swapped: generation 2, ");
+    assert_eq!(built(&process), before + 1, "{:#?}", process.stdout());
     process.signal("TERM");
     assert!(process.ended().success());
 }

@@ -9,6 +9,7 @@ mod view;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use super::{Stop, questions};
@@ -33,16 +34,18 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
             watch.changed();
         }
     }
-    let packages = Arc::new(packages);
+    compare(&file, &view);
+    let changes = keep_building(packages, watch, &file, &view).map_err(Stop::Machine)?;
     loop {
-        let running = serve(&file, &view, &packages, watch);
-        match running {
+        // What changes from here on may come too late for this start, and is then a reason for the next one.
+        let _ = changes.try_recv();
+        match serve(&file, &view) {
             Err(run::Stop::Configuration(report)) => {
                 view.failed("the configuration is not valid", &report.render(view.colour));
+                view.settled();
                 view.note("waiting for a change");
-                watch = Watch::start(&packages, &file).map_err(Stop::Machine)?;
-                for package in watch.changed_packages(&packages) {
-                    package.build(&view);
+                if changes.recv().is_err() {
+                    return Err(Stop::Machine("the thread that builds has ended".into()));
                 }
             }
             Err(run::Stop::Machine(error)) => return Err(Stop::Machine(error)),
@@ -51,35 +54,42 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
     }
 }
 
-/// Runs the proxy, and beside it the thread that builds.
-fn serve(
+/// Builds packages whenever they change, in a thread of its own. What is received says that something has
+/// changed since the last time, and that what is built of it lies in its place.
+fn keep_building(
+    packages: Vec<Package>,
+    mut watch: Watch,
     file: &Path,
     view: &Arc<View>,
-    packages: &Arc<Vec<Package>>,
-    mut watch: Watch,
-) -> Result<(), run::Stop> {
-    if !packages.is_empty() {
-        let (packages, view, file) = (Arc::clone(packages), Arc::clone(view), file.to_owned());
-        let built = thread::Builder::new().name("builder".into()).spawn(move || {
-            loop {
-                let changed = watch.changed_packages(&packages);
-                if !changed.is_empty() {
-                    view.saved();
-                }
-                let built: Vec<Built> = changed.iter().map(|package| package.build(&view)).collect();
-                if built.contains(&Built::Changed) {
-                    // First the answers, then what there is to say about them.
-                    view.await_swap();
-                }
-                view.settled();
-                if built.contains(&Built::Changed) || built.is_empty() {
-                    compare(&file, &view);
-                }
+) -> Result<Receiver<()>, String> {
+    let (changed, changes) = sync_channel(1);
+    let (view, file) = (Arc::clone(view), file.to_owned());
+    let builder = thread::Builder::new().name("builder".into()).spawn(move || {
+        loop {
+            let concerned = watch.changed_packages(&packages);
+            if !concerned.is_empty() {
+                view.saved();
             }
-        });
-        built.map_err(|error| run::Stop::Machine(error.to_string()))?;
-    }
-    compare(file, view);
+            let built: Vec<Built> = concerned.iter().map(|package| package.build(&view)).collect();
+            // If it is full, the same has been said and not been heard yet.
+            let _ = changed.try_send(());
+            if built.contains(&Built::Changed) {
+                // First the answers, then what there is to say about them.
+                view.await_swap();
+            }
+            view.settled();
+            if built.contains(&Built::Changed) || built.is_empty() {
+                compare(&file, &view);
+            }
+        }
+    });
+    builder
+        .map(|_| changes)
+        .map_err(|error| format!("sources cannot be built: {error}"))
+}
+
+/// Runs the proxy, and shows what it does.
+fn serve(file: &Path, view: &Arc<View>) -> Result<(), run::Stop> {
     let (queries, generations) = (Arc::clone(view), Arc::clone(view));
     run::run(
         Some(file.to_owned()),

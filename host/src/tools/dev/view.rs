@@ -56,13 +56,13 @@ impl View {
     /// What was saved changes nothing, or nothing more.
     pub fn settled(&self) {
         *self.saved.lock() = None;
+        self.settled.notify_all();
     }
 
     /// A generation is not taken.
     pub fn refused(&self, why: &str) {
         self.failed("not swapped, the old one goes on", why);
-        *self.saved.lock() = None;
-        self.settled.notify_all();
+        self.settled();
     }
 
     /// Something that goes on.
