@@ -16,7 +16,7 @@ use dnsweir::config;
 use dnsweir::filter::{CompiledCache, Engine, Filter, Transport};
 use dnsweir::serve::generation::{Generation, Live};
 use dnsweir::serve::{Admission, Arrival, Batch, LateReply, Replies, Shared, Worker};
-use tokio::task::LocalSet;
+use tokio::runtime::LocalRuntime;
 
 use crate::growth::{Point, Source};
 use crate::peers::{ALL, NODECACHE, REWRITE, USE_FILTERS, filters};
@@ -188,10 +188,7 @@ fn rounds<'a>(
     plan: Plan,
     all: &Barrier,
 ) -> Result<Vec<f64>, Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    LocalSet::new().block_on(&runtime, async {
+    LocalRuntime::new()?.block_on(async {
         let path = async {
             let mut path = path()?;
             // Everything into the cache, and whatever grows to its size.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::LocalSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::watchdog::{BEAT, Pulse};
@@ -61,22 +61,23 @@ impl WorkerThread {
         let (end, ended) = oneshot::channel();
         let pulse = Arc::new(Pulse::new());
         let beating = Arc::clone(&pulse);
-        // A current-thread runtime looks for new events after so many tasks: few, so that upstreams'
-        // answers do not wait for the clients' next batches.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .event_interval(8)
-            .build()?;
         thread::Builder::new()
             .name(format!("worker-{index}"))
             .spawn(move || {
                 // Dropped at the end of the thread, however it ends.
                 let _end = end;
-                let tasks = LocalSet::new();
-                // A task like the others: what is blocked on is polled whenever any task is.
-                let work = tasks.spawn_local(work(index, shared, beating, first, received));
-                // A panic has been reported by now, and the thread ends either way.
-                let _ = tasks.block_on(&runtime, work);
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build_local(LocalOptions::default());
+                match runtime {
+                    // A task like the others: what is blocked on is polled whenever any task is. A panic has been
+                    // reported by the time it comes here, and the thread ends either way.
+                    Ok(runtime) => {
+                        let work = runtime.spawn_local(work(index, shared, beating, first, received));
+                        let _ = runtime.block_on(work);
+                    }
+                    Err(error) => drop(first.done.send(Err(error))),
+                }
             })?;
         Ok(WorkerThread {
             pulse,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::task::LocalSet;
+use tokio::runtime::LocalRuntime;
 use tokio::time::timeout;
 
 use super::Stop;
@@ -110,8 +110,8 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
     );
     let server = shared.server(generation.config.listen.addresses[0]);
     let live = Live::new(generation, instances, Arc::clone(&shared), 0);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    LocalSet::new().block_on(&runtime.map_err(|error| machine(&error))?, async {
+    let runtime = LocalRuntime::new().map_err(|error| machine(&error))?;
+    runtime.block_on(async {
         let worker = Worker::new(shared, live);
         let client = SocketAddr::new(asked.client, 53_000);
         for _ in 0..times {

@@ -193,9 +193,7 @@ fn over_threads_and_runtimes_one_leads_and_nobody_is_forgotten() {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .build()
-                    .expect("a runtime");
+                let runtime = tokio::runtime::LocalRuntime::new().expect("a runtime");
                 start.wait();
                 runtime.block_on(async {
                     let mut clients: Vec<_> = (0..CLIENTS).map(|n| Box::pin(client(n))).collect();
@@ -231,14 +229,12 @@ fn a_thousand_clients_at_once_ask_one_question() {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .build()
-                    .expect("a runtime");
+                let runtime = tokio::runtime::LocalRuntime::new().expect("a runtime");
                 let mut joins: Vec<_> = (0..CLIENTS).map(|_| flights.join(&key(b"a"))).collect();
                 joined.wait();
                 let lead = joins.iter().position(|join| matches!(join, Join::Lead(_)));
                 let lead = lead.map(|at| joins.swap_remove(at));
-                runtime.block_on(tokio::task::LocalSet::new().run_until(async {
+                runtime.block_on(async {
                     let tasks: Vec<_> = joins
                         .into_iter()
                         .map(|join| tokio::task::spawn_local(async { follow(join).await }))
@@ -254,7 +250,7 @@ fn a_thousand_clients_at_once_ask_one_question() {
                         assert_eq!(task.await.expect("no panic").as_deref(), Some("answer"));
                         answered.fetch_add(1, Ordering::Relaxed);
                     }
-                }));
+                });
             });
         }
     });

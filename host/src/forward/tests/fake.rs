@@ -8,17 +8,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::runtime::LocalRuntime;
+use tokio::task::spawn_local;
 
 use crate::config;
 
-/// Runs a test as a worker would: on one thread, in a `LocalSet`.
+/// Runs a test as a worker would: on one thread.
 pub fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    LocalSet::new().block_on(&runtime, test);
+    LocalRuntime::new().unwrap().block_on(test);
 }
 
 pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
