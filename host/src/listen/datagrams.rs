@@ -1,4 +1,4 @@
-//! Datagrams in batches: recvmmsg and sendmmsg over buffers that are made once.
+//! Datagrams in batches: recvmmsg and sendmmsg over slots that are made once, each for a query and its reply.
 //!
 //! One system call takes up to [`BATCH`] datagrams and one more sends as many replies; with one call for
 //! each, the calls would cost more than all the rest of a cached answer. No crate offers both calls
@@ -15,9 +15,8 @@ use socket2::Socket;
 /// Datagrams taken at once.
 pub const BATCH: usize = 64;
 
-/// Octets kept of a datagram: no query comes near. A multiple of 64 that is no multiple of 4096, since
-/// buffers that far apart would fight for the same few lines of the processor's cache.
-const RECEIVE: usize = 4096 + 64;
+/// Octets kept of a datagram, at least: no query comes near.
+const RECEIVE: usize = 4096;
 
 /// Room for one IPV6_PKTINFO message, the larger of the two.
 const CONTROL: usize = 64;
@@ -66,106 +65,95 @@ pub fn want_destination(socket: &Socket, address: SocketAddr) -> io::Result<()> 
     }
 }
 
-/// Storage that the kernel reads and writes through pointers, in C's layout.
-struct Slots {
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL]);
+
+/// Datagrams of one batch, each in a slot of its own, and the replies to them: a reply takes the slot of what it
+/// replies to, whose memory is at hand and whose address is where it goes.
+///
+/// This is storage that the kernel reads and writes through pointers, in C's layout.
+pub struct Datagrams {
+    /// One for each slot.
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
     addresses: Box<[libc::sockaddr_storage]>,
     controls: Box<[Control]>,
     octets: Box<[u8]>,
+    /// Octets of a slot.
     size: usize,
+    /// Slots that hold what came.
+    received: usize,
+    /// Those of slots with a reply, in the order they were replied to.
+    replies: Vec<libc::mmsghdr>,
+    wildcard: bool,
 }
 
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-struct Control([u8; CONTROL]);
-
-impl Slots {
-    /// `BATCH` slots of `size` octets.
-    fn new(size: usize) -> Slots {
+impl Datagrams {
+    /// Empty slots, for a socket that is bound to the wildcard address or to another, and replies of at most `limit`
+    /// octets.
+    pub fn new(wildcard: bool, limit: usize) -> Datagrams {
+        // A multiple of 64 that is no multiple of 4096: slots that far apart would fight for the same few lines of
+        // the processor's cache.
+        let size = limit.max(RECEIVE).next_multiple_of(64) | 64;
         // SAFETY: all of these are C structures of integers and pointers, for which zero is a value.
         let (header, vector, address) =
             unsafe { (mem::zeroed::<libc::mmsghdr>(), mem::zeroed(), mem::zeroed()) };
-        let mut slots = Slots {
+        let mut datagrams = Datagrams {
             headers: vec![header; BATCH].into(),
             vectors: vec![vector; BATCH].into(),
             addresses: vec![address; BATCH].into(),
             controls: vec![Control([0; CONTROL]); BATCH].into(),
             octets: vec![0; BATCH * size].into(),
             size,
+            received: 0,
+            replies: Vec::with_capacity(BATCH),
+            wildcard,
         };
-        let Slots {
+        let Datagrams {
             headers,
             vectors,
             addresses,
             octets,
             ..
-        } = &mut slots;
-        for (index, chunk) in octets.chunks_exact_mut(size).enumerate() {
-            vectors[index] = libc::iovec {
-                iov_base: chunk.as_mut_ptr().cast(),
-                iov_len: size,
-            };
-            let header = &mut headers[index].msg_hdr;
-            header.msg_iov = &raw mut vectors[index];
+        } = &mut datagrams;
+        for (slot, chunk) in octets.chunks_exact_mut(size).enumerate() {
+            vectors[slot].iov_base = chunk.as_mut_ptr().cast();
+            let header = &mut headers[slot].msg_hdr;
+            header.msg_iov = &raw mut vectors[slot];
             header.msg_iovlen = 1;
-            header.msg_name = (&raw mut addresses[index]).cast();
+            header.msg_name = (&raw mut addresses[slot]).cast();
         }
-        slots
+        datagrams.make_room(BATCH);
+        datagrams
     }
 
-    fn octets(&self, index: usize, length: usize) -> &[u8] {
-        &self.octets[index * self.size..][..length.min(self.size)]
-    }
-
-    fn octets_mut(&mut self, index: usize) -> &mut [u8] {
-        &mut self.octets[index * self.size..][..self.size]
-    }
-}
-
-/// Datagrams as they came.
-pub struct Received {
-    slots: Slots,
-    length: usize,
-    wildcard: bool,
-}
-
-impl Received {
-    /// Empty buffers, for a socket that is bound to the wildcard address or to another.
-    pub fn new(wildcard: bool) -> Received {
-        let mut received = Received {
-            slots: Slots::new(RECEIVE),
-            length: 0,
-            wildcard,
-        };
-        received.make_room(BATCH);
-        received
-    }
-
-    /// Tells the kernel how much it may write about each of the first `count` datagrams. It notes there how much it
-    /// wrote, and leaves the others as they are.
+    /// Tells the kernel how much it may write into each of the first `count` slots. It notes in the header how much
+    /// it wrote, a reply notes its length, and slots that were not used are left as they are.
     fn make_room(&mut self, count: usize) {
-        let slots = self.slots.headers.iter_mut().zip(self.slots.controls.iter_mut());
-        for (header, control) in slots.take(count) {
-            let header = &mut header.msg_hdr;
+        for slot in 0..count {
+            self.vectors[slot].iov_len = self.size;
+            let header = &mut self.headers[slot].msg_hdr;
             header.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             if self.wildcard {
-                header.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_control = self.controls[slot].0.as_mut_ptr().cast();
                 header.msg_controllen = CONTROL as _;
             }
         }
     }
 
-    /// Takes what the socket holds, at most [`BATCH`] datagrams; without waiting.
+    /// Takes what the socket holds, at most [`BATCH`] datagrams; without waiting. What was in the slots before is gone.
     pub fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
-        let used = mem::take(&mut self.length);
+        let used = mem::take(&mut self.received);
         self.make_room(used);
-        // SAFETY: each of the BATCH headers points to one vector, one address and one control buffer of
-        // `self.slots`, whose boxes neither move nor shrink while `self` lives; lengths are theirs.
+        self.replies.clear();
+        // SAFETY: each of the BATCH headers points to one vector, one address and one control buffer of this
+        // value, and each vector to one slot; their boxes neither move nor shrink while it lives, and the lengths are
+        // theirs.
         let count = unsafe {
             libc::recvmmsg(
                 socket,
-                self.slots.headers.as_mut_ptr(),
+                self.headers.as_mut_ptr(),
                 BATCH as libc::c_uint,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
@@ -174,74 +162,50 @@ impl Received {
         if count < 0 {
             return Err(io::Error::last_os_error());
         }
-        self.length = count as usize;
-        Ok(self.length)
+        self.received = count as usize;
+        Ok(self.received)
     }
 
-    /// A datagram and its route; none if its address is of no family we know, or it did not fit.
-    pub fn get(&self, index: usize) -> Option<(&[u8], Route)> {
-        let header = &self.slots.headers[index];
+    /// A datagram and who sent it; none if its address is of no family we know, or it did not fit.
+    pub fn get(&self, slot: usize) -> Option<(&[u8], SocketAddr)> {
+        let header = &self.headers[slot];
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             return None;
         }
-        let peer = read_address(&self.slots.addresses[index])?;
-        let local = (!header.msg_hdr.msg_control.is_null())
-            .then(|| read_local(&header.msg_hdr))
-            .flatten();
-        Some((
-            self.slots.octets(index, header.msg_len as usize),
-            Route { peer, local },
-        ))
+        let peer = read_address(&self.addresses[slot])?;
+        let length = (header.msg_len as usize).min(self.size);
+        Some((&self.octets[slot * self.size..][..length], peer))
     }
-}
 
-/// Replies on their way out.
-pub struct Sending {
-    slots: Slots,
-    length: usize,
-}
+    /// The way back for a reply that comes when others are in the slots; as for [`get`](Datagrams::get).
+    pub fn route(&self, slot: usize) -> Option<Route> {
+        let peer = read_address(&self.addresses[slot])?;
+        let local = self.wildcard.then(|| read_local(&self.headers[slot].msg_hdr));
+        Some(Route {
+            peer,
+            local: local.flatten(),
+        })
+    }
 
-impl Sending {
-    /// Buffers for replies of at most `size` octets.
-    pub fn new(size: usize) -> Sending {
-        // As for receiving: no multiple of 4096.
-        Sending {
-            slots: Slots::new(size.next_multiple_of(64) | 64),
-            length: 0,
+    /// Has `write` put a reply in the place of a datagram, and notes it to be sent, as many octets as `write` returns.
+    /// Once for each datagram.
+    pub fn reply(&mut self, slot: usize, write: impl FnOnce(&mut [u8]) -> usize) {
+        let length = write(&mut self.octets[slot * self.size..][..self.size]);
+        self.vectors[slot].iov_len = length.min(self.size);
+        let mut header = self.headers[slot];
+        if self.wildcard {
+            let local = read_local(&header.msg_hdr);
+            write_local(local, &mut header.msg_hdr, &mut self.controls[slot]);
         }
+        self.replies.push(header);
     }
 
-    /// The next reply's buffer.
-    pub fn buffer(&mut self) -> &mut [u8] {
-        self.slots.octets_mut(self.length)
-    }
-
-    /// Adds what was written to [`Sending::buffer`] to the replies, `length` octets for `route`.
-    pub fn push(&mut self, route: &Route, length: usize) {
-        let index = self.length;
-        let Slots {
-            headers,
-            vectors,
-            addresses,
-            controls,
-            size,
-            ..
-        } = &mut self.slots;
-        vectors[index].iov_len = length.min(*size);
-        let header = &mut headers[index].msg_hdr;
-        header.msg_namelen = write_address(route.peer, &mut addresses[index]);
-        write_local(route.local, header, &mut controls[index]);
-        self.length += 1;
-    }
-
-    /// Sends all of them. One that cannot be sent is left out: its client asks again.
+    /// Sends all replies. One that cannot be sent is left out: its client asks again.
     pub fn send(&mut self, socket: RawFd) {
-        let mut sent = 0;
-        let length = mem::take(&mut self.length);
-        while sent < length {
-            let rest = &mut self.slots.headers[sent..length];
-            // SAFETY: as for `receive`; the first `length` headers describe replies pushed since the last
-            // call.
+        let mut rest = self.replies.as_mut_slice();
+        while !rest.is_empty() {
+            // SAFETY: as for `receive`; each header is a copy of a slot's, whose vector has the length of what was
+            // written there.
             let count = unsafe {
                 libc::sendmmsg(
                     socket,
@@ -250,12 +214,14 @@ impl Sending {
                     libc::MSG_DONTWAIT as _,
                 )
             };
-            if count > 0 {
-                sent += count as usize;
-            } else if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                sent += 1;
-            }
+            let done = match count {
+                1.. => count as usize,
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => 0,
+                _ => 1,
+            };
+            rest = &mut rest[done..];
         }
+        self.replies.clear();
     }
 }
 

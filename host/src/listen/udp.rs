@@ -1,19 +1,20 @@
 //! The UDP side of a listener: take a batch, serve it, send what is ready.
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
 use super::Switch;
-use super::datagrams::{BATCH, Received, Route, Sending, send_one};
+use super::datagrams::{BATCH, Datagrams, Route, send_one};
 use crate::filter::Transport;
 use crate::serve::{Admission, Arrival, Batch, LateReply, Replies, Worker};
 
@@ -46,29 +47,36 @@ pub async fn listen(
     mut stop: watch::Receiver<bool>,
 ) {
     let socket = Rc::new(socket);
-    let mut received = Received::new(socket.wildcard);
     let mut batch = Batch::default();
-    let mut outbox = Outbox {
+    let mut desk = Desk {
         socket: Rc::clone(&socket),
-        sending: Sending::new(limit),
-        routes: Vec::new(),
+        datagrams: Datagrams::new(socket.wildcard, limit),
+        travelling: Vec::with_capacity(BATCH),
+        at_once: vec![0; limit].into(),
     };
-    // One for all waits, and the socket's own place for a task that waits for it: what `readable` would note anew for
-    // each batch, and strike out again.
+    // The socket's own place for a task that waits for it: what `readable` would note anew for each batch, and strike
+    // out again. To be woken by `stop` is asked for once; after that a look is enough.
+    let look = stop.clone();
     let mut stopped = pin!(stop.changed());
+    let mut asked = false;
     loop {
-        let mut ready = tokio::select! {
-            biased;
-            ready = poll_fn(|context| socket.socket.poll_read_ready(context)) => match ready {
-                Ok(ready) => ready,
-                Err(error) => return tracing::error!(%error, "a UDP listener has ended"),
-            },
-            _ = &mut stopped => break,
+        let ready = poll_fn(|context| match socket.socket.poll_read_ready(context) {
+            Poll::Ready(ready) => Poll::Ready(Some(ready)),
+            Poll::Pending if asked && look.has_changed().is_ok_and(|changed| !changed) => Poll::Pending,
+            Poll::Pending => {
+                asked = true;
+                stopped.as_mut().poll(context).map(|_| None)
+            }
+        });
+        let mut ready = match ready.await {
+            Some(Ok(ready)) => ready,
+            Some(Err(error)) => return tracing::error!(%error, "a UDP listener has ended"),
+            None => break,
         };
         let fd = socket.socket.as_raw_fd();
-        let more = match received.receive(fd) {
+        let more = match desk.datagrams.receive(fd) {
             Ok(count) => {
-                serve(&worker, &received, count, &mut batch, &mut outbox, server, limit);
+                serve(&worker, count, &mut batch, &mut desk, server);
                 // A batch that is not full has emptied the socket: no need for the call that would only say
                 // so. What comes after it wakes us again.
                 count == BATCH
@@ -87,76 +95,78 @@ pub async fn listen(
     }
     // Turned off first: what comes after the last look would be lost.
     switch.udp_off();
-    while let Ok(count @ 1..) = received.receive(socket.socket.as_raw_fd()) {
-        serve(&worker, &received, count, &mut batch, &mut outbox, server, limit);
+    while let Ok(count @ 1..) = desk.datagrams.receive(socket.socket.as_raw_fd()) {
+        serve(&worker, count, &mut batch, &mut desk, server);
     }
 }
 
-fn serve(
-    worker: &Rc<Worker>,
-    received: &Received,
-    count: usize,
-    batch: &mut Batch,
-    outbox: &mut Outbox,
-    server: u16,
-    limit: usize,
-) {
-    outbox.routes.clear();
+/// Serves what is in the first `count` slots.
+fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, desk: &mut Desk, server: u16) {
+    desk.travelling.clear();
     let now = worker.now();
-    for index in 0..count {
-        let Some((message, route)) = received.get(index) else {
+    for slot in 0..count {
+        let Some((message, client)) = desk.datagrams.get(slot) else {
             continue;
         };
         let arrival = Arrival {
-            client: route.peer,
+            client,
             server,
             transport: Transport::Udp,
             received: now,
-            limit,
+            limit: desk.at_once.len(),
             keepalive: None,
         };
-        match worker.admit(batch, message, arrival, outbox.sending.buffer()) {
-            Admission::Travelling => outbox.routes.push(route),
-            Admission::Answered(length) => outbox.sending.push(&route, length),
+        match worker.admit(batch, message, arrival, &mut desk.at_once) {
+            Admission::Travelling => desk.travelling.push(slot),
+            Admission::Answered(length) => {
+                let reply = &desk.at_once[..length];
+                desk.datagrams.reply(slot, |out| {
+                    out[..length].copy_from_slice(reply);
+                    length
+                });
+            }
             Admission::Silence => {}
         }
     }
-    worker.run(batch, outbox);
-    outbox.sending.send(outbox.socket.socket.as_raw_fd());
+    worker.run(batch, desk);
+    desk.datagrams.send(desk.socket.socket.as_raw_fd());
     worker.tell_if_many();
 }
 
-/// Replies of one batch.
-struct Outbox {
+/// What one batch needs.
+struct Desk {
     socket: Rc<Socket>,
-    sending: Sending,
-    /// Of the queries that travel.
-    routes: Vec<Route>,
+    datagrams: Datagrams,
+    /// The slots of the queries that travel.
+    travelling: Vec<usize>,
+    /// Room for a reply that is written while its query is still read; as much as is sent at most.
+    at_once: Box<[u8]>,
 }
 
-impl Replies for Outbox {
+impl Replies for Desk {
     fn reply(&mut self, index: usize, write: impl FnOnce(&mut [u8]) -> usize) {
-        let length = write(self.sending.buffer());
-        self.sending.push(&self.routes[index], length);
+        self.datagrams.reply(self.travelling[index], write);
     }
 
     fn later(&mut self, index: usize) -> Box<dyn LateReply> {
         Box::new(Late {
             socket: Rc::clone(&self.socket),
-            route: self.routes[index],
+            route: self.datagrams.route(self.travelling[index]),
         })
     }
 }
 
 struct Late {
     socket: Rc<Socket>,
-    route: Route,
+    /// None for a query whose address could not be read, and such a one is not admitted.
+    route: Option<Route>,
 }
 
 impl LateReply for Late {
     fn send(self: Box<Self>, message: &[u8]) {
-        if let Err(error) = send_one(self.socket.socket.as_raw_fd(), &self.route, message) {
-            tracing::debug!(client = %self.route.peer, %error, "a reply could not be sent");
+        let Some(route) = &self.route else { return };
+        if let Err(error) = send_one(self.socket.socket.as_raw_fd(), route, message) {
+            tracing::debug!(client = %route.peer, %error, "a reply could not be sent");
         }
     }
 }
