@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::dns::u16_at;
 
-use super::generation::Live;
+use super::generation::{Live, event_record};
 use super::response::Response;
 use super::transit::Transit;
 use super::{Clocks, Worker};
@@ -48,11 +48,10 @@ impl Worker {
         if filters.is_empty() {
             return;
         }
-        let event = live.event_record(transit, response, sent, clocks);
+        let mut event = event_record(transit, response, sent, clocks);
         for heard in filters {
             let interest = live.generation.filters[heard.filter].interest();
             if interest.covers(event.query.qtype, transit.name.as_bytes()) {
-                let mut event = event;
                 event.query.zone = (heard.zone_base + transit.zone) as u16;
                 live.events[heard.filter]
                     .borrow_mut()

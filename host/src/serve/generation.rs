@@ -271,21 +271,9 @@ impl Live {
 
     /// A query as its stage's filter sees it.
     pub fn query_record(&self, transit: &Transit) -> filter::Query {
-        let [client_high, client_low] = client_halves(transit.arrival.client.ip());
         filter::Query {
-            client_high,
-            client_low,
-            name_start: 0,
-            name_length: 0,
-            qtype: transit.qtype,
-            qclass: transit.qclass,
-            header: transit.flags,
-            udp_size: transit.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size),
-            edns_flags: transit.edns.map_or(0, |edns| edns.flags),
-            client_port: transit.arrival.client.port(),
             zone: self.zone(transit),
-            transport: transit.arrival.transport,
-            edns: transit.edns.is_some(),
+            ..query_record(transit)
         }
     }
 
@@ -299,29 +287,6 @@ impl Live {
             ttl: response.lowest_ttl(),
             message_start: 0,
             message_length: 0,
-        }
-    }
-
-    /// What became of a query.
-    pub fn event_record(
-        &self,
-        transit: &Transit,
-        response: Option<&Response>,
-        sent: Sent,
-        clocks: Clocks,
-    ) -> filter::Event {
-        let microseconds = clocks.now.saturating_sub(transit.arrival.received);
-        filter::Event {
-            query: self.query_record(transit),
-            time: clocks.unix_ms.saturating_sub(microseconds / 1000),
-            duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
-            id: transit.id,
-            query_size: transit.size,
-            response_size: sent.size as u32,
-            rcode: response.map_or(0, |response| response.rcode),
-            response_header: sent.header,
-            has_answers: response.is_some_and(|response| response.answer_count() > 0),
-            source: response.map_or(filter::Source::Filter, |response| response.source),
         }
     }
 }
@@ -344,6 +309,49 @@ fn client_halves(address: IpAddr) -> [u64; 2] {
         IpAddr::V6(v6) => v6.to_bits(),
     };
     [(bits >> 64) as u64, bits as u64]
+}
+
+/// A query as filters see it, but for the zone, which each has its own index of.
+#[inline]
+fn query_record(transit: &Transit) -> filter::Query {
+    let [client_high, client_low] = client_halves(transit.arrival.client.ip());
+    filter::Query {
+        client_high,
+        client_low,
+        name_start: 0,
+        name_length: 0,
+        qtype: transit.qtype,
+        qclass: transit.qclass,
+        header: transit.flags,
+        udp_size: transit.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size),
+        edns_flags: transit.edns.map_or(0, |edns| edns.flags),
+        client_port: transit.arrival.client.port(),
+        zone: 0,
+        transport: transit.arrival.transport,
+        edns: transit.edns.is_some(),
+    }
+}
+
+/// What became of a query, but for the zone.
+pub fn event_record(
+    transit: &Transit,
+    response: Option<&Response>,
+    sent: Sent,
+    clocks: Clocks,
+) -> filter::Event {
+    let microseconds = clocks.now.saturating_sub(transit.arrival.received);
+    filter::Event {
+        query: query_record(transit),
+        time: clocks.unix_ms.saturating_sub(microseconds / 1000),
+        duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
+        id: transit.id,
+        query_size: transit.size,
+        response_size: sent.size as u32,
+        rcode: response.map_or(0, |response| response.rcode),
+        response_header: sent.header,
+        has_answers: response.is_some_and(|response| response.answer_count() > 0),
+        source: response.map_or(filter::Source::Filter, |response| response.source),
+    }
 }
 
 /// Underlines in the operator's file what a filter did not like.

@@ -25,36 +25,35 @@ impl Worker {
         loop {
             let mut asked = false;
             for (index, (transit, step)) in transits.iter_mut().zip(steps.iter_mut()).enumerate() {
+                let stages = &live.generation.pipelines[transit.pipeline].stages;
                 while matches!(step, Step::Passing) {
-                    let stages = &live.generation.pipelines[transit.pipeline].stages;
                     let Some(&Stage::Filter { filter, zone_base }) = stages.get(transit.stage) else {
                         *step = Step::Arrived;
                         break;
                     };
                     let interest = live.generation.filters[filter].interest();
-                    if !interest.queries || !interest.covers(transit.qtype, transit.name.as_bytes()) {
-                        transit.tell(|| story::unasked(live, transit, filter));
-                        transit.stage += 1;
-                        continue;
-                    }
-                    let now = *unix_ms.get_or_insert_with(unix_milliseconds);
-                    let zone = (zone_base + transit.zone) as u16;
-                    let mut instance = live.instances[filter].borrow_mut();
-                    match instance.recall(&transit.memo_key(zone), now) {
-                        Some(recalled) => {
+                    if interest.queries {
+                        let now = *unix_ms.get_or_insert_with(unix_milliseconds);
+                        let zone = (zone_base + transit.zone) as u16;
+                        let mut instance = live.instances[filter].borrow_mut();
+                        // What is remembered was of interest when it was asked.
+                        if let Some(recalled) = instance.recall(&transit.memo_key(zone), now) {
                             transit.tell(|| story::remembered(live, transit, filter, recalled.verdict));
                             if recalled.passes {
                                 transit.stage += 1;
                             } else {
                                 self.apply(transit, step, recalled.verdict);
                             }
+                            continue;
                         }
-                        None => {
+                        if interest.covers(transit.qtype, transit.name.as_bytes()) {
                             waiting[filter].push(index);
                             asked = true;
                             break;
                         }
                     }
+                    transit.tell(|| story::unasked(live, transit, filter));
+                    transit.stage += 1;
                 }
             }
             if !asked {

@@ -33,8 +33,15 @@ impl Worker {
             for (index, (transit, response)) in transits.iter_mut().zip(responses.iter_mut()).enumerate() {
                 let Some(response) = response else { continue };
                 let pipeline = &live.generation.pipelines[transit.pipeline];
-                if transit.changes.is_empty() && !pipeline.looks_at_responses {
-                    continue;
+                if !pipeline.looks_at_responses {
+                    if transit.changes.is_empty() {
+                        continue;
+                    }
+                    // Nobody is asked, and if nobody watches, all of it is done at once.
+                    if transit.story.is_none() {
+                        self.undo(transit, response, floor);
+                        continue;
+                    }
                 }
                 while transit.stage > floor {
                     transit.stage -= 1;
@@ -43,7 +50,7 @@ impl Worker {
                     };
                     let changes = transit.changes.len();
                     let before = transit.story.as_ref().map(|_| story::response(response));
-                    let skip = self.undo(transit, response);
+                    let skip = self.undo(transit, response, transit.stage);
                     if let Some(saw) = before.filter(|_| transit.changes.len() < changes) {
                         transit.tell(|| story::undone(live, transit, filter, saw, response));
                     }
@@ -117,15 +124,11 @@ impl Worker {
         }
     }
 
-    /// Does what the filter of the transit's stage decided on the way in; whether its response phase is
-    /// left out.
-    fn undo(&self, transit: &mut Transit, response: &mut Response) -> bool {
+    /// Does what the filters from `stage` on decided on the way in, last first; whether the response phase of one
+    /// is left out.
+    fn undo(&self, transit: &mut Transit, response: &mut Response, stage: usize) -> bool {
         let mut skip = false;
-        while transit
-            .changes
-            .last()
-            .is_some_and(|change| change.stage == transit.stage)
-        {
+        while transit.changes.last().is_some_and(|change| change.stage >= stage) {
             match transit.changes.pop().map(|change| change.what) {
                 Some(ChangeKind::Edit(edit)) => response.edit(&edit),
                 Some(ChangeKind::SkipResponse) => skip = true,
