@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::datagrams::{BATCH, DATAGRAM, Datagrams, enlarge_buffer};
 use crate::wire::{self, Tail};
@@ -34,8 +34,17 @@ impl Answers {
     }
 }
 
+/// How a loop waits for queries over UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// In the call that receives them.
+    Receive,
+    /// For the socket to be ready, as whoever has other things to wait for, too, must.
+    Epoll,
+}
+
 /// Answers on `address`, over UDP and TCP, until the process ends.
-pub fn serve(address: SocketAddrV4, answers: Answers) -> io::Result<()> {
+pub fn serve(address: SocketAddrV4, answers: Answers, wait: Wait) -> io::Result<()> {
     let udp = UdpSocket::bind(address)?;
     enlarge_buffer(&udp)?;
     let tcp = TcpListener::bind(address)?;
@@ -45,17 +54,69 @@ pub fn serve(address: SocketAddrV4, answers: Answers) -> io::Result<()> {
             eprintln!("TCP on {address}: {error}");
         }
     });
-    serve_udp(&udp, &answers)
+    let epoll = match wait {
+        Wait::Receive => None,
+        Wait::Epoll => Some(Epoll::of(&udp)?),
+    };
+    serve_udp(&udp, &answers, epoll.as_ref())
 }
 
-fn serve_udp(socket: &UdpSocket, answers: &Answers) -> io::Result<()> {
+fn serve_udp(socket: &UdpSocket, answers: &Answers, epoll: Option<&Epoll>) -> io::Result<()> {
     let mut batch = Datagrams::new();
+    let mut received = 0;
     loop {
-        let received = batch.receive(socket.as_raw_fd(), libc::MSG_WAITFORONE)?;
+        // A batch that is not full has emptied the socket.
+        if let Some(epoll) = epoll
+            && received < BATCH
+        {
+            epoll.wait()?;
+        }
+        let wait = epoll.map_or(libc::MSG_WAITFORONE, |_| libc::MSG_DONTWAIT);
+        received = batch.receive(socket.as_raw_fd(), wait)?;
         for index in 0..received.min(BATCH) {
             batch.edit(index, |buffer, length| answers.write(buffer, length));
         }
         batch.send(socket.as_raw_fd(), received)?;
+    }
+}
+
+/// Tells when a socket has something new, each time once.
+struct Epoll(OwnedFd);
+
+impl Epoll {
+    fn of(socket: &UdpSocket) -> io::Result<Epoll> {
+        // SAFETY: takes no pointer; a descriptor that is not negative is new and nobody else's.
+        let epoll = unsafe {
+            match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
+                ..0 => return Err(io::Error::last_os_error()),
+                epoll => OwnedFd::from_raw_fd(epoll),
+            }
+        };
+        let mut event = libc::epoll_event {
+            events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+            u64: 0,
+        };
+        // SAFETY: both descriptors are open, and the event is a local that is only read.
+        let added = unsafe {
+            let (epoll, socket) = (epoll.as_raw_fd(), socket.as_raw_fd());
+            libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, socket, &raw mut event)
+        };
+        match added {
+            0 => Ok(Epoll(epoll)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: there is room for the one event that is asked for.
+        match unsafe { libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, -1) } {
+            ..0 => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+                error => Err(error),
+            },
+            _ => Ok(()),
+        }
     }
 }
 
@@ -133,13 +194,13 @@ mod tests {
     use std::time::Duration;
 
     /// A server on a free port, until the test process ends.
-    fn start(answers: Answers) -> SocketAddrV4 {
+    fn start(answers: Answers, wait: Wait) -> SocketAddrV4 {
         let probe = TcpListener::bind("127.0.0.1:0").unwrap();
         let SocketAddr::V4(address) = probe.local_addr().unwrap() else {
             unreachable!()
         };
         drop(probe);
-        std::thread::spawn(move || serve(address, answers).unwrap());
+        std::thread::spawn(move || serve(address, answers, wait).unwrap());
         while TcpStream::connect(address).is_err() {
             std::thread::yield_now();
         }
@@ -156,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_upstream_answers_every_workload() {
-        let server = start(Answers::Authoritative);
+        let server = start(Answers::Authoritative, Wait::Receive);
         for workload in Workload::ALL {
             if workload.over_tcp() {
                 ask(&mut TcpClient::new(server, 3).unwrap(), workload);
@@ -169,12 +230,14 @@ mod tests {
 
     #[test]
     fn the_floor_says_one_thing() {
-        let server = start(Answers::Fixed(Tail::address(wire::A, 1).into()));
-        ask(
-            &mut UdpClient::new(server, Vec::new(), 2).unwrap(),
-            Workload::Pairs,
-        );
-        ask(&mut TcpClient::new(server, 2).unwrap(), Workload::Tcp);
+        for wait in [Wait::Receive, Wait::Epoll] {
+            let server = start(Answers::Fixed(Tail::address(wire::A, 1).into()), wait);
+            ask(
+                &mut UdpClient::new(server, Vec::new(), 2).unwrap(),
+                Workload::Pairs,
+            );
+            ask(&mut TcpClient::new(server, 2).unwrap(), Workload::Tcp);
+        }
     }
 
     #[test]

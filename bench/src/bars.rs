@@ -24,7 +24,7 @@ pub fn draw(run: &Run, workload: Workload) -> Option<String> {
     let mut peers = run.peers(workload);
     peers.retain(|peer| loads.iter().any(|load| ratio(peer, *load).is_some()));
     let rank = |peer: &str| match peer {
-        FLOOR => 0.0,
+        _ if is_floor(peer) => 0.0,
         _ if is_ours(peer) => 1.0,
         _ => {
             loads
@@ -61,7 +61,7 @@ pub fn draw(run: &Run, workload: Workload) -> Option<String> {
         let y = TOP + GROUP * place as f64;
         picture.text("name", LEFT - 12.0, y + BAR + 4.0, label(peer));
         let colour = match *peer {
-            FLOOR => "floor",
+            floor if is_floor(floor) => "floor",
             ours if is_ours(ours) => "ours",
             _ => "other",
         };
@@ -84,6 +84,10 @@ pub fn draw(run: &Run, workload: Workload) -> Option<String> {
     Some(picture.finish())
 }
 
+fn is_floor(peer: &str) -> bool {
+    peer.starts_with(FLOOR)
+}
+
 fn is_ours(peer: &str) -> bool {
     peer.starts_with("dnsweir")
 }
@@ -92,6 +96,7 @@ fn is_ours(peer: &str) -> bool {
 fn label(peer: &str) -> &str {
     match peer {
         FLOOR => "the loop",
+        "floor-epoll" => "the loop, by epoll",
         "dnsweir" => "dnsweir, no filter",
         "dnsweir+3" => "dnsweir, 3 filters",
         "dnsweir+3-called" => "3 filters, all called",

@@ -36,7 +36,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use answering::Answers;
+use answering::{Answers, Wait};
 use args::Args;
 use ask::Place;
 use growth::{DIMENSIONS, Dimension, Line};
@@ -92,7 +92,7 @@ dnsweir-bench ask        measure servers that run already, wherever that is
 dnsweir-bench loss       misses while upstream datagrams are lost
     --dnsweir FILE [target/release/dnsweir]   --coredns FILE [in PATH]   --one-in N [10]   --rate N [500]
     --seconds S [20]   --server-core N [0]   --client-core N [1]
-dnsweir-bench floor      --listen IP:PORT --answer address|nxdomain
+dnsweir-bench floor      --listen IP:PORT --answer address|nxdomain [--wait epoll]
 dnsweir-bench upstream   --listen IP:PORT
 ";
 
@@ -417,7 +417,7 @@ fn hits(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
 }
 
 fn serve(command: &str, words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let args = Args::read(words, &["listen", "answer"])?;
+    let args = Args::read(words, &["listen", "answer", "wait"])?;
     let address: SocketAddrV4 = args.text("listen").ok_or("--listen is missing")?.parse()?;
     let answers = match (command, args.text("answer")) {
         ("floor", None | Some("address")) => Answers::Fixed(Tail::address(A, 0x0a00_0001).into()),
@@ -425,6 +425,11 @@ fn serve(command: &str, words: impl Iterator<Item = String>) -> Result<(), Box<d
         ("floor", Some(other)) => return Err(format!("--answer {other}: not address or nxdomain").into()),
         _ => Answers::Authoritative,
     };
-    answering::serve(address, answers)?;
+    let wait = match args.text("wait") {
+        None => Wait::Receive,
+        Some("epoll") => Wait::Epoll,
+        Some(other) => return Err(format!("--wait {other}: not epoll").into()),
+    };
+    answering::serve(address, answers, wait)?;
     Ok(())
 }

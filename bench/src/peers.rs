@@ -60,16 +60,14 @@ pub const PEERS: &[Peer] = &[
         name: "floor",
         program: Program::Bench,
         version: &[],
-        set_up: |site| {
-            let answer = if site.exists { "address" } else { "nxdomain" };
-            Ok(words(&[
-                "floor",
-                "--listen",
-                &site.listen.to_string(),
-                "--answer",
-                answer,
-            ]))
-        },
+        set_up: |site| Ok(floor(site)),
+    },
+    // The same, waiting as a server with more than one socket has to.
+    Peer {
+        name: "floor-epoll",
+        program: Program::Bench,
+        version: &[],
+        set_up: |site| Ok([floor(site), words(&["--wait", "epoll"])].concat()),
     },
     Peer {
         name: "dnsweir",
@@ -219,6 +217,12 @@ fn without_date(line: &str) -> &str {
 
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
+}
+
+fn floor(site: &Site) -> Vec<OsString> {
+    let answer = if site.exists { "address" } else { "nxdomain" };
+    let listen = site.listen.to_string();
+    words(&["floor", "--listen", &listen, "--answer", answer])
 }
 
 /// Writes a file into the peer's folder; gives its path.
