@@ -48,7 +48,7 @@ pub async fn listen(
 ) {
     let socket = Rc::new(socket);
     let mut batch = Batch::default();
-    let mut desk = Desk {
+    let mut exchange = Exchange {
         socket: Rc::clone(&socket),
         datagrams: Datagrams::new(socket.wildcard, limit),
         travelling: Vec::with_capacity(BATCH),
@@ -74,9 +74,9 @@ pub async fn listen(
             None => break,
         };
         let fd = socket.socket.as_raw_fd();
-        let more = match desk.datagrams.receive(fd) {
+        let more = match exchange.datagrams.receive(fd) {
             Ok(count) => {
-                serve(&worker, count, &mut batch, &mut desk, server);
+                serve(&worker, count, &mut batch, &mut exchange, server);
                 // A batch that is not full has emptied the socket: no need for the call that would only say
                 // so. What comes after it wakes us again.
                 count == BATCH
@@ -95,17 +95,17 @@ pub async fn listen(
     }
     // Turned off first: what comes after the last look would be lost.
     switch.udp_off();
-    while let Ok(count @ 1..) = desk.datagrams.receive(socket.socket.as_raw_fd()) {
-        serve(&worker, count, &mut batch, &mut desk, server);
+    while let Ok(count @ 1..) = exchange.datagrams.receive(socket.socket.as_raw_fd()) {
+        serve(&worker, count, &mut batch, &mut exchange, server);
     }
 }
 
 /// Serves what is in the first `count` slots.
-fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, desk: &mut Desk, server: u16) {
-    desk.travelling.clear();
+fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, exchange: &mut Exchange, server: u16) {
+    exchange.travelling.clear();
     let now = worker.now();
     for slot in 0..count {
-        let Some((message, client)) = desk.datagrams.get(slot) else {
+        let Some((message, client)) = exchange.datagrams.get(slot) else {
             continue;
         };
         let arrival = Arrival {
@@ -113,14 +113,14 @@ fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, desk: &mut Desk, 
             server,
             transport: Transport::Udp,
             received: now,
-            limit: desk.at_once.len(),
+            limit: exchange.at_once.len(),
             keepalive: None,
         };
-        match worker.admit(batch, message, arrival, &mut desk.at_once) {
-            Admission::Travelling => desk.travelling.push(slot),
+        match worker.admit(batch, message, arrival, &mut exchange.at_once) {
+            Admission::Travelling => exchange.travelling.push(slot),
             Admission::Answered(length) => {
-                let reply = &desk.at_once[..length];
-                desk.datagrams.reply(slot, |out| {
+                let reply = &exchange.at_once[..length];
+                exchange.datagrams.reply(slot, |out| {
                     out[..length].copy_from_slice(reply);
                     length
                 });
@@ -128,13 +128,13 @@ fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, desk: &mut Desk, 
             Admission::Silence => {}
         }
     }
-    worker.run(batch, desk);
-    desk.datagrams.send(desk.socket.socket.as_raw_fd());
+    worker.run(batch, exchange);
+    exchange.datagrams.send(exchange.socket.socket.as_raw_fd());
     worker.tell_if_many();
 }
 
 /// What one batch needs.
-struct Desk {
+struct Exchange {
     socket: Rc<Socket>,
     datagrams: Datagrams,
     /// The slots of the queries that travel.
@@ -143,7 +143,7 @@ struct Desk {
     at_once: Box<[u8]>,
 }
 
-impl Replies for Desk {
+impl Replies for Exchange {
     fn reply(&mut self, index: usize, write: impl FnOnce(&mut [u8]) -> usize) {
         self.datagrams.reply(self.travelling[index], write);
     }
