@@ -22,17 +22,25 @@ const RECEIVE: usize = 4096;
 const CONTROL: usize = 64;
 
 /// Where a datagram came from, and which of our addresses it went to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Route {
-    /// The client.
-    pub peer: SocketAddr,
+    /// The client, as the kernel wrote it.
+    address: libc::sockaddr_storage,
+    length: libc::socklen_t,
     /// Our address, if the socket is bound to the wildcard address: the reply must come from there.
-    pub local: Option<Local>,
+    local: Option<Local>,
+}
+
+impl Route {
+    /// The client; none if its address is of no family we know.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        read_address(&self.address)
+    }
 }
 
 /// A destination address and the link it was seen on.
-#[derive(Debug, Clone, Copy)]
-pub struct Local {
+#[derive(Clone, Copy)]
+struct Local {
     address: IpAddr,
     interface: u32,
 }
@@ -177,14 +185,14 @@ impl Datagrams {
         Some((&self.octets[slot * self.size..][..length], peer))
     }
 
-    /// The way back for a reply that comes when others are in the slots; as for [`get`](Datagrams::get).
-    pub fn route(&self, slot: usize) -> Option<Route> {
-        let peer = read_address(&self.addresses[slot])?;
-        let local = self.wildcard.then(|| read_local(&self.headers[slot].msg_hdr));
-        Some(Route {
-            peer,
-            local: local.flatten(),
-        })
+    /// The way back for a reply that comes when others are in the slots.
+    pub fn route(&self, slot: usize) -> Route {
+        let header = &self.headers[slot].msg_hdr;
+        Route {
+            address: self.addresses[slot],
+            length: header.msg_namelen,
+            local: self.wildcard.then(|| read_local(header)).flatten(),
+        }
     }
 
     /// Has `write` put a reply in the place of a datagram, and notes it to be sent, as many octets as `write` returns.
@@ -227,19 +235,20 @@ impl Datagrams {
 
 /// Sends one datagram, now or never.
 pub fn send_one(socket: RawFd, route: &Route, message: &[u8]) -> io::Result<()> {
-    // SAFETY: C structures of integers and pointers, for which zero is a value.
-    let (mut header, mut address) = unsafe { (mem::zeroed::<libc::msghdr>(), mem::zeroed()) };
+    // SAFETY: a C structure of integers and pointers, for which zero is a value.
+    let mut header = unsafe { mem::zeroed::<libc::msghdr>() };
     let mut control = Control([0; CONTROL]);
     let mut vector = libc::iovec {
         iov_base: message.as_ptr().cast_mut().cast(),
         iov_len: message.len(),
     };
-    header.msg_namelen = write_address(route.peer, &mut address);
-    header.msg_name = (&raw mut address).cast();
+    header.msg_name = (&raw const route.address).cast_mut().cast();
+    header.msg_namelen = route.length;
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     write_local(route.local, &mut header, &mut control);
-    // SAFETY: the header points to locals that outlive the call; the kernel only reads the message.
+    // SAFETY: the header points to locals and to the borrowed route and message, which outlive the call; the kernel
+    // only reads them, and the address is as long as the kernel said when it wrote it.
     let result = unsafe { libc::sendmsg(socket, &raw const header, libc::MSG_DONTWAIT) };
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -264,29 +273,6 @@ fn read_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
             Some(SocketAddrV6::new(address, u16::from_be(v6.sin6_port), 0, v6.sin6_scope_id).into())
         }
         _ => None,
-    }
-}
-
-fn write_address(address: SocketAddr, storage: &mut libc::sockaddr_storage) -> libc::socklen_t {
-    match address {
-        SocketAddr::V4(v4) => {
-            // SAFETY: the storage has room and alignment for every socket address.
-            let out = unsafe { &mut *ptr::from_mut(storage).cast::<libc::sockaddr_in>() };
-            out.sin_family = libc::AF_INET as libc::sa_family_t;
-            out.sin_port = v4.port().to_be();
-            out.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
-            mem::size_of::<libc::sockaddr_in>() as libc::socklen_t
-        }
-        SocketAddr::V6(v6) => {
-            // SAFETY: as above.
-            let out = unsafe { &mut *ptr::from_mut(storage).cast::<libc::sockaddr_in6>() };
-            out.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-            out.sin6_port = v6.port().to_be();
-            out.sin6_addr.s6_addr = v6.ip().octets();
-            out.sin6_flowinfo = 0;
-            out.sin6_scope_id = v6.scope_id();
-            mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t
-        }
     }
 }
 

@@ -158,15 +158,13 @@ impl Replies for Exchange {
 
 struct Late {
     socket: Rc<Socket>,
-    /// None for a query whose address could not be read, and such a one is not admitted.
-    route: Option<Route>,
+    route: Route,
 }
 
 impl LateReply for Late {
     fn send(self: Box<Self>, message: &[u8]) {
-        let Some(route) = &self.route else { return };
-        if let Err(error) = send_one(self.socket.socket.as_raw_fd(), route, message) {
-            tracing::debug!(client = %route.peer, %error, "a reply could not be sent");
+        if let Err(error) = send_one(self.socket.socket.as_raw_fd(), &self.route, message) {
+            tracing::debug!(client = ?self.route.peer(), %error, "a reply could not be sent");
         }
     }
 }
