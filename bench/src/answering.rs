@@ -63,6 +63,7 @@ pub fn serve(address: SocketAddrV4, answers: Answers, wait: Wait) -> io::Result<
 
 fn serve_udp(socket: &UdpSocket, answers: &Answers, epoll: Option<&Epoll>) -> io::Result<()> {
     let mut batch = Datagrams::new();
+    let flags = epoll.map_or(libc::MSG_WAITFORONE, |_| libc::MSG_DONTWAIT);
     let mut received = 0;
     loop {
         // A batch that is not full has emptied the socket.
@@ -71,8 +72,7 @@ fn serve_udp(socket: &UdpSocket, answers: &Answers, epoll: Option<&Epoll>) -> io
         {
             epoll.wait()?;
         }
-        let wait = epoll.map_or(libc::MSG_WAITFORONE, |_| libc::MSG_DONTWAIT);
-        received = batch.receive(socket.as_raw_fd(), wait)?;
+        received = batch.receive(socket.as_raw_fd(), flags)?;
         for index in 0..received.min(BATCH) {
             batch.edit(index, |buffer, length| answers.write(buffer, length));
         }

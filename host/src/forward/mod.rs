@@ -149,7 +149,7 @@ pub struct Answer {
     pub duration: Duration,
 }
 
-/// One worker's sockets for a [`Forwarder`]. Lives on a single-threaded runtime, within a `LocalRuntime`.
+/// One worker's sockets for a [`Forwarder`]. Lives on a `LocalRuntime`.
 pub struct Forward {
     shared: Arc<Forwarder>,
     /// One per upstream.
@@ -180,7 +180,7 @@ impl Forward {
         })
     }
 
-    /// Asks the upstreams `query`, a whole message with one question. Must be called within a `LocalRuntime`.
+    /// Asks the upstreams `query`, a whole message with one question. Must be called on a `LocalRuntime`.
     /// Dropping the future gives up the query and leaves nothing behind.
     pub async fn resolve(self: &Rc<Self>, query: &[u8]) -> Result<Answer, Failure> {
         let config = &self.shared.config;

@@ -73,7 +73,7 @@ impl Sockets {
     }
 
     /// Sends `query` and waits for its reply, for as long as the caller lets it. Dropping the future gives
-    /// the query up. Must be called within a `LocalRuntime`.
+    /// the query up. Must be called on a `LocalRuntime`.
     pub async fn exchange(&self, query: &Rc<Query>) -> Result<Reply, Fault> {
         let (socket, place) = self.send(query)?;
         let waiting = Waiting { socket, place };
