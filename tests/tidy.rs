@@ -292,20 +292,33 @@ fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Lines that are code, numbered: no comments, no blank lines, and nothing of the tests at a file's end.
+/// Lines that are code, numbered: no comments, no blank lines, no attributes, and no items that only tests are
+/// built with, wherever in the file they stand.
 fn code_lines(file: &Path) -> Vec<(usize, String)> {
     let text = read(file);
-    let mut lines = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        if line.starts_with("#[cfg(test)]") {
-            break;
+    let mut lines = (1..).zip(text.lines());
+    let mut code_lines = Vec::new();
+    while let Some((number, line)) = lines.next() {
+        if line.trim_start().starts_with("#[cfg(test)]") {
+            skip_item(&mut lines, line.len() - line.trim_start().len());
+            continue;
         }
         let code = line.split("//").next().unwrap_or_default().trim_end();
         if !code.trim().is_empty() && !code.trim_start().starts_with('#') {
-            lines.push((number, code.to_owned()));
+            code_lines.push((number, code.to_owned()));
         }
     }
-    lines
+    code_lines
+}
+
+/// Passes over one item. As rustfmt writes it, the item ends with the first line of its own indentation that ends it.
+fn skip_item<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, indentation: usize) {
+    for (_, line) in lines {
+        let own = line.len() - line.trim_start().len() == indentation;
+        if own && !line.trim_start().starts_with('#') && line.ends_with(['}', ';', ',']) {
+            return;
+        }
+    }
 }
 
 /// The parts that a line names by `crate::PART`, in a group as well: `crate::{dns, cache::Cache}`.
