@@ -51,7 +51,11 @@ impl TimeLimit {
     /// To be called by the call under way with every tick. Whether its time is up.
     #[cold]
     pub(super) fn is_up(&mut self) -> bool {
-        let (now, clock) = (Instant::now(), thread_clock());
+        self.is_up_at(Instant::now(), thread_clock())
+    }
+
+    /// The same, for an instant at which the thread's clock stands at `clock`.
+    fn is_up_at(&mut self, now: Instant, clock: Duration) -> bool {
         let (limit, begun) = (self.limit, self.begun);
         let overtime = self.overtime.get_or_insert_with(|| Overtime {
             since: now,
@@ -103,15 +107,26 @@ mod tests {
 
     #[test]
     fn a_call_that_runs_gets_its_limit_and_no_more() {
-        let mut limit = TimeLimit::new(ms(5));
-        for _ in 0..2 {
+        let mut limit = TimeLimit::new(ms(6));
+        // Whoever ran before has moved the thread's clock.
+        for clock in [ms(0), ms(90)] {
             limit.begin();
-            let begin = thread_clock();
-            assert!(!limit.is_up());
-            while !limit.is_up() {}
-            assert!(thread_clock() - begin >= ms(5) / 2, "at least half of it");
-            assert!(limit.is_up(), "for good");
+            // Nobody looks until the call has lasted for 4 ms. The thread runs a third of the time from then on.
+            let seen = limit.begun + ms(4);
+            let mut up_at = |passed: u64, ran: u64| limit.is_up_at(seen + ms(passed), clock + ms(ran));
+            assert!(!up_at(0, 0));
+            assert!(!up_at(8, 2), "half of the limit is what it is sure to run");
+            assert!(up_at(9, 3));
+            assert!(up_at(10, 4), "for good");
         }
+    }
+
+    #[test]
+    fn a_call_that_never_ends_is_ended() {
+        let mut limit = TimeLimit::new(ms(5));
+        limit.begin();
+        // By the clocks as they are, whoever else has the processor.
+        while !limit.is_up() {}
     }
 
     #[test]
