@@ -1,25 +1,41 @@
 //! Tells when a file of the configuration changed.
 //!
-//! What is watched is the folder of each file, and only the files' contents count: an editor that
-//! replaces a file, and a ConfigMap whose symbolic link is swung over, look alike then.
+//! A file is reached by a path whose every part may be put into another's place: by an editor that moves a new file
+//! over the old one, by a kubelet that swings the symbolic link of a ConfigMap over, by a resolver that writes what
+//! `/etc/resolv.conf` points to anew, by whoever renames a folder. So what is watched is each folder on the way, and
+//! in it that one name. Whatever else happens there is nobody's concern, and only the files' contents count.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-/// How long a folder must have been quiet, so that a file is not read while it is written.
+/// How long the files must have been quiet, so that none is read while it is written.
 const QUIET: Duration = Duration::from_millis(150);
+
+/// How long to wait for that: one that is written all the time is read as it is.
+const LATEST: Duration = Duration::from_secs(2);
+
+/// Symbolic links on the way to one file; the kernel follows as many.
+const LINKS: usize = 40;
 
 /// Watches files.
 pub struct Changes {
     watcher: Option<RecommendedWatcher>,
     events: mpsc::UnboundedReceiver<()>,
-    folders: BTreeSet<PathBuf>,
+    /// What is watched for, as the kernel names it: shared with the thread that hears of everything in the folders.
+    places: Arc<Mutex<BTreeSet<PathBuf>>>,
+    /// The folders that are watched, and which ones they were: device and inode.
+    folders: BTreeMap<PathBuf, Option<(u64, u64)>>,
     /// The files, and what their contents were when they were last taken as known.
     known: BTreeMap<PathBuf, u64>,
 }
@@ -28,9 +44,10 @@ impl Changes {
     /// Watches nothing yet. Without inotify there is SIGHUP.
     pub fn new() -> Changes {
         let (send, events) = mpsc::unbounded_channel();
+        let places = Arc::new(Mutex::new(BTreeSet::new()));
+        let watched = Arc::clone(&places);
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Reading the files is an event of its own, and of no interest.
-            if !event.is_ok_and(|event| event.kind.is_access()) {
+            if event.is_ok_and(|event| concerns(&event, &watched.lock())) {
                 let _ = send.send(());
             }
         });
@@ -40,7 +57,8 @@ impl Changes {
         Changes {
             watcher,
             events,
-            folders: BTreeSet::new(),
+            places,
+            folders: BTreeMap::new(),
             known: BTreeMap::new(),
         }
     }
@@ -70,26 +88,50 @@ impl Changes {
     /// Watches these files from now on, and takes the contents of new ones as known. Those of others stay what
     /// they were before the files were read: what has changed since is a change.
     pub fn watch(&mut self, files: &[PathBuf]) {
-        let folders: BTreeSet<PathBuf> = files
-            .iter()
-            .filter_map(|file| file.parent().map(PathBuf::from))
-            .collect();
-        if let Some(watcher) = &mut self.watcher {
-            for gone in self.folders.difference(&folders) {
-                let _ = watcher.unwatch(gone);
-            }
-            for folder in folders.difference(&self.folders) {
-                if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-                    tracing::warn!(folder = %folder.display(), %error, "a folder cannot be watched");
-                }
-            }
-        }
-        self.folders = folders;
+        self.follow(files);
         let known = files.iter().map(|file| {
             let known = self.known.get(file).copied();
             (file.clone(), known.unwrap_or_else(|| contents(file)))
         });
         self.known = known.collect();
+    }
+
+    /// Watches the ways to these files as they are now.
+    fn follow(&mut self, files: &[PathBuf]) {
+        // A way may change while we look at it. Once the watches stand, that is noticed; a few looks will do.
+        for _ in 0..3 {
+            let places: BTreeSet<PathBuf> = files.iter().flat_map(|file| way(file)).collect();
+            let folders = places.iter().filter_map(|place| place.parent());
+            let folders: BTreeMap<_, _> = folders.map(|it| (it.to_owned(), identity(it))).collect();
+            if *self.places.lock() == places && self.folders == folders {
+                return;
+            }
+            *self.places.lock() = places;
+            self.watch_folders(folders);
+        }
+    }
+
+    fn watch_folders(&mut self, folders: BTreeMap<PathBuf, Option<(u64, u64)>>) {
+        let before = std::mem::replace(&mut self.folders, folders);
+        let Some(watcher) = &mut self.watcher else { return };
+        for (gone, _) in before
+            .iter()
+            .filter(|&(it, one)| self.folders.get(it) != Some(one))
+        {
+            let _ = watcher.unwatch(gone);
+        }
+        for (folder, one) in self
+            .folders
+            .iter()
+            .filter(|&(it, one)| before.get(it) != Some(one))
+        {
+            // One that is not there is waited for in the folder above.
+            if one.is_some()
+                && let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive)
+            {
+                tracing::warn!(folder = %folder.display(), %error, "a folder cannot be watched");
+            }
+        }
     }
 
     /// Takes the contents of all files as known, and says whether they were not. Before the files are read.
@@ -102,14 +144,18 @@ impl Changes {
         changed
     }
 
-    /// Resolves when the contents of a file have changed and its folder has come to rest; they are known then.
-    /// May be dropped and called again.
+    /// Resolves when the contents of a file have changed and the files have come to rest, or will not; they are
+    /// known then. May be dropped and called again.
     pub async fn changed(&mut self) {
         loop {
             if self.events.recv().await.is_none() {
                 std::future::pending::<()>().await;
             }
-            while let Ok(Some(())) = timeout(QUIET, self.events.recv()).await {}
+            let latest = Instant::now() + LATEST;
+            let rest = || latest.min(Instant::now() + QUIET);
+            while let Ok(Some(())) = timeout_at(rest(), self.events.recv()).await {}
+            let files: Vec<PathBuf> = self.known.keys().cloned().collect();
+            self.follow(&files);
             if self.note() {
                 return;
             }
@@ -117,18 +163,160 @@ impl Changes {
     }
 }
 
+/// Whether an event is about one of the places.
+fn concerns(event: &notify::Event, places: &BTreeSet<PathBuf>) -> bool {
+    // Reading the files is an event of its own, and of no interest. The kernel may have had more to say than it
+    // could keep.
+    event.need_rescan() || !event.kind.is_access() && event.paths.iter().any(|path| places.contains(path))
+}
+
+/// Which folder a path leads to now, if to one.
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(folder).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// All names that are looked up on the way to a file, each with the path to its folder that no symbolic link is
+/// part of.
+fn way(file: &Path) -> Vec<PathBuf> {
+    let Ok(file) = std::path::absolute(file) else {
+        return Vec::new();
+    };
+    let mut ahead = parts(&file);
+    let (mut at, mut places, mut links) = (PathBuf::from("/"), Vec::new(), 0);
+    while let Some(part) = ahead.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        let place = at.join(part);
+        places.push(place.clone());
+        match fs::read_link(&place) {
+            Ok(target) if links < LINKS => {
+                links += 1;
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                ahead.extend(parts(&target));
+            }
+            _ => at = place,
+        }
+    }
+    places
+}
+
+/// The parts of a path, the first one last.
+fn parts(path: &Path) -> Vec<OsString> {
+    let parts = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    parts.rev().collect()
+}
+
 /// What is in a file, or that there is none.
 fn contents(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    std::fs::read(file).ok().hash(&mut hasher);
+    fs::read(file).ok().hash(&mut hasher);
     hasher.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::os::unix::fs::symlink;
+
+    use tokio::time::timeout;
 
     use super::*;
+
+    async fn noticed(changes: &mut Changes, what: &str) {
+        let noticed = timeout(Duration::from_secs(30), changes.changed()).await;
+        assert!(noticed.is_ok(), "went unnoticed: {what}");
+    }
+
+    /// systemd-resolved's layout: what the symbolic link points to is replaced, elsewhere.
+    #[tokio::test]
+    async fn what_a_link_points_to_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (etc, run) = (folder.path().join("etc"), folder.path().join("run"));
+        let state = run.join("systemd/resolve");
+        fs::create_dir_all(&state).unwrap();
+        fs::create_dir(&etc).unwrap();
+        let (stub, new, file) = (state.join("stub"), state.join("new"), etc.join("resolv.conf"));
+        fs::write(&stub, "1").unwrap();
+        symlink("../run/systemd/resolve/stub", &file).unwrap();
+        let mut changes = Changes::new();
+        changes.watch(std::slice::from_ref(&file));
+        fs::write(&new, "2").unwrap();
+        fs::rename(&new, &stub).unwrap();
+        noticed(&mut changes, "the target was replaced").await;
+        // The service is started anew, with a folder of its own that is.
+        fs::rename(run.join("systemd"), run.join("old")).unwrap();
+        fs::create_dir_all(&state).unwrap();
+        fs::write(&stub, "3").unwrap();
+        noticed(&mut changes, "the target's folder was replaced").await;
+        fs::write(&stub, "4").unwrap();
+        noticed(&mut changes, "the target was written").await;
+        fs::remove_file(&file).unwrap();
+        symlink("../other", &file).unwrap();
+        fs::write(folder.path().join("other"), "5").unwrap();
+        noticed(&mut changes, "the link points elsewhere").await;
+        assert!(!changes.note());
+    }
+
+    /// A kubelet's: the file, its folder and what that folder points to, each a symbolic link. Beside it, an
+    /// operator's: the folder itself is swapped.
+    #[tokio::test]
+    async fn swapped_folders_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for (generation, text) in [("1", "one"), ("2", "two"), ("3", "three")] {
+            fs::create_dir(at(generation)).unwrap();
+            fs::write(at(generation).join("file"), text).unwrap();
+        }
+        symlink("1", at("..data")).unwrap();
+        symlink("..data", at("current")).unwrap();
+        let mut changes = Changes::new();
+        changes.watch(&[at("current/file")]);
+        let swing = |to: &str| {
+            symlink(to, at("..tmp")).unwrap();
+            fs::rename(at("..tmp"), at("..data")).unwrap();
+        };
+        swing("2");
+        noticed(&mut changes, "the link was swung over").await;
+        swing("3");
+        noticed(&mut changes, "the link was swung over again").await;
+        fs::rename(at("3"), at("gone")).unwrap();
+        fs::rename(at("1"), at("3")).unwrap();
+        noticed(&mut changes, "the folder was swapped").await;
+        fs::write(at("3/file"), "four").unwrap();
+        noticed(&mut changes, "the file was written").await;
+    }
+
+    /// What others write beside the files is not looked at, and a file that never rests is read all the same.
+    #[tokio::test]
+    async fn nobody_delays_it_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("list");
+        fs::write(&file, "1").unwrap();
+        let mut changes = Changes::new();
+        changes.watch(std::slice::from_ref(&file));
+        let event = |path: &Path| notify::Event::new(notify::EventKind::Any).add_path(path.to_owned());
+        let is_heard = |path: &Path| concerns(&event(path), &changes.places.lock());
+        assert!(is_heard(&file));
+        assert!(!is_heard(&folder.path().join("noise")));
+        let (send, events) = mpsc::unbounded_channel();
+        changes.events = events;
+        tokio::spawn(async move {
+            while send.send(()).is_ok() {
+                tokio::time::sleep(QUIET / 10).await;
+            }
+        });
+        fs::write(&file, "2").unwrap();
+        noticed(&mut changes, "the file is written all the time").await;
+    }
 
     /// Nothing that is written is missed, be it before the file is watched, before it is read or after that.
     #[tokio::test]
@@ -181,22 +369,18 @@ mod tests {
         let files = [file.clone()];
         let mut changes = Changes::new();
         changes.watch(&files);
-        let noticed = async |changes: &mut Changes, number: u32| {
-            let noticed = timeout(Duration::from_secs(30), changes.changed()).await;
-            assert!(noticed.is_ok(), "change {number} went unnoticed");
-        };
         std::fs::write(&file, "2").unwrap();
-        noticed(&mut changes, 2).await;
+        noticed(&mut changes, "change 2").await;
         std::fs::write(&file, "3").unwrap();
         changes.watch(&files);
-        noticed(&mut changes, 3).await;
+        noticed(&mut changes, "change 3").await;
         // What was read on request is no news, but what comes after it is; one that is moved into its place, too.
         std::fs::write(&file, "4").unwrap();
         assert!(changes.note());
         std::fs::write(&new, "5").unwrap();
         std::fs::rename(&new, &file).unwrap();
         changes.watch(&files);
-        noticed(&mut changes, 5).await;
+        noticed(&mut changes, "change 5").await;
         assert!(!changes.note());
     }
 }
