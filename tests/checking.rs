@@ -49,7 +49,7 @@ fn a_valid_file_is_accepted_silently_enough() {
 /// Five mistakes of five kinds are five reports, each with its line.
 #[test]
 fn five_mistakes_are_five_reports() {
-    let text = r#"listen "127.0.0.1:5353"
+    let text = r#"listen "127.0.0.1:15353"
 lissen "127.0.0.1:5354"
 workers "two"
 zone "example" {

@@ -1,4 +1,4 @@
-//! `dnsweir run` without a configuration, in a network of its own: it listens on 127.0.0.1:5353.
+//! `dnsweir run` without a configuration, in a network of its own: it listens on 127.0.0.1:15353.
 
 use crate::harness::namespace::Namespace;
 use crate::harness::process::Process;
@@ -16,7 +16,7 @@ fn the_embedded_configuration_answers_without_a_network() {
         let mut command = network.tool("dig");
         tools::output(
             command
-                .args(["@127.0.0.1", "-p", "5353", "+tries=1", "+time=5"])
+                .args(["@127.0.0.1", "-p", "15353", "+tries=1", "+time=5"])
                 .args(arguments),
         )
     };
@@ -26,7 +26,7 @@ fn the_embedded_configuration_answers_without_a_network() {
         probe.args([
             "@127.0.0.1",
             "-p",
-            "5353",
+            "15353",
             "+tries=1",
             "+time=1",
             "hello.demo.test",

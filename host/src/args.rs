@@ -18,7 +18,7 @@ pub struct Args {
 pub enum Command {
     /// Answer queries until SIGTERM or SIGINT; SIGHUP, or a change of a file, reloads.
     Run {
-        /// The configuration; without it, a demonstration on 127.0.0.1:5353.
+        /// The configuration; without it, a demonstration on 127.0.0.1:15353.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Where compiled filters are kept; without it, in dnsweir's folder of the user's caches.

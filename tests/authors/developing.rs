@@ -18,7 +18,7 @@ fn author(folder: &Path, name: &str) -> std::net::SocketAddr {
     // Cargo puts what it builds where the test has it, and `dev` moves it to where the configuration has it.
     let text = fs::read_to_string(&file)
         .expect("a configuration")
-        .replace("127.0.0.1:5353", &listen.to_string())
+        .replace("127.0.0.1:15353", &listen.to_string())
         .replace("/etc/resolv.conf", "127.0.0.1:9");
     fs::write(&file, text).expect("a configuration");
     listen

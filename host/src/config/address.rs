@@ -1,4 +1,4 @@
-//! Addresses as they are written: `"10.96.0.10"`, `"10.96.0.10:5353"`, `"::1"`, `"[::1]:5353"`.
+//! Addresses as they are written: `"10.96.0.10"`, `"10.96.0.10:8053"`, `"::1"`, `"[::1]:8053"`.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -13,7 +13,7 @@ pub(super) const DNS_PORT: u16 = 53;
 /// An address of one host, or of all of this host's interfaces, with `port` unless one is written.
 pub(super) fn address(port: u16) -> impl Fn(&KdlValue) -> Result<SocketAddr, Wrong> {
     move |value| {
-        let help = "write an IP address, with a port or without: \"10.96.0.10\", \"10.96.0.10:5353\", \"::1\", \"[::1]:5353\"";
+        let help = "write an IP address, with a port or without: \"10.96.0.10\", \"10.96.0.10:8053\", \"::1\", \"[::1]:8053\"";
         let Some(text) = value.as_string() else {
             return Err(Wrong::new("is not an address", help));
         };
@@ -110,9 +110,9 @@ mod tests {
     fn the_port_may_be_left_out() {
         for (text, expected) in [
             ("10.96.0.10", "10.96.0.10:53"),
-            ("10.96.0.10:5353", "10.96.0.10:5353"),
+            ("10.96.0.10:8053", "10.96.0.10:8053"),
             ("::1", "[::1]:53"),
-            ("[::1]:5353", "[::1]:5353"),
+            ("[::1]:8053", "[::1]:8053"),
             ("[::1]", "[::1]:53"),
             ("fe80::1%7", "[fe80::1%7]:53"),
             ("[fe80::1%7]:5353", "[fe80::1%7]:5353"),

@@ -132,10 +132,10 @@ mod tests {
 
     #[test]
     fn everything_but_the_addresses_has_a_default() {
-        let listen = listen("listen \"127.0.0.1\" \"[::1]:5353\"");
+        let listen = listen("listen \"127.0.0.1\" \"[::1]:8053\"");
         assert_eq!(
             listen.addresses,
-            ["127.0.0.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]
+            ["127.0.0.1:53".parse().unwrap(), "[::1]:8053".parse().unwrap()]
         );
         assert_eq!(
             (listen.tcp_connections, listen.tcp_idle, listen.tcp_write),

@@ -70,7 +70,7 @@ pub fn new(folder: &Path) -> Result<String, Stop> {
     let folder = folder.display();
     Ok(format!(
         "a filter is in {folder}; to see it answer:\n\n    cd {folder}\n    dnsweir dev\n\n\
-         and in another terminal: dig @127.0.0.1 -p 5353 hello.example\n"
+         and in another terminal: dig @127.0.0.1 -p 15353 hello.example\n"
     ))
 }
 

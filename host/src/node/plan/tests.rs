@@ -53,7 +53,7 @@ fn bypass_is_what_node_cache_does() {
 #[test]
 fn both_families_are_one_plan() {
     let plan = plan(
-        "listen \"10.96.0.10\" \"fd00::10\" \"127.0.0.1\" \"[::1]:5353\"\n\
+        "listen \"10.96.0.10\" \"fd00::10\" \"127.0.0.1\" \"[::1]:8053\"\n\
          node { interface \"dns0\"; iptables; mode \"bypass\" }",
     );
     let addresses = plan.link.unwrap().addresses;
