@@ -1,6 +1,6 @@
 //! What the proxy says: logs on standard error, query lines on standard output.
 
-use crate::harness::{Proxy, Upstream, forward_once};
+use crate::harness::{Proxy, Upstream, forward_once, until};
 
 fn start(arguments: &[&str]) -> (Proxy, Upstream) {
     let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1"]);
@@ -52,4 +52,76 @@ fn unknown_levels_are_refused() {
     );
     assert!(!proxy.process.ended().success());
     proxy.process.logged("loudly");
+}
+
+/// Fills both pipes, which nobody reads, and the queues behind them: the main thread with reports of bad files, the
+/// workers with a filter's lines.
+fn overfill(proxy: &Proxy) {
+    let dropped = |stream| {
+        let metrics = proxy.metrics();
+        metrics.sum("dnsweir_output_lines_dropped_total", &[("stream", stream)])
+    };
+    // Half a mebibyte of mistakes each.
+    proxy.rewrite(&format!(
+        "zone \".\" {{ {} }}",
+        "forwart \"192.0.2.1\"; ".repeat(1000)
+    ));
+    until("the log to be dropped", || {
+        proxy.process.signal("HUP");
+        dropped("stderr") > 0.0
+    });
+    until("filters' lines to be dropped", || {
+        for _ in 0..50 {
+            proxy.query("www.example", "A");
+        }
+        dropped("stdout") > 0.0
+    });
+}
+
+/// A long line for each query.
+fn talkative() -> String {
+    let format = format!("{{name}} {}", "x".repeat(8000));
+    format!(
+        "filter \"log\" {{ module \"builtin:log\"; config {{ format \"{format}\" }} }}\n\
+         filter \"table\" {{ module \"builtin:hosts\"; config {{ host \"www.example\" \"192.0.2.1\" }} }}\n\
+         zone \"example\" {{ use \"log\"; use \"table\" }}"
+    )
+}
+
+/// Whoever should read may be stopped for good: that costs lines and nothing else.
+#[test]
+fn output_that_nobody_reads_stops_nothing() {
+    let mut proxy = Proxy::launch_unread(&talkative(), &["--log-level", "trace"]);
+    proxy.await_ready();
+    overfill(&proxy);
+    assert_eq!(
+        proxy.query("www.example", "A").answers(),
+        ["www.example. A 192.0.2.1"]
+    );
+    assert_eq!(proxy.get("/health").0, 200);
+    proxy.process.signal("TERM");
+    assert_eq!(proxy.process.ended().code(), Some(0));
+}
+
+/// As with a journal that is started anew: the log goes on, and says what is missing.
+#[test]
+fn a_reader_that_comes_back_is_told_what_is_missing() {
+    let mut proxy = Proxy::launch_unread(&talkative(), &[]);
+    proxy.await_ready();
+    overfill(&proxy);
+    proxy.process.read();
+    for stream in ["stdout", "stderr"] {
+        let line = proxy.process.logged(&format!("stream=\"{stream}\""));
+        assert!(line.contains("lines were dropped"), "{line}");
+    }
+    proxy.reload(&talkative());
+    proxy.process.logged("reloaded");
+}
+
+/// What keeps a process from starting is said however slow the reader is, and does not keep it from ending.
+#[test]
+fn a_failed_start_ends_with_nobody_reading() {
+    let mistakes = "forwart \"192.0.2.1\"; ".repeat(1000);
+    let mut proxy = Proxy::launch_unread(&format!("zone \".\" {{ {mistakes} }}"), &[]);
+    assert_eq!(proxy.process.ended().code(), Some(64));
 }

@@ -14,6 +14,7 @@ mod checking;
 mod documents;
 mod reloading;
 mod stopping;
+mod twice;
 
 // The wire, by RFC.
 mod conformance;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::harness::message::flags;
 use crate::harness::{Message, Proxy, Upstream, ask, forward_once, until, upstream::Gate, upstream::Reply};
 
 fn one(address: &str) -> Upstream {
@@ -160,6 +161,93 @@ fn listen_addresses_follow_the_configuration() {
         proxy.query("www.example", "A").answers(),
         ["www.example. A 192.0.2.1"]
     );
+}
+
+/// So do the limits of listeners that stay.
+#[test]
+fn limits_of_listeners_follow_the_configuration() {
+    let upstream = Upstream::start(|asked| {
+        let long = format!("{} 300 TXT {}", asked.name(), "x".repeat(200));
+        asked.answer(&[&long, &long.replace("xx", "xy"), &long.replace("xx", "yx")])
+    });
+    let limited = |limits: &str| format!("listen \"$LISTEN\" {{ {limits} }}\n{}", forward(&upstream));
+    let proxy = Proxy::start(&limited("udp-size 1232"));
+    let is_cut = || proxy.query_edns("www.example", "TXT").has(flags::TC);
+    assert!(!is_cut());
+    for (limits, expected) in [("udp-size 512", true), ("udp-size 4096", false)] {
+        proxy.reload(&limited(limits));
+        // Until all workers have gone over.
+        until("the new size to be kept to", || is_cut() == expected);
+    }
+
+    // Connections are accepted by the new limits; those that are open stay.
+    let mut open = proxy.connect();
+    let query = Message::query("www.example", "TXT");
+    open.ask(&query);
+    proxy.reload(&limited("tcp-connections 1"));
+    open.ask(&query);
+    let mut second = proxy.connect();
+    second.send(&[&query]);
+    assert!(second.receive().is_none(), "a second connection was served");
+    open.ask(&query);
+}
+
+/// What was taken for a configuration that is not taken after all is given back.
+#[test]
+fn a_reload_that_fails_leaves_nothing() {
+    let upstream = one("192.0.2.1");
+    let proxy = Proxy::start(&forward(&upstream));
+    let count = |of: &str| {
+        let entries = std::fs::read_dir(format!("/proc/{}/{of}", proxy.process.id()));
+        entries.expect("a running process").count()
+    };
+    // Once, so that whatever is made with the first reload is there.
+    proxy.reload(&forward(&upstream));
+    let before = until_steady(|| (count("fd"), count("task")));
+    let (free, taken) = (
+        crate::harness::address::fresh_socket(),
+        crate::harness::address::fresh_socket(),
+    );
+    let holder = std::net::UdpSocket::bind(taken).expect("a socket");
+    let failed = || {
+        let metrics = proxy.metrics();
+        metrics.sum("dnsweir_reloads_total", &[("result", "failed")])
+    };
+    for round in 1..=3 {
+        proxy.rewrite(&format!(
+            "// {round}\nlisten \"$LISTEN\" \"{free}\" \"{taken}\"\n{}",
+            forward(&upstream)
+        ));
+        until("the reload to fail", || failed() == f64::from(round));
+    }
+    until("everything to be given back", || {
+        std::net::UdpSocket::bind(free).is_ok() && (count("fd"), count("task")) <= before
+    });
+    // Nothing of it is in the way later.
+    drop(holder);
+    proxy.reload(&format!(
+        "listen \"$LISTEN\" \"{free}\" \"{taken}\"\n{}",
+        forward(&upstream)
+    ));
+    for address in [proxy.address, free, taken] {
+        assert_eq!(
+            ask(address, &Message::query("www.example", "A")).answers(),
+            ["www.example. A 192.0.2.1"]
+        );
+    }
+}
+
+/// A figure that has come to rest: what a process does by itself ends sometime.
+fn until_steady<T: PartialEq>(figure: impl Fn() -> T) -> T {
+    let mut last = figure();
+    until("the process to come to rest", || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let now = figure();
+        let steady = now == last;
+        last = now;
+        steady
+    });
+    last
 }
 
 /// A filter's module that changed is compiled and swapped in by itself; one that is none is not.

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::harness::guests::guest;
+use crate::harness::proxy::try_get;
 use crate::harness::upstream::{Gate, Reply};
-use crate::harness::{Message, Proxy, Upstream, ask, client};
+use crate::harness::{Message, Proxy, Upstream, ask, client, until};
 
 #[test]
 fn sigterm_ends_an_idle_proxy_with_success() {
@@ -74,4 +76,52 @@ fn sigterm_is_bounded() {
         "it took {:?}",
         begun.elapsed()
     );
+}
+
+/// A module that takes minutes to load: a hundred recorded questions that it never answers.
+fn slow(folder: &std::path::Path) -> String {
+    let questions = folder.join("slow.questions.kdl");
+    let each = |number| format!("question \"spin{number}.example\" \"A\" {{ fail \"time\" }}\n");
+    std::fs::write(&questions, (0..100).map(each).collect::<String>()).expect("questions");
+    format!(
+        "filter \"slow\" {{ module \"{}\"; questions \"{}\" }}\n\
+         zone \".\" {{ use \"slow\"; forward \"127.0.0.1:9\" }}",
+        guest("spin").display(),
+        questions.display()
+    )
+}
+
+/// Whoever is told to stop does not load first what nobody will ask.
+#[test]
+fn sigterm_ends_a_start_that_takes_long() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for signal in ["TERM", "INT"] {
+        let mut proxy = Proxy::launch(&slow(folder.path()), &[]);
+        // From here on it loads.
+        until("the admin address to be served", || {
+            try_get(proxy.admin, "/health").is_some()
+        });
+        proxy.process.signal(signal);
+        assert_eq!(proxy.process.ended().code(), Some(0), "{signal}");
+        let said = proxy.process.stderr();
+        assert!(
+            !said.iter().any(|line| line.contains("answering queries")),
+            "{said:#?}"
+        );
+    }
+}
+
+/// And answers until it has stopped, whatever is being loaded.
+#[test]
+fn sigterm_ends_a_reload_that_takes_long() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for signal in ["TERM", "INT"] {
+        let mut proxy = Proxy::start("zone \".\" { forward \"127.0.0.1:9\" }");
+        proxy.rewrite(&slow(folder.path()));
+        proxy.process.logged("loading");
+        proxy.process.signal(signal);
+        assert_eq!(proxy.process.ended().code(), Some(0), "{signal}");
+        let said = proxy.process.stderr();
+        assert!(!said.iter().any(|line| line.contains("reloaded")), "{said:#?}");
+    }
 }

@@ -13,21 +13,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dns", &[]),
     ("cache", &["config", "dns"]),
     ("forward", &["config", "dns"]),
-    ("filter", &["config", "dns"]),
+    ("netstat", &[]),
+    ("output", &[]),
+    ("filter", &["output", "config", "dns"]),
     ("serve", &["filter", "cache", "forward", "config", "dns"]),
-    ("listen", &["serve", "filter", "config", "dns"]),
-    ("node", &["config"]),
+    ("listen", &["netstat", "serve", "filter", "config", "dns"]),
+    ("node", &["netstat", "config"]),
     ("state", &["node", "serve"]),
     (
         "metrics",
         &[
-            "state", "node", "serve", "filter", "cache", "forward", "listen", "config", "dns",
+            "state", "node", "output", "serve", "filter", "cache", "forward", "listen", "config", "dns",
         ],
     ),
     (
         "admin",
         &[
-            "metrics", "state", "serve", "filter", "cache", "forward", "listen", "config", "dns",
+            "metrics", "state", "netstat", "serve", "filter", "cache", "forward", "listen", "config", "dns",
         ],
     ),
     ("args", &[]),
@@ -36,8 +38,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "run",
         &[
-            "admin", "metrics", "state", "node", "listen", "serve", "filter", "cache", "forward", "config",
-            "dns",
+            "admin", "metrics", "state", "node", "output", "listen", "serve", "filter", "cache", "forward",
+            "config", "dns",
         ],
     ),
 ];

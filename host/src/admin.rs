@@ -17,43 +17,52 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use tokio::task::JoinHandle;
 
 use crate::cache::Kind;
 use crate::config::Module;
-use crate::listen::steer;
+use crate::listen::{Port, in_use, steer};
 use crate::metrics;
+use crate::netstat::Protocol;
 use crate::state::State;
 
 /// How long a client may take to send its request's head.
 const HEAD: Duration = Duration::from_secs(5);
 
-/// A bound admin address.
-pub struct Listener(TcpListener);
+/// A bound admin address, known to the runtime.
+pub struct Listener(tokio::net::TcpListener);
 
 impl Listener {
-    /// Binds the address. SO_REUSEPORT lets a successor listen before we end; of two processes, the one
-    /// that came second answers.
-    pub fn bind(address: SocketAddr) -> io::Result<Listener> {
+    /// Binds the address, on the runtime that will serve it. [`Port::Shared`] lets a successor listen before we
+    /// end; of two processes, the one that came second answers.
+    ///
+    /// # Errors
+    /// When the address cannot be had; then who has it.
+    pub fn bind(address: SocketAddr, port: Port) -> io::Result<Listener> {
         let bound = (|| {
-            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
             socket.set_nonblocking(true)?;
             socket.set_reuse_address(true)?;
-            socket.set_reuse_port(true)?;
+            socket.set_reuse_port(port == Port::Shared)?;
             socket.bind(&address.into())?;
+            socket.set_reuse_port(true)?;
             socket.listen(128)?;
-            let listener = socket.into();
+            let listener: TcpListener = socket.into();
             steer(&listener, 1)?;
-            Ok(listener)
+            tokio::net::TcpListener::from_std(listener)
         })();
         match bound {
             Ok(listener) => Ok(Listener(listener)),
             Err(error) => {
                 let error: io::Error = error;
+                let hint = match error.kind() {
+                    io::ErrorKind::AddrInUse => in_use(address, Protocol::Tcp, port),
+                    _ => String::new(),
+                };
                 Err(io::Error::new(
                     error.kind(),
-                    format!("cannot serve admin on {address}: {error}"),
+                    format!("cannot serve admin on {address}: {error}{hint}"),
                 ))
             }
         }
@@ -63,12 +72,8 @@ impl Listener {
     /// healthy and not ready.
     pub fn serve(self, state: Arc<OnceLock<Arc<State>>>) -> Server {
         Server(tokio::spawn(async move {
-            let listener = match tokio::net::TcpListener::from_std(self.0) {
-                Ok(listener) => listener,
-                Err(error) => return tracing::error!(%error, "the admin address cannot be served"),
-            };
             loop {
-                match listener.accept().await {
+                match self.0.accept().await {
                     Ok((stream, _)) => {
                         let state = Arc::clone(&state);
                         tokio::spawn(async move {

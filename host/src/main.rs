@@ -1,13 +1,15 @@
 //! The `dnsweir` program: what the command line asks for, and an exit code that means something.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
 use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
 use dnsweir::node::Outcome;
-use dnsweir::run::{self, Spectators, Stop, by_hand, privileges};
-use dnsweir::tools;
+use dnsweir::run::privileges::{self, Needs};
+use dnsweir::run::{self, Spectators, Stop, by_hand};
+use dnsweir::{output, tools};
 use tracing::level_filters::LevelFilter;
 
 /// A configuration that is not valid (sysexits.h).
@@ -17,7 +19,12 @@ const EX_USAGE: u8 = 64;
 const EX_OSERR: u8 = 71;
 
 fn main() -> ExitCode {
-    match Args::parse().command {
+    // However it ends.
+    let _flush = Flush;
+    let command = Args::parse().command;
+    // Before any thread, since each has capabilities of its own.
+    let kept = needs(&command).map_or(Ok(()), privileges::keep);
+    match command {
         Command::Run {
             config,
             compiled_cache,
@@ -25,8 +32,9 @@ fn main() -> ExitCode {
             log_format,
         } => {
             log(log_level, log_format);
-            // Before any thread, since each has capabilities of its own.
-            privileges::keep_what_is_needed();
+            if let Err(error) = kept {
+                tracing::warn!(%error, "more rights are kept than are needed");
+            }
             match run::run(config, compiled_cache, Spectators::default()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(stop) => fail(&stop),
@@ -61,6 +69,17 @@ fn main() -> ExitCode {
     }
 }
 
+/// What a command needs that not everybody may; none where it runs nobody's code, as whoever calls it.
+fn needs(command: &Command) -> Option<Needs> {
+    match command {
+        Command::Run { config, .. } => Some(run::needs(config.as_deref())),
+        Command::Node { .. } | Command::Filter(FilterCommand::New { .. }) => None,
+        Command::Check { .. } | Command::Explain { .. } | Command::Dev { .. } | Command::Filter(_) => {
+            Some(Needs::Nothing)
+        }
+    }
+}
+
 fn filter(command: FilterCommand) -> ExitCode {
     tool(match command {
         FilterCommand::New { name } => tools::new::new(&name),
@@ -90,7 +109,7 @@ fn tool(done: Result<String, tools::Stop>) -> ExitCode {
         Err(tools::Stop::File(report)) => fail(&Stop::Configuration(report)),
         Err(tools::Stop::Machine(error)) => fail(&Stop::Machine(error)),
         Err(tools::Stop::Refused(text)) => {
-            eprintln!("dnsweir: {text}");
+            complain(&format!("dnsweir: {text}"));
             ExitCode::from(EX_USAGE)
         }
     }
@@ -137,11 +156,11 @@ fn report(outcome: &Outcome) -> ExitCode {
 fn fail(stop: &Stop) -> ExitCode {
     match stop {
         Stop::Configuration(report) => {
-            eprint!("{}", report.render(std::io::stderr().is_terminal()));
+            complain(&report.render(std::io::stderr().is_terminal()));
             ExitCode::from(EX_USAGE)
         }
         Stop::Machine(error) => {
-            eprintln!("dnsweir: {error}");
+            complain(&format!("dnsweir: {error}"));
             ExitCode::from(EX_OSERR)
         }
     }
@@ -155,12 +174,43 @@ fn log(level: LogLevel, format: LogFormat) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
+    let Ok(stderr) = output::stderr() else {
+        // Without a thread for it there is no log, and soon nothing else.
+        return;
+    };
     let logs = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(stderr)
         .with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),
+    }
+    // A panic is news like any other, and whoever panics must not wait for a reader either.
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("unnamed");
+        match Backtrace::capture() {
+            backtrace if backtrace.status() == BacktraceStatus::Captured => {
+                tracing::error!(thread, "{panic}\n{backtrace}");
+            }
+            _ => tracing::error!(thread, "{panic}"),
+        }
+    }));
+}
+
+/// Says why nothing more will be done.
+fn complain(text: &str) {
+    if let Ok(stderr) = output::stderr() {
+        stderr.print(text);
+    }
+}
+
+/// Writes out what is still to be written, for a bounded time.
+struct Flush;
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        output::flush();
     }
 }

@@ -14,9 +14,9 @@ use prometheus_client::registry::Registry;
 use crate::cache::Kind;
 use crate::dns::rcode_text;
 use crate::forward::{Histogram, Reason};
-use crate::node;
 use crate::serve::counters::{BUCKETS, PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
 use crate::state::State;
+use crate::{node, output};
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -139,6 +139,11 @@ fn process(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::counter(encoder, "reloads", "Attempts to load a changed configuration")?;
     family.count(&[("result", "ok")], get(&state.reloads))?;
     family.count(&[("result", "failed")], get(&state.failed_reloads))?;
+    let help = "Lines of output that nobody read in time";
+    let mut family = Family::counter(encoder, "output_lines_dropped", help)?;
+    for (stream, lines) in output::dropped() {
+        family.count(&[("stream", stream)], lines)?;
+    }
     let mut family = Family::gauge(encoder, "tcp_connections", "Open client connections")?;
     family.total(state.connections.load(Ordering::Relaxed) as u64)
 }

@@ -1,35 +1,93 @@
-//! Standard output, where filters print.
+//! Standard output, where filters print, and standard error, where the log goes.
 //!
-//! Whoever reads our output may be slow or stopped, and a worker must not wait for it. Lines are therefore put
-//! into a bounded buffer that a thread of its own writes out; what does not fit is dropped and counted.
+//! Whoever reads them may be slow, or stopped, or a journal that is being restarted, and nobody here waits for
+//! that: not a worker, not the main thread, not the watchdog. So a stream is a bounded queue that a thread of its
+//! own writes out. What does not fit is dropped and counted, and when the reader is back, the log says how much that
+//! was. Nothing else of a running proxy writes to either stream.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
-use std::sync::Arc;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::text;
+/// Octets that may wait for the reader of a stream. As many again may be on their way to it.
+pub const CAPACITY: usize = 1 << 20;
 
-/// Octets that may wait for the reader.
-const CAPACITY: usize = 1 << 20;
-
-/// How long lines are gathered before they are written, unless half of the room is taken before: a busy server's
-/// come many times in that time, and waking the writing thread for each would cost more than they do.
+/// How long filters' lines are gathered before they are written, unless half of the room is taken before: a busy
+/// server's come many times in that time, and waking the writing thread for each would cost more than they do.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// How long the end of the process waits for the reader to take what is left.
+/// How long the end of the process waits for the readers to take what is left.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Owns the writing thread: dropping this writes what is left, then ends it.
-pub(super) struct Output {
-    shared: Arc<Shared>,
+/// How long to wait before a pipe that another process made non-blocking is written to again. Only its mode is
+/// shared with us: we never set it, since we would set it for everybody.
+const FULL: Duration = Duration::from_millis(20);
+
+static STDOUT: OnceLock<Arc<Queue>> = OnceLock::new();
+static STDERR: OnceLock<Arc<Queue>> = OnceLock::new();
+
+/// The queue of standard output.
+///
+/// # Errors
+/// When its thread cannot be started.
+pub fn stdout() -> io::Result<Arc<Queue>> {
+    the(&STDOUT, || Queue::start("stdout", own(io::stdout())?, GATHER))
 }
 
-#[derive(Default)]
-struct Shared {
+/// The queue of standard error. Its lines are not gathered: the last ones may say why the process ends.
+///
+/// # Errors
+/// When its thread cannot be started.
+pub fn stderr() -> io::Result<Arc<Queue>> {
+    the(&STDERR, || {
+        Queue::start("stderr", own(io::stderr())?, Duration::ZERO)
+    })
+}
+
+/// The stream without the standard library's lock and buffer: whoever took the lock would wait for our reader.
+fn own(stream: impl AsFd) -> io::Result<File> {
+    Ok(File::from(stream.as_fd().try_clone_to_owned()?))
+}
+
+fn the(one: &OnceLock<Arc<Queue>>, start: impl FnOnce() -> io::Result<Queue>) -> io::Result<Arc<Queue>> {
+    if let Some(queue) = one.get() {
+        return Ok(Arc::clone(queue));
+    }
+    let queue = Arc::new(start()?);
+    Ok(Arc::clone(one.get_or_init(|| queue)))
+}
+
+/// Lines of each stream that were dropped, by the stream's name.
+pub fn dropped() -> [(&'static str, u64); 2] {
+    [("stdout", &STDOUT), ("stderr", &STDERR)]
+        .map(|(name, one)| (name, one.get().map_or(0, |queue| queue.dropped())))
+}
+
+/// Waits until both streams are written out: for a second at most, so that nobody can hold up the end.
+pub fn flush() {
+    let end = Instant::now() + FAREWELL;
+    for queue in [&STDOUT, &STDERR].into_iter().filter_map(OnceLock::get) {
+        queue.flush(end);
+    }
+}
+
+/// The queue of one stream, and its writing thread: dropping this writes what is left, then ends it.
+pub struct Queue {
+    state: Arc<State>,
+}
+
+struct State {
+    name: &'static str,
+    gather: Duration,
+    /// Lines that found no room.
+    dropped: AtomicU64,
     pending: Mutex<Pending>,
     /// Something is pending, or the end has come.
     filled: Condvar,
@@ -52,62 +110,111 @@ impl Pending {
     fn is_urgent(&self) -> bool {
         self.closed || self.text.len() >= CAPACITY / 2
     }
+
+    fn is_drained(&self) -> bool {
+        !self.writing && self.text.is_empty()
+    }
 }
 
-impl Output {
-    pub(super) fn start(sink: impl Write + Send + 'static) -> io::Result<Output> {
-        let shared = Arc::new(Shared::default());
-        thread::Builder::new().name("filter-output".into()).spawn({
-            let shared = Arc::clone(&shared);
-            move || shared.run(sink)
+impl Queue {
+    /// A queue in front of `sink`, which may block. Lines wait for `gather` so that several are written at once.
+    ///
+    /// # Errors
+    /// When the writing thread cannot be started.
+    pub fn start(
+        name: &'static str,
+        sink: impl Write + Send + 'static,
+        gather: Duration,
+    ) -> io::Result<Queue> {
+        let state = Arc::new(State {
+            name,
+            gather,
+            dropped: AtomicU64::new(0),
+            pending: Mutex::default(),
+            filled: Condvar::new(),
+            urgent: Condvar::new(),
+            drained: Condvar::new(),
+        });
+        thread::Builder::new().name(name.into()).spawn({
+            let state = Arc::clone(&state);
+            move || state.run(sink)
         })?;
-        Ok(Output { shared })
+        Ok(Queue { state })
     }
 
     /// Queues whole lines; a last one without a newline gets one. Returns how many were dropped: none or all.
-    pub(super) fn print(&self, lines: &str) -> u64 {
+    pub fn print(&self, lines: &str) -> u64 {
+        self.print_by(lines, String::push_str)
+    }
+
+    /// The same, with `append` to put them into the queue: it may spell them otherwise.
+    pub fn print_by(&self, lines: &str, append: impl FnOnce(&mut String, &str)) -> u64 {
         if lines.is_empty() {
             return 0;
         }
-        let mut pending = self.shared.pending.lock();
+        let mut pending = self.state.pending.lock();
         if pending.text.len() + lines.len() >= CAPACITY {
-            return lines.lines().count() as u64;
+            drop(pending);
+            let dropped = lines.lines().count() as u64;
+            self.state.dropped.fetch_add(dropped, Ordering::Relaxed);
+            return dropped;
         }
         let idle = mem::take(&mut pending.idle);
         let urgent = pending.is_urgent();
-        text::escape_into(&mut pending.text, lines, &['\n']);
+        append(&mut pending.text, lines);
         if !pending.text.ends_with('\n') {
             pending.text.push('\n');
         }
         let urgent = pending.is_urgent() && !urgent;
         drop(pending);
         if idle {
-            self.shared.filled.notify_one();
+            self.state.filled.notify_one();
         }
         if urgent {
-            self.shared.urgent.notify_one();
+            self.state.urgent.notify_one();
         }
         0
     }
-}
 
-impl Drop for Output {
-    fn drop(&mut self) {
-        let mut pending = self.shared.pending.lock();
-        pending.closed = true;
-        self.shared.filled.notify_one();
-        self.shared.urgent.notify_one();
-        self.shared.drained.wait_while_for(
-            &mut pending,
-            |pending| pending.writing || !pending.text.is_empty(),
-            FAREWELL,
-        );
+    /// Lines that were dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.state.dropped.load(Ordering::Relaxed)
+    }
+
+    fn flush(&self, end: Instant) {
+        let mut pending = self.state.pending.lock();
+        let left = end.saturating_duration_since(Instant::now());
+        self.state
+            .drained
+            .wait_while_for(&mut pending, |pending| !pending.is_drained(), left);
     }
 }
 
-impl Shared {
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.state.pending.lock().closed = true;
+        self.state.filled.notify_one();
+        self.state.urgent.notify_one();
+        self.flush(Instant::now() + FAREWELL);
+    }
+}
+
+/// Writes whole records, as the log does: each is queued in one piece, or dropped.
+impl Write for &Queue {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.print(&String::from_utf8_lossy(octets));
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl State {
     fn run(&self, mut sink: impl Write) {
         let mut text = String::new();
+        let mut told = 0;
         let mut pending = self.pending.lock();
         loop {
             self.filled.wait_while(&mut pending, |pending| {
@@ -117,14 +224,25 @@ impl Shared {
             if pending.text.is_empty() {
                 return;
             }
-            self.urgent
-                .wait_while_for(&mut pending, |pending| !pending.is_urgent(), GATHER);
+            if !self.gather.is_zero() {
+                self.urgent
+                    .wait_while_for(&mut pending, |pending| !pending.is_urgent(), self.gather);
+            }
             mem::swap(&mut text, &mut pending.text);
             pending.writing = true;
             drop(pending);
-            // A closed pipe must not end the proxy, and there is nobody to tell.
-            let _ = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
+            write(&mut sink, text.as_bytes());
             text.clear();
+            // Lines are dropped while a write lasts: it is over, and there is room to say so.
+            let lines = self.dropped.load(Ordering::Relaxed) - told;
+            if lines > 0 {
+                told += lines;
+                tracing::warn!(
+                    stream = self.name,
+                    lines,
+                    "lines were dropped: nobody read them in time"
+                );
+            }
             pending = self.pending.lock();
             pending.writing = false;
             if pending.text.is_empty() {
@@ -132,6 +250,21 @@ impl Shared {
             }
         }
     }
+}
+
+/// Writes all of it, however long that takes.
+fn write(sink: &mut impl Write, mut octets: &[u8]) {
+    while !octets.is_empty() {
+        match sink.write(octets) {
+            Ok(0) => return,
+            Ok(count) => octets = &octets[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(FULL),
+            // A closed pipe must not end the proxy, and there is nobody to tell.
+            Err(_) => return,
+        }
+    }
+    let _ = sink.flush();
 }
 
 #[cfg(test)]
@@ -163,10 +296,14 @@ mod tests {
     fn a_stopped_reader_costs_lines_and_no_time() {
         let (written_in, written) = channel();
         let (go_on, go_on_out) = channel();
-        let output = Output::start(Slow {
-            written: written_in,
-            go_on: go_on_out,
-        })
+        let output = Queue::start(
+            "test",
+            Slow {
+                written: written_in,
+                go_on: go_on_out,
+            },
+            GATHER,
+        )
         .unwrap();
         assert_eq!(output.print("one\ntwo"), 0);
         assert_eq!(written.recv().unwrap(), "one\ntwo\n");
@@ -182,23 +319,11 @@ mod tests {
             2,
             "dropped lines are counted"
         );
+        assert_eq!(output.dropped(), 3);
         drop(go_on);
         assert_eq!(written.recv().unwrap().len(), 1023 * 1024);
         assert_eq!(output.print("back"), 0);
         drop(output);
         assert_eq!(written.recv().unwrap(), "back\n");
-    }
-
-    #[test]
-    fn forged_lines_and_escapes_are_spelt_out() {
-        let (written_in, written) = channel();
-        let (_, go_on) = channel();
-        let output = Output::start(Slow {
-            written: written_in,
-            go_on,
-        })
-        .unwrap();
-        output.print("a\rb\x1b[2J\n");
-        assert_eq!(written.recv().unwrap(), "a\\rb\\u{1b}[2J\n");
     }
 }

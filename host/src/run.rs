@@ -22,21 +22,26 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::{Mutex, RwLock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::admin;
 use crate::config::{self, Config, Report};
 use crate::filter::{self, CompiledCache, Engine, Filter};
-use crate::listen::{Limits, Sockets};
+use crate::listen::{Limits, Port, Sockets};
 use crate::node::{self, Keeper, Plan};
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
 use crate::serve::story::Audience;
 use crate::state::State;
+use privileges::Needs;
 use watchdog::Watchdog;
 use worker::{Adoption, Command, WorkerThread};
 
 /// How long queries under way may take to end after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// How much longer workers may take to end. One that hangs is not waited for.
+const LATE: Duration = Duration::from_secs(1);
 
 /// What `dnsweir run` serves without `--config`.
 const DEFAULT: &str = include_str!("default.kdl");
@@ -67,6 +72,14 @@ impl From<Report> for Stop {
 
 fn machine(error: impl fmt::Display) -> Stop {
     Stop::Machine(error.to_string())
+}
+
+/// What a process needs that serves a configuration.
+pub fn needs(file: Option<&Path>) -> Needs {
+    match file {
+        Some(file) if config::keeps_network(file) => Needs::Network,
+        _ => Needs::Port,
+    }
 }
 
 /// Loads a configuration and compiles its filters, and changes nothing.
@@ -101,30 +114,60 @@ pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>, spectators: Spectat
         .enable_all()
         .build()
         .map_err(machine)?;
-    runtime.block_on(async move {
+    let ended = runtime.block_on(async move {
         // From here on no signal ends the process before it has put things back.
         let mut signals = Signals::new().map_err(machine)?;
-        let mut proxy = Proxy::start(file, engine(compiled)?, spectators, &mut changes).await?;
+        let started = Proxy::start(
+            file,
+            engine(compiled)?,
+            spectators,
+            &mut changes,
+            &mut signals.end,
+        )
+        .await?;
+        let Some(mut proxy) = started else {
+            return Ok(());
+        };
         let ended = proxy.attend(&mut signals, changes).await;
         proxy.stop().await;
         ended
-    })
+    });
+    // What is still being loaded is for nobody any more.
+    runtime.shutdown_background();
+    ended
 }
 
 /// The signals that are orders.
 struct Signals {
+    end: End,
+    hangup: Signal,
+}
+
+/// Those that say it is time to end.
+struct End {
     terminate: Signal,
     interrupt: Signal,
-    hangup: Signal,
 }
 
 impl Signals {
     fn new() -> io::Result<Signals> {
-        Ok(Signals {
+        let end = End {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        };
+        let hangup = signal(SignalKind::hangup())?;
+        Ok(Signals { end, hangup })
+    }
+}
+
+impl End {
+    /// Resolves when one of them has come.
+    async fn come(&mut self) {
+        let name = tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        tracing::info!("{name}: stopping");
     }
 }
 
@@ -218,12 +261,14 @@ fn prepare(
 }
 
 impl Proxy {
+    /// Starts; nothing comes of it if it is told to stop before it has.
     async fn start(
         file: Option<PathBuf>,
         engine: Engine,
         spectators: Spectators,
         changes: &mut watch::Changes,
-    ) -> Result<Proxy, Stop> {
+        end: &mut End,
+    ) -> Result<Option<Proxy>, Stop> {
         let started = Instant::now();
         let read = || load(file.as_deref(), spectators.whatever_was_recorded);
         let config = changes.watch_from(read, |config| &config.files)?;
@@ -232,19 +277,23 @@ impl Proxy {
             Some(_) => Some(Keeper::start(Arc::clone(&node)).map_err(machine)?),
             None => None,
         };
-        let begun = Proxy::begin(file, engine, config, &keeper, node, spectators, started).await;
+        // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
+        let begun = tokio::select! {
+            begun = Proxy::begin(file, engine, config, &keeper, node, spectators, started) => begun.map(Some),
+            () = end.come() => Ok(None),
+        };
         match begun {
-            Ok(mut proxy) => {
+            Ok(Some(mut proxy)) => {
                 proxy.keeper = keeper;
-                Ok(proxy)
+                Ok(Some(proxy))
             }
-            Err(stop) => {
+            ended => {
                 // What was set up for a proxy that did not start serves nobody.
                 if let Some(keeper) = keeper {
                     let _ = keeper.unguard().await;
                     let _ = keeper.drop_link().await;
                 }
-                Err(stop)
+                ended
             }
         }
     }
@@ -263,7 +312,9 @@ impl Proxy {
         let told: Arc<OnceLock<Arc<State>>> = Arc::default();
         let serve = |listener: admin::Listener| listener.serve(Arc::clone(&told));
         let predecessors = config.admin.map(node::Predecessors::of);
-        let mut admin = match config.admin.map(admin::Listener::bind).transpose() {
+        let port = port(&config);
+        let bind_admin = |address| admin::Listener::bind(address, port);
+        let mut admin = match config.admin.map(bind_admin).transpose() {
             Ok(listener) => listener.map(serve),
             Err(error) if keeper.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => None,
             Err(error) => return Err(machine(error)),
@@ -290,9 +341,9 @@ impl Proxy {
             Some(keeper) => Some(keeper.carry(Plan::of(config)).await.map_err(machine)?),
             None => None,
         };
-        let mut sockets = bind(&shared, &config.listen.addresses, workers).map_err(machine)?;
+        let sockets = bind(&shared, &config.listen.addresses, workers, port).map_err(machine)?;
         if let (Some(address), None) = (config.admin, &admin) {
-            admin = Some(serve(admin::Listener::bind(address).map_err(machine)?));
+            admin = Some(serve(bind_admin(address).map_err(machine)?));
         }
         drop(turn);
         let state = Arc::new(State {
@@ -313,21 +364,20 @@ impl Proxy {
         let _ = told.set(Arc::clone(&state));
 
         let mut threads = Vec::new();
-        let mut adopted = Vec::new();
-        for (index, instances) in instances.into_iter().enumerate() {
-            let (done, wait) = oneshot::channel();
+        let mut begun = Vec::new();
+        for (index, (instances, sockets)) in instances.into_iter().zip(sockets).enumerate() {
+            let (tell, wait) = oneshot::channel();
             let adoption = Adoption {
                 generation: Arc::clone(&generation),
                 instances,
-                sockets: std::mem::take(&mut sockets[index]),
                 limits: limits.clone(),
-                done,
             };
-            threads.push(WorkerThread::spawn(index, Arc::clone(&shared), adoption).map_err(machine)?);
-            adopted.push(wait);
+            let thread = WorkerThread::spawn(index, Arc::clone(&shared), adoption, sockets, tell);
+            threads.push(thread.map_err(machine)?);
+            begun.push(wait);
         }
-        for adopted in adopted {
-            adopted
+        for begun in begun {
+            begun
                 .await
                 .map_err(|_| machine("a worker ended while it started"))?
                 .map_err(machine)?;
@@ -371,14 +421,18 @@ impl Proxy {
     /// Waits for what happens, and returns when it is time to end.
     async fn attend(&mut self, signals: &mut Signals, mut changes: watch::Changes) -> Result<(), Stop> {
         loop {
-            tokio::select! {
-                _ = signals.terminate.recv() => { tracing::info!("SIGTERM: stopping"); return Ok(()) }
-                _ = signals.interrupt.recv() => { tracing::info!("SIGINT: stopping"); return Ok(()) }
+            let why = tokio::select! {
+                () = signals.end.come() => return Ok(()),
                 index = worker::first_to_end(&mut self.workers) => {
                     return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
                 }
-                _ = signals.hangup.recv() => { changes.note(); self.reload("SIGHUP").await }
-                () = changes.changed() => self.reload("a file changed").await,
+                _ = signals.hangup.recv() => { changes.note(); "SIGHUP" }
+                () = changes.changed() => "a file changed",
+            };
+            tokio::select! {
+                () = self.reload(why) => {}
+                // A reload that is not waited for any more is one that did not happen: we end.
+                () = signals.end.come() => return Ok(()),
             }
             changes.watch(&self.state.generation.read().config.files);
         }
@@ -390,6 +444,7 @@ impl Proxy {
             tracing::warn!("{why}: there is no configuration file to reload");
             return;
         };
+        tracing::info!(why, "loading the configuration again");
         match self.try_reload(file.clone()).await {
             Ok(()) => {
                 self.state.reloads.fetch_add(1, Ordering::Relaxed);
@@ -445,30 +500,37 @@ impl Proxy {
             .copied()
             .filter(|address| !old.listen.addresses.contains(address))
             .collect();
+        if self.keeper.is_none() && config.node.is_some() {
+            return Err(machine(
+                "a `node` section needs rights that were given up at the start, since there was none: restart dnsweir",
+            ));
+        }
         let plan = Plan::of(config);
         let changed = plan != Plan::of(old) || config.node != old.node;
-        if self.keeper.is_none() && config.node.is_some() {
-            self.keeper = Some(Keeper::start(Arc::clone(&self.state.node)).map_err(machine)?);
-        }
         let keeper = self.keeper.as_ref().filter(|_| changed);
         let bound = async {
             let _turn = match keeper {
                 Some(keeper) => Some(keeper.carry(plan.clone()).await.map_err(machine)?),
                 None => None,
             };
-            let sockets = bind(&self.state.shared, &added, workers).map_err(machine)?;
-            let admin = match config.admin {
+            let sockets = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
+            self.register(sockets).await?;
+            match config.admin {
                 Some(address) if config.admin != old.admin => {
                     let predecessors = node::Predecessors::of(address);
-                    Some((admin::Listener::bind(address).map_err(machine)?, predecessors))
+                    let listener = admin::Listener::bind(address, port(config)).map_err(machine)?;
+                    Ok(Some((listener, predecessors)))
                 }
-                _ => None,
-            };
-            Ok((sockets, admin))
+                _ => Ok(None),
+            }
         };
-        let (mut sockets, admin) = match bound.await {
-            Ok(bound) => bound,
+        // Nothing that comes after this can fail.
+        let admin = match bound.await {
+            Ok(admin) => admin,
             Err(stop) => {
+                for worker in &self.workers {
+                    worker.send(Command::Forget);
+                }
                 if let Some(keeper) = keeper {
                     keeper
                         .guard(Plan::of(old), interval(old))
@@ -488,22 +550,19 @@ impl Proxy {
 
         let limits = Limits::new(&config.listen, workers, Arc::clone(&self.state.connections));
         let mut adopted = Vec::new();
-        for (index, (worker, instances)) in self.workers.iter().zip(instances).enumerate() {
+        for (worker, instances) in self.workers.iter().zip(instances) {
             let (done, wait) = oneshot::channel();
-            worker.send(Command::Adopt(Adoption {
+            let adoption = Adoption {
                 generation: Arc::clone(&generation),
                 instances,
-                sockets: std::mem::take(&mut sockets[index]),
                 limits: limits.clone(),
-                done,
-            }));
+            };
+            worker.send(Command::Adopt(adoption, done));
             adopted.push(wait);
         }
         for adopted in adopted {
-            adopted
-                .await
-                .map_err(|_| machine("a worker has ended"))?
-                .map_err(machine)?;
+            // If it has ended, so do we: that is found out where all ends are.
+            let _ = adopted.await;
         }
         if let Some(keeper) = keeper {
             keeper.guard(plan, interval(config)).await.map_err(machine)?;
@@ -516,6 +575,23 @@ impl Proxy {
             self.admin = admin.map(|admin: admin::Listener| admin.serve(told));
         }
         *self.state.generation.write() = generation;
+        Ok(())
+    }
+
+    /// Has each worker make the sockets of the next generation ready.
+    async fn register(&self, sockets: Vec<worker::Bound>) -> Result<(), Stop> {
+        let mut registered = Vec::new();
+        for (worker, sockets) in self.workers.iter().zip(sockets) {
+            let (done, wait) = oneshot::channel();
+            worker.send(Command::Register(sockets, done));
+            registered.push(wait);
+        }
+        for registered in registered {
+            registered
+                .await
+                .map_err(|_| machine("a worker has ended"))?
+                .map_err(machine)?;
+        }
         Ok(())
     }
 
@@ -547,8 +623,13 @@ impl Proxy {
         for worker in &self.workers {
             worker.send(Command::Stop { within: DRAIN });
         }
-        for worker in self.workers {
-            worker.join().await;
+        let ended = async {
+            for worker in self.workers {
+                worker.join().await;
+            }
+        };
+        if timeout(DRAIN + LATE, ended).await.is_err() {
+            tracing::warn!("a worker hangs: it is not waited for");
         }
         if let Some(keeper) = keeper {
             let _ = keeper.drop_link().await;
@@ -565,17 +646,30 @@ fn interval(config: &Config) -> Duration {
         .map_or(Duration::from_secs(60), |node| node.interval)
 }
 
+/// Whose the ports of a configuration may be: those of a node that is kept are handed over from one process to the
+/// next (docs/decisions/0005-handover.md).
+fn port(config: &Config) -> Port {
+    match config.node {
+        Some(_) => Port::Shared,
+        None => Port::Own,
+    }
+}
+
 /// Binds every address once for every worker.
 fn bind(
     shared: &Shared,
     addresses: &[SocketAddr],
     workers: usize,
-) -> Result<Vec<Vec<(Sockets, u16)>>, io::Error> {
-    let mut all: Vec<Vec<(Sockets, u16)>> = (0..workers).map(|_| Vec::new()).collect();
+    port: Port,
+) -> Result<Vec<worker::Bound>, io::Error> {
+    let mut all: Vec<worker::Bound> = (0..workers).map(|_| Vec::new()).collect();
     for &address in addresses {
         let server = shared.server(address);
+        let mut port = port;
         for sockets in &mut all {
-            sockets.push((Sockets::bind(address).map_err(io::Error::other)?, server));
+            sockets.push((Sockets::bind(address, port).map_err(io::Error::other)?, server));
+            // The others join the first one.
+            port = Port::Shared;
         }
     }
     Ok(all)

@@ -1,7 +1,7 @@
 //! A program that runs beside the tests, and what it says.
 
 use std::io::{BufRead as _, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 use super::eventually;
@@ -13,6 +13,8 @@ pub struct Process {
     name: String,
     stdout: Lines,
     stderr: Lines,
+    /// What nobody reads yet.
+    unread: Option<(ChildStdout, ChildStderr)>,
 }
 
 /// What has been printed so far, line by line.
@@ -21,9 +23,8 @@ struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl Lines {
     /// Reads to the end in a thread of its own.
-    fn of(source: impl Read + Send + 'static) -> Lines {
-        let lines = Lines::default();
-        let filled = lines.clone();
+    fn read(&self, source: impl Read + Send + 'static) {
+        let filled = self.clone();
         std::thread::spawn(move || {
             let mut reader = BufReader::new(source);
             let mut line = Vec::new();
@@ -34,7 +35,6 @@ impl Lines {
                 line.clear();
             }
         });
-        lines
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
@@ -45,6 +45,13 @@ impl Lines {
 impl Process {
     /// Starts it, without standard input.
     pub fn start(command: &mut Command) -> Process {
+        let mut process = Process::start_unread(command);
+        process.read();
+        process
+    }
+
+    /// The same with nobody who reads what it prints and says: its pipes fill.
+    pub fn start_unread(command: &mut Command) -> Process {
         let name = command.get_program().to_string_lossy().into_owned();
         command
             .stdin(Stdio::null())
@@ -53,13 +60,21 @@ impl Process {
         let mut child = command
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
-        let stdout = Lines::of(child.stdout.take().expect("piped"));
-        let stderr = Lines::of(child.stderr.take().expect("piped"));
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         Process {
             child,
             name,
-            stdout,
-            stderr,
+            stdout: Lines::default(),
+            stderr: Lines::default(),
+            unread: Some((stdout.expect("piped"), stderr.expect("piped"))),
+        }
+    }
+
+    /// Begins to read.
+    pub fn read(&mut self) {
+        if let Some((stdout, stderr)) = self.unread.take() {
+            self.stdout.read(stdout);
+            self.stderr.read(stderr);
         }
     }
 

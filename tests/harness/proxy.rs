@@ -96,6 +96,13 @@ impl Proxy {
 
     /// Starts it and waits for nothing.
     pub fn launch(text: &str, arguments: &[&str]) -> Proxy {
+        let mut proxy = Proxy::launch_unread(text, arguments);
+        proxy.process.read();
+        proxy
+    }
+
+    /// The same with nobody who reads what it prints and says.
+    pub fn launch_unread(text: &str, arguments: &[&str]) -> Proxy {
         let address = address::fresh_socket();
         let admin = SocketAddr::new(address.ip(), 9253);
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -103,7 +110,7 @@ impl Proxy {
         std::fs::write(&file, complete(text, address, admin)).expect("a configuration file");
         let mut command = command();
         command.arg("run").arg("--config").arg(&file).args(arguments);
-        let process = Process::start(&mut command);
+        let process = Process::start_unread(&mut command);
         Proxy {
             process,
             address,

@@ -8,6 +8,11 @@ use super::world::{KubeProxy, World, alone, same, sorted, terminate};
 /// NET_BIND_SERVICE, NET_ADMIN and NET_RAW.
 const THREE: &str = "0000000000003400";
 
+/// NET_BIND_SERVICE.
+const ONE: &str = "0000000000000400";
+
+const NONE: &str = "0000000000000000";
+
 /// A line of every thread's status.
 fn of_each_thread(proxy: &Process, name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", proxy.id())).expect("threads");
@@ -43,6 +48,70 @@ fn root_keeps_three_capabilities() {
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     keeps_the_network(&world, &proxy);
+    terminate(proxy);
+}
+
+fn have(proxy: &Process, expected: &str) {
+    for set in ["CapPrm", "CapEff", "CapInh", "CapAmb", "CapBnd"] {
+        let sets = of_each_thread(proxy, set);
+        assert!(
+            !sets.is_empty() && sets.iter().all(|set| set == expected),
+            "{set}: {sets:?}"
+        );
+    }
+}
+
+/// Without a network to keep there is a port to listen on, and that is all. So what needs more needs a start.
+#[test]
+fn without_a_node_section_one_is_kept() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Absent);
+    let config = "listen \"127.0.0.1\"\nadmin \"127.0.0.1:9253\"\nzone \".\" { forward \"10.244.8.2\" }\n";
+    let proxy = world.start(config);
+    have(&proxy, ONE);
+    world.write(&format!("{config}node {{ interface \"nodelocaldns\" }}\n"));
+    proxy.logged("restart dnsweir");
+    terminate(proxy);
+}
+
+/// Who tries filters needs no rights, whoever he is.
+#[test]
+fn tools_keep_none() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Absent);
+    let config = "listen \"127.0.0.1:15353\"\nzone \".\" { forward \"10.244.8.2\" }\n";
+    let mut dev = world.on_node(&harness::proxy::program().display().to_string());
+    dev.args(["dev", "--config"]).arg(world.write(config));
+    let dev = Process::start(harness::proxy::with_own_cache(&mut dev));
+    dev.printed("an answering proxy", |line| line.contains("answering on"));
+    have(&dev, NONE);
+    terminate(dev);
+}
+
+/// Nobody else than its own user gets a port handed over, and who tries is told so.
+#[test]
+fn another_user_gets_no_handover() {
+    let Some(_alone) = alone(&["setpriv"]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let proxy = world.start(CONFIG);
+    let network = world.network();
+    let three = "+net_bind_service,+net_admin,+net_raw";
+    let mut other = world.launch_by(
+        &[
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            &format!("--inh-caps={three}"),
+            &format!("--ambient-caps={three}"),
+        ],
+        CONFIG,
+    );
+    assert_eq!(other.ended().code(), Some(71));
+    let said = other.logged("among processes of one user only");
+    // Whose descriptors it may not see.
+    assert!(said.contains("an unknown process of user 0"), "{said}");
+    same(&world.network(), &network, "as if nobody had tried");
     terminate(proxy);
 }
 

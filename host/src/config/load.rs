@@ -93,6 +93,12 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
     Ok(modules.collect())
 }
 
+/// Whether the configuration at `path` has a `node` section, whatever else is wrong with it.
+pub fn keeps_network(path: &Path) -> bool {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    syntax::document(&text).is_ok_and(|document| child(document.nodes(), "node").is_some())
+}
+
 /// Like [`load`], for a text that is shown as `name` and whose relative paths begin at `folder`.
 ///
 /// # Errors

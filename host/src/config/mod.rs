@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use error::{Diagnostic, Report, Source, Span};
-pub use load::{load, modules, parse};
+pub use load::{keeps_network, load, modules, parse};
 pub use module::questions_beside;
 pub use spell::spell;
 pub use units::spell_duration;

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use wasmtime::{Config, OptLevel};
 
 use super::compiled::CompiledCache;
-use super::output::Output;
 use super::ticker::Ticker;
+use crate::output::{self, Queue};
 
 /// Bytes of native stack a guest may use. A worker's stack must hold this and the host's frames above it:
 /// running into the guard page inside the host aborts the process, running out inside the guest is a trap.
@@ -20,7 +21,7 @@ pub const GUEST_STACK: usize = 256 << 10;
 pub struct Engine {
     pub(super) wasm: wasmtime::Engine,
     pub(super) ticker: Arc<Ticker>,
-    pub(super) output: Arc<Output>,
+    pub(super) output: Arc<Queue>,
     /// Where compiled code is kept.
     pub(super) compiled: Option<CompiledCache>,
     /// Whether filters are entered through the component API even where there is a quicker way.
@@ -34,7 +35,7 @@ impl Engine {
     ///
     /// When this machine cannot run compiled WebAssembly, or a thread cannot be started.
     pub fn new() -> Result<Engine, EngineError> {
-        Engine::printing_to(io::stdout())
+        Engine::start(&config(), output::stdout().map_err(EngineError::Thread)?)
     }
 
     /// An engine whose filters print to `sink`, from a thread of its own.
@@ -43,7 +44,7 @@ impl Engine {
     ///
     /// As for [`Engine::new`].
     pub fn printing_to(sink: impl Write + Send + 'static) -> Result<Engine, EngineError> {
-        Engine::start(&config(), sink)
+        Engine::start(&config(), queue(sink)?)
     }
 
     /// An engine that counts instructions. Calls into its code cost a good deal more: it is for trying
@@ -55,21 +56,20 @@ impl Engine {
     pub fn metered() -> Result<Engine, EngineError> {
         let mut config = config();
         config.consume_fuel(true);
-        Engine::start(&config, io::sink())
+        Engine::start(&config, queue(io::sink())?)
     }
 
-    fn start(config: &Config, sink: impl Write + Send + 'static) -> Result<Engine, EngineError> {
+    fn start(config: &Config, output: Arc<Queue>) -> Result<Engine, EngineError> {
         let wasm = wasmtime::Engine::new(config).map_err(EngineError::Wasm)?;
         let ticker = Ticker::start({
             let wasm = wasm.clone();
             move || wasm.increment_epoch()
         })
         .map_err(EngineError::Thread)?;
-        let output = Output::start(sink).map_err(EngineError::Thread)?;
         Ok(Engine {
             wasm,
             ticker: Arc::new(ticker),
-            output: Arc::new(output),
+            output,
             compiled: None,
             by_component: false,
         })
@@ -97,6 +97,11 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").finish_non_exhaustive()
     }
+}
+
+fn queue(sink: impl Write + Send + 'static) -> Result<Arc<Queue>, EngineError> {
+    let queue = Queue::start("filters", sink, Duration::ZERO).map_err(EngineError::Thread)?;
+    Ok(Arc::new(queue))
 }
 
 fn config() -> Config {

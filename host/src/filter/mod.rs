@@ -26,7 +26,6 @@ mod interest;
 mod load;
 mod memo;
 mod observed;
-mod output;
 mod plain;
 #[cfg(test)]
 mod tests;

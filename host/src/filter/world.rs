@@ -12,11 +12,11 @@ use wasmtime::{Memory, ResourceLimiter, UpdateDeadline};
 
 use super::bindings::dnsweir::filter::{host, types};
 use super::counters::{Counters, add};
-use super::output::Output;
 use super::text;
 use super::ticker::Ticker;
 use super::time_limit::TimeLimit;
 use crate::config::Limits;
+use crate::output::Queue;
 
 /// Octets of a log line.
 pub(super) const LOG_LINE: usize = 1024;
@@ -42,7 +42,7 @@ pub(super) struct Context {
     pub(super) name: String,
     pub(super) limits: Limits,
     pub(super) counters: Arc<Counters>,
-    pub(super) output: Arc<Output>,
+    pub(super) output: Arc<Queue>,
     pub(super) ticker: Arc<Ticker>,
     log: Mutex<LogBudget>,
 }
@@ -58,7 +58,7 @@ impl Context {
         name: String,
         limits: Limits,
         counters: Arc<Counters>,
-        output: Arc<Output>,
+        output: Arc<Queue>,
         ticker: Arc<Ticker>,
     ) -> Context {
         let log = LogBudget {
@@ -198,9 +198,10 @@ impl State {
 
     /// Lines for standard output.
     pub(super) fn print_lines(&self, lines: &str) {
+        let escape = |out: &mut String, lines: &str| text::escape_into(out, lines, &['\n']);
         add(
             &self.context.counters.lines_dropped,
-            self.context.output.print(lines),
+            self.context.output.print_by(lines, escape),
         );
     }
 
@@ -262,20 +263,42 @@ impl host::Host for State {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::io::{self, Write};
+    use std::sync::mpsc::{Sender, channel};
 
     use super::*;
 
     fn state() -> State {
+        state_printing_to(io::sink())
+    }
+
+    fn state_printing_to(sink: impl Write + Send + 'static) -> State {
         let limits = Limits {
             memory: 1 << 20,
             time: Duration::from_millis(5),
         };
-        let output = Arc::new(Output::start(io::sink()).unwrap());
+        let output = Arc::new(Queue::start("test", sink, Duration::ZERO).unwrap());
         let ticker = Arc::new(Ticker::start(|| ()).unwrap());
         let time = TimeLimit::new(limits.time);
         let context = Context::new("test".into(), limits, Arc::default(), output, ticker);
         State::new(Arc::new(context), time)
+    }
+
+    #[test]
+    fn forged_lines_and_escapes_are_spelt_out() {
+        struct Told(Sender<Vec<u8>>);
+        impl Write for Told {
+            fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+                self.0.send(octets.to_vec()).unwrap();
+                Ok(octets.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (sender, told) = channel();
+        state_printing_to(Told(sender)).print_lines("a\rb\x1b[2J\n");
+        assert_eq!(told.recv().unwrap(), b"a\\rb\\u{1b}[2J\n");
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Listeners: the addresses that clients ask, over UDP and TCP alike (RFC 9210 section 3).
 //!
 //! Each worker has sockets of its own for every address, and the kernel spreads clients over them
-//! (SO_REUSEPORT). Sockets are made before the worker that will use them: a listener that cannot be
-//! bound is an error of the configuration, found while nothing has changed yet.
+//! (SO_REUSEPORT). So it would over those of another process, which would get its share of the queries and nobody
+//! would know: a port is shared only where it is to be handed over. Sockets are made before the worker that will use
+//! them: a listener that cannot be bound is an error of the configuration, found while nothing has changed yet.
 
 mod datagrams;
 mod switch;
 mod tcp;
 mod udp;
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::rc::Rc;
@@ -21,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::Listen;
+use crate::netstat::{self, Holder};
 use crate::serve::Worker;
 
 pub use switch::{Switch, steer};
@@ -37,6 +40,17 @@ pub struct Sockets {
     pub address: SocketAddr,
     udp: UdpSocket,
     tcp: TcpListener,
+    switch: Arc<Switch>,
+}
+
+/// Whose a port may be beside ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// Nobody's: whoever is bound to it already is in the way.
+    Own,
+    /// That of our other workers, and of a process of our user that hands it over. The kernel lets no other user
+    /// share it.
+    Shared,
 }
 
 /// An address that could not be listened on.
@@ -46,43 +60,79 @@ pub struct BindError {
     address: SocketAddr,
     protocol: &'static str,
     error: io::Error,
-    hint: &'static str,
+    hint: String,
 }
 
 impl Sockets {
-    /// Binds both protocols of an address. A port of 0 is not supported: the two would differ.
-    pub fn bind(address: SocketAddr) -> Result<Sockets, BindError> {
-        let error = |protocol| {
+    /// Binds both protocols of an address. A port of 0 is not supported: the two would differ. A
+    /// [`Port::Own`] is shared with whoever asks for [`Port::Shared`] from then on.
+    pub fn bind(address: SocketAddr, port: Port) -> Result<Sockets, BindError> {
+        let error = |protocol: Protocol| {
+            let (protocol, name) = match protocol {
+                Protocol::UDP => (netstat::Protocol::Udp, "UDP"),
+                _ => (netstat::Protocol::Tcp, "TCP"),
+            };
             move |error: io::Error| BindError {
                 address,
-                protocol,
+                protocol: name,
                 hint: match error.kind() {
                     io::ErrorKind::PermissionDenied => {
-                        ": ports below 1024 need root or the capability NET_BIND_SERVICE"
+                        ": ports below 1024 need root or the capability NET_BIND_SERVICE".into()
                     }
-                    io::ErrorKind::AddrInUse => ": another program listens there",
-                    io::ErrorKind::AddrNotAvailable => ": no link of this machine has the address",
-                    _ => "",
+                    io::ErrorKind::AddrInUse => in_use(address, protocol, port),
+                    io::ErrorKind::AddrNotAvailable => ": no link of this machine has the address".into(),
+                    _ => String::new(),
                 },
                 error,
             }
         };
-        let udp = socket(address, Type::DGRAM, Protocol::UDP).map_err(error("UDP"))?;
-        let tcp = socket(address, Type::STREAM, Protocol::TCP).map_err(error("TCP"))?;
-        tcp.listen(BACKLOG).map_err(error("TCP"))?;
+        let udp = match socket(address, Type::DGRAM, Protocol::UDP, port) {
+            // Replies still to come keep a socket of an address that we left.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_ours(address) => {
+                socket(address, Type::DGRAM, Protocol::UDP, Port::Shared)
+            }
+            bound => bound,
+        };
+        let udp: UdpSocket = udp.map_err(error(Protocol::UDP))?.into();
+        let tcp = socket(address, Type::STREAM, Protocol::TCP, port).map_err(error(Protocol::TCP))?;
+        tcp.listen(BACKLOG).map_err(error(Protocol::TCP))?;
+        let tcp = tcp.into();
+        let switch = Switch::new(address, &udp, &tcp).map_err(error(Protocol::UDP))?;
         Ok(Sockets {
             address,
-            udp: udp.into(),
-            tcp: tcp.into(),
+            udp,
+            tcp,
+            switch: Arc::new(switch),
         })
     }
 }
 
-fn socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+fn is_ours(address: SocketAddr) -> bool {
+    netstat::holder(address, netstat::Protocol::Udp) == Holder::Ourselves
+}
+
+/// What there is to say about a port that is in use.
+pub fn in_use(address: SocketAddr, protocol: netstat::Protocol, port: Port) -> String {
+    let holder = netstat::holder(address, protocol);
+    let own = netstat::own_user();
+    match (&holder, port) {
+        (Holder::Other { user, .. }, Port::Shared) if *user != own => format!(
+            ": {holder} listens there, and a port is handed over among processes of one user only; this one's is {own}"
+        ),
+        (_, Port::Shared) => format!(": {holder} listens there and does not hand it over"),
+        (_, Port::Own) => format!(": {holder} listens there"),
+    }
+}
+
+fn socket(address: SocketAddr, kind: Type, protocol: Protocol, port: Port) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
+    if kind == Type::STREAM {
+        // Connections of an earlier process that are still closing are not in the way. With datagrams it would
+        // let any user take the port.
+        socket.set_reuse_address(true)?;
+    }
+    socket.set_reuse_port(port == Port::Shared)?;
     if address.is_ipv6() {
         // `listen "0.0.0.0" "::"` names two listeners, each with its own family.
         socket.set_only_v6(true)?;
@@ -93,6 +143,9 @@ fn socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Soc
         datagrams::want_destination(&socket, address)?;
     }
     socket.bind(&address.into())?;
+    // Bound alone, so nobody else is, and nobody else will be who asks for that: of two processes, the kernel lets
+    // one come here. Our other workers may join now.
+    socket.set_reuse_port(true)?;
     Ok(socket)
 }
 
@@ -127,6 +180,29 @@ impl Limits {
     }
 }
 
+/// Sockets that are known to the runtime of the worker that will use them: nothing can fail any more.
+pub struct Registered {
+    address: SocketAddr,
+    udp: udp::Socket,
+    tcp: tokio::net::TcpListener,
+    switch: Arc<Switch>,
+}
+
+impl Registered {
+    /// Registers sockets with the calling thread's runtime.
+    ///
+    /// # Errors
+    /// When the kernel will not watch so many.
+    pub fn new(sockets: Sockets) -> io::Result<Registered> {
+        Ok(Registered {
+            address: sockets.address,
+            udp: udp::Socket::new(sockets.udp, sockets.address)?,
+            tcp: tokio::net::TcpListener::from_std(sockets.tcp)?,
+            switch: sockets.switch,
+        })
+    }
+}
+
 /// A running listener. Dropped: it takes nothing new, and what it took is still answered.
 pub struct Listener {
     /// What it listens on.
@@ -138,26 +214,28 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Starts to listen, on the worker's own thread. When `stop` becomes true, it takes what its sockets
-    /// already hold and ends.
+    /// Starts to listen, on the worker's own thread. `limits` may change: connections keep those that they began
+    /// with. When `stop` becomes true, it takes what its sockets already hold and ends.
     pub fn start(
         worker: &Rc<Worker>,
-        sockets: Sockets,
+        sockets: Registered,
         server: u16,
-        limits: &Limits,
+        limits: &Rc<RefCell<Limits>>,
         stop: &watch::Receiver<bool>,
-    ) -> io::Result<Listener> {
-        let address = sockets.address;
-        let switch = Arc::new(Switch::new(&sockets)?);
-        let udp = udp::Socket::new(sockets.udp, address)?;
-        let tcp = tokio::net::TcpListener::from_std(sockets.tcp)?;
+    ) -> Listener {
+        let Registered {
+            address,
+            udp,
+            tcp,
+            switch,
+        } = sockets;
         let tasks = [
             tokio::task::spawn_local(udp::listen(
                 Rc::clone(worker),
                 udp,
                 Arc::clone(&switch),
                 server,
-                limits.udp_size,
+                Rc::clone(limits),
                 stop.clone(),
             )),
             tokio::task::spawn_local(tcp::listen(
@@ -165,16 +243,16 @@ impl Listener {
                 tcp,
                 Arc::clone(&switch),
                 server,
-                limits.clone(),
+                Rc::clone(limits),
                 stop.clone(),
             )),
         ];
-        Ok(Listener {
+        Listener {
             address,
             server,
             switch,
             tasks,
-        })
+        }
     }
 }
 

@@ -12,8 +12,6 @@ use std::os::fd::AsRawFd;
 
 use socket2::SockRef;
 
-use super::Sockets;
-
 /// Nobody's port: no query comes from there.
 const NOWHERE: u16 = 1;
 
@@ -27,11 +25,11 @@ pub struct Switch {
 
 impl Switch {
     /// A switch for these sockets. It keeps them open for as long as it lives.
-    pub(super) fn new(sockets: &Sockets) -> io::Result<Switch> {
+    pub(super) fn new(address: SocketAddr, udp: &UdpSocket, tcp: &TcpListener) -> io::Result<Switch> {
         Ok(Switch {
-            address: sockets.address,
-            udp: sockets.udp.try_clone()?,
-            tcp: sockets.tcp.try_clone()?,
+            address,
+            udp: udp.try_clone()?,
+            tcp: tcp.try_clone()?,
         })
     }
 
@@ -127,7 +125,12 @@ mod tests {
     use std::net::TcpStream;
     use std::time::Duration;
 
+    use super::super::{Port, Sockets};
     use super::*;
+
+    fn bind(address: SocketAddr) -> Sockets {
+        Sockets::bind(address, Port::Shared).unwrap()
+    }
 
     fn free(ip: &str) -> Option<SocketAddr> {
         let probe = TcpListener::bind((ip, 0)).ok()?;
@@ -138,14 +141,13 @@ mod tests {
     fn off_is_as_if_nobody_listened() {
         for ip in ["127.0.0.1", "::1"] {
             let Some(address) = free(ip) else { continue };
-            let sockets = Sockets::bind(address).unwrap();
-            let switch = Switch::new(&sockets).unwrap();
+            let sockets = bind(address);
             let client = UdpSocket::bind((ip, 0)).unwrap();
             client.connect(address).unwrap();
             client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             client.send(b"before").unwrap();
 
-            switch.off();
+            sockets.switch.off();
             client.send(b"while it is off").unwrap();
             assert_eq!(
                 client.recv(&mut [0; 9]).unwrap_err().kind(),
@@ -163,16 +165,32 @@ mod tests {
                 ErrorKind::WouldBlock
             );
 
-            drop((sockets, switch));
-            Sockets::bind(address).unwrap();
+            // Alone it could not be had while the old one is there, but we share it with ourselves.
+            Sockets::bind(address, Port::Own).unwrap();
+            drop(sockets);
+            Sockets::bind(address, Port::Own).unwrap();
         }
+    }
+
+    #[test]
+    fn no_datagram_socket_can_join_but_to_take_over() {
+        let address = free("127.0.0.1").unwrap();
+        let _ours = Sockets::bind(address, Port::Own).unwrap();
+        // Any user could ask for that, and the kernel would give him what comes next.
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        assert_eq!(
+            socket.bind(&address.into()).unwrap_err().kind(),
+            ErrorKind::AddrInUse
+        );
+        bind(address);
     }
 
     #[test]
     fn others_take_over() {
         let address = free("127.0.0.1").unwrap();
-        let (old, new) = (Sockets::bind(address).unwrap(), Sockets::bind(address).unwrap());
-        Switch::new(&old).unwrap().off();
+        let (old, new) = (bind(address), bind(address));
+        old.switch.off();
         new.udp.set_nonblocking(false).unwrap();
         new.udp.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         for _ in 0..64 {
@@ -186,10 +204,9 @@ mod tests {
     #[test]
     fn connections_are_passed_on_while_listeners_close() {
         let address = free("127.0.0.1").unwrap();
-        let bind = || Sockets::bind(address).unwrap();
-        let mut old = vec![bind(), bind()];
-        let new = [bind(), bind()];
-        Switch::new(&old[0]).unwrap().pass_on(old.len());
+        let mut old = vec![bind(address), bind(address)];
+        let new = [bind(address), bind(address)];
+        old[0].switch.pass_on(old.len());
         let taken = |sockets: &Sockets| {
             let mut count = 0;
             while sockets.tcp.accept().is_ok() {

@@ -43,7 +43,7 @@ pub async fn listen(
     listener: TcpListener,
     switch: Arc<Switch>,
     server: u16,
-    limits: Limits,
+    limits: Rc<RefCell<Limits>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut last: Option<Instant> = None;
@@ -52,7 +52,7 @@ pub async fn listen(
             None => tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = stop.changed() => {
-                    switch.pass_on(limits.siblings);
+                    switch.pass_on(limits.borrow().siblings);
                     last = Some(Instant::now() + HANDSHAKE);
                     continue;
                 }
@@ -70,12 +70,13 @@ pub async fn listen(
         match accepted {
             Ok((stream, client)) => {
                 // RFC 7766 section 6.2.2 leaves the bound to us; a closed connection tells the client so.
+                let limits = limits.borrow().clone();
                 let Some(place) = Place::take(&limits) else {
                     tracing::debug!(%client, "too many connections");
                     continue;
                 };
                 let _ = stream.set_nodelay(true);
-                let (worker, limits, stop) = (Rc::clone(&worker), limits.clone(), stop.clone());
+                let (worker, stop) = (Rc::clone(&worker), stop.clone());
                 spawn_local(async move {
                     converse(&worker, stream, client, server, &limits, stop).await;
                     drop(place);

@@ -1,5 +1,6 @@
 //! The UDP side of a listener: take a batch, serve it, send what is ready.
 
+use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,8 +14,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use super::Switch;
 use super::datagrams::{BATCH, Datagrams, Route, send_one};
+use super::{Limits, Switch};
 use crate::filter::Transport;
 use crate::serve::{Admission, Arrival, Batch, LateReply, Replies, Worker};
 
@@ -43,17 +44,13 @@ pub async fn listen(
     socket: Socket,
     switch: Arc<Switch>,
     server: u16,
-    limit: usize,
+    limits: Rc<RefCell<Limits>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let socket = Rc::new(socket);
     let mut batch = Batch::default();
-    let mut exchange = Exchange {
-        socket: Rc::clone(&socket),
-        datagrams: Datagrams::new(socket.wildcard, limit),
-        travelling: Vec::with_capacity(BATCH),
-        at_once: vec![0; limit].into(),
-    };
+    let limit = || limits.borrow().udp_size;
+    let mut exchange = Exchange::new(&socket, limit());
     // The socket's own place for a task that waits for it: what `readable` would note anew for each batch, and strike
     // out again. To be woken by `stop` is asked for once; after that a look is enough.
     let look = stop.clone();
@@ -73,6 +70,10 @@ pub async fn listen(
             Some(Err(error)) => return tracing::error!(%error, "a UDP listener has ended"),
             None => break,
         };
+        if exchange.at_once.len() != limit() {
+            // A reload changed it.
+            exchange = Exchange::new(&socket, limit());
+        }
         let fd = socket.socket.as_raw_fd();
         let more = match exchange.datagrams.receive(fd) {
             Ok(count) => {
@@ -141,6 +142,17 @@ struct Exchange {
     travelling: Vec<usize>,
     /// Room for a reply that is written while its query is still read; as much as is sent at most.
     at_once: Box<[u8]>,
+}
+
+impl Exchange {
+    fn new(socket: &Rc<Socket>, limit: usize) -> Exchange {
+        Exchange {
+            socket: Rc::clone(socket),
+            datagrams: Datagrams::new(socket.wildcard, limit),
+            travelling: Vec::with_capacity(BATCH),
+            at_once: vec![0; limit].into(),
+        }
+    }
 }
 
 impl Replies for Exchange {

@@ -4,11 +4,13 @@
 //! where I did ([`others_listen`])? docs/decisions/0005-handover.md says why they are asked this way.
 
 use std::collections::HashSet;
-use std::io::{self, BufRead, Read};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
+
+use crate::netstat::{self, Protocol};
 
 /// An abstract name: it lives in the network namespace, as do the links and rules it stands for, and
 /// goes with the process that holds it, however that ends.
@@ -73,7 +75,7 @@ impl Predecessors {
         let now = tcp_listeners(self.address);
         let mut unknown = now.difference(&self.inodes).peekable();
         unknown.peek().is_some() && {
-            let own = own_sockets();
+            let own = netstat::own_sockets();
             unknown.any(|inode| !own.contains(inode))
         }
     }
@@ -81,82 +83,20 @@ impl Predecessors {
 
 /// Inodes of the listeners of an address.
 fn tcp_listeners(address: SocketAddr) -> HashSet<u64> {
-    let table = if address.is_ipv4() { "tcp" } else { "tcp6" };
-    let Ok(file) = std::fs::File::open(format!("/proc/thread-self/net/{table}")) else {
-        return HashSet::new();
-    };
-    // Listeners come first, and then all of the node's connections.
-    let lines = io::BufReader::new(file).lines().skip(1).map_while(Result::ok);
-    let listeners = lines.map_while(|line| entry(&line, LISTENING));
-    listeners
-        .filter(|(local, _)| *local == address)
-        .map(|(_, inode)| inode)
+    let bound = netstat::bound(Protocol::Tcp).into_iter();
+    bound
+        .filter(|one| one.address == address)
+        .map(|one| one.inode)
         .collect()
 }
 
 /// Those of the addresses on which a socket that is not ours takes queries, bound to exactly that.
 pub fn others_listen(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let own = own_sockets();
-    let text = |table| std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
-    let (four, six) = (text("udp"), text("udp6"));
-    let lines = four.lines().chain(six.lines());
-    let entries: Vec<_> = lines.filter_map(|line| entry(line, UNCONNECTED)).collect();
-    let taken = |address: &&SocketAddr| {
-        entries
-            .iter()
-            .any(|(local, inode)| local == *address && !own.contains(inode))
-    };
+    let own = netstat::own_sockets();
+    let mut others = netstat::bound(Protocol::Udp);
+    others.retain(|one| one.open && !own.contains(&one.inode));
+    let taken = |address: &&SocketAddr| others.iter().any(|one| one.address == **address);
     addresses.iter().filter(taken).copied().collect()
-}
-
-/// Inodes of this process's sockets.
-fn own_sockets() -> HashSet<u64> {
-    let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else {
-        return HashSet::new();
-    };
-    let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-    targets
-        .filter_map(|target| {
-            target
-                .to_str()?
-                .strip_prefix("socket:[")?
-                .strip_suffix(']')?
-                .parse()
-                .ok()
-        })
-        .collect()
-}
-
-/// A UDP socket that takes datagrams from anyone: one that is connected belongs to a process that ends.
-const UNCONNECTED: &str = "07";
-
-/// A TCP socket that accepts connections.
-const LISTENING: &str = "0A";
-
-/// Address and inode of a line of /proc/net/udp or tcp, or of udp6 or tcp6, if the socket is in this state.
-fn entry(line: &str, wanted: &str) -> Option<(SocketAddr, u64)> {
-    let mut fields = line.split_ascii_whitespace().skip(1);
-    let (ip, port) = fields.next()?.split_once(':')?;
-    let state = fields.nth(1)?;
-    let inode = fields.nth(5)?.parse().ok()?;
-    let address = SocketAddr::new(address(ip)?, u16::from_str_radix(port, 16).ok()?);
-    (state == wanted).then_some((address, inode))
-}
-
-/// An address in the kernel's notation: words of 32 bits, each in the machine's byte order.
-fn address(text: &str) -> Option<IpAddr> {
-    let word = |index: usize| {
-        let word = u32::from_str_radix(text.get(8 * index..8 * index + 8)?, 16).ok()?;
-        Some(word.to_ne_bytes())
-    };
-    match text.len() {
-        8 => Some(Ipv4Addr::from(word(0)?).into()),
-        32 => {
-            let words = [word(0)?, word(1)?, word(2)?, word(3)?].concat();
-            Some(Ipv6Addr::from(<[u8; 16]>::try_from(words).ok()?).into())
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -169,22 +109,13 @@ mod tests {
         let address = socket.local_addr().unwrap();
         assert_eq!(others_listen(&[address]), [], "our own");
 
-        let text = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
-        let entries: Vec<_> = text.lines().filter_map(|line| entry(line, UNCONNECTED)).collect();
-        assert!(
-            entries.iter().any(|(local, _)| *local == address),
-            "{address}: {entries:?}"
-        );
-
+        let is_there = || {
+            let bound = netstat::bound(Protocol::Udp);
+            bound.iter().any(|one| one.address == address && one.open)
+        };
+        assert!(is_there());
         socket.connect("127.0.0.1:1").unwrap();
-        let text = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
-        assert!(
-            !text
-                .lines()
-                .filter_map(|line| entry(line, UNCONNECTED))
-                .any(|(local, _)| local == address),
-            "connected away"
-        );
+        assert!(!is_there(), "connected away");
     }
 
     #[test]
@@ -206,22 +137,6 @@ mod tests {
         assert!(!predecessors.have_been_followed(), "only we came");
         drop((first, own));
         assert_eq!(tcp_listeners(address).len(), 0);
-    }
-
-    #[test]
-    fn lines_of_both_families_are_read() {
-        let four = " 1303: 0A14FEA9:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 20761 2 0 0";
-        let six = "  414: 000000FD000000000000000010000000:0035 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 20762 2 0 0";
-        if cfg!(target_endian = "little") {
-            assert_eq!(
-                entry(four, UNCONNECTED),
-                Some(("169.254.20.10:53".parse().unwrap(), 20761))
-            );
-            assert_eq!(
-                entry(six, UNCONNECTED),
-                Some(("[fd00::10]:53".parse().unwrap(), 20762))
-            );
-        }
     }
 
     #[test]

@@ -1,17 +1,39 @@
-//! What the process may do beyond what anybody may: three capabilities, and no more, from its first moment on.
+//! What the process may do beyond what anybody may: what its configuration needs, and no more, from its first
+//! moment on.
 //!
-//! The network is set up with nothing else, so nothing has to be dropped later that a check, a reload or a
-//! worker that listens again would miss. Programs that we start, iptables above all, inherit the same three.
-//! A process without root keeps those of them that it was given.
+//! With a `node` section that is three capabilities, without one it is one, and where nothing is served it is
+//! none. Nothing has to be dropped later that a check, a reload or a worker that listens again would miss. Programs
+//! that we start, iptables above all, inherit the same. A process without root keeps those of them that it was given.
 
 use std::io;
 
-/// By their numbers in linux/capability.h, and what each is for.
-const NEEDED: [libc::c_ulong; 3] = [
-    10, // NET_BIND_SERVICE: listening on port 53
-    12, // NET_ADMIN: links, addresses, rules
-    13, // NET_RAW: legacy iptables opens a raw socket
-];
+/// What a process is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Trying filters and asking upstreams.
+    Nothing,
+    /// Listening on port 53.
+    Port,
+    /// That, and keeping the node's network.
+    Network,
+}
+
+impl Needs {
+    /// By their numbers in linux/capability.h, and what each is for.
+    fn capabilities(self) -> &'static [libc::c_ulong] {
+        match self {
+            Needs::Nothing => &[],
+            Needs::Port => &[
+                10, // NET_BIND_SERVICE
+            ],
+            Needs::Network => &[
+                10, // NET_BIND_SERVICE
+                12, // NET_ADMIN: links, addresses, rules
+                13, // NET_RAW: legacy iptables opens a raw socket
+            ],
+        }
+    }
+}
 
 /// The highest number that a kernel may know.
 const LAST: libc::c_ulong = 63;
@@ -36,16 +58,14 @@ struct Half {
 }
 
 /// Gives everything else up, for this thread and those that it will start, and for all programs that they
-/// start. A process that may not even do that goes on with what it has.
-pub fn keep_what_is_needed() {
-    if let Err(error) = keep() {
-        tracing::warn!(%error, "more rights are kept than are needed");
-    }
-}
-
-fn keep() -> io::Result<()> {
+/// start.
+///
+/// # Errors
+/// When the process may not even do that; it can go on with what it has.
+pub fn keep(needs: Needs) -> io::Result<()> {
+    let needed = needs.capabilities();
     // Without the capability SETPCAP, the bounding set stays as it is. The kernel refuses unknown numbers.
-    for number in (0..=LAST).filter(|number| !NEEDED.contains(number)) {
+    for number in (0..=LAST).filter(|number| !needed.contains(number)) {
         // SAFETY: takes a number and no memory.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
     }
@@ -56,8 +76,8 @@ fn keep() -> io::Result<()> {
     let mut halves = [Half::default(); 2];
     // SAFETY: the kernel reads a header of this version and writes two halves.
     done(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, halves.as_mut_ptr()) })?;
-    let needed = NEEDED.iter().fold(0, |set, number| set | 1 << number);
-    let kept = halves[0].permitted & needed;
+    let wanted = needed.iter().fold(0, |set, number| set | 1 << number);
+    let kept = halves[0].permitted & wanted;
     halves = [
         Half {
             effective: kept,
@@ -68,7 +88,7 @@ fn keep() -> io::Result<()> {
     ];
     // SAFETY: the kernel reads a header of this version and two halves.
     done(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, halves.as_ptr()) })?;
-    for number in NEEDED.into_iter().filter(|number| kept & 1 << number != 0) {
+    for &number in needed.iter().filter(|&number| kept & 1 << number != 0) {
         // SAFETY: takes numbers and no memory.
         done(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, number, 0, 0) }.into())?;
     }

@@ -107,16 +107,20 @@ impl Watchdog {
                     trusted = now + HANG;
                 }
                 looked = now;
-                for (worker, pulse) in pulses.iter().enumerate().filter(|_| now >= trusted) {
-                    if pulse.judge() {
-                        hangs.fetch_add(1, Ordering::Relaxed);
-                        tracing::error!(worker, "hangs: its listeners are off until it is back");
-                    }
-                }
+                let judged = pulses.iter().enumerate().filter(|_| now >= trusted);
+                let hung: Vec<usize> = judged
+                    .filter(|(_, pulse)| pulse.judge())
+                    .map(|(worker, _)| worker)
+                    .collect();
+                hangs.fetch_add(hung.len() as u64, Ordering::Relaxed);
                 hanging.store(
                     pulses.iter().filter(|pulse| pulse.hangs()).count(),
                     Ordering::Relaxed,
                 );
+                // Told last: everything is done by then.
+                for worker in hung {
+                    tracing::error!(worker, "hangs: its listeners are off until it is back");
+                }
             }
         })?;
         Ok(watchdog)

@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::watchdog::{BEAT, Pulse};
 use crate::filter::Instance;
-use crate::listen::{Limits, Listener, Sockets};
+use crate::listen::{Limits, Listener, Port, Registered, Sockets};
 use crate::serve::generation::{Generation, Live, Stage};
 use crate::serve::{Shared, Worker};
 
@@ -27,18 +27,23 @@ pub struct Adoption {
     pub generation: Arc<Generation>,
     /// One for each filter.
     pub instances: Vec<Instance>,
-    /// Sockets of the addresses that the worker does not listen on yet, with their server indexes.
-    pub sockets: Vec<(Sockets, u16)>,
-    /// Limits of the listeners that begin now.
+    /// Limits of all listeners from now on.
     pub limits: Limits,
-    /// Told when the next batch will be served by it.
-    pub done: oneshot::Sender<io::Result<()>>,
 }
+
+/// Sockets with their server indexes.
+pub type Bound = Vec<(Sockets, u16)>;
 
 /// What the main thread tells a worker.
 pub enum Command {
-    /// Go on with another generation.
-    Adopt(Adoption),
+    /// Make these sockets, of addresses that it does not listen on yet, ready for the next generation, in place of
+    /// others that were. The last thing that can fail: whoever waits is told.
+    Register(Bound, oneshot::Sender<io::Result<()>>),
+    /// There will be no next generation: close what is ready for it.
+    Forget,
+    /// Go on with another generation, and listen on what is ready for it. Told when the next batch will be served
+    /// by it.
+    Adopt(Adoption, oneshot::Sender<()>),
     /// Take nothing new, and end when nothing is under way or the time is over.
     Stop {
         /// That time.
@@ -55,8 +60,14 @@ pub struct WorkerThread {
 }
 
 impl WorkerThread {
-    /// Starts a worker with its first generation.
-    pub fn spawn(index: usize, shared: Arc<Shared>, first: Adoption) -> io::Result<WorkerThread> {
+    /// Starts a worker with its first generation and the sockets for it. `begun` is told whether it listens.
+    pub fn spawn(
+        index: usize,
+        shared: Arc<Shared>,
+        first: Adoption,
+        sockets: Bound,
+        begun: oneshot::Sender<io::Result<()>>,
+    ) -> io::Result<WorkerThread> {
         let (commands, received) = mpsc::unbounded_channel();
         let (end, ended) = oneshot::channel();
         let pulse = Arc::new(Pulse::new());
@@ -73,10 +84,17 @@ impl WorkerThread {
                     // A task like the others: what is blocked on is polled whenever any task is. A panic has been
                     // reported by the time it comes here, and the thread ends either way.
                     Ok(runtime) => {
-                        let work = runtime.spawn_local(work(index, shared, beating, first, received));
+                        let work = runtime.spawn_local(async move {
+                            match register(sockets) {
+                                Ok(ready) => {
+                                    work(index, shared, beating, (first, ready, begun), received).await;
+                                }
+                                Err(error) => drop(begun.send(Err(error))),
+                            }
+                        });
                         let _ = runtime.block_on(work);
                     }
-                    Err(error) => drop(first.done.send(Err(error))),
+                    Err(error) => drop(begun.send(Err(error))),
                 }
             })?;
         Ok(WorkerThread {
@@ -110,22 +128,37 @@ pub async fn first_to_end(workers: &mut [WorkerThread]) -> usize {
     .await
 }
 
+/// Sockets that can be listened on at once, with their server indexes.
+type Ready = Vec<(Registered, u16)>;
+
+fn register(sockets: Bound) -> io::Result<Ready> {
+    let ready = sockets.into_iter();
+    ready
+        .map(|(sockets, server)| Ok((Registered::new(sockets)?, server)))
+        .collect()
+}
+
 async fn work(
     index: usize,
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
-    first: Adoption,
+    (first, mut ready, begun): (Adoption, Ready, oneshot::Sender<io::Result<()>>),
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
     let (stop, stopping) = watch::channel(false);
     let live = |generation, instances| Live::new(generation, instances, Arc::clone(&shared), index);
     let worker = Worker::new(Arc::clone(&shared), live(first.generation, first.instances));
     tokio::task::spawn_local(Rc::clone(&worker).tell_when_due());
-    let mut limits = first.limits.clone();
-    let mut listeners = Vec::new();
-    let begun = listen(&worker, first.sockets, &first.limits, &stopping, &mut listeners);
+    let limits = Rc::new(RefCell::new(first.limits));
+    let listen = |ready: &mut Ready| -> Vec<Listener> {
+        let ready = ready.drain(..);
+        ready
+            .map(|(sockets, server)| Listener::start(&worker, sockets, server, &limits, &stopping))
+            .collect()
+    };
+    let mut listeners = listen(&mut ready);
     pulse.guard(listeners.iter().map(Listener::switch));
-    let _ = first.done.send(begun);
+    let _ = begun.send(Ok(()));
     if index == 0 {
         look_for_loops(&worker);
     }
@@ -137,8 +170,9 @@ async fn work(
             command = commands.recv() => command,
             _ = beats.tick() => {
                 if pulse.beat() {
-                    match listen_again(&worker, &limits, &stopping, &mut listeners) {
-                        Ok(()) => {
+                    match sockets_of(&listeners) {
+                        Ok(mut again) => {
+                            listeners = listen(&mut again);
                             pulse.guard(listeners.iter().map(Listener::switch));
                             tracing::warn!(worker = index, "is back and listens again");
                         }
@@ -151,20 +185,19 @@ async fn work(
         };
         match command {
             None => break,
-            Some(Command::Adopt(adoption)) => {
-                limits = adoption.limits.clone();
+            Some(Command::Register(sockets, done)) => {
+                let registered = register(sockets);
+                let _ = done.send(registered.map(|registered| ready = registered));
+            }
+            Some(Command::Forget) => ready.clear(),
+            Some(Command::Adopt(adoption, done)) => {
+                *limits.borrow_mut() = adoption.limits;
                 worker.swap(live(adoption.generation, adoption.instances));
                 let wanted = &worker.live().generation.config.listen.addresses.clone();
-                let begun = listen(
-                    &worker,
-                    adoption.sockets,
-                    &adoption.limits,
-                    &stopping,
-                    &mut listeners,
-                );
+                listeners.extend(listen(&mut ready));
                 listeners.retain(|listener: &Listener| wanted.contains(&listener.address));
                 pulse.guard(listeners.iter().map(Listener::switch));
-                let _ = adoption.done.send(begun);
+                let _ = done.send(());
                 if index == 0 {
                     look_for_loops(&worker);
                 }
@@ -190,31 +223,14 @@ async fn work(
     worker.tell();
 }
 
-fn listen(
-    worker: &Rc<Worker>,
-    sockets: Vec<(Sockets, u16)>,
-    limits: &Limits,
-    stopping: &watch::Receiver<bool>,
-    listeners: &mut Vec<Listener>,
-) -> io::Result<()> {
-    for (sockets, server) in sockets {
-        listeners.push(Listener::start(worker, sockets, server, limits, stopping)?);
-    }
-    Ok(())
-}
-
-/// Replaces listeners that were turned off.
-fn listen_again(
-    worker: &Rc<Worker>,
-    limits: &Limits,
-    stopping: &watch::Receiver<bool>,
-    listeners: &mut [Listener],
-) -> io::Result<()> {
-    for listener in listeners {
-        let sockets = Sockets::bind(listener.address).map_err(io::Error::other)?;
-        *listener = Listener::start(worker, sockets, listener.server, limits, stopping)?;
-    }
-    Ok(())
+/// New sockets in place of those of listeners that were turned off.
+fn sockets_of(listeners: &[Listener]) -> io::Result<Ready> {
+    let bound = listeners.iter().map(|listener| {
+        // Ours already: the other workers have it.
+        let sockets = Sockets::bind(listener.address, Port::Shared).map_err(io::Error::other)?;
+        Ok((sockets, listener.server))
+    });
+    register(bound.collect::<io::Result<Bound>>()?)
 }
 
 /// Sends every upstream a question that must not come back. A few at a time: there may be thousands of zones,
