@@ -34,6 +34,22 @@ fn health_and_readiness() {
     );
 }
 
+/// Clients that connect and say nothing are not in the way of one that asks.
+#[test]
+fn silent_clients_do_not_keep_others_out() {
+    let (proxy, _upstream) = start();
+    let silent: Vec<std::net::TcpStream> = (0..300)
+        .map(|_| std::net::TcpStream::connect(proxy.admin).expect("a connection"))
+        .collect();
+    assert_eq!(proxy.get("/health").0, 200);
+    let open = proxy.process.descriptors();
+    assert!(
+        open < 200,
+        "{open} descriptors beside {} silent clients",
+        silent.len()
+    );
+}
+
 /// A process that is up but not ready says so, and why: what is stopping takes no more queries.
 #[test]
 fn a_stopping_proxy_is_not_ready() {

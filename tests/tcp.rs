@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::message::KEEPALIVE;
 use crate::harness::upstream::{Gate, Reply};
-use crate::harness::{Message, Proxy, Upstream, client, flags, forward_once, until};
+use crate::harness::{Message, Proxy, Stream, Upstream, client, flags, forward_once, until};
 
 fn plain() -> Upstream {
     Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
@@ -133,73 +133,296 @@ fn keepalive_is_answered_over_tcp_only() {
     assert_eq!(answer.rcode(), "FORMERR");
 }
 
-/// No more connections than configured, and room again when one ends.
+/// When there are as many connections as may be, the one that was silent longest makes room for the next.
 #[test]
-fn connections_are_bounded() {
+fn the_longest_idle_connection_makes_room() {
     let upstream = plain();
     let proxy = Proxy::start(&format!(
-        "listen \"$LISTEN\" {{ tcp-connections 2 }}\n{}",
+        "listen \"$LISTEN\" {{ tcp-connections 2; tcp-idle \"1m\" }}\n{}",
         forward(&upstream)
     ));
     let query = Message::query("www.example", "A");
     let (mut first, mut second) = (proxy.connect(), proxy.connect());
-    first.ask(&query);
     second.ask(&query);
+    first.ask(&query);
 
-    let refused = attempt(&proxy, Duration::from_secs(1));
-    assert!(!refused, "a third connection was served");
-    // Those that are there are not affected, and neither is UDP.
+    let mut third = proxy.connect();
+    third.ask(&query);
+    assert_eq!(second.receive(), None);
+    // Those that stay are not affected, and neither is UDP.
     first.ask(&query);
-    second.ask(&query);
+    third.ask(&query);
     proxy.ask(&query);
-
-    drop(first);
-    until("room for another connection", || {
-        attempt(&proxy, Duration::from_millis(500))
-    });
-}
-
-/// Whether a new connection gets an answer within this time.
-fn attempt(proxy: &Proxy, patience: Duration) -> bool {
-    let Ok(mut stream) = std::net::TcpStream::connect(proxy.address) else {
-        return false;
+    let closed = |reason| {
+        proxy
+            .metrics()
+            .sum("dnsweir_tcp_closed_total", &[("reason", reason)])
     };
-    stream.set_read_timeout(Some(patience)).expect("a timeout");
-    let query = client::frame(&Message::query("www.example", "A").encode());
-    stream.write_all(&query).is_ok()
-        && std::io::Read::read(&mut stream, &mut [0; 2]).is_ok_and(|read| read > 0)
+    assert_eq!(
+        (closed("connections"), closed("connections-per-client")),
+        (1.0, 0.0)
+    );
+    assert_eq!(proxy.metrics().sum("dnsweir_tcp_connections", &[]), 2.0);
 }
 
-/// A client that does not read what it asked for is let go.
+/// A client that waits for an upstream has no idle connection.
+#[test]
+fn whoever_waits_for_an_answer_stays() {
+    let gate = Gate::default();
+    let behind = gate.clone();
+    let upstream = Upstream::start(move |asked| {
+        let answer = asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]);
+        if asked.name() == "slow.example." {
+            Reply::Behind(behind.clone(), Box::new(answer))
+        } else {
+            answer
+        }
+    });
+    let proxy = Proxy::start(&format!(
+        "listen \"$LISTEN\" {{ tcp-connections 2; tcp-idle \"1m\" }}\n{}",
+        forward(&upstream)
+    ));
+    let slow = Message::query("slow.example", "A");
+    let mut waiting = proxy.connect();
+    waiting.send(&[&slow]);
+    upstream.await_count("slow.example", 1);
+    let fast = Message::query("fast.example", "A");
+    for _ in 0..5 {
+        proxy.connect().ask(&fast);
+    }
+    gate.open();
+    assert_eq!(waiting.receive().map(|answer| answer.id), Some(slow.id));
+}
+
+/// A client with too many connections loses its own, and nobody else's.
+#[test]
+fn a_client_has_its_share_of_connections() {
+    let upstream = plain();
+    let proxy = Proxy::start(&format!(
+        "listen \"$LISTEN\" {{ tcp-connections-per-client 2; tcp-idle \"1m\" }}\n{}",
+        forward(&upstream)
+    ));
+    let query = Message::query("www.example", "A");
+    let mut other = Stream::connect_from([127, 1, 2, 3].into(), proxy.address);
+    other.ask(&query);
+    let mut greedy: Vec<Stream> = (0..5)
+        .map(|_| {
+            let mut stream = proxy.connect();
+            stream.ask(&query);
+            stream
+        })
+        .collect();
+    for stream in &mut greedy[..3] {
+        assert_eq!(stream.receive(), None);
+    }
+    greedy[3].ask(&query);
+    greedy[4].ask(&query);
+    other.ask(&query);
+    let label = [("reason", "connections-per-client")];
+    assert_eq!(proxy.metrics().sum("dnsweir_tcp_closed_total", &label), 3.0);
+}
+
+/// A query has a time from its first octet to its last, whatever comes between.
+#[test]
+fn an_octet_now_and_then_is_no_query() {
+    let upstream = plain();
+    let proxy = Proxy::start(&format!(
+        "listen \"$LISTEN\" {{ tcp-idle \"1h\"; tcp-read \"500ms\" }}\n{}",
+        forward(&upstream)
+    ));
+    let mut stream = proxy.connect();
+    // One that is whole in time is answered, and so is the next.
+    stream.ask(&Message::query("www.example", "A"));
+    stream.ask(&Message::query("www.example", "A"));
+    let mut octets = std::iter::repeat_n(7, 60_000);
+    stream.write(&(60_000_u16).to_be_bytes());
+    until("the connection to be closed", || {
+        use std::io::Read as _;
+        let _ = stream.socket().write_all(&[octets.next().unwrap_or(7)]);
+        stream.socket().set_nonblocking(true).expect("a socket");
+        let closed = match stream.socket().read(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        stream.socket().set_nonblocking(false).expect("a socket");
+        std::thread::sleep(Duration::from_millis(50));
+        closed
+    });
+    proxy.await_metric("dnsweir_tcp_closed_total", &[("reason", "read")], 1.0);
+}
+
+/// An upstream that answers with some 62 000 octets, over TCP.
+fn large() -> Upstream {
+    let text: String = "x".repeat(250);
+    let line = format!("big.example. 3600 TXT {}", vec![text; 247].join(" "));
+    Upstream::start(move |asked| match asked.tcp {
+        true => asked.answer(&[&line]),
+        false => Reply::Message(asked.message_with(&[]).set(flags::TC)),
+    })
+}
+
+/// Has the proxy know the large answer.
+fn warm(proxy: &Proxy) {
+    proxy.connect().ask(&Message::query("big.example", "TXT"));
+}
+
+/// So many queries for the large answer, in a row.
+fn many(count: usize) -> Vec<u8> {
+    client::frame(&Message::query("big.example", "TXT").encode()).repeat(count)
+}
+
+/// Replies that a client does not read yet are not made yet: its further queries wait, and all are answered in the
+/// end.
+#[test]
+fn pipelined_queries_hold_bounded_memory() {
+    const QUERIES: usize = 1000;
+    let upstream = large();
+    let proxy = Proxy::start(&forward(&upstream));
+    warm(&proxy);
+    let before = proxy.process.memory("VmHWM");
+    let mut stream = proxy.connect();
+    let mut writer = stream.socket().try_clone().expect("a socket");
+    let writer = std::thread::spawn(move || writer.write_all(&many(QUERIES)));
+    let held = || proxy.metrics().sum("dnsweir_tcp_bytes", &[]);
+    until("replies to wait for the client", || held() > 200_000.0);
+    for number in 0..QUERIES {
+        let answer = stream
+            .receive()
+            .unwrap_or_else(|| panic!("closed after {number} answers"));
+        assert_eq!(answer.answers.len(), 1);
+    }
+    assert!(writer.join().is_ok_and(|written| written.is_ok()));
+    proxy.await_metric("dnsweir_tcp_bytes", &[], 0.0);
+    // All replies together are 62 MB.
+    let grown = proxy.process.memory("VmHWM") - before;
+    assert!(grown < 16 << 20, "grown by {grown} octets");
+}
+
+/// When there is no memory for all connections, the one that holds most goes; who holds nothing does not notice.
+#[test]
+fn when_memory_is_full_the_greediest_connection_goes() {
+    let upstream = large();
+    let proxy = Proxy::start(&format!(
+        "listen \"$LISTEN\" {{ tcp-memory \"1MiB\"; tcp-write \"1m\" }}\n{}",
+        forward(&upstream)
+    ));
+    warm(&proxy);
+    let mut calm = proxy.connect();
+    let greedy: Vec<Stream> = (1..=40)
+        .map(|client| {
+            let mut stream = Stream::connect_from([127, 1, 2, client].into(), proxy.address);
+            stream.write(&many(40));
+            stream
+        })
+        .collect();
+    let closed = || {
+        let metrics = proxy.metrics();
+        assert!(metrics.sum("dnsweir_tcp_bytes", &[]) <= metrics.sum("dnsweir_tcp_limit_bytes", &[]));
+        metrics.sum("dnsweir_tcp_closed_total", &[("reason", "memory")])
+    };
+    until("connections to make room", || {
+        calm.ask(&Message::query("www.example", "A"));
+        closed() > 20.0
+    });
+    calm.ask(&Message::query("big.example", "TXT"));
+    drop(greedy);
+    proxy.await_metric("dnsweir_tcp_bytes", &[], 0.0);
+}
+
+/// A client that does not read what it asked for is let go, and so is one that reads an octet now and then.
 #[test]
 fn a_client_that_does_not_read_is_let_go() {
-    let text: String = "x".repeat(250);
-    let line = format!(
-        "{}",
-        format_args!("big.example. 300 TXT {}", vec![text; 16].join(" "))
-    );
-    let upstream = Upstream::start(move |asked| asked.answer(&[&line]));
+    let upstream = large();
     let proxy = Proxy::start(&format!(
         "listen \"$LISTEN\" {{ tcp-write \"500ms\" }}\n{}",
         forward(&upstream)
     ));
-    let stream = proxy.connect();
-    let query = client::frame(&Message::query("big.example", "TXT").encode());
+    warm(&proxy);
+    let mut silent = proxy.connect();
+    // More than the kernel keeps for the client.
+    silent.write(&many(200));
+    proxy.await_metric("dnsweir_tcp_closed_total", &[("reason", "write")], 1.0);
+
+    let mut slow = proxy.connect();
+    slow.write(&many(200));
+    until("the slow reader to be let go", || {
+        let _ = std::io::Read::read(&mut slow.socket(), &mut [0]);
+        proxy
+            .metrics()
+            .sum("dnsweir_tcp_closed_total", &[("reason", "write")])
+            == 2.0
+    });
+    assert_eq!(proxy.query_edns("www.example", "A").rcode(), "NOERROR");
+}
+
+/// A client that reads all the time is not, however long all of it takes.
+#[test]
+fn a_steady_reader_gets_everything() {
+    const QUERIES: usize = 150;
+    let upstream = large();
+    let proxy = Proxy::start(&format!(
+        "listen \"$LISTEN\" {{ tcp-write \"3s\" }}\n{}",
+        forward(&upstream)
+    ));
+    warm(&proxy);
     let begun = Instant::now();
-    let error = loop {
-        if let Err(error) = stream.socket().write_all(&query) {
-            break error;
-        }
-        assert!(
-            begun.elapsed() < crate::harness::PATIENCE,
-            "nobody closed the connection"
-        );
-    };
+    let mut stream = proxy.connect();
+    stream.write(&many(QUERIES));
+    for _ in 0..QUERIES {
+        let answer = stream.receive().expect("the next answer");
+        assert_eq!(answer.answers.len(), 1);
+        std::thread::sleep(Duration::from_millis(40));
+    }
     assert!(
-        matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
-        "{error}"
+        begun.elapsed() > Duration::from_secs(5),
+        "too quick to show anything"
     );
-    assert_eq!(proxy.query_edns("www.example", "TXT").rcode(), "NOERROR");
+}
+
+/// Connections cannot take the descriptors that upstreams and the admin address need, nor does a low soft limit.
+#[test]
+fn connections_leave_descriptors_for_others() {
+    let upstream = plain();
+    let limits = [("ulimit -n 1024", 1024), ("ulimit -Sn 300", usize::MAX)];
+    for (limit, most) in limits {
+        let proxy = Proxy::start_after(
+            limit,
+            &format!(
+                "listen \"$LISTEN\" {{ tcp-idle \"1m\"; tcp-connections-per-client 5000 }}\nzone \".\" {{ {} }}",
+                forward_once(upstream.address)
+            ),
+        );
+        let idle: Vec<Stream> = (0..1100).map(|_| proxy.connect()).collect();
+        for number in 0..50 {
+            let answer = proxy.query(&format!("{number}.example"), "A");
+            assert_eq!(answer.rcode(), "NOERROR", "{limit}: {answer}");
+        }
+        assert_eq!(proxy.get("/health").0, 200);
+        let open = proxy.process.descriptors();
+        assert!(open < most.min(1100), "{limit}: {open} descriptors");
+        let mut newest = proxy.connect();
+        newest.ask(&Message::query("www.example", "A"));
+        drop(idle);
+    }
+}
+
+/// What cannot have the descriptors that it needs does not start, and says how many those are.
+#[test]
+fn a_configuration_that_needs_more_descriptors_is_refused() {
+    let upstream = plain();
+    let mut proxy = Proxy::launch_after(
+        "ulimit -n 1024",
+        &format!(
+            "listen \"$LISTEN\" {{ tcp-connections 5000 }}\n{}",
+            forward(&upstream)
+        ),
+    );
+    assert!(!proxy.process.ended().success());
+    let line = proxy.process.logged("file descriptors");
+    assert!(
+        line.contains("may have 1024") && line.contains("tcp-connections"),
+        "{line}"
+    );
 }
 
 /// What does not fit a datagram is there over TCP.

@@ -19,27 +19,30 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("serve", &["filter", "cache", "forward", "config", "dns"]),
     ("listen", &["netstat", "serve", "filter", "config", "dns"]),
     ("node", &["netstat", "config"]),
-    ("state", &["node", "serve"]),
+    ("ceiling", &["listen", "filter", "config"]),
+    ("state", &["ceiling", "listen", "node", "serve"]),
     (
         "metrics",
         &[
-            "state", "node", "output", "serve", "filter", "cache", "forward", "listen", "config", "dns",
+            "ceiling", "state", "node", "output", "serve", "filter", "cache", "forward", "listen", "config",
+            "dns",
         ],
     ),
     (
         "admin",
         &[
-            "metrics", "state", "netstat", "serve", "filter", "cache", "forward", "listen", "config", "dns",
+            "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache", "forward", "listen",
+            "config", "dns",
         ],
     ),
     ("args", &[]),
     ("tools", &["run", "serve", "filter", "config", "dns"]),
-    ("fuzzing", &["filter", "cache", "config", "dns"]),
+    ("fuzzing", &["listen", "filter", "cache", "config", "dns"]),
     (
         "run",
         &[
-            "admin", "metrics", "state", "node", "output", "listen", "serve", "filter", "cache", "forward",
-            "config", "dns",
+            "ceiling", "admin", "metrics", "state", "node", "output", "listen", "serve", "filter", "cache",
+            "forward", "config", "dns",
         ],
     ),
 ];

@@ -2,6 +2,7 @@
 //!
 //! Served by the main thread, which answers no query. It shows; nothing can be changed through it.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -18,17 +19,28 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
 
 use crate::cache::Kind;
+use crate::ceiling;
 use crate::config::Module;
 use crate::listen::{Port, in_use, steer};
 use crate::metrics;
 use crate::netstat::Protocol;
 use crate::state::State;
 
-/// How long a client may take to send its request's head.
+/// How long a client may take to send its request's head, and be silent between two requests.
 const HEAD: Duration = Duration::from_secs(5);
+
+/// Octets of a request's head, at most.
+const HEAD_OCTETS: usize = 16 << 10;
+
+/// How long a connection may last: a client that does not read its response is let go.
+const LASTING: Duration = Duration::from_secs(60);
+
+/// Connections that are open at once. When there are as many, the oldest makes room: whoever comes to look gets to see.
+pub const CONNECTIONS: usize = 32;
 
 /// A bound admin address, known to the runtime.
 pub struct Listener(tokio::net::TcpListener);
@@ -72,11 +84,18 @@ impl Listener {
     /// healthy and not ready.
     pub fn serve(self, state: Arc<OnceLock<Arc<State>>>) -> Server {
         Server(tokio::spawn(async move {
+            let mut open: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS);
             loop {
                 match self.0.accept().await {
                     Ok((stream, _)) => {
+                        open.retain(|connection| !connection.is_finished());
+                        if open.len() == CONNECTIONS
+                            && let Some(oldest) = open.pop_front()
+                        {
+                            oldest.abort();
+                        }
                         let state = Arc::clone(&state);
-                        tokio::spawn(async move {
+                        let connection = tokio::spawn(async move {
                             let service = service_fn(|request| {
                                 let reply = match state.get() {
                                     Some(state) => reply(&request, state),
@@ -85,10 +104,14 @@ impl Listener {
                                 async { Ok::<_, Infallible>(reply) }
                             });
                             let mut http = http1::Builder::new();
-                            http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+                            http.timer(TokioTimer::new())
+                                .header_read_timeout(HEAD)
+                                .max_buf_size(HEAD_OCTETS);
                             // A client that breaks off is no concern of ours.
-                            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+                            let served = http.serve_connection(TokioIo::new(stream), service);
+                            let _ = timeout(LASTING, served).await;
                         });
+                        open.push_back(connection.abort_handle());
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept an admin connection");
@@ -190,6 +213,7 @@ struct Status {
     not_ready: Vec<String>,
     reloads: Reloads,
     listen: Vec<String>,
+    memory: MemoryStatus,
     cache: CacheStatus,
     zones: Vec<ZoneStatus>,
     filters: Vec<FilterStatus>,
@@ -202,6 +226,16 @@ struct Reloads {
     failed: u64,
     /// Why the last one failed, if it did.
     error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct MemoryStatus {
+    resident_bytes: Option<usize>,
+    /// The most that it comes to by the configuration, and what that is the sum of.
+    ceiling_bytes: usize,
+    ceiling_parts: BTreeMap<&'static str, usize>,
+    /// What the kernel may hold for sockets beside that.
+    kernel_bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -237,6 +271,16 @@ struct UpstreamStatus {
     address: String,
     healthy: bool,
     looping: bool,
+}
+
+fn memory_status(state: &State) -> MemoryStatus {
+    let ceiling = state.ceiling.read();
+    MemoryStatus {
+        resident_bytes: ceiling::resident(),
+        ceiling_bytes: ceiling.total(),
+        ceiling_parts: ceiling.parts.iter().copied().collect(),
+        kernel_bytes: ceiling.kernel,
+    }
 }
 
 fn status(state: &State) -> Status {
@@ -312,6 +356,7 @@ fn status(state: &State) -> Status {
             .iter()
             .map(ToString::to_string)
             .collect(),
+        memory: memory_status(state),
         cache: CacheStatus {
             bytes: stats.bytes,
             limit_bytes: stats.limit_bytes,

@@ -4,11 +4,12 @@
 //! [`serve`], which tells the life of a query and is the file to read first. It uses three things that
 //! do not know each other: [`filter`] runs WebAssembly, [`cache`] keeps answers, [`forward`] asks
 //! upstreams. [`dns`] reads and writes messages and [`config`] the operator's file; neither uses
-//! anything else of ours. [`admin`] and [`metrics`] show what goes on, [`tools`] what would.
+//! anything else of ours. [`admin`] and [`metrics`] show what goes on, [`ceiling`] what may at most, [`tools`] what would.
 
 pub mod admin;
 pub mod args;
 pub mod cache;
+pub mod ceiling;
 pub mod config;
 pub mod dns;
 pub mod filter;

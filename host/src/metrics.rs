@@ -12,8 +12,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::cache::Kind;
+use crate::ceiling;
 use crate::dns::rcode_text;
 use crate::forward::{Histogram, Reason};
+use crate::listen::{self, Accounts};
 use crate::serve::counters::{BUCKETS, PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
 use crate::state::State;
 use crate::{node, output};
@@ -145,7 +147,36 @@ fn process(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
         family.count(&[("stream", stream)], lines)?;
     }
     let mut family = Family::gauge(encoder, "tcp_connections", "Open client connections")?;
-    family.total(state.connections.load(Ordering::Relaxed) as u64)
+    family.total(state.accounts.connections() as u64)?;
+    tcp(&state.accounts, encoder)?;
+    memory(state, encoder)
+}
+
+fn memory(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let help = "The most memory that the process comes to hold by its configuration, by what it is for";
+    let mut family = Family::gauge(encoder, "memory_ceiling_bytes", help)?;
+    for (part, octets) in &state.ceiling.read().parts {
+        family.level(&[("part", *part)], *octets as u64)?;
+    }
+    let mut family = Family::gauge(encoder, "memory_resident_bytes", "Memory that the process holds")?;
+    family.total(ceiling::resident().unwrap_or_default() as u64)
+}
+
+fn tcp(accounts: &Accounts, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let help = "Client connections that may be open";
+    let mut family = Family::gauge(encoder, "tcp_limit_connections", help)?;
+    family.total(accounts.connections_maximum() as u64)?;
+    let help = "Memory of client connections: queries not yet answered, replies not yet taken";
+    let mut family = Family::gauge(encoder, "tcp_bytes", help)?;
+    family.total(accounts.octets() as u64)?;
+    let help = "Memory that client connections may use";
+    let mut family = Family::gauge(encoder, "tcp_limit_bytes", help)?;
+    family.total(accounts.octets_maximum() as u64)?;
+    let mut family = Family::counter(encoder, "tcp_closed", "Client connections that we closed")?;
+    for reason in listen::Reason::ALL {
+        family.count(&[("reason", reason.as_str())], accounts.closed(reason))?;
+    }
+    Ok(())
 }
 
 fn network(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {

@@ -5,6 +5,7 @@
 //! succeeded before the first worker is told.
 
 pub mod by_hand;
+mod descriptors;
 pub mod privileges;
 mod watch;
 mod watchdog;
@@ -15,7 +16,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,14 +26,16 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::admin;
+use crate::ceiling::Ceiling;
 use crate::config::{self, Config, Report};
 use crate::filter::{self, CompiledCache, Engine, Filter};
-use crate::listen::{Limits, Port, Sockets};
+use crate::listen::{Accounts, Limits, Port, Sockets};
 use crate::node::{self, Keeper, Plan};
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
 use crate::serve::story::Audience;
 use crate::state::State;
+use descriptors::Descriptors;
 use privileges::Needs;
 use watchdog::Watchdog;
 use worker::{Adoption, Command, WorkerThread};
@@ -307,6 +310,8 @@ impl Proxy {
         spectators: Spectators,
         started: Instant,
     ) -> Result<Proxy, Stop> {
+        let descriptors = Descriptors::of_process(&config, config.workers).map_err(machine)?;
+        descriptors.apply();
         // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
         // to be added.
         let told: Arc<OnceLock<Arc<State>>> = Arc::default();
@@ -334,8 +339,8 @@ impl Proxy {
         };
         let config = &generation.config;
 
-        let connections = Arc::new(AtomicUsize::new(0));
-        let limits = Limits::new(&config.listen, workers, Arc::clone(&connections));
+        let accounts = Accounts::new(&config.listen, descriptors.connections);
+        let limits = Limits::new(&config.listen, workers, Arc::clone(&accounts));
         // A predecessor that ends must not take the addresses away before we listen on them.
         let turn = match keeper {
             Some(keeper) => Some(keeper.carry(Plan::of(config)).await.map_err(machine)?),
@@ -354,7 +359,8 @@ impl Proxy {
             failed_reloads: AtomicU64::new(0),
             reload_error: Mutex::new(None),
             started: SystemTime::now(),
-            connections,
+            ceiling: RwLock::new(ceiling(&generation, workers, descriptors)),
+            accounts,
             predecessors: RwLock::new(predecessors),
             node,
             hangs: Arc::default(),
@@ -492,6 +498,7 @@ impl Proxy {
             instances,
         } = prepared.await.map_err(machine)??;
         let (config, old) = (&generation.config, &current.config);
+        let descriptors = Descriptors::of_process(config, workers).map_err(machine)?;
 
         let added: Vec<SocketAddr> = config
             .listen
@@ -548,7 +555,11 @@ impl Proxy {
             );
         }
 
-        let limits = Limits::new(&config.listen, workers, Arc::clone(&self.state.connections));
+        descriptors.apply();
+        let accounts = &self.state.accounts;
+        accounts.bound(&config.listen, descriptors.connections);
+        *self.state.ceiling.write() = ceiling(&generation, workers, descriptors);
+        let limits = Limits::new(&config.listen, workers, Arc::clone(accounts));
         let mut adopted = Vec::new();
         for (worker, instances) in self.workers.iter().zip(instances) {
             let (done, wait) = oneshot::channel();
@@ -636,6 +647,12 @@ impl Proxy {
         }
         tracing::info!(milliseconds = begun.elapsed().as_millis() as u64, "stopped");
     }
+}
+
+/// The most memory that a generation comes to hold.
+fn ceiling(generation: &Generation, workers: usize, descriptors: Descriptors) -> Ceiling {
+    let compiled = generation.filters.iter().map(|filter| filter.code_octets()).sum();
+    Ceiling::of(&generation.config, workers, descriptors.connections, compiled)
 }
 
 /// How often a configuration wants the node's network to be looked at.

@@ -6,6 +6,8 @@ use std::time::SystemTime;
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::ceiling::Ceiling;
+use crate::listen::Accounts;
 use crate::node;
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
@@ -26,8 +28,10 @@ pub struct State {
     pub reload_error: Mutex<Option<String>>,
     /// When the process started.
     pub started: SystemTime,
-    /// Client connections that are open.
-    pub connections: Arc<AtomicUsize>,
+    /// The most memory that the running generation comes to hold.
+    pub ceiling: RwLock<Ceiling>,
+    /// Connections of clients.
+    pub accounts: Arc<Accounts>,
     /// Who served the admin address before we did, if we do.
     pub predecessors: RwLock<Option<node::Predecessors>>,
     /// What happened to the node's network.

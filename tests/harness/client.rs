@@ -99,6 +99,12 @@ impl Stream {
         Stream(stream)
     }
 
+    /// Connects as a client with this address, one of loopback's.
+    #[track_caller]
+    pub fn connect_from(client: IpAddr, server: SocketAddr) -> Stream {
+        Stream(try_connect_from(client, server).expect("a TCP connection"))
+    }
+
     /// Sends messages in one write, each behind its length (RFC 1035 section 4.2.2).
     #[track_caller]
     pub fn send(&mut self, messages: &[&Message]) {
@@ -143,6 +149,20 @@ impl Stream {
     pub fn socket(&self) -> &TcpStream {
         &self.0
     }
+}
+
+/// A connection from this address, if it can be had.
+pub fn try_connect_from(client: IpAddr, server: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(server), socket2::Type::STREAM, None)?;
+    // Or the ports of an address would be used up by connections that have ended.
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::new(client, 0).into())?;
+    socket.connect_timeout(&server.into(), PATIENCE)?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// A message behind its length.

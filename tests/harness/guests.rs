@@ -46,8 +46,12 @@ fn module(name: &str) -> PathBuf {
 /// Builds all of them. In a target folder of their own: the one of this test may be locked by the
 /// cargo that runs it.
 fn build() -> PathBuf {
-    let this = std::env::current_exe().expect("this test's path");
-    let target = this.ancestors().nth(3).expect("a target folder").join("hostile");
+    let release = super::proxy::program();
+    let target = release
+        .ancestors()
+        .nth(2)
+        .expect("a target folder")
+        .join("hostile");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args([

@@ -83,6 +83,24 @@ impl Process {
         self.child.id()
     }
 
+    /// A figure of `/proc/ID/status` in bytes: `VmRSS`, `VmHWM`.
+    pub fn memory(&self, figure: &str) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("a running program");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(figure)?.strip_prefix(':'));
+        let kibibytes: Option<u64> = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        1024 * kibibytes.unwrap_or_else(|| panic!("no {figure} in {status}"))
+    }
+
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id()))
+            .expect("a running program")
+            .count()
+    }
+
     /// Standard output so far.
     pub fn stdout(&self) -> Vec<String> {
         self.stdout.lock().clone()

@@ -28,13 +28,18 @@ pub struct Proxy {
 /// package; `cargo xtask test` does.
 pub fn program() -> PathBuf {
     let this = std::env::current_exe().expect("this test's path");
-    let program = this.ancestors().nth(2).expect("a target folder").join("dnsweir");
-    assert!(
-        program.is_file(),
-        "{} is missing; run the tests with `cargo xtask test`",
-        program.display()
-    );
-    program
+    // Tests are in a folder below, programs beside it.
+    this.ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("dnsweir"))
+        .find(|program| program.is_file())
+        .unwrap_or_else(|| {
+            panic!(
+                "dnsweir is not beside {}: run the tests with `cargo xtask test`",
+                this.display()
+            )
+        })
 }
 
 /// A command for it. What it caches for its user goes to the target folder, where it helps the next
@@ -94,6 +99,26 @@ impl Proxy {
         proxy
     }
 
+    /// The same from a shell that has done this before, such as `ulimit -n 1024`.
+    #[track_caller]
+    pub fn start_after(shell: &str, text: &str) -> Proxy {
+        let mut proxy = Proxy::launch_after(shell, text);
+        proxy.await_ready();
+        proxy
+    }
+
+    /// The same, and waits for nothing.
+    pub fn launch_after(shell: &str, text: &str) -> Proxy {
+        let mut command = Command::new("sh");
+        command
+            .arg("-c")
+            .arg(format!("{shell} && exec \"$0\" \"$@\""))
+            .arg(program());
+        let mut proxy = Proxy::launch_by(with_own_cache(&mut command), text, &[]);
+        proxy.process.read();
+        proxy
+    }
+
     /// Starts it and waits for nothing.
     pub fn launch(text: &str, arguments: &[&str]) -> Proxy {
         let mut proxy = Proxy::launch_unread(text, arguments);
@@ -103,14 +128,17 @@ impl Proxy {
 
     /// The same with nobody who reads what it prints and says.
     pub fn launch_unread(text: &str, arguments: &[&str]) -> Proxy {
+        Proxy::launch_by(&mut command(), text, arguments)
+    }
+
+    fn launch_by(command: &mut Command, text: &str, arguments: &[&str]) -> Proxy {
         let address = address::fresh_socket();
         let admin = SocketAddr::new(address.ip(), 9253);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("dnsweir.kdl");
         std::fs::write(&file, complete(text, address, admin)).expect("a configuration file");
-        let mut command = command();
         command.arg("run").arg("--config").arg(&file).args(arguments);
-        let process = Process::start_unread(&mut command);
+        let process = Process::start_unread(command);
         Proxy {
             process,
             address,

@@ -7,14 +7,22 @@ use kdl::{KdlNode, KdlValue};
 use super::address::{DNS_PORT, address};
 use super::decode::{Mistakes, Shape, arguments, block, name_span};
 use super::error::{Diagnostic, Span};
-use super::units::{duration, ms, s};
+use super::units::{duration, ms, s, size};
 use super::{Listen, decode};
 
 pub(super) const LISTEN: Shape = Shape {
     example: r#"listen "169.254.20.10" "10.96.0.10""#,
     arguments: 1..=64,
     properties: &[],
-    children: &["udp-size", "tcp-connections", "tcp-idle", "tcp-write"],
+    children: &[
+        "udp-size",
+        "tcp-connections",
+        "tcp-connections-per-client",
+        "tcp-memory",
+        "tcp-idle",
+        "tcp-read",
+        "tcp-write",
+    ],
     repeated: &[],
 };
 
@@ -74,12 +82,23 @@ pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> (Listen, Listen
         udp_size: mistakes
             .scalar(nodes, "udp-size 1232", decode::whole(512..=4096))
             .unwrap_or(1232),
-        tcp_connections: mistakes
-            .scalar(nodes, "tcp-connections 1024", decode::whole(1..=1_000_000))
-            .unwrap_or(1024),
+        tcp_connections: mistakes.scalar(nodes, "tcp-connections 1024", decode::whole(1..=1_000_000)),
+        tcp_connections_per_client: mistakes
+            .scalar(
+                nodes,
+                "tcp-connections-per-client 128",
+                decode::whole(1..=1_000_000),
+            )
+            .unwrap_or(128),
+        tcp_memory: mistakes
+            .scalar(nodes, r#"tcp-memory "16MiB""#, size(1 << 20..=64 << 30))
+            .unwrap_or(16 << 20),
         tcp_idle: mistakes
             .scalar(nodes, r#"tcp-idle "10s""#, duration(ms(100)..=s(3600)))
             .unwrap_or(s(10)),
+        tcp_read: mistakes
+            .scalar(nodes, r#"tcp-read "5s""#, duration(ms(100)..=s(60)))
+            .unwrap_or(s(5)),
         tcp_write: mistakes
             .scalar(nodes, r#"tcp-write "5s""#, duration(ms(100)..=s(60)))
             .unwrap_or(s(5)),
@@ -138,17 +157,36 @@ mod tests {
             ["127.0.0.1:53".parse().unwrap(), "[::1]:8053".parse().unwrap()]
         );
         assert_eq!(
-            (listen.tcp_connections, listen.tcp_idle, listen.tcp_write),
-            (1024, s(10), s(5))
+            (
+                listen.tcp_connections,
+                listen.tcp_connections_per_client,
+                listen.tcp_memory
+            ),
+            (None, 128, 16 << 20)
+        );
+        assert_eq!(
+            (listen.tcp_idle, listen.tcp_read, listen.tcp_write),
+            (s(10), s(5), s(5))
         );
     }
 
     #[test]
     fn every_word_is_read() {
-        let listen = listen("listen \"::1\" { tcp-connections 7; tcp-idle \"3s\"; tcp-write \"200ms\" }");
+        let listen = listen(
+            "listen \"::1\" { tcp-connections 7; tcp-connections-per-client 3; tcp-memory \"2MiB\"
+                tcp-idle \"3s\"; tcp-read \"1s\"; tcp-write \"200ms\" }",
+        );
         assert_eq!(
-            (listen.tcp_connections, listen.tcp_idle, listen.tcp_write),
-            (7, s(3), ms(200))
+            (
+                listen.tcp_connections,
+                listen.tcp_connections_per_client,
+                listen.tcp_memory
+            ),
+            (Some(7), 3, 2 << 20)
+        );
+        assert_eq!(
+            (listen.tcp_idle, listen.tcp_read, listen.tcp_write),
+            (s(3), s(1), ms(200))
         );
     }
 

@@ -78,11 +78,18 @@ pub struct Listen {
     pub addresses: Vec<SocketAddr>,
     /// `udp-size 1232`: octets of the largest reply over UDP, 512 to 4096 (RFC 9715 section 3.1).
     pub udp_size: u16,
-    /// `tcp-connections 1024`: open client connections, over all addresses and workers.
-    pub tcp_connections: usize,
-    /// `tcp-idle "10s"`: how long a connection may be silent.
+    /// `tcp-connections 1024`: open client connections, over all addresses and workers. None: 1024, or as many as
+    /// there are descriptors for.
+    pub tcp_connections: Option<usize>,
+    /// `tcp-connections-per-client 128`: those of one IPv4 address, or of one IPv6 network of 64 bits.
+    pub tcp_connections_per_client: usize,
+    /// `tcp-memory "16MiB"`: octets that connections may hold together, of what they read and what they are sent.
+    pub tcp_memory: usize,
+    /// `tcp-idle "10s"`: how long a connection may be silent between queries.
     pub tcp_idle: Duration,
-    /// `tcp-write "5s"`: how long a client may take to read an answer.
+    /// `tcp-read "5s"`: how long a query may take from its first octet to its last.
+    pub tcp_read: Duration,
+    /// `tcp-write "5s"`: how long a client may take nothing of what it is sent.
     pub tcp_write: Duration,
 }
 

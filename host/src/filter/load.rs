@@ -35,6 +35,7 @@ pub struct Filter {
     pub(super) start: Duration,
     config: Vec<ConfigNode>,
     interest: Interest,
+    code_octets: usize,
     digest: String,
 }
 
@@ -55,7 +56,9 @@ impl Filter {
         counters: Arc<Counters>,
     ) -> Result<Arc<Filter>, LoadError> {
         let bytes = bytes(config, lookup)?;
-        let mut code = prepare(engine, &component(engine, bytes)?)?;
+        let component = component(engine, bytes)?;
+        let image = component.image_range();
+        let mut code = prepare(engine, &component)?;
         let context = Arc::new(Context::new(
             config.name.clone(),
             config.limits,
@@ -87,6 +90,7 @@ impl Filter {
             start,
             config: config.config.clone(),
             interest,
+            code_octets: image.end.addr() - image.start.addr(),
             digest: Sha256::digest(bytes)
                 .iter()
                 .map(|octet| format!("{octet:02x}"))
@@ -122,6 +126,11 @@ impl Filter {
     /// The SHA-256 of its module, as the configuration's `sha256` would have it.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Octets of its machine code and what belongs to that, which all instances share.
+    pub fn code_octets(&self) -> usize {
+        self.code_octets
     }
 
     /// What it wants to see.

@@ -20,6 +20,9 @@ const WAYS: usize = 4;
 /// Octets that names and verdicts of one table may hold, without the table itself (224 KiB).
 const BYTES: usize = 1 << 20;
 
+/// Octets of one instance's remembered verdicts, at most.
+pub const REMEMBERED: usize = BYTES + ENTRIES * size_of::<Option<Entry>>();
+
 /// What a verdict holds for.
 #[derive(Debug, Clone, Copy)]
 pub struct Key<'a> {

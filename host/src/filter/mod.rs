@@ -53,7 +53,7 @@ pub use inspect::{Anatomy, Interface, Standing, inspect};
 pub use instance::Instance;
 pub use interest::Interest;
 pub use load::{Filter, LoadError, MODULE_MAXIMUM};
-pub use memo::{Key, Recalled};
+pub use memo::{Key, REMEMBERED, Recalled};
 pub use observed::{Answered, Difference, ask, cost_change, response_verdict_lines, verdict_lines};
 pub use trial::{Cost, Declared, Observed, Trial};
 pub use verdict::{

@@ -18,6 +18,7 @@
 //! ID (RFC 5625 section 4).
 
 mod counters;
+mod descriptors;
 mod failure;
 mod message;
 mod policy;
@@ -42,6 +43,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub use counters::{Counters, Histogram, Reason};
+pub use descriptors::bound_sockets;
 pub use failure::{Failure, Fault};
 pub use message::NotAQuery;
 pub use upstream::Upstream;

@@ -33,12 +33,15 @@ use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
+use super::descriptors::Descriptor;
 use super::failure::Fault;
 use super::message::{Query, Rejection, Reply};
 use super::upstream::Upstream;
 
 /// Queries that one socket carries in its life.
 pub(super) const QUERIES: usize = 16;
+/// The same while all descriptors are in use.
+const QUERIES_AT_WORST: usize = 1024;
 /// How long a socket takes new queries.
 pub(super) const LIFE: Duration = Duration::from_secs(1);
 /// Datagrams taken from a socket before others have their turn.
@@ -83,7 +86,7 @@ impl Sockets {
     fn send(&self, query: &Rc<Query>) -> Result<(Rc<Socket>, usize), Fault> {
         let current = self.current.borrow().clone();
         if let Some(socket) = current {
-            if socket.takes_queries() {
+            if socket.takes_queries() || (!Descriptor::is_left() && socket.can_take_more()) {
                 match socket.send(query, &self.buffer) {
                     Ok(place) => return Ok((socket, place)),
                     // ICMP about something that was sent before: this query has not been sent at all.
@@ -117,6 +120,7 @@ impl Drop for Sockets {
 /// A connected socket, with a task that reads what comes in.
 struct Socket {
     udp: UdpSocket,
+    _descriptor: Descriptor,
     opened: Instant,
     /// All that were ever sent on it.
     queries: RefCell<Vec<Sent>>,
@@ -144,6 +148,7 @@ enum State {
 impl Socket {
     fn open(upstream: &Arc<Upstream>, buffer: &Buffer) -> Result<Rc<Self>, Fault> {
         let local = |error: io::Error| Fault::Local(error.kind());
+        let descriptor = Descriptor::take().ok_or(Fault::Busy)?;
         let to = upstream.address;
         let udp = socket2::Socket::new(
             Domain::for_address(to),
@@ -155,6 +160,7 @@ impl Socket {
             .map_err(|error| Fault::of_network(&error))?;
         let socket = Rc::new(Self {
             udp: UdpSocket::from_std(udp.into()).map_err(local)?,
+            _descriptor: descriptor,
             opened: Instant::now(),
             queries: RefCell::default(),
             under_way: Cell::new(0),
@@ -168,6 +174,13 @@ impl Socket {
 
     fn takes_queries(&self) -> bool {
         !self.retired.get() && self.queries.borrow().len() < QUERIES && self.opened.elapsed() < LIFE
+    }
+
+    /// Whether it could go on where there is no descriptor for another one. A port that is used for longer is easier
+    /// to find by trial than one of [`QUERIES`], but an ID is still used once in its life, and nobody who asks is
+    /// turned away.
+    fn can_take_more(&self) -> bool {
+        !self.retired.get() && self.queries.borrow().len() < QUERIES_AT_WORST
     }
 
     /// Takes no more queries, and ends when the last of those under way does.

@@ -21,6 +21,19 @@ const RECEIVE: usize = 4096;
 /// Room for one IPV6_PKTINFO message, the larger of the two.
 const CONTROL: usize = 64;
 
+/// Octets that [`Datagrams`] take with replies of at most `limit` octets.
+pub fn memory(limit: usize) -> usize {
+    let headers = 2 * size_of::<libc::mmsghdr>() + size_of::<libc::iovec>();
+    BATCH * (slot(limit) + headers + size_of::<libc::sockaddr_storage>() + CONTROL)
+}
+
+/// Octets of the room for a query and its reply.
+fn slot(limit: usize) -> usize {
+    // A multiple of 64 that is no multiple of 4096: slots that far apart would fight for the same few lines of
+    // the processor's cache.
+    limit.max(RECEIVE).next_multiple_of(64) | 64
+}
+
 /// Where a datagram came from, and which of our addresses it went to.
 #[derive(Clone, Copy)]
 pub struct Route {
@@ -101,9 +114,7 @@ impl Datagrams {
     /// Empty slots, for a socket that is bound to the wildcard address or to another, and replies of at most `limit`
     /// octets.
     pub fn new(wildcard: bool, limit: usize) -> Datagrams {
-        // A multiple of 64 that is no multiple of 4096: slots that far apart would fight for the same few lines of
-        // the processor's cache.
-        let size = limit.max(RECEIVE).next_multiple_of(64) | 64;
+        let size = slot(limit);
         // SAFETY: all of these are C structures of integers and pointers, for which zero is a value.
         let (header, vector, address) =
             unsafe { (mem::zeroed::<libc::mmsghdr>(), mem::zeroed(), mem::zeroed()) };

@@ -5,7 +5,13 @@
 //! would know: a port is shared only where it is to be handed over. Sockets are made before the worker that will use
 //! them: a listener that cannot be bound is an error of the configuration, found while nothing has changed yet.
 
+mod account;
+mod accounts;
+mod conversation;
 mod datagrams;
+#[doc(hidden)]
+pub mod framing;
+mod outbox;
 mod switch;
 mod tcp;
 mod udp;
@@ -15,8 +21,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
@@ -26,6 +30,7 @@ use crate::config::Listen;
 use crate::netstat::{self, Holder};
 use crate::serve::Worker;
 
+pub use accounts::{Accounts, LEAVING, Reason};
 pub use switch::{Switch, steer};
 
 /// Octets of kernel buffer we ask for, so that a burst survives a worker that is busy.
@@ -33,6 +38,28 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// Connections that the kernel holds for a worker that is busy.
 const BACKLOG: i32 = 1024;
+
+/// Octets of kernel buffer for what a connection is sent, of which the kernel makes twice as many for its own needs.
+/// Left alone, it would give megabytes to each client that does not read.
+const CONNECTION_SEND_BUFFER: usize = 32 << 10;
+
+/// The same for what a connection receives.
+const CONNECTION_RECEIVE_BUFFER: usize = 16 << 10;
+
+/// Octets of kernel memory that a connection may take, at most.
+pub const CONNECTION_KERNEL_MEMORY: usize = 2 * (CONNECTION_SEND_BUFFER + CONNECTION_RECEIVE_BUFFER);
+
+/// Octets of memory for each connection, whether it holds anything or not: its task, its socket's registration, its page
+/// of the book.
+pub const CONNECTION_MEMORY: usize = 4 << 10;
+
+/// Octets of kernel memory of one worker's listener on one address.
+pub const LISTENER_KERNEL_MEMORY: usize = 2 * RECEIVE_BUFFER;
+
+/// Octets of memory of one worker's listener on one address.
+pub fn listener_memory(listen: &Listen) -> usize {
+    datagrams::memory(usize::from(listen.udp_size)) + usize::from(listen.udp_size)
+}
 
 /// One worker's sockets for one address.
 pub struct Sockets {
@@ -142,6 +169,11 @@ fn socket(address: SocketAddr, kind: Type, protocol: Protocol, port: Port) -> io
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
         datagrams::want_destination(&socket, address)?;
     }
+    if kind == Type::STREAM {
+        // Those that are accepted inherit it.
+        socket.set_send_buffer_size(CONNECTION_SEND_BUFFER)?;
+        socket.set_recv_buffer_size(CONNECTION_RECEIVE_BUFFER)?;
+    }
     socket.bind(&address.into())?;
     // Bound alone, so nobody else is, and nobody else will be who asks for that: of two processes, the kernel lets
     // one come here. Our other workers may join now.
@@ -154,27 +186,18 @@ fn socket(address: SocketAddr, kind: Type, protocol: Protocol, port: Port) -> io
 pub struct Limits {
     /// Octets of the largest reply over UDP.
     pub udp_size: usize,
-    /// Open connections over all listeners and workers, and how many may be.
-    pub connections: Arc<AtomicUsize>,
-    /// The most of them there may be.
-    pub connections_maximum: usize,
-    /// How long a connection may be silent.
-    pub idle: Duration,
-    /// How long a client may take to read what it is sent.
-    pub write: Duration,
+    /// The book of all connections.
+    pub accounts: Arc<Accounts>,
     /// How many listeners the process has for each address, one for each worker.
     pub siblings: usize,
 }
 
 impl Limits {
-    /// The limits of a configuration for so many workers, counting connections in `connections`.
-    pub fn new(listen: &Listen, workers: usize, connections: Arc<AtomicUsize>) -> Limits {
+    /// The limits of a configuration for so many workers.
+    pub fn new(listen: &Listen, workers: usize, accounts: Arc<Accounts>) -> Limits {
         Limits {
             udp_size: usize::from(listen.udp_size),
-            connections,
-            connections_maximum: listen.tcp_connections,
-            idle: listen.tcp_idle,
-            write: listen.tcp_write,
+            accounts,
             siblings: workers,
         }
     }

@@ -1,0 +1,106 @@
+//! The most memory that the process comes to hold, as a sum of what the configuration bounds.
+//!
+//! This is the one place that knows the sum; `docs/limits.md` explains it, `/status` and `/metrics` show it beside what is
+//! resident, and a test holds the process to it under floods. The constants are measured, and generous.
+
+use crate::config::{Config, Stage};
+use crate::filter;
+use crate::listen;
+
+/// Program, main thread, log, what is watched, the admin address, and what a reload needs for a moment.
+const PROGRAM: usize = 24 << 20;
+
+/// A worker's stack, buffers, counters and share of what the allocator keeps.
+const WORKER: usize = 2 << 20;
+
+/// A query that waits for an upstream: its task, its attempts, their sockets, what it asked and what it gets.
+const UNDER_WAY: usize = 16 << 10;
+
+/// What filters share in an instance, beside its memory and remembered verdicts: stack, tables, what a call carries out.
+const INSTANCE: usize = 512 << 10;
+
+/// The allocator has holes between what is in use: as much again as this part of it. Measured with a full cache: a third.
+const HOLES: usize = 2;
+
+/// The sum, and what it is the sum of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ceiling {
+    /// Octets by what they are for.
+    pub parts: Vec<(&'static str, usize)>,
+    /// Octets that the kernel may hold for sockets, which a container is charged for and a process is not.
+    pub kernel: usize,
+}
+
+impl Ceiling {
+    /// That of a configuration with so many workers and connections of clients, and these octets of compiled filters.
+    pub fn of(config: &Config, workers: usize, connections: usize, compiled: usize) -> Ceiling {
+        let forwards = config
+            .zones
+            .iter()
+            .flat_map(|zone| &zone.stages)
+            .filter_map(|stage| match stage {
+                Stage::Forward(forward) => Some(forward.concurrent),
+                _ => None,
+            });
+        let instances: usize = config
+            .filters
+            .iter()
+            .map(|filter| filter.limits.memory + filter::REMEMBERED + INSTANCE)
+            .sum();
+        let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
+        let cache = config.cache_memory;
+        let tcp = config.listen.tcp_memory + (connections + listen::LEAVING) * listen::CONNECTION_MEMORY;
+        let under_way = forwards.sum::<usize>() * UNDER_WAY;
+        Ceiling {
+            parts: vec![
+                ("program", PROGRAM),
+                ("workers", workers * (WORKER + listeners)),
+                ("cache", cache),
+                ("tcp", tcp),
+                ("under-way", under_way),
+                ("filters", workers * instances),
+                ("compiled", compiled),
+                ("allocator", (cache + tcp + under_way) / HOLES),
+            ],
+            kernel: (connections + listen::LEAVING) * listen::CONNECTION_KERNEL_MEMORY
+                + workers * config.listen.addresses.len() * listen::LISTENER_KERNEL_MEMORY,
+        }
+    }
+
+    /// All parts together.
+    pub fn total(&self) -> usize {
+        self.parts.iter().map(|(_, octets)| octets).sum()
+    }
+}
+
+/// Octets of memory that the process holds now, as the kernel counts them; none where it does not tell.
+pub fn resident() -> Option<usize> {
+    let figures = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = figures.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: usize = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The memory limit of the DaemonSet holds what the process comes to, and what the kernel holds for it, on a node where
+    /// `workers` has its largest default.
+    #[test]
+    fn the_daemon_set_has_room_for_all_of_it() {
+        let config = include_str!("../../deploy/dnsweir.kdl");
+        let config = crate::config::parse("dnsweir.kdl", config, Path::new("/"), &[]).unwrap();
+        let ceiling = Ceiling::of(&config, 4, 1024, 0);
+        let manifest = include_str!("../../deploy/daemonset.yaml");
+        let limits = manifest.split("limits: {memory: ").nth(1).unwrap();
+        let mebibytes: usize = limits.split("Mi").next().unwrap().parse().unwrap();
+        let needed = (ceiling.total() + ceiling.kernel).div_ceil(1 << 20);
+        assert!(
+            (needed..needed + needed / 4).contains(&mebibytes),
+            "{needed} MiB are needed, and the limit is {mebibytes}"
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! One connection: queries in, replies out as they come, over any stream.
+//!
+//! Everything that takes time has its own clock. A query has `tcp-read` from its first octet to its last, however many
+//! octets come between. A client has `tcp-write` to take some of what it is sent, however long all of it takes. What
+//! is left, silence between queries while nothing is owed, is bounded by `tcp-idle`.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::watch;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::account::Account;
+use super::accounts::Reason;
+use super::datagrams::BATCH;
+use super::framing::{FRAME_MAXIMUM, Frames, READ, Scratch};
+use super::outbox::{Outbox, Owed, UNSENT};
+use crate::dns::MESSAGE_MAXIMUM;
+use crate::filter::Transport;
+use crate::serve::{Admission, Arrival, Batch, Worker};
+
+/// Octets that a client has to take within `tcp-write`, unless it is sent less: one that takes a single octet now and
+/// then might as well take none.
+const PROGRESS: usize = 4 << 10;
+
+/// How long a connection may be silent once we are to stop: time for a query that was on its way, of a client
+/// that may have to wait for a processor.
+const LAST_IDLE: Duration = Duration::from_millis(500);
+
+/// When something is due that is not bounded by a clock.
+const NEVER: Duration = Duration::from_secs(3600);
+
+thread_local! {
+    /// What a worker's connections use one after the other: none keeps anything here while it waits.
+    static EXCHANGE: RefCell<Exchange> = RefCell::new(Exchange {
+        scratch: Scratch::new(),
+        batch: Batch::default(),
+        replies: vec![0; 2 * FRAME_MAXIMUM].into(),
+    });
+}
+
+/// What is needed while queries that have come are answered.
+struct Exchange {
+    scratch: Scratch,
+    batch: Batch,
+    /// Replies with their lengths, until they are written.
+    replies: Box<[u8]>,
+}
+
+/// Answers the queries that come through `stream` until it ends; the result says why, if that was our decision.
+pub async fn converse(
+    worker: Rc<Worker>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    client: SocketAddr,
+    server: u16,
+    account: &Arc<Account>,
+    mut stop: watch::Receiver<bool>,
+) -> Option<Reason> {
+    let mut conversation = Conversation::new(worker, stream, client, server, Arc::clone(account));
+    let mut stopping = pin!(async { drop(stop.wait_for(|stopping| *stopping).await) });
+    let mut alarm = pin!(sleep_until(Instant::now() + NEVER));
+    loop {
+        if account.is_closed() {
+            return None;
+        }
+        conversation.go_on();
+        if conversation.is_over() {
+            let _ = timeout(account.accounts().write(), conversation.stream.shutdown()).await;
+            return conversation.verdict;
+        }
+        let (due, reason) = conversation.due();
+        if due <= Instant::now() {
+            return Some(reason);
+        }
+        // Later is soon enough to look again: most alarms are moved on before they go off.
+        if due < alarm.deadline() || alarm.is_elapsed() {
+            alarm.as_mut().reset(due);
+        }
+        tokio::select! {
+            event = poll_fn(|context| conversation.poll(context)) => match event {
+                Ok(more) => if more { yield_now().await },
+                // The client has gone.
+                Err(_) => return None,
+            },
+            () = account.woken() => {}
+            () = &mut alarm => {}
+            () = &mut stopping, if !conversation.stopping => conversation.stop(),
+        }
+    }
+}
+
+struct Conversation<S> {
+    worker: Rc<Worker>,
+    stream: S,
+    client: SocketAddr,
+    server: u16,
+    owed: Rc<Owed>,
+    /// Octets of the largest of the last replies.
+    largest: usize,
+    /// Nothing more will be read.
+    read_all: bool,
+    /// We are to stop.
+    stopping: bool,
+    /// Whether the client waited for something when we last looked.
+    waited: bool,
+    /// Since when nothing whole has come or gone.
+    quiet: Instant,
+    /// When a query began of which the end is missing.
+    begun: Option<Instant>,
+    /// Since when the client has taken nothing to speak of, if there is something to take, and how much it has.
+    stalled: Option<(Instant, usize)>,
+    /// Why it ends once all replies are sent.
+    verdict: Option<Reason>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    fn new(
+        worker: Rc<Worker>,
+        stream: S,
+        client: SocketAddr,
+        server: u16,
+        account: Arc<Account>,
+    ) -> Conversation<S> {
+        Conversation {
+            owed: Rc::new(Owed::new(Rc::clone(&worker), account)),
+            worker,
+            stream,
+            client,
+            server,
+            // Not known yet: the first batch is small, and what comes of it tells how large the next may be.
+            largest: FRAME_MAXIMUM,
+            read_all: false,
+            stopping: false,
+            waited: false,
+            quiet: Instant::now(),
+            begun: None,
+            stalled: None,
+            verdict: None,
+        }
+    }
+
+    /// Does what can be done without waiting, and sets the clocks.
+    fn go_on(&mut self) {
+        if !self.owed.is_crowded() {
+            let kept = self.owed.account.take_input(|kept| Frames::of(kept).is_due());
+            if !kept.is_empty() {
+                EXCHANGE.with_borrow_mut(|exchange| {
+                    let (batch, replies) = (&mut exchange.batch, &mut exchange.replies);
+                    let rest = self.answer(&kept, batch, replies);
+                    self.keep(rest, rest.len() < kept.len());
+                });
+            }
+        } else if self.begun.is_some() {
+            // We do not read, so it is not the client who is slow.
+            self.begun = Some(Instant::now());
+        }
+        let waits = !self.owed.is_empty();
+        if waits || self.waited {
+            self.quiet = Instant::now();
+        }
+        self.waited = waits;
+        self.stalled = match self.owed.account.unsent() {
+            0 => None,
+            _ => self.stalled.or_else(|| Some((Instant::now(), 0))),
+        };
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        self.quiet = Instant::now();
+    }
+
+    /// Whether nothing will be read and nothing is to be sent: half-closed clients still get their replies (RFC 7766
+    /// section 6.2.4).
+    fn is_over(&self) -> bool {
+        self.read_all && self.owed.is_empty()
+    }
+
+    /// When the connection ends if nothing happens, and why then.
+    fn due(&self) -> (Instant, Reason) {
+        let accounts = self.owed.account.accounts();
+        let write = self
+            .stalled
+            .map(|(since, _)| (since + accounts.write(), Reason::Write));
+        let read = self
+            .begun
+            .filter(|_| !self.read_all && !self.owed.is_crowded())
+            .map(|begun| (begun + accounts.read(), Reason::Read));
+        let idle = match self.stopping {
+            true => LAST_IDLE.min(accounts.idle()),
+            false => accounts.idle(),
+        };
+        // A client that waits for us is not idle (RFC 7766 section 3).
+        let idle = (!self.waited && self.begun.is_none()).then(|| (self.quiet + idle, Reason::Idle));
+        [write, read, idle]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(due, _)| *due)
+            .unwrap_or_else(|| (Instant::now() + NEVER, Reason::Idle))
+    }
+
+    /// Writes what is unsent, or reads and answers what comes; true if there may be more to read at once.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if let Poll::Ready(written) = self.owed.account.poll_write(Pin::new(&mut self.stream), context) {
+            self.took(written?);
+            return Poll::Ready(Ok(false));
+        }
+        if self.read_all || self.owed.is_crowded() {
+            return Poll::Pending;
+        }
+        EXCHANGE.with_borrow_mut(|exchange| {
+            let mut read = ReadBuf::new(exchange.scratch.read());
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+            let count = read.filled().len();
+            if count == 0 {
+                self.read_all = true;
+                return Poll::Ready(Ok(false));
+            }
+            if self.owed.account.append_input(&exchange.scratch.read()[..count]) {
+                return Poll::Ready(Ok(count == READ));
+            }
+            let kept = self.owed.account.take_input(|_| true);
+            let octets = exchange.scratch.join(&kept, count);
+            let rest = self.answer(octets, &mut exchange.batch, &mut exchange.replies);
+            self.keep(rest, rest.len() < octets.len());
+            Poll::Ready(Ok(count == READ))
+        })
+    }
+
+    /// Notes that the client took some of what it was sent.
+    fn took(&mut self, count: usize) {
+        let taken = self.stalled.map_or(0, |(_, taken)| taken) + count;
+        if self.owed.account.unsent() == 0 {
+            self.stalled = None;
+        } else if taken >= PROGRESS {
+            self.stalled = None;
+            self.owed.account.note(self.worker.now());
+        } else if let Some((_, so_far)) = &mut self.stalled {
+            *so_far = taken;
+        }
+    }
+
+    /// Keeps what was not acted on; `some` was.
+    fn keep(&mut self, rest: &[u8], some: bool) {
+        if some {
+            self.begun = None;
+            self.quiet = Instant::now();
+        }
+        if rest.is_empty() || self.read_all {
+            self.begun = None;
+            return;
+        }
+        self.begun = self.begun.or_else(|| Some(Instant::now()));
+        self.owed.account.keep_input(rest);
+    }
+
+    /// Answers the queries that are whole, as long as there is room for what they lead to; gives back the rest.
+    fn answer<'o>(&mut self, octets: &'o [u8], batch: &mut Batch, replies: &mut [u8]) -> &'o [u8] {
+        let accounts = Arc::clone(self.owed.account.accounts());
+        let mut frames = Frames::of(octets);
+        let mut outbox = Outbox::new(&self.owed, Pin::new(&mut self.stream), replies);
+        let arrival = Arrival {
+            client: self.client,
+            server: self.server,
+            transport: Transport::Tcp,
+            received: self.worker.now(),
+            limit: MESSAGE_MAXIMUM,
+            // RFC 7828 section 3.2.2, in units of 100 ms.
+            keepalive: Some(u16::try_from(accounts.idle().as_millis() / 100).unwrap_or(u16::MAX)),
+        };
+        if frames.is_due() {
+            self.owed.account.note(arrival.received);
+        }
+        while !self.read_all && frames.is_due() && !self.owed.is_crowded() {
+            // As many as there is room for if their replies are like the last ones.
+            let room = UNSENT.saturating_sub(self.owed.account.unsent() + outbox.filled());
+            let most = (1 + room / self.largest).min(BATCH);
+            for message in frames.by_ref().take(most) {
+                match self.worker.admit(batch, message, arrival, outbox.space()) {
+                    Admission::Travelling => {}
+                    Admission::Answered(length) => outbox.take(length),
+                    Admission::Silence => {
+                        // What is no query ends the conversation: there is nothing to gain from the rest.
+                        (self.read_all, self.verdict) = (true, Some(Reason::Malformed));
+                        break;
+                    }
+                }
+            }
+            self.worker.run(batch, &mut outbox);
+            self.largest = outbox.largest().unwrap_or(self.largest);
+        }
+        outbox.flush();
+        self.worker.tell_if_many();
+        frames.rest()
+    }
+}

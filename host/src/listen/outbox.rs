@@ -1,0 +1,150 @@
+//! What a connection owes its client: replies of a batch, written at once, and those that come later.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+
+use super::account::Account;
+use super::framing::{FRAME_MAXIMUM, PREFIX};
+use crate::serve::{LateReply, Replies, Worker};
+
+/// Queries of one connection that may wait for upstreams; the client's next ones wait in its own buffer.
+const OUTSTANDING: usize = 256;
+
+/// Octets of unsent replies beyond which no more of a connection's queries are read.
+pub const UNSENT: usize = 256 << 10;
+
+/// What a connection shares with the replies that are still to come.
+pub struct Owed {
+    /// Its page of the book.
+    pub account: Arc<Account>,
+    worker: Rc<Worker>,
+    /// Queries without a reply yet.
+    outstanding: Cell<usize>,
+}
+
+impl Owed {
+    /// Nothing is owed yet.
+    pub fn new(worker: Rc<Worker>, account: Arc<Account>) -> Owed {
+        Owed {
+            account,
+            worker,
+            outstanding: Cell::new(0),
+        }
+    }
+
+    /// Whether the client has to wait with its next query.
+    pub fn is_crowded(&self) -> bool {
+        self.outstanding.get() >= OUTSTANDING || self.account.is_crowded(UNSENT)
+    }
+
+    /// Whether nothing is to be sent, now or later.
+    pub fn is_empty(&self) -> bool {
+        self.outstanding.get() == 0 && self.account.unsent() == 0
+    }
+}
+
+/// The replies of a batch on their way to the network.
+pub struct Outbox<'c, S> {
+    owed: &'c Rc<Owed>,
+    stream: Pin<&'c mut S>,
+    replies: &'c mut [u8],
+    filled: usize,
+    /// Octets of the largest reply.
+    largest: usize,
+}
+
+impl<'c, S: AsyncWrite> Outbox<'c, S> {
+    /// An empty one that uses `replies`, room for two messages at least.
+    pub fn new(owed: &'c Rc<Owed>, stream: Pin<&'c mut S>, replies: &'c mut [u8]) -> Outbox<'c, S> {
+        Outbox {
+            owed,
+            stream,
+            replies,
+            filled: 0,
+            largest: 0,
+        }
+    }
+
+    /// Octets that are not written yet.
+    pub fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// Octets of the largest reply since this was asked for the last time, if there was one.
+    pub fn largest(&mut self) -> Option<usize> {
+        Some(std::mem::take(&mut self.largest)).filter(|&largest| largest > 0)
+    }
+
+    /// Room for any reply.
+    pub fn space(&mut self) -> &mut [u8] {
+        if self.replies.len() - self.filled < FRAME_MAXIMUM {
+            self.flush();
+        }
+        &mut self.replies[self.filled + PREFIX..]
+    }
+
+    /// Takes the reply that was written there.
+    pub fn take(&mut self, length: usize) {
+        self.replies[self.filled..self.filled + PREFIX].copy_from_slice(&(length as u16).to_be_bytes());
+        self.filled += PREFIX + length;
+        self.largest = self.largest.max(PREFIX + length);
+    }
+
+    /// Writes what the network takes, prefixes and messages together (RFC 7766 section 8), and leaves the rest to the
+    /// connection.
+    pub fn flush(&mut self) {
+        let mut at = 0;
+        if self.filled > 0 && self.owed.account.unsent() == 0 {
+            // Nobody is to be woken: what is left is written when the connection's task goes on.
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            let written = self
+                .stream
+                .as_mut()
+                .poll_write(&mut context, &self.replies[..self.filled]);
+            if let Poll::Ready(Ok(count)) = written {
+                at = count;
+            }
+        }
+        if at < self.filled {
+            self.owed.account.push(&[&self.replies[at..self.filled]]);
+        }
+        self.filled = 0;
+    }
+}
+
+impl<S: AsyncWrite> Replies for Outbox<'_, S> {
+    fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
+        let length = write(self.space());
+        self.take(length);
+    }
+
+    fn later(&mut self, _: usize) -> Box<dyn LateReply> {
+        self.owed.outstanding.set(self.owed.outstanding.get() + 1);
+        self.owed.account.owe(true);
+        Box::new(Late(Rc::clone(self.owed)))
+    }
+}
+
+struct Late(Rc<Owed>);
+
+impl LateReply for Late {
+    fn send(self: Box<Self>, message: &[u8]) {
+        // Before it leaves: whoever has it may look at once who was quiet for how long.
+        self.0.account.note(self.0.worker.now());
+        let length = (message.len() as u16).to_be_bytes();
+        self.0.account.push(&[&length, message]);
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.outstanding.set(self.0.outstanding.get() - 1);
+        self.0.account.owe(self.0.outstanding.get() > 0);
+        self.0.account.wake();
+    }
+}
