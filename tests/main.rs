@@ -43,4 +43,5 @@ mod admin;
 mod clients;
 mod listening;
 mod logs;
+mod soak;
 mod tcp;

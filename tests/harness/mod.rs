@@ -13,6 +13,7 @@ pub mod namespace;
 pub mod process;
 pub mod proxy;
 pub mod servers;
+pub mod soak;
 pub mod tools;
 pub mod upstream;
 

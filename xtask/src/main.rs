@@ -25,6 +25,7 @@ Usage: cargo xtask COMMAND
   bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every peer that is installed;
                      `bench steps` times the steps of a hit one by one, `bench languages` and
                      `bench examples` the filters of examples/
+  soak [MINUTES]     build, then a calm client beside floods of each kind, for so long in all (10)
   fuzz [TARGET] [S]  every fuzz target, or one, for S seconds each (60)
   keep-filter        keep a filter as it is built today for the tests of later releases: docs/interface.md
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         "test" => test::test(&rest),
         "lint" => lint::lint(),
         "bench" => bench(&rest),
+        "soak" => soak(&rest),
         "fuzz" => fuzz(&rest),
         "keep-filter" => released::keep(),
         "" | "help" | "--help" | "-h" => {
@@ -96,6 +98,12 @@ fn bench(args: &[String]) -> Result<(), Failure> {
             .args(args)
             .current_dir(root()),
     )
+}
+
+/// What a flood of each kind costs a client that asks as always.
+fn soak(args: &[String]) -> Result<(), Failure> {
+    build()?;
+    call(Command::new(built("soak")).args(args).current_dir(root()))
 }
 
 fn fuzz(args: &[String]) -> Result<(), Failure> {

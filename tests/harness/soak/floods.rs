@@ -1,0 +1,201 @@
+//! What clients do that must not silence others. Each comes from addresses of its own.
+
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::super::client::{frame, try_connect_from};
+use super::query;
+
+/// A flood, which goes on until it is told to stop.
+#[derive(Clone, Copy)]
+pub struct Flood {
+    /// What the table calls it.
+    pub name: &'static str,
+    /// The flood itself.
+    pub run: fn(SocketAddr, &AtomicBool),
+}
+
+/// Each kind.
+pub const ALL: [Flood; 8] = [
+    flood("pointer chains", pointer_chains),
+    flood("pipelining without reading", pipelining),
+    flood("20 silent names", few_silent_names),
+    flood("2 000 silent names a second", many_silent_names),
+    flood("10 000 idle connections", idle_connections),
+    flood("one octet a second", octets),
+    flood("random names", random_names),
+    flood("spoofed sources", spoofed_sources),
+];
+
+const fn flood(name: &'static str, run: fn(SocketAddr, &AtomicBool)) -> Flood {
+    Flood { name, run }
+}
+
+/// A client of this flood.
+fn client(flood: u8, number: usize) -> IpAddr {
+    let [_, _, high, low] = (number as u32 + 1).to_be_bytes();
+    Ipv4Addr::new(127, 0x40 + flood, high, low).into()
+}
+
+fn socket(from: IpAddr) -> UdpSocket {
+    UdpSocket::bind((from, 0)).expect("a UDP socket")
+}
+
+/// Does something so many times a second, in small groups, until it is told to stop.
+fn at_rate(per_second: u32, stop: &AtomicBool, mut act: impl FnMut(u64)) {
+    const GROUPS: u32 = 100;
+    let begun = Instant::now();
+    let mut number = 0;
+    for group in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        for _ in 0..per_second / GROUPS {
+            act(number);
+            number += 1;
+        }
+        let due = begun + Duration::from_secs(1) * (group + 1) / GROUPS;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// A query that nobody needs the records of, whose names are pointers to pointers to pointers.
+fn chained(octets: usize) -> Vec<u8> {
+    let mut message = query("chain.test", "A");
+    let mut target = 12_u16;
+    let mut count = 0_u16;
+    while message.len() + 12 <= octets {
+        let here = message.len();
+        message.extend((0xc000 | target).to_be_bytes());
+        // An empty TXT record.
+        message.extend([0, 16, 0, 1, 0, 0, 0, 0, 0, 0]);
+        // What a pointer can reach.
+        if here < 1 << 14 {
+            target = here as u16;
+        }
+        count += 1;
+    }
+    message[10..12].copy_from_slice(&count.to_be_bytes());
+    message
+}
+
+fn pointer_chains(server: SocketAddr, stop: &AtomicBool) {
+    let udp = socket(client(1, 0));
+    let (datagram, message) = (chained(4096), frame(&chained(65_535)));
+    let mut streams: Vec<Option<TcpStream>> = (0..8).map(|_| None).collect();
+    at_rate(1000, stop, |number| {
+        let _ = udp.send_to(&datagram, server);
+        if number % 20 == 0 {
+            let stream = &mut streams[(number / 20 % 8) as usize];
+            push(stream, client(1, 1), server, &message);
+        }
+    });
+}
+
+/// Writes what the connection takes at once, to a new one if the old one is closed.
+fn push(stream: &mut Option<TcpStream>, from: IpAddr, server: SocketAddr, octets: &[u8]) {
+    if stream.is_none() {
+        *stream = try_connect_from(from, server).ok();
+        if let Some(stream) = stream {
+            let _ = stream.set_nonblocking(true);
+        }
+    }
+    let written = stream.as_mut().map(|stream| stream.write(octets));
+    if let Some(Err(error)) = written
+        && error.kind() != std::io::ErrorKind::WouldBlock
+    {
+        *stream = None;
+    }
+}
+
+fn pipelining(server: SocketAddr, stop: &AtomicBool) {
+    let queries = frame(&query("big.test", "TXT")).repeat(200);
+    let mut streams: Vec<Option<TcpStream>> = (0..200).map(|_| None).collect();
+    at_rate(1000, stop, |number| {
+        let at = number as usize % streams.len();
+        push(&mut streams[at], client(2, at % 20), server, &queries);
+    });
+}
+
+fn ask_for(server: SocketAddr, stop: &AtomicBool, flood: u8, per_second: u32, name: impl Fn(u64) -> String) {
+    let socket = socket(client(flood, 0));
+    socket.set_nonblocking(true).expect("a socket");
+    at_rate(per_second, stop, |number| {
+        let _ = socket.send_to(&query(&name(number), "A"), server);
+        while socket.recv(&mut [0; 512]).is_ok() {}
+    });
+}
+
+fn few_silent_names(server: SocketAddr, stop: &AtomicBool) {
+    ask_for(server, stop, 3, 4000, |number| {
+        format!("few{}.silent.test", number % 20)
+    });
+}
+
+/// Differs from run to run, so that no name is in the cache.
+fn salt() -> u128 {
+    std::time::UNIX_EPOCH
+        .elapsed()
+        .map_or(0, |since| since.as_millis())
+}
+
+fn many_silent_names(server: SocketAddr, stop: &AtomicBool) {
+    let salt = salt();
+    ask_for(server, stop, 4, 2000, |number| {
+        format!("many{number}.{salt}.silent.test")
+    });
+}
+
+fn idle_connections(server: SocketAddr, stop: &AtomicBool) {
+    // As many as this process may have, with some left for others.
+    let most = raise_descriptors().saturating_sub(2000).clamp(100, 10_000);
+    let mut open = VecDeque::new();
+    at_rate(2000, stop, |number| {
+        if open.len() >= most {
+            open.pop_front();
+        }
+        open.extend(try_connect_from(client(5, number as usize % 100), server).ok());
+    });
+}
+
+/// Raises the soft limit of this process's descriptors to the hard one, and says how many that is.
+fn raise_descriptors() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes one rlimit, and reads it.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+    }
+    usize::try_from(limit.rlim_max).unwrap_or(usize::MAX)
+}
+
+fn octets(server: SocketAddr, stop: &AtomicBool) {
+    let mut streams: Vec<Option<TcpStream>> = (0..500).map(|_| None).collect();
+    at_rate(500, stop, |number| {
+        let at = number as usize % streams.len();
+        push(&mut streams[at], client(6, at % 10), server, &[0]);
+    });
+}
+
+fn random_names(server: SocketAddr, stop: &AtomicBool) {
+    let salt = salt();
+    ask_for(server, stop, 7, 2000, |number| {
+        format!("{number}.{salt}.random.test")
+    });
+}
+
+fn spoofed_sources(server: SocketAddr, stop: &AtomicBool) {
+    let sockets: Vec<UdpSocket> = (0..250).map(|number| socket(client(8, number))).collect();
+    // None of them reads what it gets.
+    let query = query("hit0.calm.test", "A");
+    at_rate(4000, stop, |number| {
+        let _ = sockets[number as usize % sockets.len()].send_to(&query, server);
+    });
+}

@@ -1,0 +1,203 @@
+//! A calm client beside floods of every kind: does it lose anything, how long does it wait, and what do memory and
+//! descriptors do meanwhile?
+//!
+//! `cargo xtask soak MINUTES` prints the table; the test `soak` has some seconds of each flood and looks at losses and
+//! octets only, since how long anything takes there depends on who else is at work.
+
+pub mod calm;
+pub mod floods;
+pub mod upstream;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::guests::guest;
+use super::{Message, Proxy, client, until};
+use calm::Seen;
+use floods::Flood;
+use upstream::Upstream;
+
+/// The stage for all of it: a proxy, its upstreams, and what was there before the first flood.
+pub struct Soak {
+    /// The proxy.
+    pub proxy: Proxy,
+    upstreams: [Upstream; 2],
+    text: String,
+    /// Open descriptors before.
+    pub descriptors: usize,
+}
+
+/// What a phase came to.
+pub struct Row {
+    /// The flood.
+    pub phase: String,
+    /// What the calm client saw.
+    pub seen: Seen,
+    /// The largest resident memory so far, in bytes.
+    pub peak: u64,
+    /// Resident memory at the end, in bytes.
+    pub resident: u64,
+    /// Open descriptors at the end.
+    pub descriptors: usize,
+}
+
+impl Soak {
+    /// Starts proxy and upstreams.
+    pub fn start() -> Soak {
+        let upstreams = [Upstream::start(), Upstream::start()];
+        let forward = format!(
+            "forward \"{}\" \"{}\"",
+            upstreams[0].address, upstreams[1].address
+        );
+        let text = format!(
+            "filter \"hostile\" {{ module \"{}\"; limits memory=\"4MiB\" time=\"5ms\"; config {{ queries }} }}\n\
+             zone \"hostile.test\" {{ use \"hostile\"; {forward} }}\nzone \".\" {{ cache; {forward} }}",
+            guest("trap").display()
+        );
+        let proxy = Proxy::start(&text);
+        // What floods ask for that is answered from the cache, the largest answer there is among it.
+        proxy.connect().ask(&Message::query("big.test", "TXT"));
+        let descriptors = proxy.process.descriptors();
+        Soak {
+            proxy,
+            upstreams,
+            text,
+            descriptors,
+        }
+    }
+
+    /// The calm client beside a flood; none: alone.
+    pub fn phase(&mut self, flood: Option<Flood>, lasting: Duration) -> Row {
+        let phase = flood.map_or("nothing", |flood| flood.name).to_owned();
+        self.beside(phase, &flood.into_iter().collect::<Vec<_>>(), lasting, |_, _| {})
+    }
+
+    /// The calm client beside all floods at once, while the configuration is loaded again and again, a filter traps,
+    /// one upstream after the other is killed, and both lose packets.
+    pub fn all_at_once(&mut self, lasting: Duration) -> Row {
+        let row = self.beside("all of them".to_owned(), &floods::ALL, lasting, |soak, second| {
+            let [first, other] = &soak.upstreams;
+            let loss = if second.is_multiple_of(2) { 10 } else { 0 };
+            first.lose(loss);
+            other.lose(loss);
+            first.kill(second % 4 == 1);
+            other.kill(second % 4 == 3);
+            soak.proxy.rewrite(&soak.text);
+            soak.proxy.process.signal("HUP");
+            if let Ok(socket) = std::net::UdpSocket::bind("127.0.0.1:0") {
+                let trap = Message::query("trap.hostile.test", "A").encode();
+                for _ in 0..20 {
+                    let _ = socket.send_to(&trap, soak.proxy.address);
+                }
+            }
+        });
+        for upstream in &self.upstreams {
+            upstream.kill(false);
+            upstream.lose(0);
+        }
+        row
+    }
+
+    /// Waits until everything that floods held is given back; false if it is not.
+    pub fn settles(&self) -> bool {
+        let deadline = Instant::now() + super::PATIENCE;
+        while Instant::now() < deadline {
+            let metrics = self.proxy.metrics();
+            let connections = metrics.sum("dnsweir_tcp_connections", &[]);
+            // Some are those of workers' pools to upstreams, of this request, and sockets for queries.
+            if connections == 0.0 && self.proxy.process.descriptors() <= self.descriptors + 40 {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        false
+    }
+
+    fn beside(
+        &mut self,
+        phase: String,
+        floods: &[Flood],
+        lasting: Duration,
+        each_second: impl Fn(&Soak, u64),
+    ) -> Row {
+        let address = self.proxy.address;
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads: Vec<_> = floods
+            .iter()
+            .map(|&flood| {
+                let stop = Arc::clone(&stop);
+                std::thread::spawn(move || (flood.run)(address, &stop))
+            })
+            .collect();
+        let calm = calm::Client::start(address);
+        let begun = Instant::now();
+        let mut second = 0;
+        while begun.elapsed() < lasting {
+            std::thread::sleep(Duration::from_secs(1).min(lasting.saturating_sub(begun.elapsed())));
+            each_second(self, second);
+            second += 1;
+        }
+        let seen = calm.stop();
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            let _ = thread.join();
+        }
+        assert!(self.proxy.process.running(), "the proxy ended beside {phase}");
+        Row {
+            phase,
+            seen,
+            peak: self.proxy.process.memory("VmHWM"),
+            resident: self.proxy.process.memory("VmRSS"),
+            descriptors: self.proxy.process.descriptors(),
+        }
+    }
+}
+
+/// A query as octets.
+fn query(name: &str, qtype: &str) -> Vec<u8> {
+    Message::query(name, qtype).encode()
+}
+
+/// Has the proxy know this name, however often it takes to ask beside a flood.
+fn warm(server: SocketAddr, name: &str) {
+    let socket = client::socket(server);
+    socket
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .expect("a timeout");
+    let mut buffer = [0; 512];
+    until("an answer to be in the cache", || {
+        let _ = socket.send(&query(name, "A"));
+        let answer = socket.recv(&mut buffer).ok();
+        answer
+            .and_then(|length| Message::decode(&buffer[..length]).ok())
+            .is_some_and(|answer| answer.answers.len() == 1)
+    });
+}
+
+impl Row {
+    /// The table's head.
+    pub const HEAD: &'static str = "| beside | sent | lost | failed | hits p50 | p99 | max | misses p50 | p99 | max | peak MiB | resident MiB | descriptors |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let Seen { sent, lost, .. } = self.seen;
+        write!(f, "| {} | {sent} | {lost} | {} |", self.phase, self.seen.failed())?;
+        for kind in [&self.seen.hits, &self.seen.misses] {
+            for part in [0.5, 0.99, 1.0] {
+                write!(f, " {:.1} ms |", kind.percentile(part).as_secs_f64() * 1e3)?;
+            }
+        }
+        write!(
+            f,
+            " {:.1} | {:.1} | {} |",
+            mebibytes(self.peak),
+            mebibytes(self.resident),
+            self.descriptors
+        )
+    }
+}

@@ -1,0 +1,26 @@
+//! Some seconds of each flood that `cargo xtask soak` has for minutes: nothing of a calm client's is lost, and memory and
+//! descriptors stay within what is stated.
+
+use std::time::Duration;
+
+use crate::harness::soak::{Soak, floods};
+
+const EACH: Duration = Duration::from_secs(3);
+
+#[test]
+fn floods_cost_a_calm_client_nothing() {
+    let mut soak = Soak::start();
+    let mut rows: Vec<_> = floods::ALL
+        .into_iter()
+        .map(|flood| soak.phase(Some(flood), EACH))
+        .collect();
+    rows.push(soak.all_at_once(2 * EACH));
+    let ceiling = soak.proxy.metrics().sum("dnsweir_memory_ceiling_bytes", &[]);
+    for row in &rows {
+        eprintln!("{row}");
+        assert_eq!(row.seen.lost, 0, "{row}");
+        assert_eq!(row.seen.hits.failed, 0, "{row}");
+        assert!((row.peak as f64) < ceiling, "{row}: more than {ceiling} octets");
+    }
+    assert!(soak.settles(), "{} descriptors", soak.proxy.process.descriptors());
+}

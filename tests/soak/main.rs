@@ -1,0 +1,48 @@
+//! `cargo xtask soak MINUTES`: a calm client beside floods, for so many minutes in all.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use harness::soak::{Row, Soak, floods};
+
+fn main() -> ExitCode {
+    let minutes: Result<f64, _> = std::env::args().nth(1).unwrap_or("10".into()).parse();
+    let Ok(minutes) = minutes.map(|minutes| minutes.clamp(0.1, 10_000.0)) else {
+        eprintln!("soak: write how many minutes it is to take, such as 10");
+        return ExitCode::FAILURE;
+    };
+    let phases = floods::ALL.len() + 3;
+    let each = Duration::from_secs_f64(60.0 * minutes / phases as f64);
+    let mut soak = Soak::start();
+    println!("{}", Row::HEAD);
+    let mut rows = Vec::new();
+    let mut note = |row: Row| {
+        println!("{row}");
+        rows.push(row);
+    };
+    note(soak.phase(None, each));
+    for flood in floods::ALL {
+        note(soak.phase(Some(flood), each));
+    }
+    note(soak.all_at_once(each));
+    let settled = soak.settles();
+    note(soak.phase(None, each));
+    let (lost, failed) = rows.iter().fold((0, 0), |(lost, failed), row| {
+        (lost + row.seen.lost, failed + row.seen.failed())
+    });
+    let metrics = soak.proxy.metrics();
+    let ceiling = metrics.sum("dnsweir_memory_ceiling_bytes", &[]) as u64;
+    let peak = soak.proxy.process.memory("VmHWM");
+    println!(
+        "\n{lost} queries of the calm client were lost, {failed} got no good answer; {:.1} of at most {:.1} MiB were \
+         resident; {} descriptors are open, {} were before",
+        peak as f64 / f64::from(1 << 20),
+        ceiling as f64 / f64::from(1 << 20),
+        soak.proxy.process.descriptors(),
+        soak.descriptors,
+    );
+    match lost == 0 && peak <= ceiling && settled {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
