@@ -12,6 +12,7 @@ use crate::dns::records::Answer;
 use crate::dns::reply::{self, Body, Client, Ttl};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, build};
 use crate::filter::{self, Decision, Outcome};
+use crate::listen::framing::{FRAME_MAXIMUM, Frames, KEPT_MAXIMUM, READ, Scratch};
 use crate::{config, dns};
 
 /// A message from a client: it is served, answered with an error, or met with silence; and any reply to it
@@ -145,6 +146,40 @@ pub fn verdicts(octets: &[u8]) {
     }
 }
 
+/// A TCP stream that comes in pieces, read by a connection that may not always go on: the same messages as if all had
+/// come at once, and never more kept than is allowed. The first octets say how it is cut: each piece has a length, and
+/// as many of its messages are acted on as its second octet says before there is no room.
+pub fn framing(octets: &[u8]) {
+    let (cuts, stream) = octets.split_at(octets.len().min(32));
+    let whole: Vec<&[u8]> = Frames::of(stream).collect();
+    let mut scratch = Scratch::new();
+    let (mut kept, mut found) = (Vec::new(), Vec::<Vec<u8>>::new());
+    let mut left = stream;
+    let mut cuts = cuts.chunks_exact(2).cycle();
+    while !left.is_empty() || Frames::of(&kept).is_due() {
+        let [length, room] = cuts.next().map_or([255, 255], |cut| [cut[0], cut[1]]);
+        let act = |octets: &[u8], found: &mut Vec<Vec<u8>>| {
+            let mut frames = Frames::of(octets);
+            // One at least, or it would never end.
+            found.extend(frames.by_ref().take(1 + usize::from(room)).map(<[u8]>::to_vec));
+            frames.rest().to_vec()
+        };
+        kept = if Frames::of(&kept).is_due() {
+            act(&kept, &mut found)
+        } else {
+            assert!(kept.len() < FRAME_MAXIMUM, "what is kept is less than a message");
+            let count = left.len().min((usize::from(length) + 1) * READ / 256);
+            let (read, more) = left.split_at(count);
+            scratch.read()[..count].copy_from_slice(read);
+            left = more;
+            act(scratch.join(&kept, count), &mut found)
+        };
+        assert!(kept.len() <= KEPT_MAXIMUM);
+    }
+    assert_eq!(found, whole, "the same messages");
+    assert!(stream.ends_with(&kept), "and the same rest");
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -179,6 +214,20 @@ mod tests {
 
         #[test]
         fn damaged_responses_through_the_cache(octets in damaged()) { cache_round_trip(&octets) }
+
+        #[test]
+        fn streams_in_pieces(cuts in vec(any::<u8>(), 32), messages in vec(vec(any::<u8>(), 0..700), 0..200), cut in 0_usize..3) {
+            let mut octets = cuts;
+            for message in &messages {
+                octets.extend((message.len() as u16).to_be_bytes());
+                octets.extend(message);
+            }
+            octets.truncate((octets.len() - cut).max(32));
+            framing(&octets)
+        }
+
+        #[test]
+        fn octets_as_streams(octets in vec(any::<u8>(), 0..2000)) { framing(&octets) }
 
         #[test]
         fn octets_as_verdicts(octets in vec(any::<u8>(), 0..400)) { verdicts(&octets) }
