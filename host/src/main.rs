@@ -143,6 +143,9 @@ fn report(outcome: &Outcome) -> ExitCode {
     for done in &outcome.done {
         println!("{done}");
     }
+    if let Some(why) = &outcome.shortfall {
+        eprintln!("dnsweir: no heartbeats, which are not possible here: {why}");
+    }
     for error in &outcome.errors {
         eprintln!("dnsweir: {error}");
     }

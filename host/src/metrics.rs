@@ -193,6 +193,19 @@ fn network(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     family
         .0
         .encode_counter::<NoLabelSet, u64, f64>(&get(&state.node.repairs), None)?;
+    let help = "Packets that the rules which bring us queries have matched, when last looked at";
+    let mut family = Family::counter(encoder, "node_rule_packets", help)?;
+    family
+        .0
+        .encode_counter::<NoLabelSet, u64, f64>(&get(&state.node.rule_packets), None)?;
+    let help = "Packets that went past us because no heartbeat was heard, when last looked at";
+    let mut family = Family::counter(encoder, "node_unheard_packets", help)?;
+    family
+        .0
+        .encode_counter::<NoLabelSet, u64, f64>(&get(&state.node.unheard_packets), None)?;
+    let help = "Listeners whose rules hold only while a heartbeat is heard";
+    let mut family = Family::gauge(encoder, "node_heartbeats", help)?;
+    family.total(state.node.heartbeats.read().len() as u64)?;
     let mut family = Family::counter(
         encoder,
         "worker_hangs",

@@ -226,7 +226,7 @@ struct Proxy {
     admin: Option<admin::Server>,
     /// Of the node's network, from the first configuration on that has a `node` section.
     keeper: Option<Keeper>,
-    _watchdog: Watchdog,
+    watchdog: Watchdog,
     /// Told of every generation.
     onlooker: Option<Onlooker>,
     whatever_was_recorded: bool,
@@ -390,12 +390,13 @@ impl Proxy {
         }
         let pulses: Vec<_> = threads.iter().map(|thread| Arc::clone(&thread.pulse)).collect();
         let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
-        let watchdog = Watchdog::start(pulses, hanging, hangs).map_err(machine)?;
+        let watchdog = Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs).map_err(machine)?;
         if let (Some(keeper), Some(node)) = (keeper, &config.node) {
             keeper
                 .guard(Plan::of(config), node.interval)
                 .await
                 .map_err(machine)?;
+            watchdog.beat();
         }
         state.serving.store(true, Ordering::Relaxed);
         let addresses: Vec<_> = config.listen.addresses.iter().map(ToString::to_string).collect();
@@ -418,7 +419,7 @@ impl Proxy {
             workers: threads,
             admin,
             keeper: None,
-            _watchdog: watchdog,
+            watchdog,
             onlooker: spectators.generations,
             whatever_was_recorded: spectators.whatever_was_recorded,
         })
@@ -577,6 +578,7 @@ impl Proxy {
         }
         if let Some(keeper) = keeper {
             keeper.guard(plan, interval(config)).await.map_err(machine)?;
+            self.watchdog.beat();
         }
         self.state.shared.cache.set_limit(config.cache_memory);
         if config.admin != old.admin {

@@ -5,19 +5,16 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::falling::{LOST, TAKEN};
+use super::falling::{LOST, NOTICED, TAKEN};
 use super::load::{Answer, Load, Protocol, ask};
 use harness::tools::output;
 use harness::until;
 
+use super::standing_still::Frozen;
 use super::world::Namespace;
 
 /// What the proxy listens on: the cluster's DNS addresses, and a link-local one.
 const DNS: [&str; 3] = ["10.96.0.10", "fd00:96::10", "169.254.20.10"];
-
-/// How long a process that is stopped is waited for: three probes that fail, a second each, and a second
-/// of grace.
-const STOPPED: Duration = Duration::from_secs(8);
 
 /// How the proxy's command line begins.
 const PROXY: &str = "dnsweir\0run";
@@ -146,26 +143,62 @@ fn a_killed_proxy_is_covered_by_the_cluster() {
     }
 }
 
-#[test]
-#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
-fn a_stopped_proxy_is_ended_by_its_probe() {
+/// Nobody is silent for long while `still` has the proxy stand still, and whatever Kubernetes does then.
+fn stands_still(what: &str, still: impl FnOnce(libc::pid_t)) {
     await_started();
     let loads = loads();
+    let client = client();
+    let impatient = DNS.map(|server| (server, Load::impatient(&client, server, Protocol::Udp)));
     thread::sleep(Duration::from_secs(2));
-    signal(proxy(), libc::SIGSTOP);
-    thread::sleep(STOPPED + Duration::from_secs(4));
+    still(proxy());
     await_proxy();
-    for (name, load) in loads {
+    thread::sleep(Duration::from_secs(1));
+    for (server, load) in impatient {
         let fates = load.stop();
         println!(
-            "SIGSTOP, {name}: {} of {} lost, {:?} of silence, {} answered by the cluster",
-            fates.lost(),
-            fates.count(),
+            "{what}, {server}: {:?} of silence, {} answered by the cluster",
             fates.silence(),
             fates.of(Answer::Cluster)
         );
-        assert!(fates.silence() < STOPPED, "{name}: {:?}", fates.silence());
+        assert!(
+            fates.silence() < NOTICED,
+            "{what}, {server}: {:?}",
+            fates.silence()
+        );
+        assert!(fates.of(Answer::Cluster) > 0, "{what}, {server}");
     }
+    for (name, load) in loads {
+        let open = load.open_at_once();
+        let fates = load.stop();
+        println!("{what}, {name}: {} of {} lost", fates.lost(), fates.count());
+        // What came in the moment before anybody noticed, and the connections that were open when it was back.
+        let asked = (Duration::from_secs(1).as_millis() / 4) as usize;
+        assert!(
+            fates.lost() <= asked + open,
+            "{what}, {name}: {} lost",
+            fates.lost()
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+fn a_stopped_proxy_is_covered_by_the_cluster() {
+    stands_still("SIGSTOP", |proxy| {
+        signal(proxy, libc::SIGSTOP);
+        // Its liveness probe fails three times.
+        until("its end", || ended(proxy));
+    });
+}
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+fn a_frozen_proxy_is_covered_by_the_cluster() {
+    stands_still("frozen", |proxy| {
+        let frozen = Frozen::new(proxy.cast_unsigned());
+        thread::sleep(Duration::from_secs(2));
+        drop(frozen);
+    });
 }
 
 #[test]

@@ -4,8 +4,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::load::{Answer, Load, Protocol, ask};
-use harness::process::Process;
-
 use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone};
 
 pub const CONFIG: &str = "listen \"10.96.0.10\" \"fd00:96::10\" \"169.254.20.10\" \"fd00:20::10\"\nworkers 2\n\
@@ -13,8 +11,8 @@ pub const CONFIG: &str = "listen \"10.96.0.10\" \"fd00:96::10\" \"169.254.20.10\
     zone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
     node { interface \"nodelocaldns\"; iptables; interval \"1s\"; cluster-dns \"10.96.0.10\" \"fd00:96::10\" }";
 
-/// How long after the first beat is missed a hanging worker's sockets are off: a second, a beat, a look.
-const NOTICED: Duration = Duration::from_millis(1500);
+/// How long nothing is heard of a process or a worker before nobody asks it any more.
+pub const NOTICED: Duration = Duration::from_secs(1);
 
 /// How long before the end a query may have come that is not answered any more.
 pub const TAKEN: Duration = Duration::from_millis(100);
@@ -24,9 +22,9 @@ pub const TAKEN: Duration = Duration::from_millis(100);
 pub const LOST: usize = 10;
 
 /// Both protocols to all addresses at once.
-fn loads(world: &World) -> Vec<(String, Load)> {
+pub fn loads(world: &World, servers: &[&str]) -> Vec<(String, Load)> {
     let mut loads = Vec::new();
-    for server in LISTENED {
+    for &server in servers {
         for protocol in [Protocol::Udp, Protocol::Tcp] {
             loads.push((
                 format!("{protocol:?} {server}"),
@@ -37,7 +35,7 @@ fn loads(world: &World) -> Vec<(String, Load)> {
     loads
 }
 
-fn settle() {
+pub fn settle() {
     // How long the load goes on in this state.
     thread::sleep(Duration::from_secs(2));
 }
@@ -45,7 +43,7 @@ fn settle() {
 fn killed(kube_proxy: KubeProxy) {
     let world = World::new(kube_proxy);
     let mut proxy = world.start(CONFIG);
-    let loads = loads(&world);
+    let loads = loads(&world, &LISTENED);
     settle();
     let killing = Instant::now();
     proxy.stop();
@@ -114,7 +112,7 @@ fn a_client_on_the_node_gets_the_cluster_dns() {
 }
 
 /// Who answers a client on the node, and one in a pod.
-fn asked(world: &World, server: &str) -> [Answer; 2] {
+pub fn asked(world: &World, server: &str) -> [Answer; 2] {
     let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
     ["node", "pod"].map(|client| {
         let asked = world.within(client, move || {
@@ -171,84 +169,5 @@ fn a_dnat_leads_nowhere_beside_kube_proxys() {
                 .contains("-j DNAT --to-destination 10.96.0.10:53")
         );
         assert_eq!(asked(&world, server), [Answer::Nobody; 2], "{kube_proxy:?}: dead");
-    }
-}
-
-/// Stops single threads of a process, as a fault in a worker would.
-struct Hanging(Vec<libc::pid_t>);
-
-impl Hanging {
-    fn workers(proxy: &Process) -> Hanging {
-        let tasks = format!("/proc/{}/task", proxy.id());
-        let mut threads = Vec::new();
-        for task in std::fs::read_dir(tasks).expect("threads").flatten() {
-            let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-            if !name.starts_with("worker-") {
-                continue;
-            }
-            let id: libc::pid_t = task.file_name().to_string_lossy().parse().expect("a number");
-            // SAFETY: these requests take a thread's number and no memory; the thread is another
-            // process's, which only stops.
-            let stopped = unsafe {
-                libc::ptrace(libc::PTRACE_SEIZE, id, 0, 0) == 0
-                    && libc::ptrace(libc::PTRACE_INTERRUPT, id, 0, 0) == 0
-                    && libc::waitpid(id, std::ptr::null_mut(), libc::__WALL) == id
-            };
-            assert!(stopped, "{}", std::io::Error::last_os_error());
-            threads.push(id);
-        }
-        assert_eq!(threads.len(), 2);
-        Hanging(threads)
-    }
-
-    fn resume(self) {
-        for id in self.0 {
-            // SAFETY: as above.
-            unsafe { libc::ptrace(libc::PTRACE_DETACH, id, 0, 0) };
-        }
-    }
-}
-
-#[test]
-fn workers_that_hang_fall_through_and_come_back() {
-    let Some(_alone) = alone(&[]) else { return };
-    let world = World::new(KubeProxy::Iptables);
-    let proxy = world.start(CONFIG);
-    let loads = loads(&world);
-    settle();
-    let hung = Instant::now();
-    let hanging = Hanging::workers(&proxy);
-    settle();
-    settle();
-    let resumed = Instant::now();
-    hanging.resume();
-    proxy.logged("is back");
-    let back = Instant::now() + Duration::from_millis(200);
-    settle();
-    for (name, load) in loads {
-        let open = load.open_at_once();
-        let fates = load.stop();
-        let reset = fates.between(resumed, back).lost();
-        assert!(reset <= open, "{name}: {reset} lost when they are back");
-        let silence = fates.until(resumed).silence();
-        println!(
-            "{name}: {} of {} lost, {silence:?} of silence",
-            fates.lost(),
-            fates.count()
-        );
-        let fallen = fates.between(hung + NOTICED, resumed);
-        assert!(fallen.count() > 100, "{name}");
-        assert_eq!(
-            fallen.of(Answer::Cluster),
-            fallen.count(),
-            "{name}: while they hang"
-        );
-        let after = fates.since(back);
-        assert_eq!(
-            after.of(Answer::Proxy),
-            after.count(),
-            "{name}: after they are back"
-        );
-        assert!(silence < NOTICED, "{name}: {silence:?}");
     }
 }

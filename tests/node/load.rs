@@ -12,6 +12,9 @@ use super::world::{FROM_CLUSTER, FROM_PROXY, Namespace};
 /// How long a client waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long one waits who wants to know when nobody answers.
+const IMPATIENCE: Duration = Duration::from_millis(100);
+
 /// Clients that ask at the same time.
 const CLIENTS: u32 = 10;
 
@@ -54,6 +57,15 @@ pub struct Load {
 impl Load {
     /// Starts `CLIENTS` clients in the pod, about 250 queries a second in all.
     pub fn start(place: &Namespace, server: &str, protocol: Protocol) -> Load {
+        Load::waiting(place, server, protocol, TIMEOUT)
+    }
+
+    /// The same clients, who do not wait long, and so are not all of them waiting when nobody answers.
+    pub fn impatient(place: &Namespace, server: &str, protocol: Protocol) -> Load {
+        Load::waiting(place, server, protocol, IMPATIENCE)
+    }
+
+    fn waiting(place: &Namespace, server: &str, protocol: Protocol, timeout: Duration) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let server = SocketAddr::new(server.parse().expect("an address"), 53);
         let clients = (0..CLIENTS).map(|client| {
@@ -66,7 +78,7 @@ impl Load {
                     let at = Instant::now();
                     asked.push(Asked {
                         at,
-                        answer: ask(server, protocol),
+                        answer: ask_within(server, protocol, timeout),
                     });
                     // The pace of the load, nothing that is waited for.
                     std::thread::sleep(PACE.saturating_sub(at.elapsed()));
@@ -143,23 +155,31 @@ impl Fates {
         Fates(self.0.iter().copied().filter(|asked| asked.at >= from).collect())
     }
 
-    /// From the first to the last lost query.
+    /// The longest time in which everybody asked in vain.
     pub fn silence(&self) -> Duration {
-        let mut lost = self.0.iter().filter(|asked| asked.answer == Answer::Nobody);
-        let (first, last) = (lost.next(), lost.next_back());
-        first
-            .zip(last)
-            .map_or(Duration::ZERO, |(first, last)| last.at - first.at)
+        let (mut longest, mut since) = (Duration::ZERO, None);
+        for asked in &self.0 {
+            if asked.answer == Answer::Nobody {
+                longest = longest.max(asked.at - *since.get_or_insert(asked.at));
+            } else {
+                longest = longest.max(since.take().map_or(Duration::ZERO, |since| asked.at - since));
+            }
+        }
+        longest
     }
 }
 
 /// Asks once, from a fresh port.
 pub fn ask(server: SocketAddr, protocol: Protocol) -> Answer {
+    ask_within(server, protocol, TIMEOUT)
+}
+
+fn ask_within(server: SocketAddr, protocol: Protocol, timeout: Duration) -> Answer {
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     query.extend(b"\x03www\x07example\0\0\x01\0\x01");
     let reply = match protocol {
-        Protocol::Udp => udp(server, &query),
-        Protocol::Tcp => tcp(server, &query),
+        Protocol::Udp => udp(server, &query, timeout),
+        Protocol::Tcp => tcp(server, &query, timeout),
     };
     let Ok(reply) = reply else { return Answer::Nobody };
     let Some(Ok(octets)) = reply
@@ -176,7 +196,7 @@ pub fn ask(server: SocketAddr, protocol: Protocol) -> Answer {
     }
 }
 
-fn udp(server: SocketAddr, query: &[u8]) -> std::io::Result<Vec<u8>> {
+fn udp(server: SocketAddr, query: &[u8], timeout: Duration) -> std::io::Result<Vec<u8>> {
     let any: IpAddr = if server.is_ipv4() {
         [0; 4].into()
     } else {
@@ -184,7 +204,7 @@ fn udp(server: SocketAddr, query: &[u8]) -> std::io::Result<Vec<u8>> {
     };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(server)?;
-    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.set_read_timeout(Some(timeout))?;
     socket.send(query)?;
     let mut reply = vec![0; 512];
     let length = socket.recv(&mut reply)?;
@@ -192,9 +212,9 @@ fn udp(server: SocketAddr, query: &[u8]) -> std::io::Result<Vec<u8>> {
     Ok(reply)
 }
 
-fn tcp(server: SocketAddr, query: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&server, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+fn tcp(server: SocketAddr, query: &[u8], timeout: Duration) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&server, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.write_all(&[&(query.len() as u16).to_be_bytes()[..], query].concat())?;
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;

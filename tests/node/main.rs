@@ -17,3 +17,4 @@ mod privileges;
 mod readiness;
 mod repairing;
 mod rolling;
+mod standing_still;

@@ -1,11 +1,16 @@
 //! What others break is put right.
 
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::falling::CONFIG;
 use super::load::{Answer, Load, Protocol};
-use harness::PATIENCE;
+use harness::metrics::Metrics;
+use harness::{PATIENCE, tools, until};
 
 use super::world::{KubeProxy, LISTENED, World, alone, same, sorted, terminate};
 
@@ -100,4 +105,115 @@ fn a_start_that_fails_leaves_nothing() {
         failed.logged("another program listens there");
         same(&world.network(), &before, link);
     }
+}
+
+/// How many errors of a kind the proxy has counted.
+fn errors(world: &World, kind: &str) -> f64 {
+    let (_, metrics) = world.admin("/metrics").expect("an answer");
+    Metrics::parse(&metrics).sum("dnsweir_node_errors_total", &[("kind", kind)])
+}
+
+/// Routes come and go all the time where pods do; the kernel tells us of all of them.
+#[test]
+fn other_news_do_not_delay_a_repair() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    // No check comes to the rescue.
+    let proxy = world.start(&CONFIG.replace("interval \"1s\"", "interval \"1h\""));
+    let wanted = world.network();
+    let enough = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&enough);
+    // One change each ten milliseconds: never as quiet as that we would look.
+    let news = world.within("node", move || {
+        while !seen.load(Ordering::Relaxed) {
+            for change in ["add", "del"] {
+                let mut command = std::process::Command::new("ip");
+                let route = ["route", change, "blackhole", "198.51.100.0/24"];
+                assert!(command.args(route).status().expect("ip").success());
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    });
+    world.script("ip addr del 10.96.0.10/32 dev nodelocaldns");
+    until("the address to be back", || {
+        world
+            .script("ip -o addr show nodelocaldns")
+            .contains("10.96.0.10/32")
+    });
+    assert!(!news.is_finished(), "while there are news");
+    enough.store(true, Ordering::Relaxed);
+    news.join().expect("routes");
+    same(&sorted(&world.network()), &sorted(&wanted), "afterwards");
+    terminate(proxy);
+}
+
+#[test]
+fn an_iptables_that_hangs_is_killed() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let bin = world.folder().join("bin");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let link = |to: &std::path::Path, name: &str| {
+        let new = bin.join("new");
+        std::os::unix::fs::symlink(to, &new).expect("a link");
+        std::fs::rename(new, bin.join(name)).expect("a link");
+    };
+    let program = |name| tools::find(name).unwrap_or_else(|| panic!("no {name}"));
+    for name in ["ip6tables", "nft"] {
+        link(&program(name), name);
+    }
+    // It reads, and nobody writes.
+    link(&program("tail"), "tail");
+    std::fs::write(bin.join("hanging"), "#!/bin/sh\nexec tail -f /dev/null\n").expect("a script");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bin.join("hanging"), executable).expect("permissions");
+    link(std::path::Path::new("hanging"), "iptables");
+
+    let env = program("env").display().to_string();
+    let proxy = world.launch_by(&[&env, &format!("PATH={}", bin.display())], CONFIG);
+    proxy.logged("has not ended after 5 s and was killed");
+    proxy.logged("answering queries");
+    assert!(errors(&world, "deadline") > 0.0);
+    assert_eq!(world.admin("/ready").map(|(status, _)| status), Some(503));
+    link(&program("iptables"), "iptables");
+    until("the next check", || {
+        world.admin("/ready").is_some_and(|(status, _)| status == 200)
+    });
+    terminate(proxy);
+}
+
+/// Abstract addresses are anybody's who is on the host's network.
+#[test]
+fn a_stranger_with_our_name_is_no_obstacle() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let before = world.network();
+    let stranger = world.within("node", || {
+        // SAFETY: the bare system call changes this thread's user only, and takes numbers.
+        assert_eq!(
+            unsafe { libc::syscall(libc::SYS_setresuid, 12345, 12345, 12345) },
+            0
+        );
+        let name = SocketAddr::from_abstract_name("dnsweir-node").expect("a name");
+        UnixListener::bind_addr(&name).expect("nobody has it")
+    });
+    let held = stranger.join().expect("a stranger");
+    let proxy = world.start(CONFIG);
+    assert!(errors(&world, "turn") > 0.0);
+    assert_eq!(world.admin("/ready").map(|(status, _)| status), Some(200));
+    let wanted = world.network();
+    world.script("iptables -w -t raw -F");
+    repaired(&world, &wanted);
+
+    // Nor when so many wait for it that nobody can ask who has it.
+    let full = world.within("node", || {
+        let name = SocketAddr::from_abstract_name("dnsweir-node").expect("a name");
+        (0..=128)
+            .map(|_| UnixStream::connect_addr(&name).expect("room"))
+            .collect::<Vec<_>>()
+    });
+    let _full = full.join().expect("who wait");
+    terminate(proxy);
+    same(&world.network(), &before, "afterwards");
+    drop(held);
 }

@@ -52,8 +52,10 @@ pub const FROM_PROXY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// What kube-proxy writes its rules with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubeProxy {
-    /// Chains of iptables.
+    /// Chains of iptables, as nft keeps them.
     Iptables,
+    /// Chains of iptables, as the kernel kept them before there was nft. Tests need `iptables-legacy`.
+    Legacy,
     /// A table of its own.
     Nftables,
     /// There is none.
@@ -125,14 +127,8 @@ impl World {
             "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
         );
         match kube_proxy {
-            KubeProxy::Iptables => world.script(
-                "for p in udp tcp; do for h in PREROUTING OUTPUT; do
-                    iptables -w -t nat -A $h -d 10.96.0.10 -p $p --dport 53 -j DNAT --to-destination 10.244.8.2:53
-                    ip6tables -w -t nat -A $h -d fd00:96::10 -p $p --dport 53 -j DNAT --to-destination [fd00:8::2]:53
-                done; done
-                iptables -w -t nat -A POSTROUTING -m conntrack --ctorigdst 10.96.0.10 ! -s 10.244.0.0/16 -j MASQUERADE
-                ip6tables -w -t nat -A POSTROUTING -m conntrack --ctorigdst fd00:96::10 ! -s fd00:7::/64 -j MASQUERADE",
-            ),
+            KubeProxy::Iptables => world.translate("iptables", "ip6tables"),
+            KubeProxy::Legacy => world.translate("iptables-legacy", "ip6tables-legacy"),
             KubeProxy::Nftables => world.script(
                 "nft -f - <<'X'
                 table inet kube-proxy {
@@ -150,6 +146,19 @@ X",
         world.serve(53, FROM_CLUSTER);
         world.serve(5301, FROM_PROXY);
         world
+    }
+
+    /// What kube-proxy writes with these programs. By its canary one can tell which kind the node uses.
+    fn translate(&self, iptables: &str, ip6tables: &str) -> String {
+        self.script(&format!(
+            "{iptables} -w -t mangle -N KUBE-PROXY-CANARY; {ip6tables} -w -t mangle -N KUBE-PROXY-CANARY
+            for p in udp tcp; do for h in PREROUTING OUTPUT; do
+                {iptables} -w -t nat -A $h -d 10.96.0.10 -p $p --dport 53 -j DNAT --to-destination 10.244.8.2:53
+                {ip6tables} -w -t nat -A $h -d fd00:96::10 -p $p --dport 53 -j DNAT --to-destination [fd00:8::2]:53
+            done; done
+            {iptables} -w -t nat -A POSTROUTING -m conntrack --ctorigdst 10.96.0.10 ! -s 10.244.0.0/16 -j MASQUERADE
+            {ip6tables} -w -t nat -A POSTROUTING -m conntrack --ctorigdst fd00:96::10 ! -s fd00:7::/64 -j MASQUERADE",
+        ))
     }
 
     /// The name of the namespace of `node`, `pod` or `dns`.
@@ -262,7 +271,7 @@ X",
             "ip -o link | sed 's/^[0-9]*: //; s/ link.*//; s/qlen.*//'
              ip -o addr | grep -v ' fe80:' | sed 's/^[0-9]*: //; s/valid_lft.*//'
              for f in -4 -6; do ip $f route show table local type local | grep -v ' fe80:' || true; done
-             iptables-save; ip6tables-save; nft list table inet dnsweir 2> /dev/null || true",
+             iptables-save; ip6tables-save; nft --terse --stateless list table inet dnsweir 2> /dev/null || true",
         );
         text.lines()
             .filter(|line| !line.starts_with('#'))

@@ -64,6 +64,18 @@ impl Switch {
         }
     }
 
+    /// What the sockets are bound to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends a packet without content to a port of the listener's own address: a sign, for whoever looks at what leaves
+    /// this socket, that it is read.
+    pub fn beat(&self, port: u16) {
+        // Whoever looks for it drops it, which the kernel reports as an error.
+        let _ = self.udp.send_to(&[], SocketAddr::new(self.address.ip(), port));
+    }
+
     /// Takes no connections from now on.
     pub(super) fn tcp_off(&self) {
         // The kernel forgets that the socket listened.

@@ -14,11 +14,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::link::{address_of, destination_of, name_of};
-use super::peers::{Turn, others_listen};
-use super::{Counters, Error, Kind, Network, Outcome, Plan, blocking, no_netlink};
+use super::peers::{Turn, Turns, others_listen};
+use super::{Counters, Error, Kind, Network, Outcome, Plan, no_netlink};
 
 /// How long the kernel's news must pause before we look: deleting a link is several of them.
 const QUIET: Duration = Duration::from_millis(20);
+
+/// How long we wait for that: there may always be news.
+const NEWS: Duration = Duration::from_millis(200);
 
 /// How often we look when nobody said how often.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -72,6 +75,7 @@ impl Keeper {
             let mut kept = Kept {
                 network,
                 counters,
+                turns: Turns::default(),
                 carried: Plan::default(),
                 guarded: Plan::default(),
             };
@@ -97,7 +101,8 @@ impl Keeper {
                         if !kept.concerns(&message.payload) {
                             continue;
                         }
-                        while let Ok(Some(_)) = timeout(QUIET, messages.next()).await {}
+                        let quiet = async { while let Ok(Some(_)) = timeout(QUIET, messages.next()).await {} };
+                        let _ = timeout(NEWS, quiet).await;
                         // What fails is tried again with the next check, which says so.
                         let _ = kept.repair_link().await;
                     }
@@ -154,6 +159,7 @@ fn gone() -> Error {
 struct Kept {
     network: Network,
     counters: Arc<Counters>,
+    turns: Turns,
     /// Whose link and addresses there are.
     carried: Plan,
     /// Whose rules there are.
@@ -162,10 +168,7 @@ struct Kept {
 
 impl Kept {
     async fn obey(&mut self, command: Command) -> Reply {
-        let turn = blocking(Turn::take)
-            .await
-            .inspect_err(|error| tracing::warn!(%error, "no lock"))
-            .ok();
+        let turn = self.turn().await;
         match command {
             Command::Carry(plan) => {
                 let outcome = self.network.carry(&plan).await;
@@ -173,7 +176,7 @@ impl Kept {
                 self.tell(&outcome);
                 Reply {
                     errors: outcome.errors,
-                    turn,
+                    turn: Some(turn),
                     left: false,
                 }
             }
@@ -192,6 +195,7 @@ impl Kept {
                 }
                 self.tell(&outcome);
                 self.counters.tried(&outcome.errors);
+                self.counters.guarded(&self.guarded, &outcome);
                 Reply {
                     errors: outcome.errors,
                     turn: None,
@@ -210,6 +214,7 @@ impl Kept {
                     .collect();
                 let outcome = self.network.unguard(&ours).await;
                 self.tell(&outcome);
+                self.counters.heartbeats.write().clear();
                 Reply {
                     errors: outcome.errors,
                     turn: None,
@@ -254,25 +259,35 @@ impl Kept {
         }
     }
 
-    async fn repair_link(&self) -> Outcome {
+    async fn turn(&mut self) -> Turn {
+        let (turn, error) = self.turns.take().await;
+        if let Some(error) = error {
+            self.counters.count(&error);
+            tracing::warn!("node: {error}");
+        }
+        turn
+    }
+
+    async fn repair_link(&mut self) -> Outcome {
         let mut outcome = Outcome::default();
         if self.carried.link.is_some() {
-            let _turn = blocking(Turn::take).await;
+            let _turn = self.turn().await;
             outcome = self.network.carry(&self.carried).await;
             self.repaired(&outcome);
         }
         outcome
     }
 
-    async fn repair(&self) {
+    async fn repair(&mut self) {
         let mut outcome = self.repair_link().await;
         if !self.guarded.rules.is_empty() {
-            let _turn = blocking(Turn::take).await;
+            let _turn = self.turn().await;
             let rules = self
                 .network
                 .guard(&self.guarded, &self.guarded.listening_ips())
                 .await;
             self.repaired(&rules);
+            self.counters.guarded(&self.guarded, &rules);
             outcome.extend(rules);
         }
         self.counters.tried(&outcome.errors);

@@ -5,24 +5,29 @@
 //! [`down`] change it, any number of times with the same outcome; [`Keeper`] does so for a running proxy.
 //! What is not ours is never touched: [`link`] and [`rules`] say how they know.
 
-mod detour;
 mod keeper;
 mod link;
 mod peers;
 mod plan;
+mod program;
 mod rules;
+mod table;
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::RwLock;
 use rtnetlink::Handle;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 pub use keeper::Keeper;
-pub use peers::{Predecessors, Turn};
+pub use peers::{Predecessors, Turn, Turns};
 pub use plan::{Detour, End, Family, Link, Plan, Rule, Target};
+pub use table::HEARTBEAT_PORT;
+use table::Line;
 
 /// What failed, in the words of node-cache's metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +36,10 @@ pub enum Kind {
     Iptables,
     /// Another program held the xtables lock for too long.
     IptablesLock,
+    /// A program did not end in time, and was killed; or the kernel did not answer in time.
+    Deadline,
+    /// Another process kept the right to change the network, or a stranger took it.
+    Turn,
     /// The link could not be made, or an address not added.
     InterfaceAdd,
     /// The link could not be looked at, or something not be taken away.
@@ -39,9 +48,11 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 4] = [
+    pub const ALL: [Kind; 6] = [
         Kind::Iptables,
         Kind::IptablesLock,
+        Kind::Deadline,
+        Kind::Turn,
         Kind::InterfaceAdd,
         Kind::InterfaceCheck,
     ];
@@ -51,6 +62,8 @@ impl Kind {
         match self {
             Kind::Iptables => "iptables",
             Kind::IptablesLock => "iptables_lock",
+            Kind::Deadline => "deadline",
+            Kind::Turn => "turn",
             Kind::InterfaceAdd => "interface_add",
             Kind::InterfaceCheck => "interface_check",
         }
@@ -74,6 +87,12 @@ pub struct Outcome {
     pub done: Vec<String>,
     /// Everything that failed.
     pub errors: Vec<Error>,
+    /// Why heartbeats are not listened for, where they are wanted: the rules hold as long as a socket is there.
+    pub shortfall: Option<String>,
+    /// Packets that the rules which bring us queries have matched, if they were looked at.
+    packets: Option<u64>,
+    /// Packets that went past us because nothing was heard of us, if that was looked at.
+    unheard: Option<u64>,
 }
 
 impl Outcome {
@@ -87,16 +106,27 @@ impl Outcome {
     fn extend(&mut self, other: Outcome) {
         self.done.extend(other.done);
         self.errors.extend(other.errors);
+        self.shortfall = other.shortfall.or(self.shortfall.take());
+        self.packets = other.packets.or(self.packets);
+        self.unheard = other.unheard.or(self.unheard);
     }
 }
 
-/// Counts for `/metrics`.
+/// What is known of the node's network: counts for `/metrics`, and what the heartbeats are for.
 #[derive(Debug, Default)]
 pub struct Counters {
     errors: [AtomicU64; Kind::ALL.len()],
     /// Things that were found missing or changed, and put right.
     pub repairs: AtomicU64,
     failing: AtomicBool,
+    /// Packets that the rules which bring us queries have matched, when they were last looked at.
+    pub rule_packets: AtomicU64,
+    /// Packets that went past us because nothing was heard of us.
+    pub unheard_packets: AtomicU64,
+    /// The listeners whose rules are listening for heartbeats. Whoever serves them sends some.
+    pub heartbeats: RwLock<Vec<SocketAddr>>,
+    /// Whether that heartbeats are not possible has been said.
+    deaf: AtomicBool,
 }
 
 impl Counters {
@@ -112,6 +142,29 @@ impl Counters {
 
     fn tried(&self, errors: &[Error]) {
         self.failing.store(!errors.is_empty(), Ordering::Relaxed);
+    }
+
+    /// The rules of a plan have been looked after.
+    fn guarded(&self, plan: &Plan, outcome: &Outcome) {
+        if let Some(packets) = outcome.packets {
+            self.rule_packets.store(packets, Ordering::Relaxed);
+        }
+        if let Some(packets) = outcome.unheard {
+            self.unheard_packets.store(packets, Ordering::Relaxed);
+        }
+        let mut heartbeats = plan.heartbeats();
+        if let Some(why) = &outcome.shortfall {
+            if !self.deaf.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    why,
+                    "node: no heartbeats: if this process stands still without ending, pods wait until it is ended"
+                );
+            }
+            heartbeats.clear();
+        } else {
+            self.deaf.store(false, Ordering::Relaxed);
+        }
+        *self.heartbeats.write() = heartbeats;
     }
 
     fn count(&self, error: &Error) {
@@ -135,7 +188,7 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
     let network = Network::open()?;
     let mut addresses: Vec<IpAddr> = plan.listeners.iter().map(|listener| listener.ip()).collect();
     if let Some(link) = &plan.link {
-        let difference = link::compare(&network.handle, link).await?;
+        let difference = in_time(link::compare(&network.handle, link)).await?;
         add(format!("link {}", link.name), difference.of_link());
         for ip in &link.addresses {
             let wrong = if difference.missing.contains(ip) {
@@ -150,12 +203,7 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
         }
         addresses.extend(difference.stale);
     }
-    let (wanted, detours) = (plan.rules.clone(), plan.detours.clone());
-    let (difference, detoured) = blocking(move || {
-        let rules = rules::compare(&wanted, &addresses)?;
-        Ok((rules, detour::compare(&detours, &addresses)?))
-    })
-    .await?;
+    let difference = rules::compare(&plan.rules, &addresses).await?;
     for rule in &plan.rules {
         add(
             rule.to_string(),
@@ -165,12 +213,18 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
     for rule in difference.stale() {
         add(rule.to_string(), Some("not wanted"));
     }
-    for line in plan.detours.iter().flat_map(detour::lines) {
-        let missing = detoured.missing.contains(&line).then_some("missing");
-        add(format!("nft {line}"), missing);
+    let lines = table::lines(plan);
+    let difference = table::compare(&lines, &addresses).await?;
+    if let Some(why) = &difference.shortfall {
+        add(format!("no heartbeats, which are not possible here: {why}"), None);
     }
-    for line in detoured.stale {
-        add(format!("nft {line}"), Some("not wanted"));
+    let wanted = |line: &&Line| difference.shortfall.is_none() || !line.is_optional();
+    for line in lines.iter().filter(wanted) {
+        let missing = difference.missing.contains(line).then_some("missing");
+        add(line.to_string(), missing);
+    }
+    for line in difference.stale {
+        add(line.to_string(), Some("not wanted"));
     }
     Ok(findings)
 }
@@ -234,13 +288,11 @@ impl Network {
     async fn carry(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(link) = &plan.link {
-            outcome.add(
-                async {
-                    let difference = link::compare(&self.handle, link).await?;
-                    link::raise(&self.handle, link, &difference).await
-                }
-                .await,
-            );
+            let raised = in_time(async {
+                let difference = link::compare(&self.handle, link).await?;
+                link::raise(&self.handle, link, &difference).await
+            });
+            outcome.add(raised.await);
         }
         outcome
     }
@@ -250,44 +302,47 @@ impl Network {
         let mut outcome = Outcome::default();
         let mut ips = ips.to_vec();
         if let Some(link) = &plan.link {
-            match link::compare(&self.handle, link).await {
+            match in_time(link::compare(&self.handle, link)).await {
                 Ok(difference) => {
                     ips.extend(&difference.stale);
-                    outcome.add(link::tidy(&self.handle, link, &difference).await);
+                    outcome.add(in_time(link::tidy(&self.handle, link, &difference)).await);
                 }
                 Err(error) => outcome.errors.push(error),
             }
         }
-        outcome.extend(self.settle(plan.rules.clone(), plan.detours.clone(), ips).await);
+        outcome.extend(self.settle(&plan.rules, &table::lines(plan), &ips).await);
         outcome
     }
 
     /// No rule that is ours about these addresses remains.
     async fn unguard(&self, ips: &[IpAddr]) -> Outcome {
-        self.settle(Vec::new(), Vec::new(), ips.to_vec()).await
+        self.settle(&[], &[], ips).await
     }
 
-    async fn settle(&self, wanted: Vec<Rule>, detours: Vec<Detour>, ips: Vec<IpAddr>) -> Outcome {
-        blocking(move || {
-            let mut outcome = Outcome::default();
-            match rules::compare(&wanted, &ips) {
-                Ok(difference) => outcome.extend(rules::settle(&difference)),
-                Err(error) => outcome.errors.push(error),
+    async fn settle(&self, rules: &[Rule], lines: &[Line], ips: &[IpAddr]) -> Outcome {
+        let mut outcome = Outcome::default();
+        match rules::compare(rules, ips).await {
+            Ok(difference) => {
+                outcome.packets = Some(difference.packets);
+                outcome.extend(rules::settle(&difference).await);
             }
-            match detour::compare(&detours, &ips) {
-                Ok(difference) => outcome.extend(detour::settle(&difference)),
-                Err(error) => outcome.errors.push(error),
+            Err(error) => outcome.errors.push(error),
+        }
+        match table::compare(lines, ips).await {
+            Ok(difference) => {
+                outcome.unheard = Some(difference.unheard);
+                outcome.extend(table::settle(&difference).await);
             }
-            outcome
-        })
-        .await
+            Err(error) => outcome.errors.push(error),
+        }
+        outcome
     }
 
     /// The link goes, or, where some addresses are to be kept, the others.
     async fn drop_link(&self, plan: &Plan, kept: &[IpAddr]) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(link) = &plan.link {
-            outcome.add(link::lower(&self.handle, link, kept).await);
+            outcome.add(in_time(link::lower(&self.handle, link, kept)).await);
         }
         outcome
     }
@@ -306,12 +361,17 @@ fn no_netlink(error: io::Error) -> Error {
     }
 }
 
-/// Runs what waits for other programs where nobody else waits.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match spawn_blocking(work).await {
+/// What the kernel does not answer in time is given up.
+async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match timeout(program::DEADLINE, work).await {
         Ok(done) => done,
-        // Only a panic gets here, and it goes on where it would have gone without us.
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        Err(_) => Err(Error {
+            kind: Kind::Deadline,
+            text: format!(
+                "the kernel has not answered within {} s",
+                program::DEADLINE.as_secs()
+            ),
+        }),
     }
 }
 
@@ -325,7 +385,8 @@ impl fmt::Display for Plan {
             }
         }
         self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))?;
-        let mut detours = self.detours.iter().flat_map(detour::lines);
-        detours.try_for_each(|line| writeln!(f, "nft {line}"))
+        table::lines(self)
+            .iter()
+            .try_for_each(|line| writeln!(f, "{line}"))
     }
 }

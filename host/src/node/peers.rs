@@ -1,15 +1,21 @@
 //! Other processes that keep the same node: a predecessor that ends, a successor that begins.
 //!
-//! Two questions, and nothing else: may I touch the network now ([`Turn`]), and does someone else listen
+//! Two questions, and nothing else: may I touch the network now ([`Turns`]), and does someone else listen
 //! where I did ([`others_listen`])? docs/decisions/0005-handover.md says why they are asked this way.
 
 use std::collections::HashSet;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
-use std::time::{Duration, Instant};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+use std::time::Duration;
 
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+
+use super::{Error, Kind};
 use crate::netstat::{self, Protocol};
 
 /// An abstract name: it lives in the network namespace, as do the links and rules it stands for, and
@@ -17,39 +23,82 @@ use crate::netstat::{self, Protocol};
 const NAME: &[u8] = b"dnsweir-node";
 
 /// How long to wait for others. Nobody works that long, unless stopped in the middle of it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The right to change the network. One process has it at a time.
+/// How long to wait before asking again whom one cannot wait for.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// The right to change the network. One process has it at a time, as far as [`Turns::take`] can see to it.
 pub struct Turn {
     _held: Option<UnixListener>,
 }
 
-impl Turn {
-    /// Waits until nobody else has it; blocks. After ten seconds it goes without, since a process that is
-    /// stopped would keep the node from being repaired.
-    pub fn take() -> io::Result<Turn> {
-        let name = UnixAddr::from_abstract_name(NAME)?;
-        let begun = Instant::now();
-        loop {
-            match UnixListener::bind_addr(&name) {
-                Ok(held) => return Ok(Turn { _held: Some(held) }),
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
-                Err(_) => {}
+/// Gives turns.
+#[derive(Default)]
+pub struct Turns {
+    /// Somebody has it and did not give it back in time: nobody waits for that again.
+    given_up: bool,
+}
+
+impl Turns {
+    /// Waits until nobody else has it. It is taken without the right, and the error says so, when
+    ///
+    /// - [`PATIENCE`] has passed, since a process that is stopped would keep the node from being repaired;
+    /// - who has it is neither root nor who we are, since an abstract name is anybody's to take.
+    pub async fn take(&mut self) -> (Turn, Option<Error>) {
+        let patience = if self.given_up { Duration::ZERO } else { PATIENCE };
+        // The first look is not waited for.
+        let waited = match bind() {
+            Ok(Some(held)) => Ok(Ok(held)),
+            Ok(None) => timeout(patience, wait()).await,
+            Err(error) => Ok(Err(error.to_string())),
+        };
+        self.given_up = waited.is_err();
+        let why = match waited {
+            Ok(Ok(held)) => return (Turn { _held: Some(held) }, None),
+            Ok(Err(why)) => why,
+            Err(_) => format!(
+                "another process has had it for more than {} s",
+                PATIENCE.as_secs()
+            ),
+        };
+        let error = Error {
+            kind: Kind::Turn,
+            text: format!("the node's network is changed without waiting for the right to: {why}"),
+        };
+        (Turn { _held: None }, Some(error))
+    }
+}
+
+fn bind() -> io::Result<Option<UnixListener>> {
+    match UnixListener::bind_addr(&UnixAddr::from_abstract_name(NAME)?) {
+        Ok(held) => Ok(Some(held)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits for whoever has it.
+async fn wait() -> Result<UnixListener, String> {
+    // SAFETY: takes nothing and always succeeds.
+    let own = unsafe { libc::geteuid() };
+    let name = [b"\0", NAME].concat();
+    let name = std::path::Path::new(std::ffi::OsStr::from_bytes(&name));
+    loop {
+        if let Some(held) = bind().map_err(|error| error.to_string())? {
+            return Ok(held);
+        }
+        // Nobody accepts the connection; it breaks when the holder lets go, which ends the read.
+        match UnixStream::connect(name).await {
+            Ok(mut holder) => {
+                let holder_is = holder.peer_cred().map_err(|error| error.to_string())?.uid();
+                if holder_is != 0 && holder_is != own {
+                    return Err(format!("the user {holder_is} has it, who is no concern of ours"));
+                }
+                let _ = holder.read(&mut [0]).await;
             }
-            let Some(left) = PATIENCE
-                .checked_sub(begun.elapsed())
-                .filter(|left| !left.is_zero())
-            else {
-                tracing::warn!(
-                    "another process has been changing the node's network for too long: not waiting"
-                );
-                return Ok(Turn { _held: None });
-            };
-            // Nobody accepts the connection; it breaks when the holder lets go, which ends the read.
-            if let Ok(mut holder) = UnixStream::connect_addr(&name) {
-                holder.set_read_timeout(Some(left))?;
-                let _ = holder.read(&mut [0]);
-            }
+            // It has just let go, or too many wait already.
+            Err(_) => sleep(AGAIN).await,
         }
     }
 }
@@ -140,19 +189,99 @@ mod tests {
     }
 
     #[test]
+    /// Runs in a network namespace of its own, where nobody else has a turn; without the right to make one, in this one.
+    fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let alone = move || {
+            // SAFETY: takes a number and changes this thread only.
+            unsafe { libc::unshare(libc::CLONE_NEWNET) };
+            work()
+        };
+        std::thread::spawn(alone).join().unwrap()
+    }
+
+    fn now<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(work)
+    }
+
+    #[test]
     fn one_at_a_time() {
-        let turn = Turn::take().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        let waiter = std::thread::spawn(move || {
-            let turn = Turn::take().unwrap();
-            tell.send(turn._held.is_some()).unwrap();
+        aside(|| {
+            now(async {
+                let (turn, error) = Turns::default().take().await;
+                assert!(error.is_none() && turn._held.is_some());
+                let mut turns = Turns::default();
+                let mut next = std::pin::pin!(turns.take());
+                assert!(
+                    timeout(Duration::from_millis(200), &mut next).await.is_err(),
+                    "while it is held"
+                );
+                drop(turn);
+                let (turn, error) = next.await;
+                assert!(error.is_none() && turn._held.is_some());
+            });
         });
-        assert!(
-            told.recv_timeout(Duration::from_millis(200)).is_err(),
-            "while it is held"
-        );
-        drop(turn);
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(true));
-        waiter.join().unwrap();
+    }
+
+    #[test]
+    fn who_keeps_it_is_waited_for_once() {
+        aside(|| {
+            // Real clocks are not waited for: nobody but these tasks can do anything.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let held = bind().unwrap().unwrap();
+                let mut turns = Turns { given_up: true };
+                let (turn, error) = turns.take().await;
+                assert_eq!(error.map(|error| error.kind), Some(Kind::Turn));
+                assert!(turn._held.is_none() && turns.given_up);
+                drop(held);
+                let (turn, error) = turns.take().await;
+                assert!(error.is_none() && turn._held.is_some());
+                assert!(!turns.given_up, "it is waited for again");
+            });
+        });
+    }
+
+    #[test]
+    fn more_who_wait_than_fit_are_no_obstacle() {
+        aside(|| {
+            now(async {
+                let held = bind().unwrap().unwrap();
+                let name = UnixAddr::from_abstract_name(NAME).unwrap();
+                let mut waiting = Vec::new();
+                // Connecting to a full queue would block.
+                for _ in 0..=128 {
+                    waiting.push(std::os::unix::net::UnixStream::connect_addr(&name).unwrap());
+                }
+                let mut turns = Turns::default();
+                let mut next = std::pin::pin!(turns.take());
+                assert!(timeout(Duration::from_millis(50), &mut next).await.is_err());
+                drop(held);
+                assert!(next.await.1.is_none());
+            });
+        });
+    }
+
+    #[test]
+    fn a_stranger_is_not_waited_for() {
+        aside(|| {
+            // SAFETY: takes no memory.
+            if unsafe { libc::geteuid() } != 0 {
+                return;
+            }
+            let stranger = std::thread::spawn(|| {
+                // SAFETY: the bare system call changes this thread's user only, and takes numbers.
+                assert_eq!(
+                    unsafe { libc::syscall(libc::SYS_setresuid, 12345, 12345, 12345) },
+                    0
+                );
+                bind().unwrap().unwrap()
+            });
+            let _held = stranger.join().unwrap();
+            let (turn, error) = now(Turns { given_up: false }.take());
+            assert!(turn._held.is_none());
+            let error = error.unwrap().to_string();
+            assert!(error.contains("the user 12345 has it"), "{error}");
+        });
     }
 }

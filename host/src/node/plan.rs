@@ -118,6 +118,11 @@ impl Rule {
         Family::of(self.address.ip())
     }
 
+    /// Whether it is one of those that bring us queries of others than the node's own processes.
+    pub fn brings_queries(&self) -> bool {
+        (self.table, self.chain, self.target) == ("raw", "PREROUTING", Target::Notrack)
+    }
+
     /// Everything behind the chain, in node-cache's order.
     pub fn arguments(&self) -> String {
         let Rule {

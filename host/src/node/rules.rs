@@ -6,27 +6,35 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::process::{Command, Output};
-
-use iptables::IPTables;
+use std::process::Output;
 
 use super::plan::{COMMENTS, End, Family, Rule, Target};
+use super::program::run;
 use super::{Error, Kind, Outcome};
 
-/// Seconds to wait for the xtables lock, as node-cache does.
-const WAIT: &str = "-w 5";
+/// Seconds to wait for the xtables lock.
+const WAIT: &str = "3";
 
 /// The exit status of iptables for a resource problem, such as the lock being held.
 const RESOURCE_PROBLEM: i32 = 4;
 
-const TABLES: [&str; 3] = ["raw", "filter", "nat"];
+/// The chains that we write into. No other one is looked at: there may be tens of thousands of rules in those of others.
+const CHAINS: [(&str, &str); 5] = [
+    ("raw", "PREROUTING"),
+    ("raw", "OUTPUT"),
+    ("filter", "INPUT"),
+    ("filter", "OUTPUT"),
+    ("nat", "PREROUTING"),
+];
 
 /// A rule that is there.
 #[derive(Debug, Clone)]
 struct Listed {
     rule: Rule,
-    /// Everything behind `-A CHAIN`, as listed.
+    /// Everything behind `-A CHAIN`, as listed, but for the counts.
     arguments: String,
+    /// How many it has matched.
+    packets: u64,
 }
 
 /// What differs between rules as they are and as they ought to be.
@@ -36,6 +44,8 @@ pub struct Difference {
     pub missing: Vec<Rule>,
     /// Ours, and not wanted, or there more than once.
     stale: Vec<Listed>,
+    /// Packets that the rules which bring us queries have matched.
+    pub packets: u64,
 }
 
 impl Difference {
@@ -46,18 +56,21 @@ impl Difference {
 }
 
 /// Compares what is there with what is wanted for `addresses`, which must be those of the rules at least.
-pub fn compare(wanted: &[Rule], addresses: &[IpAddr]) -> Result<Difference, Error> {
+pub async fn compare(wanted: &[Rule], addresses: &[IpAddr]) -> Result<Difference, Error> {
     let mut difference = Difference::default();
     let mut present: HashMap<Rule, usize> = HashMap::new();
     for family in [Family::V4, Family::V6] {
         if !addresses.iter().any(|&address| Family::of(address) == family) {
             continue;
         }
-        let tables = Tables::new(family);
-        for table in TABLES {
-            for listed in tables.list(table)? {
+        let tables = Tables::new(family).await?;
+        for (table, chain) in CHAINS {
+            for listed in tables.list(table, chain).await? {
                 if !addresses.contains(&listed.rule.address.ip()) {
                     continue;
+                }
+                if listed.rule.brings_queries() {
+                    difference.packets += listed.packets;
                 }
                 let count = present.entry(listed.rule.clone()).or_default();
                 *count += 1;
@@ -75,19 +88,32 @@ pub fn compare(wanted: &[Rule], addresses: &[IpAddr]) -> Result<Difference, Erro
     Ok(difference)
 }
 
-/// Writes what is missing and deletes what is stale. Goes on after an error, and returns all of them.
-pub fn settle(difference: &Difference) -> Outcome {
+/// Writes what is missing and deletes what is stale. Goes on after an error, and returns all of them; but not after a
+/// program that hung, since the next one would, too.
+pub async fn settle(difference: &Difference) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut tables: HashMap<Family, Tables> = HashMap::new();
-    let mut tables = |family| -> Tables { *tables.entry(family).or_insert_with(|| Tables::new(family)) };
-    for rule in &difference.missing {
-        let written =
-            tables(rule.family()).execute(rule.table, &format!("-I {} {}", rule.chain, rule.arguments()));
-        outcome.add(written.map(|_| vec![format!("wrote {rule}")]));
-    }
-    for Listed { rule, arguments } in &difference.stale {
-        let deleted = tables(rule.family()).execute(rule.table, &format!("-D {} {arguments}", rule.chain));
-        outcome.add(deleted.map(|_| vec![format!("deleted {rule}")]));
+    let mut known: HashMap<Family, Tables> = HashMap::new();
+    let missing = difference.missing.iter().map(|rule| {
+        let command = format!("-I {} {}", rule.chain, rule.arguments());
+        (rule, command, "wrote")
+    });
+    let stale = difference.stale.iter().map(|Listed { rule, arguments, .. }| {
+        let command = format!("-D {} {arguments}", rule.chain);
+        (rule, command, "deleted")
+    });
+    for (rule, command, did) in missing.chain(stale) {
+        let done = async {
+            let family = rule.family();
+            let tables = match known.get(&family) {
+                Some(tables) => *tables,
+                None => *known.entry(family).or_insert(Tables::new(family).await?),
+            };
+            tables.execute(rule.table, &command).await
+        };
+        outcome.add(done.await.map(|_| vec![format!("{did} {rule}")]));
+        if outcome.errors.iter().any(|error| error.kind == Kind::Deadline) {
+            break;
+        }
     }
     outcome
 }
@@ -100,56 +126,55 @@ struct Tables {
 }
 
 impl Tables {
-    fn new(family: Family) -> Tables {
-        Tables {
-            family,
-            legacy: uses_legacy(family),
-        }
+    async fn new(family: Family) -> Result<Tables, Error> {
+        let legacy = uses_legacy(family).await?;
+        Ok(Tables { family, legacy })
     }
 
-    fn list(&self, table: &'static str) -> Result<Vec<Listed>, Error> {
+    async fn list(&self, table: &'static str, chain: &str) -> Result<Vec<Listed>, Error> {
         // Legacy iptables makes a table by looking at it.
         if self.legacy && !legacy_tables(self.family).iter().any(|name| name == table) {
             return Ok(Vec::new());
         }
-        let listing = self.execute(table, "-S")?;
+        let listing = self.execute(table, &format!("-v -S {chain}")).await?;
         Ok(String::from_utf8_lossy(&listing.stdout)
             .lines()
             .filter_map(|line| parse(table, line))
             .collect())
     }
 
-    fn execute(&self, table: &str, command: &str) -> Result<Output, Error> {
-        let iptables = IPTables {
-            cmd: command_for(self.family, self.legacy),
-            has_check: true,
-            // The crate would wait for the lock forever.
-            has_wait: false,
-            is_numeric: false,
-        };
-        let failed = |kind, why: String| {
-            Err(Error {
-                kind,
-                text: format!("{} -t {table} {command}: {}", iptables.cmd, why.trim()),
-            })
-        };
-        match iptables.execute(table, &format!("{WAIT} {command}")) {
-            Ok(output) if output.status.success() => Ok(output),
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stderr).into_owned();
-                let locked = output.status.code() == Some(RESOURCE_PROBLEM) && why.contains("lock");
-                failed(
-                    if locked {
-                        Kind::IptablesLock
-                    } else {
-                        Kind::Iptables
-                    },
-                    why,
-                )
-            }
-            Err(error) => failed(Kind::Iptables, format!("cannot be started: {error}")),
+    async fn execute(&self, table: &str, command: &str) -> Result<Output, Error> {
+        let program = command_for(self.family, self.legacy);
+        let mut arguments = vec!["-w", WAIT, "-t", table];
+        arguments.extend(words(command));
+        let output = run(program, &arguments, "").await?;
+        if output.status.success() {
+            return Ok(output);
+        }
+        let why = String::from_utf8_lossy(&output.stderr);
+        let locked = output.status.code() == Some(RESOURCE_PROBLEM) && why.contains("lock");
+        Err(Error {
+            kind: if locked {
+                Kind::IptablesLock
+            } else {
+                Kind::Iptables
+            },
+            text: format!("{program} -t {table} {command}: {}", why.trim()),
+        })
+    }
+}
+
+/// A command's words; what stands in quotation marks is one.
+fn words(command: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    for (index, part) in command.split('"').enumerate() {
+        if index % 2 == 0 {
+            words.extend(part.split_ascii_whitespace());
+        } else {
+            words.push(part);
         }
     }
+    words
 }
 
 fn command_for(family: Family, legacy: bool) -> &'static str {
@@ -173,24 +198,46 @@ fn legacy_tables(family: Family) -> Vec<String> {
 }
 
 /// Whether the node's rules are legacy ones while the plain command writes nft ones. The kubelet and
-/// kube-proxy leave chains by which one can tell; on other machines, any rule decides.
-fn uses_legacy(family: Family) -> bool {
+/// kube-proxy leave chains by which one can tell, all of them in a table that holds little else; on other machines, any
+/// rule decides.
+async fn uses_legacy(family: Family) -> Result<bool, Error> {
     if legacy_tables(family).is_empty() {
-        return false;
+        return Ok(false);
     }
-    let hints = |command: &str| {
-        let Ok(output) = Command::new(command).output() else {
-            return (0, 0);
-        };
-        let text = String::from_utf8_lossy(&output.stdout);
-        let kube = text.lines().filter(|line| line.starts_with(":KUBE-")).count();
-        (kube, text.lines().filter(|line| line.starts_with("-A ")).count())
-    };
     let (legacy, nft) = match family {
         Family::V4 => ("iptables-legacy-save", "iptables-nft-save"),
         Family::V6 => ("ip6tables-legacy-save", "ip6tables-nft-save"),
     };
-    hints(legacy) > hints(nft)
+    let small = (
+        hints(legacy, &["-t", "mangle"]).await?,
+        hints(nft, &["-t", "mangle"]).await?,
+    );
+    if (small.0.kube, small.1.kube) != (0, 0) {
+        return Ok(small.0 > small.1);
+    }
+    Ok(hints(legacy, &[]).await? > hints(nft, &[]).await?)
+}
+
+/// What tells whether somebody uses tables.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Hints {
+    /// Chains of Kubernetes.
+    kube: usize,
+    rules: usize,
+}
+
+async fn hints(program: &str, arguments: &[&str]) -> Result<Hints, Error> {
+    let output = match run(program, arguments, "").await {
+        Ok(output) => output,
+        Err(failure) if failure.is_missing() => return Ok(Hints::default()),
+        Err(failure) => return Err(failure.into()),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let count = |start| text.lines().filter(|line| line.starts_with(start)).count();
+    Ok(Hints {
+        kube: count(":KUBE-"),
+        rules: count("-A "),
+    })
 }
 
 /// Reads a line of `iptables -S`, if it is a rule such as we or node-cache write.
@@ -202,6 +249,7 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
     let comment = COMMENTS
         .into_iter()
         .find(|comment| arguments.contains(&format!("\"{comment}\"")))?;
+    let (arguments, packets) = without_counts(arguments);
     let plain = arguments.replace(&format!("--comment \"{comment}\""), "");
     let (mut protocol, mut end, mut ip, mut port, mut target) = (None, None, None, None, None);
     let mut for_socket = false;
@@ -251,8 +299,23 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
     };
     Some(Listed {
         rule,
-        arguments: arguments.to_string(),
+        arguments,
+        packets,
     })
+}
+
+/// The arguments of a rule without `-c PACKETS OCTETS`, and its packets.
+fn without_counts(arguments: &str) -> (String, u64) {
+    let counts = arguments.split_once(" -c ").and_then(|(before, counts)| {
+        let (packets, behind) = counts.split_once(' ')?;
+        let (octets, after) = behind.split_once(' ').unwrap_or((behind, ""));
+        let _: u64 = octets.parse().ok()?;
+        Some((
+            format!("{before} {after}").trim_end().to_string(),
+            packets.parse().ok()?,
+        ))
+    });
+    counts.unwrap_or((arguments.to_string(), 0))
 }
 
 #[cfg(test)]
@@ -261,9 +324,9 @@ mod tests {
 
     #[test]
     fn listings_of_both_kinds_are_read() {
-        let nft = "-A PREROUTING -d 169.254.20.10/32 -p tcp -m tcp --dport 53 -m comment --comment \"NodeLocal DNS Cache: skip conntrack\" -j NOTRACK";
+        let written = "-A PREROUTING -d 169.254.20.10/32 -p tcp -m tcp --dport 53 -m comment --comment \"NodeLocal DNS Cache: skip conntrack\" -j NOTRACK";
         let legacy = "-A PREROUTING -d 169.254.20.10/32 -p tcp -m tcp --dport 53 -m comment --comment \"NodeLocal DNS Cache: skip conntrack\" -j CT --notrack";
-        let nft = parse("raw", nft).unwrap();
+        let nft = parse("raw", written).unwrap();
         assert_eq!(nft.rule, parse("raw", legacy).unwrap().rule);
         assert_eq!(nft.rule.address, "169.254.20.10:53".parse().unwrap());
         assert_eq!(
@@ -271,6 +334,12 @@ mod tests {
             (End::Destination, Target::Notrack)
         );
         assert!(!nft.rule.for_socket);
+        assert_eq!(
+            (nft.packets, &*nft.arguments),
+            (0, &written["-A PREROUTING ".len()..])
+        );
+        let counted = parse("raw", &written.replace(" -j", " -c 12 720 -j")).unwrap();
+        assert_eq!((counted.packets, counted.arguments), (12, nft.arguments));
 
         let six = "-A PREROUTING -d fd00::10/128 -p udp -m udp --dport 53 -m socket -m comment --comment \"dnsweir: skip conntrack while a socket takes it\" -j NOTRACK";
         let six = parse("raw", six).unwrap().rule;

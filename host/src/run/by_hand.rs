@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Stop, builtins, machine};
 use crate::config;
-use crate::node::{self, Finding, Outcome, Plan, Turn};
+use crate::node::{self, Finding, Outcome, Plan, Turns};
 
 /// What a configuration wants of the node.
 pub fn plan(file: &Path) -> Result<Plan, Stop> {
@@ -28,8 +28,13 @@ pub fn status(plan: &Plan) -> Result<Vec<Finding>, Stop> {
 
 /// While no running proxy changes anything.
 fn alone(change: impl Future<Output = Outcome>) -> Result<Outcome, Stop> {
-    let _turn = Turn::take().map_err(machine)?;
-    wait(change)
+    wait(async {
+        let (_turn, error) = Turns::default().take().await;
+        if let Some(error) = error {
+            tracing::warn!("{error}");
+        }
+        change.await
+    })
 }
 
 fn wait<T>(work: impl Future<Output = T>) -> Result<T, Stop> {

@@ -4,6 +4,10 @@
 //! serves nobody, but its sockets would go on taking queries: another thread turns them off, so that the
 //! other workers get them, or, in fall-through mode, the cluster's DNS. With its next beat the worker
 //! learns of it, and binds new ones.
+//!
+//! While all workers whose sockets are on are heard of, heartbeats leave from these sockets. Where the node's rules listen
+//! for them ([`node`](crate::node)), the cluster's DNS answers as soon as they cease, whether one worker hangs or the
+//! whole process is stopped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,9 +17,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::listen::Switch;
+use crate::node::{Counters, HEARTBEAT_PORT};
 
 /// How long a worker may be silent.
 pub const HANG: Duration = Duration::from_secs(1);
+
+/// How long a worker may be silent before heartbeats cease for all.
+const LATE: Duration = Duration::from_millis(200);
 
 /// How often workers beat, and how often they are looked at.
 pub const BEAT: Duration = Duration::from_millis(100);
@@ -65,6 +73,11 @@ impl Pulse {
             .saturating_sub(Duration::from_millis(self.beaten.load(Ordering::Relaxed)))
     }
 
+    /// Whether it listens, or ought to.
+    fn is_on(&self) -> bool {
+        !self.hangs() && !self.switches.lock().is_empty()
+    }
+
     /// Turns its sockets off if it hangs and they are on.
     fn judge(&self) -> bool {
         let switches = self.switches.lock();
@@ -82,18 +95,25 @@ impl Pulse {
 /// Looks after workers for as long as it lives.
 pub struct Watchdog {
     ended: Arc<AtomicBool>,
+    pulses: Arc<[Arc<Pulse>]>,
+    node: Arc<Counters>,
 }
 
 impl Watchdog {
-    /// Starts to look. `hanging` says how many hang now, `hangs` counts how often one did.
+    /// Starts to look, and to send the heartbeats that `node` wants. `hanging` says how many hang now, `hangs` counts how
+    /// often one did.
     pub fn start(
         pulses: Vec<Arc<Pulse>>,
+        node: Arc<Counters>,
         hanging: Arc<AtomicUsize>,
         hangs: Arc<AtomicU64>,
     ) -> std::io::Result<Watchdog> {
         let ended = Arc::new(AtomicBool::new(false));
+        let pulses: Arc<[_]> = pulses.into();
         let watchdog = Watchdog {
             ended: Arc::clone(&ended),
+            pulses: Arc::clone(&pulses),
+            node: Arc::clone(&node),
         };
         thread::Builder::new().name("watchdog".into()).spawn(move || {
             let mut looked = Instant::now();
@@ -117,6 +137,7 @@ impl Watchdog {
                     pulses.iter().filter(|pulse| pulse.hangs()).count(),
                     Ordering::Relaxed,
                 );
+                send_heartbeats(&pulses, &node);
                 // Told last: everything is done by then.
                 for worker in hung {
                     tracing::error!(worker, "hangs: its listeners are off until it is back");
@@ -124,6 +145,28 @@ impl Watchdog {
             }
         })?;
         Ok(watchdog)
+    }
+
+    /// Sends the heartbeats that are wanted since a moment ago.
+    pub fn beat(&self) {
+        send_heartbeats(&self.pulses, &self.node);
+    }
+}
+
+/// Sends a heartbeat from each listener that wants some, if all workers are heard of. The kernel spreads clients over the
+/// workers, so that one of them that is silent is reason enough for all clients to go elsewhere.
+fn send_heartbeats(pulses: &[Arc<Pulse>], node: &Counters) {
+    let wanted = node.heartbeats.read();
+    if wanted.is_empty() || pulses.iter().any(|pulse| pulse.is_on() && pulse.silent() > LATE) {
+        return;
+    }
+    let Some(pulse) = pulses.iter().find(|pulse| pulse.is_on()) else {
+        return;
+    };
+    for switch in pulse.switches.lock().iter().filter_map(Weak::upgrade) {
+        if wanted.contains(&switch.address()) {
+            switch.beat(HEARTBEAT_PORT);
+        }
     }
 }
 
