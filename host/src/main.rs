@@ -118,7 +118,11 @@ fn tool(done: Result<String, tools::Stop>) -> ExitCode {
 fn node(command: &NodeCommand) -> Result<ExitCode, Stop> {
     match command {
         NodeCommand::Plan(options) => {
-            print!("{}", by_hand::plan(&options.config)?);
+            let plan = by_hand::plan(&options.config)?;
+            print!("{plan}");
+            for obstacle in by_hand::obstacles(&plan)? {
+                eprintln!("dnsweir: {obstacle}");
+            }
             Ok(ExitCode::SUCCESS)
         }
         NodeCommand::Up(options) => Ok(report(&by_hand::up(&by_hand::plan(&options.config)?)?)),

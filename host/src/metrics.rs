@@ -203,6 +203,9 @@ fn network(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     family
         .0
         .encode_counter::<NoLabelSet, u64, f64>(&get(&state.node.unheard_packets), None)?;
+    let help = "Things that stand in the way of what is wanted of the network; the log names them";
+    let mut family = Family::gauge(encoder, "node_obstacles", help)?;
+    family.total(get(&state.node.obstacles))?;
     let help = "Listeners whose rules hold only while a heartbeat is heard";
     let mut family = Family::gauge(encoder, "node_heartbeats", help)?;
     family.total(state.node.heartbeats.read().len() as u64)?;

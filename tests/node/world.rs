@@ -131,11 +131,23 @@ impl World {
             KubeProxy::Legacy => world.translate("iptables-legacy", "ip6tables-legacy"),
             KubeProxy::Nftables => world.script(
                 "nft -f - <<'X'
-                table inet kube-proxy {
-                    chain services {
-                        ip daddr 10.96.0.10 meta l4proto { tcp, udp } th dport 53 dnat ip to 10.244.8.2
-                        ip6 daddr fd00:96::10 meta l4proto { tcp, udp } th dport 53 dnat ip6 to fd00:8::2
+                table ip kube-proxy {
+                    chain dns { dnat to 10.244.8.2; }
+                    map service-ips {
+                        type ipv4_addr . inet_proto . inet_service : verdict;
+                        elements = { 10.96.0.10 . udp . 53 : goto dns, 10.96.0.10 . tcp . 53 : goto dns }
                     }
+                    chain services { ip daddr . meta l4proto . th dport vmap @service-ips; }
+                    chain nat-prerouting { type nat hook prerouting priority dstnat; jump services; }
+                    chain nat-output { type nat hook output priority -100; jump services; }
+                }
+                table ip6 kube-proxy {
+                    chain dns { dnat to fd00:8::2; }
+                    map service-ips {
+                        type ipv6_addr . inet_proto . inet_service : verdict;
+                        elements = { fd00:96::10 . udp . 53 : goto dns, fd00:96::10 . tcp . 53 : goto dns }
+                    }
+                    chain services { ip6 daddr . meta l4proto . th dport vmap @service-ips; }
                     chain nat-prerouting { type nat hook prerouting priority dstnat; jump services; }
                     chain nat-output { type nat hook output priority -100; jump services; }
                 }
@@ -149,7 +161,7 @@ X",
     }
 
     /// What kube-proxy writes with these programs. By its canary one can tell which kind the node uses.
-    fn translate(&self, iptables: &str, ip6tables: &str) -> String {
+    pub fn translate(&self, iptables: &str, ip6tables: &str) -> String {
         self.script(&format!(
             "{iptables} -w -t mangle -N KUBE-PROXY-CANARY; {ip6tables} -w -t mangle -N KUBE-PROXY-CANARY
             for p in udp tcp; do for h in PREROUTING OUTPUT; do

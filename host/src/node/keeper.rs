@@ -15,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::link::{address_of, destination_of, name_of};
 use super::peers::{Turn, Turns, others_listen};
-use super::{Counters, Error, Kind, Network, Outcome, Plan, no_netlink};
+use super::{Counters, Error, Kind, Network, Outcome, Plan, no_netlink, obstacles};
 
 /// How long the kernel's news must pause before we look: deleting a link is several of them.
 const QUIET: Duration = Duration::from_millis(20);
@@ -76,6 +76,7 @@ impl Keeper {
                 network,
                 counters,
                 turns: Turns::default(),
+                obstacles: Vec::new(),
                 carried: Plan::default(),
                 guarded: Plan::default(),
             };
@@ -160,6 +161,8 @@ struct Kept {
     network: Network,
     counters: Arc<Counters>,
     turns: Turns,
+    /// What stands in the way, as far as it was told.
+    obstacles: Vec<String>,
     /// Whose link and addresses there are.
     carried: Plan,
     /// Whose rules there are.
@@ -171,6 +174,7 @@ impl Kept {
         let turn = self.turn().await;
         match command {
             Command::Carry(plan) => {
+                self.look_for_obstacles(&plan).await;
                 let outcome = self.network.carry(&plan).await;
                 self.carried = join(&self.carried, plan);
                 self.tell(&outcome);
@@ -259,6 +263,18 @@ impl Kept {
         }
     }
 
+    /// Tells what stands in the way, each thing once.
+    async fn look_for_obstacles(&mut self, plan: &Plan) {
+        let found = obstacles(plan).await;
+        for obstacle in found.iter().filter(|obstacle| !self.obstacles.contains(obstacle)) {
+            tracing::warn!("node: {obstacle}");
+        }
+        self.counters
+            .obstacles
+            .store(found.len() as u64, Ordering::Relaxed);
+        self.obstacles = found;
+    }
+
     async fn turn(&mut self) -> Turn {
         let (turn, error) = self.turns.take().await;
         if let Some(error) = error {
@@ -279,6 +295,11 @@ impl Kept {
     }
 
     async fn repair(&mut self) {
+        // Without any, there is no reason to look: it costs a listing of all services.
+        if !self.obstacles.is_empty() {
+            let plan = self.guarded.clone();
+            self.look_for_obstacles(&plan).await;
+        }
         let mut outcome = self.repair_link().await;
         if !self.guarded.rules.is_empty() {
             let _turn = self.turn().await;

@@ -349,14 +349,14 @@ fn is_automatic(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if Ipv6Addr::is_unicast_link_local(&ip))
 }
 
-fn error(kind: Kind, link: &str, text: impl std::fmt::Display) -> Error {
+pub(super) fn error(kind: Kind, link: &str, text: impl std::fmt::Display) -> Error {
     Error {
         kind,
         text: format!("link {link} {text}"),
     }
 }
 
-fn io_error(error: rtnetlink::Error) -> io::Error {
+pub(super) fn io_error(error: rtnetlink::Error) -> io::Error {
     match error {
         rtnetlink::Error::NetlinkError(message) => message.to_io(),
         other => io::Error::other(other.to_string()),

@@ -9,6 +9,7 @@ mod keeper;
 mod link;
 mod peers;
 mod plan;
+mod preflight;
 mod program;
 mod rules;
 mod table;
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 pub use keeper::Keeper;
 pub use peers::{Predecessors, Turn, Turns};
 pub use plan::{Detour, End, Family, Link, Plan, Rule, Target};
+pub use preflight::{obstacles, occupied};
 pub use table::HEARTBEAT_PORT;
 use table::Line;
 
@@ -123,6 +125,8 @@ pub struct Counters {
     pub rule_packets: AtomicU64,
     /// Packets that went past us because nothing was heard of us.
     pub unheard_packets: AtomicU64,
+    /// What was found to stand in the way when it was last looked for.
+    pub obstacles: AtomicU64,
     /// The listeners whose rules are listening for heartbeats. Whoever serves them sends some.
     pub heartbeats: RwLock<Vec<SocketAddr>>,
     /// Whether that heartbeats are not possible has been said.

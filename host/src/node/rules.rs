@@ -118,6 +118,26 @@ pub async fn settle(difference: &Difference) -> Outcome {
     outcome
 }
 
+/// The rules of a chain, whoever wrote them, without `-A CHAIN`; none if there is no such table.
+pub async fn list_chain(family: Family, table: &str, chain: &str) -> Result<Vec<String>, Error> {
+    let tables = Tables::new(family).await?;
+    if tables.lacks(table) {
+        return Ok(Vec::new());
+    }
+    let listing = tables.execute(table, &format!("-S {chain}")).await?;
+    let text = String::from_utf8_lossy(&listing.stdout);
+    let start = format!("-A {chain} ");
+    let lines = text.lines().filter_map(|line| line.strip_prefix(&start));
+    Ok(lines.map(String::from).collect())
+}
+
+/// Whether a rule is there: an error if it is not, or if iptables or the kernel do not know what is in it.
+pub async fn is_there(rule: &Rule) -> Result<(), Error> {
+    let tables = Tables::new(rule.family()).await?;
+    let command = format!("-C {} {}", rule.chain, rule.arguments());
+    tables.execute(rule.table, &command).await.map(|_| ())
+}
+
 /// The tables of one family.
 #[derive(Clone, Copy)]
 struct Tables {
@@ -131,9 +151,13 @@ impl Tables {
         Ok(Tables { family, legacy })
     }
 
+    /// Whether there is no such table. Legacy iptables makes one by looking at it.
+    fn lacks(&self, table: &str) -> bool {
+        self.legacy && !legacy_tables(self.family).iter().any(|name| name == table)
+    }
+
     async fn list(&self, table: &'static str, chain: &str) -> Result<Vec<Listed>, Error> {
-        // Legacy iptables makes a table by looking at it.
-        if self.legacy && !legacy_tables(self.family).iter().any(|name| name == table) {
+        if self.lacks(table) {
             return Ok(Vec::new());
         }
         let listing = self.execute(table, &format!("-v -S {chain}")).await?;

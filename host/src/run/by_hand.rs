@@ -11,6 +11,17 @@ pub fn plan(file: &Path) -> Result<Plan, Stop> {
     Ok(Plan::of(&config::load(file, &builtins())?))
 }
 
+/// What stands in the plan's way on this node.
+pub fn obstacles(plan: &Plan) -> Result<Vec<String>, Stop> {
+    let mut found = wait(node::obstacles(plan))?;
+    for listener in node::occupied(plan) {
+        found.push(format!(
+            "another program listens on {listener}. If it is dnsweir of the same user, it hands over"
+        ));
+    }
+    Ok(found)
+}
+
 /// Makes the network as planned.
 pub fn up(plan: &Plan) -> Result<Outcome, Stop> {
     alone(node::up(plan))

@@ -1,0 +1,259 @@
+//! What will not work on this node, told before it does not.
+//!
+//! Only looked for: nothing is changed, and nothing waits for it. What is found is one sentence each, with what to do about
+//! it. Some of it passes by itself, such as a kube-proxy that has not written its rules yet.
+
+use std::net::{IpAddr, SocketAddr};
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::Handle;
+
+use super::plan::{Family, Plan, Target};
+use super::program::run;
+use super::{Error, Network, in_time, link, peers, rules, table};
+
+/// kube-proxy's link in IPVS mode: it carries the addresses of all services.
+const IPVS: &str = "kube-ipvs0";
+
+/// A link that there is where Cilium runs.
+const CILIUM: &str = "cilium_host";
+
+/// Looks for what stands in a plan's way, beside other programs that listen where it wants to.
+pub async fn obstacles(plan: &Plan) -> Vec<String> {
+    if plan.is_empty() {
+        return Vec::new();
+    }
+    let carried = match carried().await {
+        Ok(carried) => carried,
+        Err(error) => return vec![format!("what stands in the way cannot be looked for: {error}")],
+    };
+    let mut found: Vec<String> = plan.link.iter().flat_map(|link| taken(link, &carried)).collect();
+    if plan.rules.is_empty() {
+        return found;
+    }
+    for ip in relied_on(plan) {
+        if !is_on(&carried, ip, IPVS) && !is_translated(ip).await {
+            found.push(nobody_translates(ip, &carried));
+        }
+    }
+    found.extend(without_socket_match(plan).await);
+    let ips: Vec<IpAddr> = plan.listeners.iter().map(SocketAddr::ip).collect();
+    match table::compare(&table::lines(plan), &ips).await {
+        Ok(difference) => found.extend(difference.shortfall.map(|why| {
+            format!("no heartbeats: if the process stands still without ending, pods wait until it is ended: {why}")
+        })),
+        Err(error) => found.push(format!("queries to addresses without a service have nowhere to go: {error}")),
+    }
+    found
+}
+
+/// The listeners of a plan at which another program listens: a predecessor, or one in the way.
+pub fn occupied(plan: &Plan) -> Vec<SocketAddr> {
+    peers::others_listen(&plan.listeners)
+}
+
+/// The addresses of all links, with the links' names.
+type Carried = Vec<(String, Option<IpAddr>)>;
+
+async fn carried() -> Result<Carried, Error> {
+    let network = Network::open()?;
+    in_time(all(&network.handle)).await
+}
+
+/// A link without an address is there as well.
+async fn all(handle: &Handle) -> Result<Carried, Error> {
+    let failed = |why| link::error(super::Kind::InterfaceCheck, "dump", link::io_error(why));
+    let links: Vec<_> = handle
+        .link()
+        .get()
+        .execute()
+        .try_collect()
+        .await
+        .map_err(failed)?;
+    let addresses: Vec<_> = handle
+        .address()
+        .get()
+        .execute()
+        .try_collect()
+        .await
+        .map_err(failed)?;
+    let mut carried = Vec::new();
+    for message in &links {
+        let name = link::name_of(message).unwrap_or_default().to_string();
+        let own = addresses
+            .iter()
+            .filter(|address| address.header.index == message.header.index);
+        carried.extend(own.map(|address| (name.clone(), link::address_of(address))));
+        carried.push((name, None));
+    }
+    Ok(carried)
+}
+
+fn is_on(carried: &Carried, ip: IpAddr, link: &str) -> bool {
+    carried
+        .iter()
+        .any(|(name, carried)| name == link && *carried == Some(ip))
+}
+
+/// Addresses that the link is to carry, and another one does.
+fn taken(wanted: &super::Link, carried: &Carried) -> Vec<String> {
+    let by_another = |ip: IpAddr| {
+        let mut names = carried
+            .iter()
+            .filter(|(name, carried)| *name != wanted.name && *carried == Some(ip));
+        names.next().map(|(name, _)| (ip, name))
+    };
+    let others = wanted.addresses.iter().copied().filter_map(by_another);
+    others
+        .map(|(ip, name)| match name.as_str() {
+            IPVS => format!(
+                "{ip} is on {IPVS}: kube-proxy is in IPVS mode and takes what is sent there, whatever rules say. Listen on a \
+                 link-local address, with mode \"link-local\", and give pods that address"
+            ),
+            _ => format!("{ip} is on the link {name} already: the two stand in each other's way. Take it off there"),
+        })
+        .collect()
+}
+
+/// The addresses from which somebody has to lead to the cluster's DNS.
+fn relied_on(plan: &Plan) -> Vec<IpAddr> {
+    let translated = |rule: &&super::Rule| match rule.target {
+        Target::Dnat(_) => true,
+        _ => rule.for_socket,
+    };
+    let mut ips: Vec<IpAddr> = Vec::new();
+    for rule in plan.rules.iter().filter(translated) {
+        let detour = plan.detours.iter().find(|detour| detour.from == rule.address);
+        let dnat = plan.rules.iter().find_map(|other| match other.target {
+            Target::Dnat(to) if other.address == rule.address => Some(to.ip()),
+            _ => None,
+        });
+        let ip = detour
+            .map(|detour| detour.to)
+            .or(dnat)
+            .unwrap_or(rule.address.ip());
+        if !ips.contains(&ip) {
+            ips.push(ip);
+        }
+    }
+    ips
+}
+
+/// Whether a rule translates the address: in a chain of kube-proxy's or one that is always there, or in a map of
+/// kube-proxy's.
+async fn is_translated(ip: IpAddr) -> bool {
+    let family = Family::of(ip);
+    let named = format!("-d {ip}/{} ", if ip.is_ipv4() { 32 } else { 128 });
+    for chain in ["PREROUTING", "KUBE-SERVICES"] {
+        let lines = rules::list_chain(family, "nat", chain).await.unwrap_or_default();
+        if lines.iter().any(|line| line.contains(&named)) {
+            return true;
+        }
+    }
+    let table = if ip.is_ipv4() { "ip" } else { "ip6" };
+    let element = format!("{{ {ip} . udp . 53 }}");
+    let found = run(
+        "nft",
+        &["get", "element", table, "kube-proxy", "service-ips", &element],
+        "",
+    )
+    .await;
+    found.is_ok_and(|output| output.status.success())
+}
+
+fn nobody_translates(ip: IpAddr, carried: &Carried) -> String {
+    let why = if carried.iter().any(|(name, _)| name == CILIUM) {
+        "Cilium is here: if it replaces kube-proxy, it translates by eBPF, before rules see a packet, and pods never reach a \
+         listener at that address. Give pods a link-local address by a local redirect policy of Cilium's instead"
+    } else {
+        "If kube-proxy has not started yet, this passes. If something else translates, by eBPF, rules do not see what pods send"
+    };
+    format!(
+        "no rule of kube-proxy's translates {ip}, the cluster's DNS: without one, nobody answers when the process does not. {why}"
+    )
+}
+
+/// Whether the kernel cannot look for sockets, as far as iptables says so before a rule is written.
+async fn without_socket_match(plan: &Plan) -> Vec<String> {
+    let mut missing = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let mut rules = plan.rules.iter().filter(|rule| rule.family() == family);
+        let Some(rule) = rules.find(|rule| rule.for_socket) else {
+            continue;
+        };
+        if let Err(error) = rules::is_there(rule).await
+            && is_about_socket(&error.to_string())
+        {
+            missing.push(format!(
+                "{family} cannot look for sockets (-m socket, the kernel's xt_socket): {error}"
+            ));
+        }
+    }
+    missing
+}
+
+fn is_about_socket(complaint: &str) -> bool {
+    complaint.contains("match `socket'") || complaint.contains("xtension socket")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    fn plan(text: &str) -> Plan {
+        let text = format!("{text}\nzone \".\" {{ forward \"192.0.2.1\" }}");
+        let config = config::parse("test", &text, std::path::Path::new("/"), &[]);
+        Plan::of(&config.unwrap())
+    }
+
+    #[test]
+    fn what_is_relied_on_is_the_cluster_dns() {
+        for (listen, mode) in [
+            ("10.96.0.10", "fall-through"),
+            ("169.254.20.10", "fall-through"),
+            ("169.254.20.10", "link-local"),
+        ] {
+            let plan = plan(&format!(
+                "listen \"{listen}\"\nnode {{ iptables; mode \"{mode}\"; cluster-dns \"10.96.0.10\" }}"
+            ));
+            assert_eq!(
+                relied_on(&plan),
+                ["10.96.0.10".parse::<IpAddr>().unwrap()],
+                "{listen} {mode}"
+            );
+        }
+        let bypass = plan("listen \"10.96.0.10\"\nnode { iptables; mode \"bypass\" }");
+        assert!(relied_on(&bypass).is_empty());
+    }
+
+    #[test]
+    fn another_links_address_is_in_the_way() {
+        let wanted = super::super::Link {
+            name: "nodelocaldns".into(),
+            addresses: vec!["10.96.0.10".parse().unwrap(), "169.254.20.10".parse().unwrap()],
+        };
+        let on = |name: &str, ip: &str| (name.to_string(), Some(ip.parse().unwrap()));
+        let own = vec![on("nodelocaldns", "10.96.0.10"), on("eth0", "192.0.2.1")];
+        assert!(taken(&wanted, &own).is_empty());
+        let ipvs = taken(&wanted, &vec![on(IPVS, "10.96.0.10"), on("lo", "169.254.20.10")]);
+        assert_eq!(ipvs.len(), 2);
+        assert!(
+            ipvs[0].contains("IPVS mode") && ipvs[1].contains("the link lo"),
+            "{ipvs:?}"
+        );
+    }
+
+    #[test]
+    fn complaints_about_the_socket_match_are_known() {
+        for complaint in [
+            "Warning: Extension socket revision 0 not supported, missing kernel module?",
+            "iptables v1.8.9 (legacy): Couldn't load match `socket':No such file or directory",
+        ] {
+            assert!(is_about_socket(complaint), "{complaint}");
+        }
+        assert!(!is_about_socket(
+            "iptables: Bad rule (does a matching rule exist in that chain?)."
+        ));
+    }
+}
