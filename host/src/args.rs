@@ -113,12 +113,19 @@ pub enum FilterCommand {
 /// What `dnsweir node` does.
 #[derive(Debug, Clone, Subcommand)]
 pub enum NodeCommand {
-    /// Print the link, addresses and rules that are wanted, and do nothing.
+    /// Print the link, addresses and rules that are wanted, and what other node caches have left; do nothing.
     Plan(NodeConfig),
     /// Make the network as planned.
     Up(NodeConfig),
     /// Take away everything that is planned.
-    Down(NodeConfig),
+    Down {
+        /// Whose `node` section is meant.
+        #[command(flatten)]
+        config: NodeConfig,
+        /// Also what other node caches have left behind, as `plan` names it.
+        #[arg(long)]
+        adopt: bool,
+    },
     /// Compare the network with the plan; exit with 1 if they differ.
     Status(NodeConfig),
 }

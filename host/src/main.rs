@@ -123,10 +123,18 @@ fn node(command: &NodeCommand) -> Result<ExitCode, Stop> {
             for obstacle in by_hand::obstacles(&plan)? {
                 eprintln!("dnsweir: {obstacle}");
             }
+            match by_hand::leftovers(&plan) {
+                Ok(leftovers) => leftovers.iter().for_each(|leftover| println!("found {leftover}")),
+                // A plan can be looked at without being root, and elsewhere.
+                Err(stop) => eprintln!("dnsweir: what others have left here was not looked for: {stop}"),
+            }
             Ok(ExitCode::SUCCESS)
         }
         NodeCommand::Up(options) => Ok(report(&by_hand::up(&by_hand::plan(&options.config)?)?)),
-        NodeCommand::Down(options) => Ok(report(&by_hand::down(&by_hand::plan(&options.config)?)?)),
+        NodeCommand::Down { config, adopt } => {
+            let plan = by_hand::plan(&config.config)?;
+            Ok(report(&by_hand::down(&plan, *adopt)?))
+        }
         NodeCommand::Status(options) => {
             let findings = by_hand::status(&by_hand::plan(&options.config)?)?;
             for finding in &findings {
@@ -149,6 +157,9 @@ fn report(outcome: &Outcome) -> ExitCode {
     }
     if let Some(why) = &outcome.shortfall {
         eprintln!("dnsweir: no heartbeats, which are not possible here: {why}");
+    }
+    for ip in &outcome.spared {
+        println!("left {ip} and the rules about it alone: a process is bound to it");
     }
     for error in &outcome.errors {
         eprintln!("dnsweir: {error}");

@@ -392,11 +392,11 @@ impl Proxy {
         let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
         let watchdog = Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs).map_err(machine)?;
         if let (Some(keeper), Some(node)) = (keeper, &config.node) {
-            keeper
-                .guard(Plan::of(config), node.interval)
-                .await
-                .map_err(machine)?;
+            let plan = Plan::of(config);
+            keeper.guard(plan.clone(), node.interval).await.map_err(machine)?;
             watchdog.beat();
+            // It is only told: queries need not wait for it.
+            tokio::spawn(name_leftovers(plan));
         }
         state.serving.store(true, Ordering::Relaxed);
         let addresses: Vec<_> = config.listen.addresses.iter().map(ToString::to_string).collect();
@@ -655,6 +655,16 @@ impl Proxy {
 fn ceiling(generation: &Generation, workers: usize, descriptors: Descriptors) -> Ceiling {
     let compiled = generation.filters.iter().map(|filter| filter.code_octets()).sum();
     Ceiling::of(&generation.config, workers, descriptors.connections, compiled)
+}
+
+/// Says what other node caches have left on the node, or do there.
+async fn name_leftovers(plan: Plan) {
+    match node::find_leftovers(&plan).await {
+        Ok(leftovers) => leftovers
+            .iter()
+            .for_each(|leftover| tracing::warn!("node: found {leftover}")),
+        Err(error) => tracing::warn!(%error, "node: what others have left here was not looked for"),
+    }
 }
 
 /// How often a configuration wants the node's network to be looked at.

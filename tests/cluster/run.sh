@@ -1,10 +1,11 @@
 #!/bin/bash
-# Runs the node's tests on a real Kubernetes node: once with kube-proxy in iptables mode, once in nftables
+# Runs the node's tests on two real Kubernetes nodes: once with kube-proxy in iptables mode, once in nftables
 # mode. `cargo xtask test cluster` calls it, and `cargo xtask test` with CI=true.
 #
 #   tests/cluster/run.sh [iptables|nftables]...
 #
-# The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later ones use again.
+# The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later ones use again. With NODE_CACHE=PATH, the
+# program of kubernetes-sigs/node-local-dns is exchanged for the proxy and back, too; without, a stand-in of ours is enough.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 root=$(realpath "$here/../..")
@@ -35,6 +36,11 @@ flock --nonblock 9 || { echo "waiting for the other run on this machine"; flock 
 if [ ! -x "$KUBE_BIN/coredns" ]; then
     echo "building Kubernetes and CoreDNS into $KUBE_BIN: about eight minutes"
     "$here/programs.sh" "$KUBE_BIN" 9>&-
+fi
+if [ -n "${NODE_CACHE:-}" ]; then
+    source=$(go mod download -json "k8s.io/kubernetes@v${KUBERNETES:-1.35.4}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["Dir"])')
+    NODE_CACHE=$(realpath "$NODE_CACHE")
+    export NODE_CACHE NODE_CACHE_MANIFEST=$source/cluster/addons/dns/nodelocaldns/nodelocaldns.yaml
 fi
 [ $# -gt 0 ] || set -- iptables nftables
 for mode; do

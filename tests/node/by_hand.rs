@@ -7,7 +7,7 @@ const CONFIG: &str = "listen \"169.254.20.10\" \"fd00:96::10\"\nadmin \"127.0.0.
     node { interface \"nodelocaldns\"; iptables; mode \"MODE\"; cluster-dns \"10.96.0.10\" \"fd00:96::10\" }";
 
 /// What node-cache runs for one address, in its order: each rule is put at the head of its chain.
-fn node_cache(command: &str, ip: &str) -> String {
+pub fn node_cache(command: &str, ip: &str) -> String {
     let skip = "-j NOTRACK -m comment --comment 'NodeLocal DNS Cache: skip conntrack'";
     let allow = "-j ACCEPT -m comment --comment 'NodeLocal DNS Cache: allow DNS traffic'";
     [
@@ -34,7 +34,7 @@ fn the_deployed_configuration_plans_what_it_says() {
     let mut command = std::process::Command::new(harness::proxy::program());
     let plan = harness::tools::output(command.args(["node", "plan", "--config"]).arg(file));
     let lines: Vec<_> = plan.lines().take(2).collect();
-    assert_eq!(lines, ["link nodelocaldns", "address 10.96.0.10"]);
+    assert_eq!(lines, ["link dnsweir", "address 10.96.0.10"]);
     let switch = "iptables -t raw -I PREROUTING -p udp -d 10.96.0.10 --dport 53 -m socket -j NOTRACK";
     assert!(plan.contains(switch), "{plan}");
 }

@@ -1,4 +1,9 @@
-//! A DaemonSet on a real Kubernetes node, with a pod's queries to the cluster's DNS address.
+//! A DaemonSet on two real Kubernetes nodes, with a pod's queries to the cluster's DNS address. The cluster's DNS is on the
+//! other node than the pod.
+
+mod boot;
+mod migration;
+mod source;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,10 +13,10 @@ use std::time::{Duration, Instant};
 use super::falling::{LOST, NOTICED, TAKEN};
 use super::load::{Answer, Load, Protocol, ask};
 use harness::tools::output;
-use harness::until;
+use harness::{proxy, until};
 
 use super::standing_still::Frozen;
-use super::world::Namespace;
+use super::world::{ADMIN, Namespace};
 
 /// What the proxy listens on: the cluster's DNS addresses, and a link-local one.
 const DNS: [&str; 3] = ["10.96.0.10", "fd00:96::10", "169.254.20.10"];
@@ -24,7 +29,7 @@ const ROLLOUTS: usize = 10;
 
 fn state() -> PathBuf {
     std::env::var_os("KUBE_STATE")
-        .expect("a Kubernetes node: cargo xtask test cluster")
+        .expect("Kubernetes nodes: cargo xtask test cluster")
         .into()
 }
 
@@ -32,7 +37,24 @@ fn kubectl(arguments: &[&str]) -> String {
     output(Command::new(state().join("kubectl")).args(arguments))
 }
 
-/// Processes of the node's containers whose command line begins like this.
+/// The network of `node` or `other`.
+fn node(name: &str) -> Namespace {
+    Namespace(format!("/var/run/netns/dnsweir-{name}").into())
+}
+
+/// Runs a shell script in the network of `node`, which must succeed.
+fn script(text: &str) -> String {
+    let namespace = format!("--net={}", node("node").0.display());
+    output(Command::new("nsenter").args([&namespace, "sh", "-ec", text]))
+}
+
+/// What the proxy of `node` says of itself.
+fn admin(path: &'static str) -> Option<u16> {
+    let asked = node("node").within(move || proxy::try_get(ADMIN, path));
+    asked.join().expect("a client").map(|(status, _)| status)
+}
+
+/// Processes of the containers on `node` whose command line begins like this.
 fn processes(name: &str) -> Vec<libc::pid_t> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
@@ -40,7 +62,7 @@ fn processes(name: &str) -> Vec<libc::pid_t> {
             continue;
         };
         let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-        if read("cgroup").contains("kubepods") && read("cmdline").starts_with(name) {
+        if read("cgroup").contains("/dnsweir-node/kubepods") && read("cmdline").starts_with(name) {
             found.push(id);
         }
     }
@@ -101,19 +123,20 @@ fn await_proxy() {
     }
 }
 
-fn proxy() -> libc::pid_t {
-    let running = processes(PROXY);
-    assert_eq!(running.len(), 1, "{running:?}");
-    running[0]
+/// The process of `node`.
+fn running() -> libc::pid_t {
+    let found = processes(PROXY);
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
 }
 
 #[test]
-#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn a_killed_proxy_is_covered_by_the_cluster() {
     await_started();
     let loads = loads();
     thread::sleep(Duration::from_secs(2));
-    let proxy = proxy();
+    let proxy = running();
     let killing = Instant::now();
     signal(proxy, libc::SIGKILL);
     until("its end", || ended(proxy));
@@ -150,7 +173,7 @@ fn stands_still(what: &str, still: impl FnOnce(libc::pid_t)) {
     let client = client();
     let impatient = DNS.map(|server| (server, Load::impatient(&client, server, Protocol::Udp)));
     thread::sleep(Duration::from_secs(2));
-    still(proxy());
+    still(running());
     await_proxy();
     thread::sleep(Duration::from_secs(1));
     for (server, load) in impatient {
@@ -182,7 +205,7 @@ fn stands_still(what: &str, still: impl FnOnce(libc::pid_t)) {
 }
 
 #[test]
-#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn a_stopped_proxy_is_covered_by_the_cluster() {
     stands_still("SIGSTOP", |proxy| {
         signal(proxy, libc::SIGSTOP);
@@ -192,7 +215,7 @@ fn a_stopped_proxy_is_covered_by_the_cluster() {
 }
 
 #[test]
-#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn a_frozen_proxy_is_covered_by_the_cluster() {
     stands_still("frozen", |proxy| {
         let frozen = Frozen::new(proxy.cast_unsigned());
@@ -202,7 +225,7 @@ fn a_frozen_proxy_is_covered_by_the_cluster() {
 }
 
 #[test]
-#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn rollouts_lose_nothing() {
     await_started();
     let loads = loads();
@@ -224,7 +247,7 @@ fn rollouts_lose_nothing() {
 }
 
 #[test]
-#[ignore = "needs a Kubernetes node: cargo xtask test cluster"]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn what_the_proxy_does_not_know_comes_from_the_cluster() {
     await_started();
     let answer = kubectl(&[

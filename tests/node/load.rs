@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::world::{FROM_CLUSTER, FROM_PROXY, Namespace};
+use super::world::{FROM_CLUSTER, FROM_NEIGHBOUR, FROM_PROXY, Namespace};
 
 /// How long a client waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,6 +35,7 @@ pub enum Protocol {
 pub enum Answer {
     Proxy,
     Cluster,
+    Neighbour,
     Nobody,
 }
 
@@ -55,17 +56,30 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts `CLIENTS` clients in the pod, about 250 queries a second in all.
+    /// Starts `CLIENTS` clients in the pod, about 250 queries a second in all, for one name.
     pub fn start(place: &Namespace, server: &str, protocol: Protocol) -> Load {
-        Load::waiting(place, server, protocol, TIMEOUT)
+        Load::asking(place, server, protocol, TIMEOUT, |_, _| "www".into())
     }
 
     /// The same clients, who do not wait long, and so are not all of them waiting when nobody answers.
     pub fn impatient(place: &Namespace, server: &str, protocol: Protocol) -> Load {
-        Load::waiting(place, server, protocol, IMPATIENCE)
+        Load::asking(place, server, protocol, IMPATIENCE, |_, _| "www".into())
     }
 
-    fn waiting(place: &Namespace, server: &str, protocol: Protocol, timeout: Duration) -> Load {
+    /// As at first, each time for another name, which no cache knows.
+    pub fn of_misses(place: &Namespace, server: &str, protocol: Protocol) -> Load {
+        Load::asking(place, server, protocol, TIMEOUT, |client, count| {
+            format!("miss-{client}-{count}")
+        })
+    }
+
+    fn asking(
+        place: &Namespace,
+        server: &str,
+        protocol: Protocol,
+        timeout: Duration,
+        label: fn(u32, usize) -> String,
+    ) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let server = SocketAddr::new(server.parse().expect("an address"), 53);
         let clients = (0..CLIENTS).map(|client| {
@@ -76,10 +90,8 @@ impl Load {
                 std::thread::sleep(PACE * client / CLIENTS);
                 while !stop.load(Ordering::Relaxed) {
                     let at = Instant::now();
-                    asked.push(Asked {
-                        at,
-                        answer: ask_within(server, protocol, timeout),
-                    });
+                    let answer = ask_for(&label(client, asked.len()), server, protocol, timeout);
+                    asked.push(Asked { at, answer });
                     // The pace of the load, nothing that is waited for.
                     std::thread::sleep(PACE.saturating_sub(at.elapsed()));
                 }
@@ -169,14 +181,16 @@ impl Fates {
     }
 }
 
-/// Asks once, from a fresh port.
+/// Asks once for www.example, from a fresh port.
 pub fn ask(server: SocketAddr, protocol: Protocol) -> Answer {
-    ask_within(server, protocol, TIMEOUT)
+    ask_for("www", server, protocol, TIMEOUT)
 }
 
-fn ask_within(server: SocketAddr, protocol: Protocol, timeout: Duration) -> Answer {
-    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    query.extend(b"\x03www\x07example\0\0\x01\0\x01");
+/// Asks once for a name in `example`.
+fn ask_for(label: &str, server: SocketAddr, protocol: Protocol, timeout: Duration) -> Answer {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, label.len() as u8];
+    query.extend(label.as_bytes());
+    query.extend(b"\x07example\0\0\x01\0\x01");
     let reply = match protocol {
         Protocol::Udp => udp(server, &query, timeout),
         Protocol::Tcp => tcp(server, &query, timeout),
@@ -192,6 +206,7 @@ fn ask_within(server: SocketAddr, protocol: Protocol, timeout: Duration) -> Answ
     match Ipv4Addr::from(octets) {
         FROM_PROXY => Answer::Proxy,
         FROM_CLUSTER => Answer::Cluster,
+        FROM_NEIGHBOUR => Answer::Neighbour,
         _ => Answer::Nobody,
     }
 }

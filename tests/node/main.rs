@@ -13,6 +13,7 @@ mod conntrack;
 mod dummy;
 mod falling;
 mod interleaving;
+mod neighbours;
 mod preflight;
 mod privileges;
 mod readiness;

@@ -93,6 +93,10 @@ fn links_addresses_routes_and_rules_come_back_under_load() {
 fn a_start_that_fails_leaves_nothing() {
     let Some(_alone) = alone(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
+    // The tables exist before: rules for what the node asks come before its addresses.
+    world.script(
+        "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
+    );
     let before = world.network();
     // The port is another program's, which does not share. That is noticed when the addresses are there.
     let taken = world.within("node", || {

@@ -83,3 +83,20 @@ fn the_last_one_takes_everything_away_and_hands_over_to_the_cluster() {
         assert!(fates.of(Answer::Cluster) > 0 && fates.of(Answer::Proxy) > 0);
     }
 }
+
+/// Each takes the other for its successor.
+#[test]
+fn two_that_end_at_once_leave_nothing() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    world.script(
+        "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
+    );
+    let before = world.network();
+    for _ in 0..5 {
+        let mut both = [world.start(CONFIG), world.start(CONFIG)];
+        both.iter().for_each(|proxy| proxy.signal("TERM"));
+        assert!(both.iter_mut().all(|proxy| proxy.ended().success()));
+        same(&world.network(), &before, "afterwards");
+    }
+}

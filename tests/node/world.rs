@@ -4,7 +4,8 @@
 //! pod 10.244.7.2 ── 10.244.7.1 node 10.244.8.1 ── 10.244.8.2 cluster DNS
 //! pod fd00:7::2  ── fd00:7::1  node fd00:8::1  ── fd00:8::2
 //! ```
-//! The node translates 10.96.0.10 and fd00:96::10 to the cluster DNS as kube-proxy does.
+//! The node translates 10.96.0.10 and fd00:96::10 to the cluster DNS as kube-proxy does that was not told which addresses
+//! are pods': it masquerades nothing. The cluster's DNS is on another node, which has these addresses as well.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -48,6 +49,9 @@ pub const FROM_CLUSTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
 /// What the proxy's upstream answers, on port 5301 of the same machine.
 pub const FROM_PROXY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+/// What another node cache answers.
+pub const FROM_NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 
 /// What kube-proxy writes its rules with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +127,9 @@ impl World {
             output(Command::new("ip").args(["-n", name, "route", "add", "default", "via", &four]));
             output(Command::new("ip").args(["-n", name, "-6", "route", "add", "default", "via", &six]));
         }
+        for address in CLUSTER {
+            output(Command::new("ip").args(["-n", &dns, "addr", "add", address, "dev", "lo"]));
+        }
         world.script(
             "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
         );
@@ -167,9 +174,7 @@ X",
             for p in udp tcp; do for h in PREROUTING OUTPUT; do
                 {iptables} -w -t nat -A $h -d 10.96.0.10 -p $p --dport 53 -j DNAT --to-destination 10.244.8.2:53
                 {ip6tables} -w -t nat -A $h -d fd00:96::10 -p $p --dport 53 -j DNAT --to-destination [fd00:8::2]:53
-            done; done
-            {iptables} -w -t nat -A POSTROUTING -m conntrack --ctorigdst 10.96.0.10 ! -s 10.244.0.0/16 -j MASQUERADE
-            {ip6tables} -w -t nat -A POSTROUTING -m conntrack --ctorigdst fd00:96::10 ! -s fd00:7::/64 -j MASQUERADE",
+            done; done",
         ))
     }
 
@@ -343,7 +348,7 @@ impl Drop for World {
 }
 
 /// A reply with one address.
-fn reply(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
+pub fn reply(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     let mut end = 12;
     while *query.get(end)? != 0 {
         end += usize::from(query[end]) + 1;

@@ -7,7 +7,7 @@ release=$(uname -r)
 mkdir -p /run/t/root/lib/modules && ln -s "/usr/lib/uml/modules/$release" "/run/t/root/lib/modules/$release"
 printf '#!/bin/sh\nexec modprobe -d /run/t/root "$@"\n' > /run/t/modprobe && chmod +x /run/t/modprobe
 echo /run/t/modprobe > /proc/sys/kernel/modprobe
-for module in dummy ip_vs ip_vs_rr veth nf_conntrack xt_socket xt_CT xt_comment xt_nat \
+for module in dummy ip_vs ip_vs_rr veth nf_conntrack xt_socket xt_CT xt_comment xt_nat xt_MASQUERADE \
     iptable_raw iptable_filter iptable_nat ip6table_raw ip6table_filter ip6table_nat; do
     modprobe -d /run/t/root $module
 done
@@ -57,8 +57,8 @@ until grep -q 'answering queries' /run/t/cluster.log; do sleep 0.1; done
 network > /run/t/before
 check "up" "$DNSWEIR" node up --config /run/t/dnsweir.kdl
 check "the link is a dummy one" sh -c 'ip -d link show nodelocaldns | grep -w dummy'
-check "the rules are legacy ones" sh -c 'iptables-legacy -t raw -S | grep "NodeLocal DNS Cache"'
-check "no rule is an nft one" sh -c '! iptables-nft-save 2>/dev/null | grep "NodeLocal DNS Cache"'
+check "the rules are legacy ones" sh -c 'iptables-legacy -t raw -S | grep "dnsweir: skip conntrack"'
+check "no rule is an nft one" sh -c '! iptables-nft-save 2>/dev/null | grep -e "NodeLocal DNS Cache" -e "dnsweir: "'
 check "status" "$DNSWEIR" node status --config /run/t/dnsweir.kdl
 check "a pod gets the cluster's answer while nobody listens" answers 192.0.2.2
 "$DNSWEIR" run --config /run/t/dnsweir.kdl 2> /run/t/log & proxy=$!
@@ -76,6 +76,14 @@ check "up again does nothing" sh -c '[ -z "$($DNSWEIR node up --config /run/t/dn
 check "down, bypass" "$DNSWEIR" node down --config /run/t/dnsweir.kdl
 network > /run/t/after
 check "everything is as before, bypass" diff /run/t/before /run/t/after
+sed -i 's/^listen.*/listen "10.96.0.10"/; s/mode "bypass"/mode "fall-through"/' /run/t/dnsweir.kdl
+check "up, fall-through" "$DNSWEIR" node up --config /run/t/dnsweir.kdl
+check "what leaves is masqueraded" sh -c 'iptables-legacy -t nat -S POSTROUTING | grep "dnsweir: .*MASQUERADE"'
+check "status, fall-through" "$DNSWEIR" node status --config /run/t/dnsweir.kdl
+check "up again does nothing" sh -c '[ -z "$($DNSWEIR node up --config /run/t/dnsweir.kdl)" ]'
+check "down, fall-through" "$DNSWEIR" node down --config /run/t/dnsweir.kdl
+network > /run/t/after
+check "everything is as before, fall-through" diff /run/t/before /run/t/after
 echo "=== all well"
 echo o > /proc/sysrq-trigger
 sleep 9

@@ -11,10 +11,10 @@ use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::link::{address_of, destination_of, name_of};
-use super::peers::{Turn, Turns, others_listen};
+use super::peers::{Presence, Turn, Turns, others_hold, others_listen};
 use super::{Counters, Error, Kind, Network, Outcome, Plan, no_netlink, obstacles};
 
 /// How long the kernel's news must pause before we look: deleting a link is several of them.
@@ -25,6 +25,9 @@ const NEWS: Duration = Duration::from_millis(200);
 
 /// How often we look when nobody said how often.
 const INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often we look whether a process has ended whose addresses and rules were left alone.
+const NEIGHBOUR: Duration = Duration::from_secs(1);
 
 /// The task that keeps the network. Its commands are done in order, and none begins before the one before
 /// it has ended; dropped, it leaves everything as it is.
@@ -74,11 +77,13 @@ impl Keeper {
         let task = tokio::spawn(async move {
             let mut kept = Kept {
                 network,
+                presence: Presence::announce().ok(),
                 counters,
                 turns: Turns::default(),
                 obstacles: Vec::new(),
                 carried: Plan::default(),
                 guarded: Plan::default(),
+                spared: Vec::new(),
             };
             let mut ticks = interval(INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -108,6 +113,11 @@ impl Keeper {
                         let _ = kept.repair_link().await;
                     }
                     _ = ticks.tick() => kept.repair().await,
+                    () = sleep(NEIGHBOUR), if !kept.spared.is_empty() => {
+                        if others_hold(&kept.spared) != kept.spared {
+                            kept.repair().await;
+                        }
+                    }
                 }
             }
         });
@@ -132,8 +142,8 @@ impl Keeper {
         self.ask(Command::Guard(plan, interval)).await.map(|_| ())
     }
 
-    /// Takes the rules away, except those for addresses on which another process listens: they are its
-    /// rules now. Whether it listens on all of them.
+    /// Takes the rules away, except those for addresses on which another process of our kind listens: they are its
+    /// rules now; and those that a node-cache knows that listens there. Whether it listens on all of them.
     pub async fn unguard(&self) -> Result<bool, Error> {
         self.ask(Command::Unguard).await.map(|reply| reply.left)
     }
@@ -159,6 +169,7 @@ fn gone() -> Error {
 
 struct Kept {
     network: Network,
+    presence: Option<Presence>,
     counters: Arc<Counters>,
     turns: Turns,
     /// What stands in the way, as far as it was told.
@@ -167,6 +178,8 @@ struct Kept {
     carried: Plan,
     /// Whose rules there are.
     guarded: Plan,
+    /// Not wanted, and left alone, since another process was bound to them when we last looked.
+    spared: Vec<IpAddr>,
 }
 
 impl Kept {
@@ -178,8 +191,11 @@ impl Kept {
                 let outcome = self.network.carry(&plan).await;
                 self.carried = join(&self.carried, plan);
                 self.tell(&outcome);
+                // Without addresses there is nothing to listen on; rules are tried again.
+                let mut errors = outcome.errors;
+                errors.retain(|error| matches!(error.kind, Kind::InterfaceAdd | Kind::InterfaceCheck));
                 Reply {
-                    errors: outcome.errors,
+                    errors,
                     turn: Some(turn),
                     left: false,
                 }
@@ -194,10 +210,11 @@ impl Kept {
                 let name = |plan: &Plan| plan.link.as_ref().map(|link| link.name.clone());
                 for old in [before, carried] {
                     if name(&old) != name(&self.carried) {
-                        outcome.extend(self.network.drop_link(&old, &[]).await);
+                        outcome.extend(self.network.drop_link(&old).await);
                     }
                 }
                 self.tell(&outcome);
+                self.spare(&outcome);
                 self.counters.tried(&outcome.errors);
                 self.counters.guarded(&self.guarded, &outcome);
                 Reply {
@@ -216,7 +233,11 @@ impl Kept {
                     .filter(|it| !taken.contains(it))
                     .map(|it| it.ip())
                     .collect();
-                let outcome = self.network.unguard(&ours).await;
+                let mut outcome = self.network.unguard(&plan, &ours).await;
+                if self.presence.as_ref().is_some_and(Presence::is_alone) {
+                    let taken = taken.iter().map(|listener| listener.ip());
+                    outcome.extend(self.network.hand_over(taken.collect()).await);
+                }
                 self.tell(&outcome);
                 self.counters.heartbeats.write().clear();
                 Reply {
@@ -227,16 +248,16 @@ impl Kept {
             }
             Command::Drop => {
                 let plan = std::mem::take(&mut self.carried);
-                let kept: Vec<IpAddr> = others_listen(&plan.listeners)
-                    .iter()
-                    .map(|listener| listener.ip())
-                    .collect();
-                let outcome = self.network.drop_link(&plan, &kept).await;
+                let taken = others_listen(&plan.listeners);
+                let mut outcome = self.network.drop_link(&plan).await;
+                let gone = plan.listeners.iter().filter(|it| !taken.contains(it));
+                let gone = gone.map(|it| it.ip()).collect();
+                outcome.extend(self.network.forget(gone).await);
                 self.tell(&outcome);
                 Reply {
                     errors: outcome.errors,
                     turn: None,
-                    left: !kept.is_empty(),
+                    left: !taken.is_empty(),
                 }
             }
         }
@@ -312,6 +333,20 @@ impl Kept {
             outcome.extend(rules);
         }
         self.counters.tried(&outcome.errors);
+        self.spare(&outcome);
+    }
+
+    /// Remembers what was left alone, and says so once.
+    fn spare(&mut self, outcome: &Outcome) {
+        if self.spared == outcome.spared {
+            return;
+        }
+        self.spared.clone_from(&outcome.spared);
+        for ip in &self.spared {
+            tracing::warn!(
+                "node: another process is bound to {ip}: its address and rules are left alone while it is"
+            );
+        }
     }
 
     fn repaired(&self, outcome: &Outcome) {

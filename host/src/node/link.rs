@@ -3,7 +3,8 @@
 //! A link of the planned name that exists is taken as it is. It is ours to delete when we made it, or
 //! when it looks as node-cache leaves one: a dummy link, or a bridge without ports, with nothing but
 //! single addresses on it. Any other link, `lo` above all, only gets addresses from us, and these bear a
-//! mark by which they are known again.
+//! mark by which they are known again. An address that another process is bound to, and that no other link
+//! carries, stays, and the link with it.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,6 +16,7 @@ use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, LinkBridge, LinkDummy, LinkUnspec};
 
+use super::peers::others_hold;
 use super::plan::Link;
 use super::{Error, Kind};
 
@@ -31,6 +33,8 @@ pub struct Found {
     up: bool,
     /// May be deleted by us.
     ours: bool,
+    /// Bears our alias.
+    made_by_us: bool,
     addresses: Vec<Carried>,
 }
 
@@ -52,6 +56,8 @@ pub struct Difference {
     pub unrouted: Vec<IpAddr>,
     /// Ours, and not wanted.
     pub stale: Vec<IpAddr>,
+    /// Would be stale, if another process were not bound to it.
+    pub spared: Vec<IpAddr>,
 }
 
 impl Difference {
@@ -62,6 +68,17 @@ impl Difference {
             Some(found) if !found.up => Some("down"),
             Some(_) => None,
         }
+    }
+
+    /// Whether an address is to be added.
+    pub fn adds(&self) -> bool {
+        !self.missing.is_empty() || !self.unrouted.is_empty()
+    }
+
+    /// Whether nothing is left of the link's addresses when the stale ones are gone.
+    fn empties(&self, found: &Found) -> bool {
+        let mut addresses = found.addresses.iter();
+        addresses.all(|carried| is_automatic(carried.ip) || self.stale.contains(&carried.ip))
     }
 }
 
@@ -83,12 +100,35 @@ pub async fn compare(handle: &Handle, wanted: &Link) -> Result<Difference, Error
     let stale = addresses.iter().filter(|carried| {
         (ours || carried.marked) && !is_automatic(carried.ip) && !wanted.addresses.contains(&carried.ip)
     });
+    let stale: Vec<IpAddr> = stale.map(|carried| carried.ip).collect();
+    let spared = match &found {
+        Some(found) => needed_here(handle, found.index, &wanted.name, &stale).await?,
+        None => Vec::new(),
+    };
     Ok(Difference {
         missing: missing.copied().collect(),
         unrouted,
-        stale: stale.map(|carried| carried.ip).collect(),
+        stale: stale.into_iter().filter(|ip| !spared.contains(ip)).collect(),
+        spared,
         found,
     })
+}
+
+/// Those of a link's addresses that another process is bound to, and that no other link carries.
+async fn needed_here(handle: &Handle, index: u32, link: &str, ips: &[IpAddr]) -> Result<Vec<IpAddr>, Error> {
+    let mut held = others_hold(ips);
+    if held.is_empty() {
+        return Ok(held);
+    }
+    let all = handle.address().get().execute().try_collect::<Vec<_>>().await;
+    let all = all.map_err(|why| {
+        let text = format!("cannot be compared with others: {}", io_error(why));
+        error(Kind::InterfaceCheck, link, text)
+    })?;
+    let elsewhere = all.iter().filter(|message| message.header.index != index);
+    let elsewhere: Vec<IpAddr> = elsewhere.filter_map(address_of).collect();
+    held.retain(|ip| !elsewhere.contains(ip));
+    Ok(held)
 }
 
 /// Makes the link if it is missing, sets it up, and adds the addresses that are missing. Stale addresses
@@ -177,28 +217,39 @@ async fn take_off(
     Ok(done)
 }
 
-/// Takes away what the link carries for us beside `kept`; without any, and if it is ours, the link.
-pub async fn lower(handle: &Handle, link: &Link, kept: &[IpAddr]) -> Result<Vec<String>, Error> {
-    let rest = Link {
+/// Takes away what the link carries for us; if it is ours and empty then, the link. Returns what it did, and the addresses
+/// that stay since another process is bound to them.
+pub async fn lower(handle: &Handle, link: &Link) -> Result<(Vec<String>, Vec<IpAddr>), Error> {
+    let nothing = Link {
         name: link.name.clone(),
-        addresses: kept.to_vec(),
+        addresses: Vec::new(),
     };
-    let difference = compare(handle, &rest).await?;
-    match &difference.found {
-        None => Ok(Vec::new()),
-        Some(found) if found.ours && kept.is_empty() => {
+    let difference = compare(handle, &nothing).await?;
+    let done = match &difference.found {
+        None => Vec::new(),
+        Some(found) if found.ours && difference.empties(found) => {
             match handle.link().del(found.index).execute().await.map_err(io_error) {
-                Ok(()) => Ok(vec![format!("deleted link {}", link.name)]),
-                Err(why) if why.raw_os_error() == Some(libc::ENODEV) => Ok(Vec::new()),
-                Err(why) => Err(error(
-                    Kind::InterfaceCheck,
-                    &link.name,
-                    format!("cannot be deleted: {why}"),
-                )),
+                Ok(()) => vec![format!("deleted link {}", link.name)],
+                Err(why) if why.raw_os_error() == Some(libc::ENODEV) => Vec::new(),
+                Err(why) => {
+                    let text = format!("cannot be deleted: {why}");
+                    return Err(error(Kind::InterfaceCheck, &link.name, text));
+                }
             }
         }
-        Some(_) => tidy(handle, &rest, &difference).await,
-    }
+        Some(_) => tidy(handle, &nothing, &difference).await?,
+    };
+    Ok((done, difference.spared))
+}
+
+/// What a link carries that looks as another node cache leaves one.
+pub async fn made_by_others(handle: &Handle, name: &str) -> Result<Option<Vec<IpAddr>>, Error> {
+    let found = find(handle, name).await?;
+    let theirs = found.filter(|found| found.ours && !found.made_by_us);
+    Ok(theirs.map(|found| {
+        let ips = found.addresses.iter().map(|carried| carried.ip);
+        ips.filter(|&ip| !is_automatic(ip)).collect()
+    }))
 }
 
 async fn make(handle: &Handle, name: &str) -> Result<String, Error> {
@@ -283,6 +334,10 @@ async fn find(handle: &Handle, name: &str) -> Result<Option<Found>, Error> {
         index,
         up: link.header.flags.contains(LinkFlags::Up),
         ours: lonely && addresses.iter().all(single),
+        made_by_us: link
+            .attributes
+            .iter()
+            .any(|attribute| matches!(attribute, LinkAttribute::IfAlias(alias) if alias == ALIAS)),
         addresses,
     }))
 }

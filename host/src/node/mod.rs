@@ -5,6 +5,7 @@
 //! [`down`] change it, any number of times with the same outcome; [`Keeper`] does so for a running proxy.
 //! What is not ours is never touched: [`link`] and [`rules`] say how they know.
 
+mod forerunners;
 mod keeper;
 mod link;
 mod peers;
@@ -24,6 +25,7 @@ use rtnetlink::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+pub use forerunners::{Author, Leftover, find as find_leftovers, remove as remove_leftovers};
 pub use keeper::Keeper;
 pub use peers::{Predecessors, Turn, Turns};
 pub use plan::{Detour, End, Family, Link, Plan, Rule, Target};
@@ -95,6 +97,8 @@ pub struct Outcome {
     packets: Option<u64>,
     /// Packets that went past us because nothing was heard of us, if that was looked at.
     unheard: Option<u64>,
+    /// The addresses that were left alone, with the rules about them, since another process is bound to them.
+    pub spared: Vec<IpAddr>,
 }
 
 impl Outcome {
@@ -105,12 +109,29 @@ impl Outcome {
         }
     }
 
-    fn extend(&mut self, other: Outcome) {
+    /// And what another change has done.
+    pub fn extend(&mut self, other: Outcome) {
         self.done.extend(other.done);
         self.errors.extend(other.errors);
         self.shortfall = other.shortfall.or(self.shortfall.take());
         self.packets = other.packets.or(self.packets);
         self.unheard = other.unheard.or(self.unheard);
+        self.spare(other.spared);
+    }
+
+    fn spare(&mut self, ips: Vec<IpAddr>) {
+        let new = ips.into_iter().filter(|ip| !self.spared.contains(ip));
+        let new: Vec<IpAddr> = new.collect();
+        self.spared.extend(new);
+    }
+}
+
+impl From<Error> for Outcome {
+    fn from(error: Error) -> Outcome {
+        Outcome {
+            errors: vec![error],
+            ..Outcome::default()
+        }
     }
 }
 
@@ -207,12 +228,10 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
         }
         addresses.extend(difference.stale);
     }
-    let difference = rules::compare(&plan.rules, &addresses).await?;
+    let mut difference = rules::compare(&plan.rules, &addresses).await?;
+    difference.spare();
     for rule in &plan.rules {
-        add(
-            rule.to_string(),
-            difference.missing.contains(rule).then_some("missing"),
-        );
+        add(rule.to_string(), difference.of_rule(rule));
     }
     for rule in difference.stale() {
         add(rule.to_string(), Some("not wanted"));
@@ -237,12 +256,7 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
 pub async fn up(plan: &Plan) -> Outcome {
     let network = match Network::open() {
         Ok(network) => network,
-        Err(error) => {
-            return Outcome {
-                errors: vec![error],
-                ..Outcome::default()
-            };
-        }
+        Err(error) => return error.into(),
     };
     let mut outcome = network.carry(plan).await;
     if outcome.errors.is_empty() {
@@ -255,15 +269,14 @@ pub async fn up(plan: &Plan) -> Outcome {
 pub async fn down(plan: &Plan) -> Outcome {
     let network = match Network::open() {
         Ok(network) => network,
-        Err(error) => {
-            return Outcome {
-                errors: vec![error],
-                ..Outcome::default()
-            };
-        }
+        Err(error) => return error.into(),
     };
-    let mut outcome = network.unguard(&plan.listening_ips()).await;
-    outcome.extend(network.drop_link(plan, &[]).await);
+    let ips = plan.listening_ips();
+    let mut outcome = network.unguard(plan, &ips).await;
+    outcome.extend(network.drop_link(plan).await);
+    let spared = outcome.spared.clone();
+    let gone = ips.into_iter().filter(|ip| !spared.contains(ip));
+    outcome.extend(network.forget(gone.collect()).await);
     outcome
 }
 
@@ -291,13 +304,20 @@ impl Network {
     /// Link and addresses; nothing is taken away.
     async fn carry(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
-        if let Some(link) = &plan.link {
-            let raised = in_time(async {
-                let difference = link::compare(&self.handle, link).await?;
-                link::raise(&self.handle, link, &difference).await
-            });
-            outcome.add(raised.await);
+        let Some(link) = &plan.link else { return outcome };
+        let difference = match in_time(link::compare(&self.handle, link)).await {
+            Ok(difference) => difference,
+            Err(error) => return error.into(),
+        };
+        // From the moment on at which the node has the address, its queries bear it.
+        let leaving = plan.leaving();
+        if difference.adds() && !leaving.is_empty() {
+            match rules::compare(&leaving, &plan.listening_ips()).await {
+                Ok(difference) => outcome.extend(rules::settle(&difference.without_stale()).await),
+                Err(error) => outcome.errors.push(error),
+            }
         }
+        outcome.add(in_time(link::raise(&self.handle, link, &difference)).await);
         outcome
     }
 
@@ -310,24 +330,65 @@ impl Network {
                 Ok(difference) => {
                     ips.extend(&difference.stale);
                     outcome.add(in_time(link::tidy(&self.handle, link, &difference)).await);
+                    outcome.spare(difference.spared);
                 }
                 Err(error) => outcome.errors.push(error),
             }
         }
-        outcome.extend(self.settle(&plan.rules, &table::lines(plan), &ips).await);
+        let lines = table::lines(plan);
+        outcome.extend(self.settle(&plan.rules, &lines, &ips, |difference| difference).await);
         outcome
     }
 
-    /// No rule that is ours about these addresses remains.
-    async fn unguard(&self, ips: &[IpAddr]) -> Outcome {
-        self.settle(&[], &[], ips).await
+    /// No rule that is ours about these addresses remains, except those about the node's own queries, which go after the
+    /// addresses.
+    async fn unguard(&self, plan: &Plan, ips: &[IpAddr]) -> Outcome {
+        let wanted = if plan.link.is_some() {
+            plan.leaving()
+        } else {
+            Vec::new()
+        };
+        self.delete(wanted, ips.to_vec(), |difference| difference).await
     }
 
-    async fn settle(&self, rules: &[Rule], lines: &[Line], ips: &[IpAddr]) -> Outcome {
+    /// Of the rules about addresses that a node-cache serves from now on, those go that it does not know.
+    async fn hand_over(&self, ips: Vec<IpAddr>) -> Outcome {
+        self.delete(Vec::new(), ips, rules::Difference::without_node_caches)
+            .await
+    }
+
+    /// No rule that is ours about these addresses remains.
+    async fn forget(&self, ips: Vec<IpAddr>) -> Outcome {
+        self.delete(Vec::new(), ips, |difference| difference).await
+    }
+
+    /// Rules and lines about these addresses go, except those that are wanted or that `which` leaves out.
+    async fn delete(
+        &self,
+        wanted: Vec<Rule>,
+        ips: Vec<IpAddr>,
+        which: fn(rules::Difference) -> rules::Difference,
+    ) -> Outcome {
+        if ips.is_empty() {
+            return Outcome::default();
+        }
+        self.settle(&wanted, &[], &ips, |difference| which(difference.without_missing()))
+            .await
+    }
+
+    /// What differs is put right, as far as `which` leaves it, and rules of a node-cache that lives are left alone.
+    async fn settle(
+        &self,
+        rules: &[Rule],
+        lines: &[Line],
+        ips: &[IpAddr],
+        which: impl FnOnce(rules::Difference) -> rules::Difference,
+    ) -> Outcome {
         let mut outcome = Outcome::default();
-        match rules::compare(rules, ips).await {
-            Ok(difference) => {
+        match rules::compare(rules, ips).await.map(which) {
+            Ok(mut difference) => {
                 outcome.packets = Some(difference.packets);
+                outcome.spare(difference.spare());
                 outcome.extend(rules::settle(&difference).await);
             }
             Err(error) => outcome.errors.push(error),
@@ -342,11 +403,17 @@ impl Network {
         outcome
     }
 
-    /// The link goes, or, where some addresses are to be kept, the others.
-    async fn drop_link(&self, plan: &Plan, kept: &[IpAddr]) -> Outcome {
+    /// The addresses go, except those that another process needs, and with the last one the link.
+    async fn drop_link(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(link) = &plan.link {
-            outcome.add(in_time(link::lower(&self.handle, link, kept)).await);
+            match in_time(link::lower(&self.handle, link)).await {
+                Ok((done, spared)) => {
+                    outcome.done = done;
+                    outcome.spared = spared;
+                }
+                Err(error) => outcome.errors.push(error),
+            }
         }
         outcome
     }

@@ -1,14 +1,15 @@
 //! Other processes that keep the same node: a predecessor that ends, a successor that begins.
 //!
 //! Two questions, and nothing else: may I touch the network now ([`Turns`]), and does someone else listen
-//! where I did ([`others_listen`])? docs/decisions/0005-handover.md says why they are asked this way.
+//! where I did ([`others_listen`]), or is bound to an address that I would take away ([`others_hold`])?
+//! docs/decisions/0005-handover.md says why they are asked this way.
 
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixListener};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
@@ -103,6 +104,34 @@ async fn wait() -> Result<UnixListener, String> {
     }
 }
 
+/// Beginning of the names by which processes of our kind know that there are others. What follows is random: in their
+/// containers, all of them may have the same process id.
+const KEEPER: &str = "dnsweir-keeper-";
+
+/// Tells others of our kind, for as long as this process lives, that it keeps the node.
+pub struct Presence {
+    name: String,
+    _bound: UnixDatagram,
+}
+
+impl Presence {
+    /// Tells them.
+    pub fn announce() -> io::Result<Presence> {
+        let name = format!("{KEEPER}{:016x}", rand::random::<u64>());
+        let bound = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(&name)?)?;
+        Ok(Presence { name, _bound: bound })
+    }
+
+    /// Whether there is no other one. Whoever else listens on our addresses is a program of another kind then.
+    pub fn is_alone(&self) -> bool {
+        let text = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+        let mut names = text
+            .split_ascii_whitespace()
+            .filter_map(|word| word.strip_prefix('@'));
+        !names.any(|name| name.starts_with(KEEPER) && name != self.name)
+    }
+}
+
 /// Who listened on an address over TCP before we did.
 pub struct Predecessors {
     address: SocketAddr,
@@ -141,11 +170,27 @@ fn tcp_listeners(address: SocketAddr) -> HashSet<u64> {
 
 /// Those of the addresses on which a socket that is not ours takes queries, bound to exactly that.
 pub fn others_listen(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let own = netstat::own_sockets();
-    let mut others = netstat::bound(Protocol::Udp);
-    others.retain(|one| one.open && !own.contains(&one.inode));
+    let others = of_others(&[Protocol::Udp]);
     let taken = |address: &&SocketAddr| others.iter().any(|one| one.address == **address);
     addresses.iter().filter(taken).copied().collect()
+}
+
+/// Those of the addresses to which a socket that is not ours is bound, on whichever port: taken away, they would
+/// be missed.
+pub fn others_hold(ips: &[IpAddr]) -> Vec<IpAddr> {
+    if ips.is_empty() {
+        return Vec::new();
+    }
+    let others = of_others(&[Protocol::Udp, Protocol::Tcp]);
+    let held = |ip: &&IpAddr| others.iter().any(|one| one.address.ip() == **ip);
+    ips.iter().filter(held).copied().collect()
+}
+
+/// Sockets of other processes that take what anybody sends.
+fn of_others(protocols: &[Protocol]) -> Vec<netstat::Bound> {
+    let own = netstat::own_sockets();
+    let bound = protocols.iter().flat_map(|protocol| netstat::bound(*protocol));
+    bound.filter(|one| one.open && !own.contains(&one.inode)).collect()
 }
 
 #[cfg(test)]
@@ -189,6 +234,14 @@ mod tests {
     }
 
     #[test]
+    fn keepers_know_of_each_other() {
+        let first = Presence::announce().unwrap();
+        let second = Presence::announce().unwrap();
+        assert!(!first.is_alone() && !second.is_alone());
+        drop(first);
+        assert!(second.is_alone());
+    }
+
     /// Runs in a network namespace of its own, where nobody else has a turn; without the right to make one, in this one.
     fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         let alone = move || {

@@ -5,14 +5,18 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::config::{Config, Node, NodeMode};
 
-/// What node-cache writes beside its rules. Ours that are the same rules carry the same words, so that
+/// What node-cache writes beside its rules. In bypass mode ours are the same rules and carry the same words, so that
 /// either program finds what the other left.
 const SKIP: &str = "NodeLocal DNS Cache: skip conntrack";
 const ALLOW: &str = "NodeLocal DNS Cache: allow DNS traffic";
 
-/// What we write beside rules that node-cache does not have.
+/// What we write beside rules in the other modes, so that a node-cache that ends beside us does not take them along.
+const OUR_SKIP: &str = "dnsweir: skip conntrack";
+const OUR_ALLOW: &str = "dnsweir: allow DNS traffic";
 const SKIP_FOR_SOCKET: &str = "dnsweir: skip conntrack while a socket takes it";
 const ANSWER_INSTEAD: &str = "dnsweir: without a socket the cluster DNS answers";
+const TRACK: &str = "dnsweir: queries of the node are tracked";
+const LEAVE: &str = "dnsweir: what leaves the node bears its own address";
 
 /// Links, addresses and rules as they ought to be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -89,6 +93,8 @@ pub enum Target {
     Accept,
     /// It goes elsewhere.
     Dnat(SocketAddr),
+    /// It leaves the node with an address of the node as its source, if it is no reply of a listener.
+    Masquerade,
 }
 
 /// One rule of iptables or ip6tables.
@@ -96,7 +102,7 @@ pub enum Target {
 pub struct Rule {
     /// `raw`, `filter` or `nat`.
     pub table: &'static str,
-    /// `PREROUTING`, `INPUT` or `OUTPUT`.
+    /// `PREROUTING`, `INPUT`, `OUTPUT` or `POSTROUTING`.
     pub chain: &'static str,
     /// `tcp` or `udp`.
     pub protocol: &'static str,
@@ -123,6 +129,17 @@ impl Rule {
         (self.table, self.chain, self.target) == ("raw", "PREROUTING", Target::Notrack)
     }
 
+    /// Whether node-cache writes such rules, too.
+    pub fn may_be_node_caches(&self) -> bool {
+        NODE_CACHES.contains(&self.comment)
+    }
+
+    /// Whether packets that `other` is about do not get to it, if this rule comes before it.
+    pub fn hides(&self, other: &Rule) -> bool {
+        let about = |rule: &Rule| (rule.table, rule.chain, rule.protocol, rule.end, rule.address);
+        about(self) == about(other) && (self.target, other.target) == (Target::Notrack, Target::Accept)
+    }
+
     /// Everything behind the chain, in node-cache's order.
     pub fn arguments(&self) -> String {
         let Rule {
@@ -132,15 +149,17 @@ impl Rule {
             ..
         } = self;
         let (ip, port) = (address.ip(), address.port());
-        let (end, end_port) = match self.end {
-            End::Source => ("-s", "--sport"),
-            End::Destination => ("-d", "--dport"),
+        let (end, end_port) = match (self.end, self.target) {
+            (End::Source, Target::Masquerade) => ("-s", "! -o lo ! --sport"),
+            (End::Source, _) => ("-s", "--sport"),
+            (End::Destination, _) => ("-d", "--dport"),
         };
         let socket = if self.for_socket { " -m socket" } else { "" };
         let target = match self.target {
             Target::Notrack => "NOTRACK".to_string(),
             Target::Accept => "ACCEPT".to_string(),
             Target::Dnat(to) => format!("DNAT --to-destination {to}"),
+            Target::Masquerade => "MASQUERADE".to_string(),
         };
         format!(
             "-p {protocol} {end} {ip} {end_port} {port}{socket} -j {target} -m comment --comment \"{comment}\""
@@ -196,6 +215,15 @@ impl Plan {
         }
     }
 
+    /// The rules for the node's own queries to a listener's address, which are there before the node has that address.
+    pub fn leaving(&self) -> Vec<Rule> {
+        let leaving = self
+            .rules
+            .iter()
+            .filter(|rule| [TRACK, LEAVE].contains(&rule.comment));
+        leaving.cloned().collect()
+    }
+
     /// Whether nothing is wanted.
     pub fn is_empty(&self) -> bool {
         self.link.is_none() && self.rules.is_empty()
@@ -225,9 +253,13 @@ fn detour_for(node: &Node, from: SocketAddr) -> Option<Detour> {
 
 fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Vec<Rule> {
     let ip = listener.ip();
-    match (node.mode, cluster_dns(node, listener)) {
-        // kube-proxy's own rules stand behind this address.
-        (NodeMode::FallThrough, _) if node.cluster_dns.contains(&ip) => switched(listener),
+    let mut rules = match (node.mode, cluster_dns(node, listener)) {
+        // kube-proxy's own rules stand behind this address, and the node's own queries to it are meant for them.
+        (NodeMode::FallThrough, _) if node.cluster_dns.contains(&ip) => {
+            let mut rules = switched(listener);
+            rules.extend(leaving(listener));
+            rules
+        }
         // A detour does.
         (NodeMode::FallThrough, Some(_)) => {
             let mut rules = switched(listener);
@@ -258,7 +290,48 @@ fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Ve
             rules.extend(admin.into_iter().flat_map(|admin| probes(ip, admin.port())));
             rules
         }
+    };
+    if node.mode != NodeMode::Bypass {
+        for rule in &mut rules {
+            rule.comment = match rule.comment {
+                SKIP => OUR_SKIP,
+                ALLOW => OUR_ALLOW,
+                ours => ours,
+            };
+        }
     }
+    rules
+}
+
+/// What the node itself asks the cluster's DNS.
+///
+/// Such a query is tracked, so that kube-proxy translates it, whatever a node-cache beside us has written. It has the
+/// address that it asks as its source, since that is the node's own; translated to a pod of another node it would leave as
+/// such, and the reply never come back: that node has the same address. kube-proxy gives it an address of the node only if
+/// it was told which addresses are pods'. Replies of the listener keep theirs.
+fn leaving(listener: SocketAddr) -> [Rule; 4] {
+    let rule = |table, chain, protocol, end, target, comment| Rule {
+        table,
+        chain,
+        protocol,
+        end,
+        address: listener,
+        for_socket: false,
+        target,
+        comment,
+    };
+    let tracked = |protocol| rule("raw", "OUTPUT", protocol, End::Destination, Target::Accept, TRACK);
+    let leaves = |protocol| {
+        rule(
+            "nat",
+            "POSTROUTING",
+            protocol,
+            End::Source,
+            Target::Masquerade,
+            LEAVE,
+        )
+    };
+    [tracked("tcp"), tracked("udp"), leaves("tcp"), leaves("udp")]
 }
 
 /// The first eight of node-cache's twelve rules.
@@ -325,8 +398,20 @@ fn probes(ip: IpAddr, port: u16) -> [Rule; 2] {
     })
 }
 
+/// The comments of rules that may be node-cache's.
+pub(super) const NODE_CACHES: [&str; 2] = [SKIP, ALLOW];
+
 /// The comments of rules that may be ours or node-cache's.
-pub(super) const COMMENTS: [&str; 4] = [SKIP, ALLOW, SKIP_FOR_SOCKET, ANSWER_INSTEAD];
+pub(super) const COMMENTS: [&str; 8] = [
+    SKIP,
+    ALLOW,
+    OUR_SKIP,
+    OUR_ALLOW,
+    SKIP_FOR_SOCKET,
+    ANSWER_INSTEAD,
+    TRACK,
+    LEAVE,
+];
 
 #[cfg(test)]
 #[path = "plan/tests.rs"]

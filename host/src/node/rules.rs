@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Output;
 
-use super::plan::{COMMENTS, End, Family, Rule, Target};
+use super::peers::others_hold;
+use super::plan::{COMMENTS, End, Family, NODE_CACHES, Rule, Target};
 use super::program::run;
 use super::{Error, Kind, Outcome};
 
@@ -19,12 +20,13 @@ const WAIT: &str = "3";
 const RESOURCE_PROBLEM: i32 = 4;
 
 /// The chains that we write into. No other one is looked at: there may be tens of thousands of rules in those of others.
-const CHAINS: [(&str, &str); 5] = [
+const CHAINS: [(&str, &str); 6] = [
     ("raw", "PREROUTING"),
     ("raw", "OUTPUT"),
     ("filter", "INPUT"),
     ("filter", "OUTPUT"),
     ("nat", "PREROUTING"),
+    ("nat", "POSTROUTING"),
 ];
 
 /// A rule that is there.
@@ -41,14 +43,62 @@ struct Listed {
 #[derive(Debug, Default)]
 pub struct Difference {
     /// Wanted, and not there; in the order of the plan.
-    pub missing: Vec<Rule>,
+    missing: Vec<Rule>,
     /// Ours, and not wanted, or there more than once.
     stale: Vec<Listed>,
     /// Packets that the rules which bring us queries have matched.
     pub packets: u64,
+    /// Wanted and there, behind a rule of node-cache that lets nothing get to it.
+    behind: Vec<Rule>,
 }
 
 impl Difference {
+    /// Leaves rules alone that a node-cache may have written that lives: those about addresses to which another process
+    /// is bound. Returns these addresses.
+    pub fn spare(&mut self) -> Vec<IpAddr> {
+        let theirs = self.stale().filter(|rule| rule.may_be_node_caches());
+        let mut ips: Vec<IpAddr> = theirs.map(|rule| rule.address.ip()).collect();
+        ips.sort_unstable();
+        ips.dedup();
+        let held = others_hold(&ips);
+        self.stale
+            .retain(|Listed { rule, .. }| !rule.may_be_node_caches() || !held.contains(&rule.address.ip()));
+        held
+    }
+
+    /// What is wrong with a rule that is wanted.
+    pub fn of_rule(&self, rule: &Rule) -> Option<&'static str> {
+        let is_behind = self.behind.contains(rule);
+        let wrong = is_behind.then_some("behind node-cache's");
+        if self.missing.contains(rule) {
+            Some("missing")
+        } else {
+            wrong
+        }
+    }
+
+    /// Only what is to be written.
+    pub fn without_stale(self) -> Difference {
+        Difference {
+            stale: Vec::new(),
+            ..self
+        }
+    }
+
+    /// Only what is to be deleted.
+    pub fn without_missing(self) -> Difference {
+        Difference {
+            stale: self.stale,
+            ..Difference::default()
+        }
+    }
+
+    /// Without what a node-cache may have written.
+    pub fn without_node_caches(mut self) -> Difference {
+        self.stale.retain(|listed| !listed.rule.may_be_node_caches());
+        self
+    }
+
     /// The rules that are ours and not wanted.
     pub fn stale(&self) -> impl Iterator<Item = &Rule> {
         self.stale.iter().map(|listed| &listed.rule)
@@ -59,25 +109,20 @@ impl Difference {
 pub async fn compare(wanted: &[Rule], addresses: &[IpAddr]) -> Result<Difference, Error> {
     let mut difference = Difference::default();
     let mut present: HashMap<Rule, usize> = HashMap::new();
-    for family in [Family::V4, Family::V6] {
-        if !addresses.iter().any(|&address| Family::of(address) == family) {
-            continue;
+    let listed = list_about(addresses).await?;
+    for (place, rule) in listed.iter().map(|listed| &listed.rule).enumerate() {
+        if wanted.contains(rule) && listed[..place].iter().any(|before| before.rule.hides(rule)) {
+            difference.behind.push(rule.clone());
         }
-        let tables = Tables::new(family).await?;
-        for (table, chain) in CHAINS {
-            for listed in tables.list(table, chain).await? {
-                if !addresses.contains(&listed.rule.address.ip()) {
-                    continue;
-                }
-                if listed.rule.brings_queries() {
-                    difference.packets += listed.packets;
-                }
-                let count = present.entry(listed.rule.clone()).or_default();
-                *count += 1;
-                if *count > 1 || !wanted.contains(&listed.rule) {
-                    difference.stale.push(listed);
-                }
-            }
+    }
+    for listed in listed {
+        if listed.rule.brings_queries() {
+            difference.packets += listed.packets;
+        }
+        let count = present.entry(listed.rule.clone()).or_default();
+        *count += 1;
+        if *count > 1 || !wanted.contains(&listed.rule) {
+            difference.stale.push(listed);
         }
     }
     difference.missing = wanted
@@ -88,29 +133,52 @@ pub async fn compare(wanted: &[Rule], addresses: &[IpAddr]) -> Result<Difference
     Ok(difference)
 }
 
-/// Writes what is missing and deletes what is stale. Goes on after an error, and returns all of them; but not after a
-/// program that hung, since the next one would, too.
+/// All rules such as we or node-cache write about these addresses.
+async fn list_about(addresses: &[IpAddr]) -> Result<Vec<Listed>, Error> {
+    let mut all = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        if !addresses.iter().any(|&address| Family::of(address) == family) {
+            continue;
+        }
+        let tables = Tables::new(family).await?;
+        for (table, chain) in CHAINS {
+            all.extend(tables.list(table, chain).await?);
+        }
+    }
+    all.retain(|listed| addresses.contains(&listed.rule.address.ip()));
+    Ok(all)
+}
+
+/// Writes what is missing, moves what is behind and deletes what is stale. Goes on after an error, and returns all of
+/// them; but not after a program that hung, since the next one would, too.
 pub async fn settle(difference: &Difference) -> Outcome {
     let mut outcome = Outcome::default();
     let mut known: HashMap<Family, Tables> = HashMap::new();
     let missing = difference.missing.iter().map(|rule| {
         let command = format!("-I {} {}", rule.chain, rule.arguments());
-        (rule, command, "wrote")
+        (rule, vec![command], "wrote")
+    });
+    let behind = difference.behind.iter().map(|rule| {
+        let commands = ["-D", "-I"].map(|verb| format!("{verb} {} {}", rule.chain, rule.arguments()));
+        (rule, commands.to_vec(), "put first")
     });
     let stale = difference.stale.iter().map(|Listed { rule, arguments, .. }| {
         let command = format!("-D {} {arguments}", rule.chain);
-        (rule, command, "deleted")
+        (rule, vec![command], "deleted")
     });
-    for (rule, command, did) in missing.chain(stale) {
+    for (rule, commands, did) in missing.chain(behind).chain(stale) {
         let done = async {
             let family = rule.family();
             let tables = match known.get(&family) {
                 Some(tables) => *tables,
                 None => *known.entry(family).or_insert(Tables::new(family).await?),
             };
-            tables.execute(rule.table, &command).await
+            for command in &commands {
+                tables.execute(rule.table, command).await?;
+            }
+            Ok(vec![format!("{did} {rule}")])
         };
-        outcome.add(done.await.map(|_| vec![format!("{did} {rule}")]));
+        outcome.add(done.await);
         if outcome.errors.iter().any(|error| error.kind == Kind::Deadline) {
             break;
         }
@@ -136,6 +204,16 @@ pub async fn is_there(rule: &Rule) -> Result<(), Error> {
     let tables = Tables::new(rule.family()).await?;
     let command = format!("-C {} {}", rule.chain, rule.arguments());
     tables.execute(rule.table, &command).await.map(|_| ())
+}
+
+/// Changes one thing in a table.
+pub async fn change(family: Family, table: &str, command: &str) -> Result<(), Error> {
+    Tables::new(family).await?.execute(table, command).await.map(|_| ())
+}
+
+/// Whether node-cache writes this beside its rules.
+pub fn is_node_caches(comment: &str) -> bool {
+    NODE_CACHES.contains(&comment)
 }
 
 /// The tables of one family.
@@ -267,7 +345,7 @@ async fn hints(program: &str, arguments: &[&str]) -> Result<Hints, Error> {
 /// Reads a line of `iptables -S`, if it is a rule such as we or node-cache write.
 fn parse(table: &'static str, line: &str) -> Option<Listed> {
     let (chain, arguments) = line.strip_prefix("-A ")?.split_once(' ')?;
-    let chain = ["PREROUTING", "INPUT", "OUTPUT"]
+    let chain = ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"]
         .into_iter()
         .find(|name| *name == chain)?;
     let comment = COMMENTS
@@ -275,6 +353,13 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
         .find(|comment| arguments.contains(&format!("\"{comment}\"")))?;
     let (arguments, packets) = without_counts(arguments);
     let plain = arguments.replace(&format!("--comment \"{comment}\""), "");
+    // The one rule of ours that says what does not match.
+    let is_leaving = plain.contains("! -o lo ") && plain.contains("! --sport ");
+    let plain = if is_leaving {
+        plain.replace("! -o lo ", "").replace("! --sport ", "--sport ")
+    } else {
+        plain
+    };
     let (mut protocol, mut end, mut ip, mut port, mut target) = (None, None, None, None, None);
     let mut for_socket = false;
     let mut words = plain.split_ascii_whitespace();
@@ -302,6 +387,7 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
             // The same, as legacy iptables lists it.
             ("-j", "CT") if words.next() == Some("--notrack") => target = Some(Target::Notrack),
             ("-j", "ACCEPT") => target = Some(Target::Accept),
+            ("-j", "MASQUERADE") => target = Some(Target::Masquerade),
             ("-j", "DNAT") => {
                 target = match (words.next(), words.next()) {
                     (Some("--to-destination"), Some(to)) => Some(Target::Dnat(to.parse().ok()?)),
@@ -310,6 +396,9 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
             }
             _ => return None,
         }
+    }
+    if is_leaving != (target == Some(Target::Masquerade)) {
+        return None;
     }
     let rule = Rule {
         table,
@@ -375,6 +464,11 @@ mod tests {
             parse("nat", dnat).unwrap().rule.target,
             Target::Dnat("10.96.0.10:53".parse().unwrap())
         );
+
+        let leaving = "-A POSTROUTING -s 10.96.0.10/32 ! -o lo -p udp -m udp ! --sport 53 -m comment --comment \"dnsweir: what leaves the node bears its own address\" -j MASQUERADE";
+        let leaving = parse("nat", leaving).unwrap().rule;
+        assert_eq!((leaving.end, leaving.target), (End::Source, Target::Masquerade));
+        assert_eq!(leaving.address, "10.96.0.10:53".parse().unwrap());
     }
 
     #[test]
@@ -389,6 +483,7 @@ mod tests {
             "-A PREROUTING ! -d 169.254.20.10/32 -p tcp -m tcp --dport 53 -m comment --comment \"NodeLocal DNS Cache: skip conntrack\" -j NOTRACK",
             "-A PREROUTING -d 169.254.20.10/32 -i eth0 -p tcp -m tcp --dport 53 -m comment --comment \"NodeLocal DNS Cache: skip conntrack\" -j NOTRACK",
             "-A PREROUTING -d 169.254.20.10/32 -p tcp -m tcp --dport 53 -m comment --comment \"NodeLocal DNS Cache: skip conntrack\" -j DROP",
+            "-A POSTROUTING -s 10.96.0.10/32 -p udp -m udp --sport 53 -m comment --comment \"dnsweir: what leaves the node bears its own address\" -j MASQUERADE",
         ] {
             assert!(parse("raw", line).is_none(), "{line}");
         }

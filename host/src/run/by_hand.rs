@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Stop, builtins, machine};
 use crate::config;
-use crate::node::{self, Finding, Outcome, Plan, Turns};
+use crate::node::{self, Finding, Leftover, Outcome, Plan, Turns};
 
 /// What a configuration wants of the node.
 pub fn plan(file: &Path) -> Result<Plan, Stop> {
@@ -27,9 +27,19 @@ pub fn up(plan: &Plan) -> Result<Outcome, Stop> {
     alone(node::up(plan))
 }
 
-/// Takes away what is planned.
-pub fn down(plan: &Plan) -> Result<Outcome, Stop> {
-    alone(node::down(plan))
+/// Takes away what is planned, and where they are to be adopted, what other node caches have left.
+pub fn down(plan: &Plan, adopt: bool) -> Result<Outcome, Stop> {
+    let leftovers = if adopt { leftovers(plan)? } else { Vec::new() };
+    alone(async {
+        let mut outcome = node::down(plan).await;
+        outcome.extend(node::remove_leftovers(leftovers).await);
+        outcome
+    })
+}
+
+/// What other node caches have left.
+pub fn leftovers(plan: &Plan) -> Result<Vec<Leftover>, Stop> {
+    wait(node::find_leftovers(plan))?.map_err(machine)
 }
 
 /// Compares the network with the plan.

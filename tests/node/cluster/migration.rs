@@ -1,0 +1,158 @@
+//! From node-cache to dnsweir and back, with node-cache's own program and manifest.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{
+    DNS, Load, PROXY, Protocol, await_started, client, kubectl, processes, rolled_out, script, state,
+};
+
+/// node-cache's command line begins like this.
+const NODE_CACHE: &str = "/bin/node-cache\0";
+
+/// It writes its rules a minute after it has started.
+const RULES: Duration = Duration::from_secs(90);
+
+/// Kubernetes' manifest, with the addresses and the domain that an installer would write, our image, and the cluster's DNS
+/// as upstream of everything, since the world outside has none.
+fn manifest() -> String {
+    let file = std::env::var("NODE_CACHE_MANIFEST")
+        .expect("node-cache's manifest, which tests/cluster/run.sh knows");
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let mut text = text
+        .replace("__PILLAR__LOCAL__DNS__", "169.254.20.10")
+        .replace("__PILLAR__DNS__SERVER__", "10.96.0.10")
+        .replace("__PILLAR__DNS__DOMAIN__", "cluster.local")
+        .replace("__PILLAR__UPSTREAM__SERVERS__", "__PILLAR__CLUSTER__DNS__");
+    let start = text.find("image: ").expect("an image");
+    let end = start + text[start..].find('\n').expect("a line");
+    let image = "image: docker.io/local/node-cache:1\n        imagePullPolicy: Never\n        command: [/bin/node-cache]";
+    text.replace_range(start..end, image);
+    text
+}
+
+fn await_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < limit, "waited {limit:?} for {what}");
+        // Between two looks.
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn start_node_cache() {
+    // This kernel may have no dummy links; node-cache takes a link of that name as it is.
+    for name in ["node", "other"] {
+        let link = "link add nodelocaldns type";
+        let namespace = format!("ip -n dnsweir-{name}");
+        script(&format!(
+            "{namespace} {link} dummy 2> /dev/null || {namespace} {link} bridge 2> /dev/null || true"
+        ));
+    }
+    let file = state().join("node-cache.yaml");
+    std::fs::write(&file, manifest()).expect("a manifest");
+    let file = file.display().to_string();
+    // The service comes first, since a pod is told of those that are there.
+    kubectl(&["apply", "-f", &file, "--selector", "k8s-app=kube-dns"]);
+    kubectl(&["apply", "-f", &file]);
+    kubectl(&[
+        "-n",
+        "kube-system",
+        "rollout",
+        "status",
+        "daemonset/node-local-dns",
+        "--timeout=90s",
+    ]);
+}
+
+fn await_rules() {
+    await_within(RULES, "node-cache's rules", || {
+        DNS.iter()
+            .filter(|ip| !ip.contains(':'))
+            .all(|ip| has_node_caches_rules(ip))
+    });
+}
+
+fn has_node_caches_rules(ip: &str) -> bool {
+    let rules = script("iptables -w -t raw -S PREROUTING; iptables -w -t raw -S OUTPUT");
+    let theirs = |line: &&str| line.contains(ip) && line.contains("NodeLocal DNS Cache");
+    rules.lines().filter(theirs).count() >= 6
+}
+
+fn end_node_cache() {
+    kubectl(&[
+        "-n",
+        "kube-system",
+        "delete",
+        "daemonset/node-local-dns",
+        "--timeout=60s",
+    ]);
+    await_within(RULES, "node-cache's end", || processes(NODE_CACHE).is_empty());
+}
+
+fn start_dnsweir() {
+    let folder = harness::guests::root().join("tests/cluster");
+    kubectl(&["apply", "-k", &folder.display().to_string()]);
+    rolled_out();
+}
+
+fn end_dnsweir() {
+    kubectl(&[
+        "-n",
+        "kube-system",
+        "delete",
+        "daemonset/dnsweir",
+        "--timeout=60s",
+    ]);
+    await_within(RULES, "the proxy's end", || processes(PROXY).is_empty());
+}
+
+/// To what node-cache serves, which has one family: names that no cache knows.
+fn loads() -> Vec<(Protocol, &'static str, Load)> {
+    let client = client();
+    let start = |server, protocol| (protocol, server, Load::of_misses(&client, server, protocol));
+    DNS.into_iter()
+        .filter(|server| !server.contains(':'))
+        .flat_map(|server| [Protocol::Udp, Protocol::Tcp].map(|protocol| start(server, protocol)))
+        .collect()
+}
+
+/// Nothing is lost but what node-cache has taken and not answered when it ends, or resets in the middle of its handshake.
+fn check(when: &str, loads: Vec<(Protocol, &'static str, Load)>) {
+    for (protocol, server, load) in loads {
+        let fates = load.stop();
+        let (lost, count) = (fates.lost(), fates.count());
+        println!("{when}, {protocol:?} {server}: {lost} of {count} lost");
+        assert!(lost <= LOST, "{when}, {protocol:?} {server}: {lost} lost");
+    }
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn from_node_cache_and_back() {
+    if std::env::var_os("NODE_CACHE").is_none() {
+        println!("without NODE_CACHE=PATH: neighbours::from_node_cache_and_back_under_load has a stand-in");
+        return;
+    }
+    await_started();
+    end_dnsweir();
+    start_node_cache();
+    await_rules();
+    let load = loads();
+    start_dnsweir();
+    end_node_cache();
+    thread::sleep(Duration::from_secs(2));
+    check("to dnsweir", load);
+
+    let load = loads();
+    start_node_cache();
+    end_dnsweir();
+    await_rules();
+    thread::sleep(Duration::from_secs(2));
+    check("and back", load);
+    let left = script("ip -o addr; iptables-save");
+    assert!(!left.contains("dnsweir"), "{left}");
+    start_dnsweir();
+    end_node_cache();
+    await_started();
+}

@@ -1,0 +1,376 @@
+//! Other node caches on the same node: one that lives is left alone, and what a dead one left is named.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use harness::until;
+
+use super::by_hand::node_cache;
+use super::load::{Answer, Fates, Load, Protocol, ask};
+use super::world::{FROM_NEIGHBOUR, KubeProxy, World, alone, reply, same, sorted, terminate};
+
+/// What node-cache listens on by its own manifest: the cluster's DNS address and a link-local one.
+const SERVED: [&str; 2] = ["10.96.0.10", "169.254.20.10"];
+
+/// With the cluster's DNS at its service's address as upstream, as deployed.
+const CONFIG: &str = "listen \"10.96.0.10\" \"169.254.20.10\"\nworkers 2\nadmin \"127.0.0.1:9253\"\n\
+    zone \".\" { cache; forward \"10.96.0.10\" }\n\
+    node { interface \"dnsweir\"; iptables; interval \"1s\"; cluster-dns \"10.96.0.10\" }";
+
+/// Stands for node-cache: its link, its addresses, its rules, and sockets that share their port.
+struct NodeCache<'world> {
+    world: &'world World,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<'world> NodeCache<'world> {
+    fn start(world: &'world World) -> Self {
+        // Kernels without dummy links have bridges.
+        world.script(
+            "ip link add nodelocaldns type dummy 2> /dev/null || ip link add nodelocaldns type bridge",
+        );
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for ip in SERVED {
+            world.script(&format!("ip addr add {ip}/32 dev nodelocaldns"));
+            let address = SocketAddr::new(ip.parse().expect("an address"), 53);
+            let (told, udp, tcp) = (
+                Arc::clone(&stop),
+                bind(world, address, false),
+                bind(world, address, true),
+            );
+            threads.push(thread::spawn(move || serve_udp(&UdpSocket::from(udp), &told)));
+            let (told, tcp) = (Arc::clone(&stop), TcpListener::from(tcp));
+            tcp.set_nonblocking(true).expect("a listener");
+            threads.push(thread::spawn(move || serve_tcp(&tcp, &told)));
+        }
+        NodeCache { world, stop, threads }
+    }
+
+    /// As it does a minute later.
+    fn write_rules(&self) {
+        for ip in SERVED {
+            self.world.script(&node_cache("iptables", ip));
+        }
+    }
+
+    /// As it ends when it is told to: rules first, then the link, then the sockets.
+    fn end(self) {
+        for ip in SERVED {
+            self.world
+                .script(&node_cache("iptables", ip).replace(" -I ", " -D "));
+        }
+        self.world.script("ip link del nodelocaldns");
+        self.die();
+    }
+
+    /// As it ends when it is killed, except that what its sockets have is answered.
+    fn die(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().expect("a server");
+        }
+    }
+}
+
+/// A socket on the node that others may share.
+fn bind(world: &World, address: SocketAddr, is_stream: bool) -> OwnedFd {
+    let bound = world.within("node", move || {
+        let SocketAddr::V4(address) = address else {
+            panic!("IPv4 only, as node-cache is")
+        };
+        let kind = if is_stream {
+            libc::SOCK_STREAM
+        } else {
+            libc::SOCK_DGRAM
+        };
+        let name = libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: address.port().to_be(),
+            sin_addr: libc::in_addr {
+                s_addr: u32::from(*address.ip()).to_be(),
+            },
+            sin_zero: [0; 8],
+        };
+        let size = |length: usize| length as libc::socklen_t;
+        // SAFETY: the calls read an integer and a name that outlive them, by their sizes; the descriptor is
+        // nobody else's.
+        unsafe {
+            let socket = OwnedFd::from_raw_fd(libc::socket(libc::AF_INET, kind | libc::SOCK_CLOEXEC, 0));
+            let raw = std::os::fd::AsRawFd::as_raw_fd(&socket);
+            let on: libc::c_int = 1;
+            let shared = libc::setsockopt(
+                raw,
+                libc::SOL_SOCKET,
+                libc::SO_REUSEPORT,
+                (&raw const on).cast(),
+                size(size_of_val(&on)),
+            );
+            assert_eq!(shared, 0, "{}", std::io::Error::last_os_error());
+            let bound = libc::bind(raw, (&raw const name).cast(), size(size_of_val(&name)));
+            assert_eq!(bound, 0, "{address}: {}", std::io::Error::last_os_error());
+            if is_stream {
+                assert_eq!(libc::listen(raw, 128), 0, "{}", std::io::Error::last_os_error());
+            }
+            socket
+        }
+    });
+    bound.join().expect("a socket")
+}
+
+fn serve_udp(socket: &UdpSocket, stop: &AtomicBool) {
+    let wait = Duration::from_millis(20);
+    socket.set_read_timeout(Some(wait)).expect("a time limit");
+    let mut query = [0; 4096];
+    let mut is_last = false;
+    loop {
+        match socket.recv_from(&mut query) {
+            Ok((length, client)) => {
+                if let Some(reply) = reply(&query[..length], FROM_NEIGHBOUR) {
+                    let _ = socket.send_to(&reply, client);
+                }
+            }
+            Err(_) if is_last => return,
+            Err(_) if stop.load(Ordering::Relaxed) => {
+                // Connected to where nobody is, it gets nothing new, and what it has can be read once more.
+                is_last = true;
+                // Without its address there is no way there, and nothing comes.
+                let _ = socket.connect("127.0.0.1:9");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn serve_tcp(listener: &TcpListener, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        let Ok((mut stream, _)) = listener.accept() else {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        stream.set_nonblocking(false).expect("a stream");
+        thread::spawn(move || -> std::io::Result<()> {
+            let mut length = [0; 2];
+            stream.read_exact(&mut length)?;
+            let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+            stream.read_exact(&mut query)?;
+            let reply = reply(&query, FROM_NEIGHBOUR).unwrap_or_default();
+            stream.write_all(&[&(reply.len() as u16).to_be_bytes()[..], &reply].concat())
+        });
+    }
+}
+
+/// Both protocols to all addresses that node-cache serves.
+fn loads(world: &World) -> Vec<(Protocol, &'static str, Load)> {
+    let start = |server, protocol| (protocol, server, Load::of_misses(&world.pod(), server, protocol));
+    SERVED
+        .into_iter()
+        .flat_map(|server| [Protocol::Udp, Protocol::Tcp].map(|protocol| start(server, protocol)))
+        .collect()
+}
+
+/// UDP loses nothing; a listener over TCP that opens or closes resets what is in the middle of its handshake.
+fn ended(when: &str, loads: Vec<(Protocol, &'static str, Load)>) -> Vec<Fates> {
+    let ended = loads.into_iter().map(|(protocol, server, load)| {
+        let open = load.open_at_once();
+        let fates = load.stop();
+        let (lost, count) = (fates.lost(), fates.count());
+        println!("{when}, {protocol:?} {server}: {lost} of {count} lost");
+        assert!(lost <= open, "{when}, {protocol:?} {server}: {lost} lost");
+        fates
+    });
+    ended.collect()
+}
+
+fn settle() {
+    // How long the load goes on in this state.
+    thread::sleep(Duration::from_secs(1));
+}
+
+/// What is there that is node-cache's.
+fn theirs(world: &World) -> String {
+    let text = world.network();
+    let theirs = text
+        .lines()
+        .filter(|line| line.contains("nodelocaldns") || line.contains("NodeLocal DNS Cache"));
+    theirs.collect::<Vec<_>>().join("\n")
+}
+
+fn asked(world: &World, server: &str) -> Answer {
+    let server = SocketAddr::new(server.parse().expect("an address"), 53);
+    let asked = world.within("pod", move || ask(server, Protocol::Udp));
+    asked.join().expect("a client")
+}
+
+#[test]
+fn from_node_cache_and_back_under_load() {
+    let Some(_alone) = alone(&[]) else { return };
+    let fresh = World::new(KubeProxy::Iptables);
+    let _serving = fresh.start(CONFIG);
+    let world = World::new(KubeProxy::Iptables);
+    let node_cache = NodeCache::start(&world);
+    node_cache.write_rules();
+    let before = theirs(&world);
+    let load = loads(&world);
+    let proxy = world.start(CONFIG);
+    let both = Instant::now();
+    settle();
+    same(&sorted(&theirs(&world)), &sorted(&before), "beside the proxy");
+    let ending = Instant::now();
+    node_cache.end();
+    let alone = Instant::now();
+    settle();
+    for fates in ended("to dnsweir", load) {
+        // Neither asks itself, and what the proxy asks gets to the cluster's DNS.
+        assert!(fates.between(both, ending).of(Answer::Cluster) > 0);
+        let after = fates.since(alone);
+        assert_eq!(
+            after.of(Answer::Cluster),
+            after.count(),
+            "from the cluster, by the proxy"
+        );
+    }
+    until("nothing to be left of node-cache", || {
+        sorted(&world.network()) == sorted(&fresh.network())
+    });
+
+    let load = loads(&world);
+    let node_cache = NodeCache::start(&world);
+    settle();
+    terminate(proxy);
+    settle();
+    node_cache.write_rules();
+    settle();
+    ended("and back", load);
+    same(&sorted(&theirs(&world)), &sorted(&before), "after the proxy");
+    let left = world.network();
+    assert!(!left.contains("dnsweir"), "{left}");
+    for server in SERVED {
+        assert_eq!(asked(&world, server), Answer::Neighbour, "{server}");
+    }
+    node_cache.end();
+}
+
+/// node-cache keeps the node's queries to the cluster's DNS address from connection tracking. Written after ours, that
+/// rule would lead the proxy's own to the proxy.
+#[test]
+fn the_proxy_reaches_the_cluster_whatever_a_node_cache_writes_later() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let proxy = world.start(CONFIG);
+    let first = || world.script("iptables -w -t raw -S OUTPUT | grep -e '-d 10.96.0.10/32 -p udp' | head -1");
+    assert!(first().contains("-j ACCEPT"), "{}", first());
+    world.script(&node_cache("iptables", "10.96.0.10"));
+    // Nobody lives who would have written it: the next check takes it away.
+    until("the rules to be ours", || {
+        !world.network().contains("NodeLocal DNS Cache")
+    });
+
+    let node_cache = NodeCache::start(&world);
+    node_cache.write_rules();
+    until("our rule to be the first", || first().contains("-j ACCEPT"));
+    assert!(theirs(&world).contains("-A OUTPUT -d 10.96.0.10/32 -p udp"));
+    terminate(proxy);
+    node_cache.end();
+}
+
+/// A configuration that names node-cache's own link, and not all of its addresses.
+#[test]
+fn a_neighbours_addresses_and_rules_on_the_same_link_are_left_alone() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let config = CONFIG
+        .replace("\"169.254.20.10\"", "")
+        .replace("interface \"dnsweir\"", "interface \"nodelocaldns\"");
+    let node_cache = NodeCache::start(&world);
+    node_cache.write_rules();
+    let load = Load::start(&world.pod(), "169.254.20.10", Protocol::Udp);
+    let proxy = world.start(&config);
+    proxy.logged("another process is bound to 169.254.20.10");
+    let plan = world.dnsweir(&["node", "plan"], &config);
+    let plan = String::from_utf8_lossy(&plan.stdout);
+    assert!(
+        plan.contains("found link nodelocaldns (looks like node-cache: a process is bound"),
+        "{plan}"
+    );
+    terminate(proxy);
+    let down = world.dnsweir(&["node", "down", "--adopt"], &config);
+    let down = String::from_utf8_lossy(&down.stdout);
+    assert!(down.contains("left 169.254.20.10"), "{down}");
+    let proxy = world.start(&config);
+    let fates = load.stop();
+    assert_eq!(
+        fates.of(Answer::Neighbour),
+        fates.count(),
+        "{} lost",
+        fates.lost()
+    );
+
+    // Killed, it leaves what nobody else would take away.
+    node_cache.die();
+    until("its leftovers to go", || {
+        !world.network().contains("169.254.20.10")
+    });
+    assert_eq!(asked(&world, "10.96.0.10"), Answer::Cluster);
+    terminate(proxy);
+    let left = theirs(&world);
+    assert_eq!(left, "", "the link is empty, and goes");
+}
+
+/// contentful's plugin, and two versions of Deckhouse's module.
+const FORERUNNERS: &str = "
+    ip link add nodecache type dummy 2> /dev/null || ip link add nodecache type bridge
+    ip addr add 169.254.20.11/32 dev nodecache
+    for p in tcp udp; do
+        iptables -w -t raw -A PREROUTING -d 169.254.20.11 -p $p --dport 53 -j NOTRACK
+        iptables -w -A INPUT -d 169.254.20.11 -p $p --dport 53 -j ACCEPT
+        iptables -w -t raw -A OUTPUT -s 169.254.20.11 -p $p --sport 53 -j NOTRACK
+        iptables -w -A OUTPUT -s 169.254.20.11 -p $p --sport 53 -j ACCEPT
+        iptables -w -t raw -A OUTPUT -s 169.254.20.12 -p $p --sport 53 -j NOTRACK
+    done
+    iptables -w -t raw -A PREROUTING -d 169.254.20.12 -m socket --nowildcard -j NOTRACK
+    iptables -w -t raw -N NODE-LOCAL-DNS
+    iptables -w -t raw -A NODE-LOCAL-DNS -d 169.254.20.12 -p udp --dport 53 -j NOTRACK
+    iptables -w -t raw -A PREROUTING -j NODE-LOCAL-DNS";
+
+#[test]
+fn what_forerunners_left_is_named_and_goes_when_asked_for() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    // The tables exist before; one rule could be anybody's.
+    world.script("iptables -w -t raw -A PREROUTING -d 169.254.20.13 -p udp --dport 53 -j NOTRACK; iptables -w -A INPUT -p sctp; ip6tables -w -t raw -S; ip6tables -w -S; ip6tables -w -t nat -S");
+    let before = world.network();
+    world.script(FORERUNNERS);
+    let left = world.network();
+    let plan = world.dnsweir(&["node", "plan"], CONFIG);
+    let plan = String::from_utf8_lossy(&plan.stdout);
+    let named = |author: &str| plan.lines().filter(|line| line.contains(author)).count();
+    assert_eq!(
+        named("looks like coredns-nodecache"),
+        9,
+        "a link and eight rules: {plan}"
+    );
+    assert_eq!(named("looks like Deckhouse's node-local-dns"), 5, "{plan}");
+
+    let mut proxy = world.launch(CONFIG);
+    proxy.logged("link nodecache (looks like coredns-nodecache");
+    proxy.logged("answering queries");
+    proxy.signal("TERM");
+    assert!(proxy.ended().success());
+    assert!(world.dnsweir(&["node", "down"], CONFIG).status.success());
+    same(
+        &world.network(),
+        &left,
+        "neither a proxy nor `down` takes it away",
+    );
+
+    let down = world.dnsweir(&["node", "down", "--adopt"], CONFIG);
+    assert!(down.status.success(), "{down:?}");
+    same(&world.network(), &before, "afterwards");
+}
