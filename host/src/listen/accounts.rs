@@ -183,19 +183,18 @@ impl Accounts {
     /// and there are descriptors for no more.
     pub fn open(self: &Arc<Self>, address: IpAddr, now: u64) -> Option<Arc<Account>> {
         let network = client_network(address);
+        let maximum = self.connections_maximum();
         let mut table = self.table.lock();
+        if table.connections.len() >= maximum + LEAVING {
+            return None;
+        }
         let client = Arc::clone(table.clients.entry(network).or_default());
         let per_client = self.bounds.per_client.load(Relaxed);
         while client.connections.load(Relaxed) >= per_client {
             table.close_quietest(Reason::Client, |account| account.network == network);
         }
-        let maximum = self.connections_maximum();
         while table.connections.len() - table.leaving >= maximum {
             table.close_quietest(Reason::Connections, |_| true);
-        }
-        if table.connections.len() >= maximum + LEAVING {
-            table.forget(network);
-            return None;
         }
         client.connections.fetch_add(1, Relaxed);
         let serial = table.next;

@@ -1,5 +1,6 @@
 //! The TCP side of a listener (RFC 7766): accepts connections, as many as there is room for.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;

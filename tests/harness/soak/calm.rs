@@ -69,11 +69,8 @@ pub struct Client {
 type UnderWay = Mutex<HashMap<u16, (Instant, bool)>>;
 
 impl Client {
-    /// Has what it will ask for put into the cache, and begins.
+    /// Begins to ask.
     pub fn start(server: SocketAddr) -> Client {
-        for number in 0..HITS {
-            super::warm(server, &hit(number));
-        }
         let socket = Arc::new(super::super::client::socket(server));
         let wait = Some(Duration::from_millis(100));
         socket.set_read_timeout(wait).expect("a timeout");
@@ -108,6 +105,13 @@ impl Client {
             hits,
             misses,
         }
+    }
+}
+
+/// Has what it asks for most put into the cache.
+pub fn warm(server: SocketAddr) {
+    for number in 0..HITS {
+        super::warm(server, &hit(number));
     }
 }
 

@@ -123,6 +123,7 @@ impl Soak {
         each_second: impl Fn(&Soak, u64),
     ) -> Row {
         let address = self.proxy.address;
+        calm::warm(address);
         let stop = Arc::new(AtomicBool::new(false));
         let threads: Vec<_> = floods
             .iter()
