@@ -12,7 +12,7 @@ use harness::{tools, until};
 
 use super::falling::{CONFIG, NOTICED, TAKEN, asked, loads, settle};
 use super::load::{Answer, Load, Protocol, ask};
-use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone};
+use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, terminate};
 
 /// Where no kube-proxy stands in the way, a DNAT leads from a link-local address to the cluster's DNS, as it does where
 /// that is IPVS's.
@@ -370,4 +370,33 @@ fn others_cannot_beat_for_it() {
     });
     enough.store(true, Ordering::Relaxed);
     forging.join().expect("a forger");
+}
+
+/// What the rules have brought here and what went past is there to be alerted on.
+#[test]
+fn what_comes_and_what_goes_past_is_counted() {
+    let Some(_alone) = alone(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let count = |name: &str| {
+        let (_, metrics) = world.admin("/metrics").expect("an answer");
+        Metrics::parse(&metrics).sum(name, &[])
+    };
+    let (brought, unheard) = (
+        "dnsweir_node_rule_packets_total",
+        "dnsweir_node_unheard_packets_total",
+    );
+    let proxy = world.start(CONFIG);
+    assert_eq!(count("dnsweir_node_heartbeats"), 4.0);
+    assert_eq!(count(brought), 0.0, "nobody has asked");
+    await_proxy(&world, &LISTENED);
+    // A query over UDP to each, and the packets of a connection.
+    until("the next check", || count(brought) >= 8.0);
+    let before = count(unheard);
+    let stopped = Stopped::new(&proxy);
+    until("the cluster's DNS", || {
+        asked(&world, "10.96.0.10")[1] == Answer::Cluster
+    });
+    drop(stopped);
+    until("the next check", || count(unheard) > before);
+    terminate(proxy);
 }
