@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::name::{self, Name};
-use super::{HEADER, QUESTION_TAIL, flag, rcode, rtype, u16_at, u32_at};
+use super::{CLASS_IN, HEADER, QUESTION_TAIL, flag, rcode, rtype, u16_at, u32_at};
 
 /// A section of a message after the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Answer {
         let mut records = Vec::new();
         for record in &mut walk {
             let record = record?;
-            check_names(&message, &record)?;
+            check_data(&message, &record)?;
             records.push(record);
         }
         let end = walk.position();
@@ -292,23 +292,53 @@ pub fn names_in_data(of: u16) -> Option<(usize, usize, usize)> {
     }
 }
 
-/// Refuses a record whose data is not filled by the names that its type puts there: a name may end beyond
-/// its data, in a record that is not relayed.
-fn check_names(message: &[u8], record: &Record) -> Result<(), BadRecords> {
+/// Refuses a record whose data has not the form that its type gives it: who gets it relays or reads it wrongly.
+/// The data of types that are not told apart here is opaque (RFC 3597 section 3). The work grows with the octets
+/// of the record, and with the names in it.
+///
+/// # Errors
+/// The data is longer or shorter than its type allows, or a name in it does not end where it has to.
+pub fn check_data(message: &[u8], record: &Record) -> Result<(), BadRecords> {
+    const SPF: u16 = 99;
+    let data = &message[record.data.clone()];
+    let well_formed = match record.rtype {
+        // RFC 1035 section 3.4.1; in other classes the type means something else.
+        rtype::A => record.class != CLASS_IN || data.len() == 4,
+        // RFC 3596 section 2.2.
+        rtype::AAAA => record.class != CLASS_IN || data.len() == 16,
+        rtype::TXT | SPF => are_strings(data),
+        _ => are_names(message, record),
+    };
+    if well_formed { Ok(()) } else { Err(BadRecords) }
+}
+
+/// Whether `data` is one or more character-strings and nothing else (RFC 1035 section 3.3.14).
+fn are_strings(mut data: &[u8]) -> bool {
+    loop {
+        let Some((&length, rest)) = data.split_first() else {
+            return false;
+        };
+        match rest.get(usize::from(length)..) {
+            Some([]) => return true,
+            Some(rest) => data = rest,
+            None => return false,
+        }
+    }
+}
+
+/// Whether a record's data is filled by the names that its type puts there: a name may end beyond its data, in a
+/// record that is not relayed.
+fn are_names(message: &[u8], record: &Record) -> bool {
     let Some((before, names, behind)) = names_in_data(record.rtype) else {
-        return Ok(());
+        return true;
     };
     let end = (0..names).try_fold(record.data.start + before, |at, _| {
         name::skip_compressed(message, at)
     });
-    if end.is_ok_and(|end| end + behind == record.data.end) {
-        Ok(())
-    } else {
-        Err(BadRecords)
-    }
+    end.is_ok_and(|end| end + behind == record.data.end)
 }
 
-/// The last of the SOA's five numbers, which [`check_names`] has seen.
+/// The last of the SOA's five numbers, which [`check_data`] has seen.
 fn soa_minimum(message: &[u8], record: &Record) -> u32 {
     u32_at(message, record.data.end - 4)
 }
@@ -456,11 +486,23 @@ mod tests {
         assert_eq!(Answer::read(negative).unwrap().ttl, 0);
     }
 
-    /// A name that ends elsewhere than its data does would be read with what follows it, or not at all.
+    /// Data that ends elsewhere than its type says would be read with what follows it, or not at all.
     #[test]
-    fn names_fill_the_data_they_stand_in() {
+    fn data_has_the_form_of_its_type() {
         let soa = soa(5);
-        let cases: [(u16, &[u8], bool); 12] = [
+        let cases: [(u16, &[u8], bool); 24] = [
+            (rtype::A, &[192, 0, 2, 1], true),
+            (rtype::A, &[192, 0, 2], false),
+            (rtype::A, &[192, 0, 2, 1, 0], false),
+            (rtype::A, &[], false),
+            (rtype::AAAA, &[0; 16], true),
+            (rtype::AAAA, &[0; 17], false),
+            (rtype::AAAA, &[0; 4], false),
+            (rtype::TXT, b"\x03abc\0\x01d", true),
+            (rtype::TXT, b"\0", true),
+            (rtype::TXT, b"", false),
+            (rtype::TXT, b"\x03ab", false),
+            (99, b"\x01a\x02b", false),
             (rtype::CNAME, b"\x01b\0", true),
             (rtype::CNAME, b"\x01b\xc0\x0c", true),
             (rtype::CNAME, b"\x01b\0\0", false),
