@@ -1,5 +1,6 @@
 //! The `forward` stage when upstreams come and go.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::harness::upstream::Reply;
@@ -222,7 +223,9 @@ fn a_loop_is_noticed_and_reported() {
         )
     };
     let first = Proxy::start(&text(one, other));
-    let second = Proxy::start(&text(other, one));
+    // Neither is ready for long: they lead back to each other.
+    let second = Proxy::launch(&text(other, one), &[]);
+    second.process.logged("answering queries");
     let answer = crate::harness::ask(one, &Message::query("www.example", "A"));
     assert_eq!(answer.rcode(), "SERVFAIL");
     until("the loop to be counted", || {
@@ -234,27 +237,181 @@ fn a_loop_is_noticed_and_reported() {
     assert!(requests < 1000.0, "one query became {requests}");
 }
 
-/// Thousands of zones must not take the sockets that queries need. What looks for loops gets no answer here, so it
-/// stays where it is.
+/// Thousands of zones must not take the sockets that queries need. Probes get no answer here, so they stay where they
+/// are.
 #[test]
-fn loops_are_looked_for_a_few_at_a_time() {
-    let upstream = Upstream::start(|asked| match asked.is("TXT") {
-        true => asked.answer(&[&format!("{} 300 TXT here", asked.name())]),
-        false => Reply::Silence,
+fn upstreams_are_probed_a_few_at_a_time() {
+    let upstream = Upstream::start(|asked| match asked.is("NS") {
+        true => Reply::Silence,
+        false => asked.answer(&[&format!("{} 300 TXT here", asked.name())]),
     });
     let zone = |number| {
         format!(
-            "zone \"z{number}.example\" {{ forward \"{}\" {{ timeout \"10s\"; deadline \"20s\" }} }}\n",
+            "zone \"z{number}.example\" {{ forward \"{}\" {{ timeout \"30s\"; deadline \"60s\" }} }}\n",
             upstream.address
         )
     };
     let proxy = Proxy::start(&(0..40).map(zone).collect::<String>());
-    let probes = || {
+    let probed = || {
         let asked = upstream.everything();
-        asked.iter().filter(|asked| !asked.is("TXT")).count()
+        let probes = asked.iter().filter(|asked| asked.is("NS"));
+        probes.map(|asked| asked.name()).collect::<HashSet<_>>().len()
     };
-    until("a few questions to be under way", || probes() == 16);
+    until("a few probes to be under way", || probed() == 16);
     let answer = proxy.query("a.z0.example", "TXT");
     assert_eq!(answer.answers(), ["a.z0.example. TXT \"here\""]);
-    assert_eq!(probes(), 16);
+    assert_eq!(probed(), 16);
+}
+
+/// One that has nothing but SERVFAIL is as good as none.
+#[test]
+fn an_upstream_that_only_fails_is_left() {
+    let (first, second) = (named("first"), named("second"));
+    first.becomes(|asked| asked.denial("SERVFAIL", None));
+    let proxy = Proxy::start(&both(&first, &second, "policy \"sequential\"; probe \"100ms\""));
+    let label = [("to", &*first.address.to_string())].map(|(name, value)| (name, value.to_owned()));
+    let healthy = |value: f64| {
+        let labels = label.each_ref().map(|(name, value)| (*name, value.as_str()));
+        proxy.await_metric("dnsweir_forward_healthy", &labels, value);
+    };
+    healthy(0.0);
+    let asked = first.count("a.example");
+    assert_eq!(proxy.query("a.example", "TXT").rcode(), "NOERROR");
+    assert_eq!(first.count("a.example"), asked);
+    first.becomes(|asked| asked.answer(&[&format!("{} 300 TXT first", asked.name())]));
+    healthy(1.0);
+    assert_eq!(
+        proxy.query("b.example", "TXT").answers(),
+        ["b.example. TXT \"first\""]
+    );
+}
+
+/// A reload that changes a filter of one zone is nothing to its upstreams: no new connection, and what was found out
+/// about them stays.
+#[test]
+fn a_reload_keeps_connections_and_what_is_known_of_upstreams() {
+    let (upstream, dead) = (named("here"), address::fresh_socket());
+    let text = |last: u8| {
+        format!(
+            "workers 1
+             filter \"f\" {{ module \"builtin:hosts\"; config {{ host \"a.example\" \"192.0.2.{last}\" }} }}
+             zone \"example\" {{
+                 use \"f\"
+                 forward \"{}\" {{ protocol \"tcp\"; connections 1; idle \"1h\"; {ONCE} }}
+             }}
+             zone \".\" {{ forward \"{dead}\" {{ probe \"1m\" }} }}",
+            upstream.address
+        )
+    };
+    let proxy = Proxy::start(&text(1));
+    let dead = dead.to_string();
+    let out = || proxy.await_metric("dnsweir_forward_healthy", &[("to", &dead)], 0.0);
+    out();
+    let begun = upstream.everything().len();
+    let answers = |name: &str| proxy.query(name, "TXT").answers();
+    assert_eq!(answers("b.example"), ["b.example. TXT \"here\""]);
+    for last in 2..5 {
+        proxy.reload(&text(last));
+        let name = format!("n{last}.example.");
+        assert_eq!(answers(&name), [format!("{name} TXT \"here\"")]);
+        out();
+    }
+    let asked = upstream.everything();
+    let from: HashSet<_> = asked
+        .iter()
+        .filter(|asked| asked.is("TXT"))
+        .map(|asked| asked.from)
+        .collect();
+    assert_eq!(from.len(), 1, "one connection");
+    let probes = asked[begun..].iter().filter(|asked| !asked.is("TXT")).count();
+    assert!(probes <= 2, "{probes} probes: at the start, and no more");
+    let to = [("to", &*upstream.address.to_string())].map(|(name, value)| (name, value.to_owned()));
+    let labels = to.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let requests = proxy.metrics().sum("dnsweir_forward_requests_total", &labels);
+    assert_eq!(requests, 4.0, "counters go on");
+}
+
+/// At a node's boot, queries may come back to the proxy until kube-proxy has written its rules.
+#[test]
+fn a_loop_that_ends_is_over_by_itself() {
+    let listen = address::fresh_socket();
+    // HINFO queries come back, the others nowhere.
+    let upstream = Upstream::start(move |asked| match asked.is("TYPE13") {
+        true => Reply::Message(crate::harness::ask(listen, &asked.message)),
+        false => asked.denial("SERVFAIL", None),
+    });
+    let mut proxy = Proxy::launch(
+        &format!(
+            "listen \"{listen}\" // $LISTEN
+             zone \".\" {{ forward \"{}\" {{ probe \"100ms\" }} }}",
+            upstream.address
+        ),
+        &[],
+    );
+    let reason = "zone .: every upstream leads back to this proxy";
+    until("the loop to be a reason not to be ready", || {
+        let said = crate::harness::proxy::try_get(proxy.admin, "/ready");
+        said.is_some_and(|(status, body)| status == 503 && body.contains(reason))
+    });
+    assert_eq!(proxy.get("/health").0, 200);
+    let ask = || crate::harness::ask(listen, &Message::query("a.example", "TXT"));
+    assert_eq!(ask().rcode(), "SERVFAIL");
+
+    upstream.becomes(|asked| asked.answer(&[&format!("{} 300 TXT here", asked.name())]));
+    proxy.await_ready();
+    until("the upstream to be asked again", || {
+        ask().answers() == ["a.example. TXT \"here\""]
+    });
+}
+
+/// The first readiness waits for an answer from an upstream of each zone, and says which it waits for.
+#[test]
+fn a_start_waits_for_an_answer_of_each_zone() {
+    let (here, late) = (named("here"), named("late"));
+    late.becomes(|_| Reply::Silence);
+    let text = |limit: &str| {
+        format!(
+            "await-upstreams \"{limit}\"
+             zone \"late.example\" {{ forward \"{}\" {{ timeout \"200ms\"; probe \"100ms\" }} }}
+             zone \".\" {{ forward \"{}\" }}",
+            late.address, here.address
+        )
+    };
+    let mut proxy = Proxy::launch(&text("10m"), &[]);
+    let reason = "zone late.example.: no upstream has answered yet\n";
+    until("the late zone to be the only reason", || {
+        crate::harness::proxy::try_get(proxy.admin, "/ready") == Some((503, reason.to_owned()))
+    });
+    late.becomes(|asked| asked.answer(&[]));
+    proxy.await_ready();
+    // What falls silent later is no reason.
+    late.becomes(|_| Reply::Silence);
+    assert_eq!(proxy.query("a.late.example", "A").rcode(), "SERVFAIL");
+    assert_eq!(proxy.get("/ready").0, 200);
+
+    let proxy = Proxy::start(&text("500ms"));
+    proxy.process.logged("no upstream has answered yet");
+}
+
+/// One that drops queries with EDNS answers those without.
+#[test]
+fn an_upstream_that_drops_edns_is_asked_without() {
+    let upstream = Upstream::start(|asked| match &asked.message.edns {
+        Some(_) => Reply::Silence,
+        None => {
+            let mut message = asked.message_with(&["www.example. 300 TXT here"]);
+            message.edns = None;
+            Reply::Message(message)
+        }
+    });
+    let proxy = Proxy::start(&format!("zone \".\" {{ forward \"{}\" }}", upstream.address));
+    assert_eq!(
+        proxy.query("www.example", "TXT").answers(),
+        ["www.example. TXT \"here\""]
+    );
+    let to = upstream.address.to_string();
+    let without = proxy
+        .metrics()
+        .sum("dnsweir_forward_without_edns_total", &[("to", &to)]);
+    assert_eq!(without, 1.0);
 }

@@ -141,7 +141,7 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
     let builtins: Vec<_> = dnsweir::filter::BUILTINS.iter().map(|(name, _)| *name).collect();
     let build = || -> Result<Generation, config::Report> {
         let config = config::parse("the benchmark", &setup.config, Path::new("/"), &builtins)?;
-        Generation::build(1, config, &engine, &Default::default())
+        Generation::build(1, config, &engine, None)
     };
     let generation = Arc::new(build()?);
     // As a reload does it: whatever had to be compiled is.
@@ -267,7 +267,13 @@ impl<'a> HitPath<'a> {
         let instances = generation.filters.iter().map(Filter::instantiate);
         let instances = instances.collect::<Result<Vec<_>, _>>()?;
         let server = shared.server(ADDRESS.parse::<SocketAddr>()?);
-        let live = Live::new(Arc::clone(generation), instances, Arc::clone(shared), worker);
+        let live = Live::new(
+            Arc::clone(generation),
+            instances,
+            None,
+            Arc::clone(shared),
+            worker,
+        );
         let worker = Worker::new(Arc::clone(shared), live);
         let arrival = Arrival {
             client: "127.0.0.2:40000".parse()?,

@@ -184,7 +184,8 @@ fn typed(code: StatusCode, content_type: &'static str, body: String) -> Response
 }
 
 /// What keeps the proxy from being asked; nothing: it is ready. A filter that is suspended later does not:
-/// its `on-error` says what its queries get, and no other node would do better.
+/// its `on-error` says what its queries get, and no other node would do better. Nor do upstreams that fall silent
+/// later; but those that lead back to us do, since another process on this node may be asking better ones.
 fn not_ready(state: &State) -> Vec<String> {
     let mut reasons = Vec::new();
     if !state.serving.load(Ordering::Relaxed) {
@@ -200,6 +201,15 @@ fn not_ready(state: &State) -> Vec<String> {
     }
     if state.node.failing() {
         reasons.push("the node's network could not be set up: the log says why".to_string());
+    }
+    let awaiting = state.awaiting.load(Ordering::Relaxed);
+    for forwarder in &state.generation.read().forwarders {
+        let zone = forwarder.zone();
+        if forwarder.only_loops() {
+            reasons.push(format!("zone {zone}: every upstream leads back to this proxy"));
+        } else if awaiting && !forwarder.has_answer() {
+            reasons.push(format!("zone {zone}: no upstream has answered yet"));
+        }
     }
     reasons
 }
@@ -286,8 +296,8 @@ fn memory_status(state: &State) -> MemoryStatus {
 fn status(state: &State) -> Status {
     use crate::serve::generation::Stage;
 
-    let generation = state.generation.read();
     let reasons = not_ready(state);
+    let generation = state.generation.read();
     let stats = state.shared.cache.stats();
     let stage = |stage: &Stage| match stage {
         Stage::Filter { filter, .. } => format!("use {}", generation.filters[*filter].name()),

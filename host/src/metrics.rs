@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use crate::cache::Kind;
 use crate::ceiling;
 use crate::dns::rcode_text;
-use crate::forward::{Histogram, Reason};
+use crate::forward::{Counters, Histogram, Reason};
 use crate::listen::{self, Accounts};
 use crate::serve::counters::{BUCKETS, PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
 use crate::state::State;
@@ -426,16 +426,52 @@ fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             u64::from(upstreams.iter().all(|one| one.healthy())),
         )?;
     }
-    let mut family = Family::counter(
-        encoder,
-        "forward_loops",
-        "Probes to an upstream that came back to us",
-    )?;
+    let mut family = Family::gauge(encoder, "forward_looping", "Whether an upstream leads back to us")?;
     for (to, upstreams) in &upstreams {
-        family.count(
+        family.level(
             &[("to", &**to)],
-            upstreams.iter().map(|one| get(&one.counters.loops)).sum(),
+            u64::from(upstreams.iter().any(|one| one.looping())),
         )?;
+    }
+    type Counted = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
+    const PLAIN: [Counted; 6] = [
+        (
+            "forward_failed_probes",
+            "Probes that an upstream did not answer well",
+            |counters| &counters.failed_probes,
+        ),
+        (
+            "forward_loops",
+            "Probes to an upstream that came back to us",
+            |counters| &counters.loops,
+        ),
+        (
+            "forward_early",
+            "Queries sent while an earlier one was still unanswered",
+            |counters| &counters.hedges,
+        ),
+        (
+            "forward_truncated",
+            "Answers over UDP that were cut, and asked for again over TCP",
+            |counters| &counters.truncated,
+        ),
+        (
+            "forward_without_edns",
+            "Queries sent without EDNS, since an upstream cannot take it",
+            |counters| &counters.without_edns,
+        ),
+        (
+            "forward_strays",
+            "Messages that answered nothing that was asked",
+            |counters| &counters.strays,
+        ),
+    ];
+    for (name, help, of) in PLAIN {
+        let mut family = Family::counter(encoder, name, help)?;
+        for (to, upstreams) in &upstreams {
+            let count = upstreams.iter().map(|one| get(of(&one.counters))).sum();
+            family.count(&[("to", &**to)], count)?;
+        }
     }
     Ok(())
 }

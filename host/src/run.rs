@@ -11,7 +11,6 @@ mod watch;
 mod watchdog;
 mod worker;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -89,7 +88,7 @@ pub fn needs(file: Option<&Path>) -> Needs {
 pub fn check(file: &Path) -> Result<(), Stop> {
     let config = config::load(file, &builtins())?;
     let engine = engine(None)?;
-    Generation::build(0, config, &engine, &HashMap::new())?;
+    Generation::build(0, config, &engine, None)?;
     Ok(())
 }
 
@@ -244,7 +243,7 @@ fn prepare(
     config: Config,
     engine: &Engine,
     workers: usize,
-    previous: &HashMap<String, Arc<filter::Counters>>,
+    previous: Option<&Generation>,
 ) -> Result<Prepared, Stop> {
     let generation = Arc::new(Generation::build(number, config, engine, previous)?);
     let instances = (0..workers)
@@ -333,7 +332,7 @@ impl Proxy {
         } = {
             let engine = Arc::clone(&engine);
             // Compiling takes a while; the admin address answers meanwhile.
-            tokio::task::spawn_blocking(move || prepare(1, config, &engine, workers, &HashMap::new()))
+            tokio::task::spawn_blocking(move || prepare(1, config, &engine, workers, None))
                 .await
                 .map_err(machine)??
         };
@@ -355,6 +354,7 @@ impl Proxy {
             shared: Arc::clone(&shared),
             generation: RwLock::new(Arc::clone(&generation)),
             serving: AtomicBool::new(false),
+            awaiting: AtomicBool::new(true),
             reloads: AtomicU64::new(0),
             failed_reloads: AtomicU64::new(0),
             reload_error: Mutex::new(None),
@@ -399,6 +399,7 @@ impl Proxy {
             tokio::spawn(name_leftovers(plan));
         }
         state.serving.store(true, Ordering::Relaxed);
+        tokio::spawn(await_upstreams(Arc::clone(&state)));
         let addresses: Vec<_> = config.listen.addresses.iter().map(ToString::to_string).collect();
         tracing::info!(
             listen = addresses.join(" "),
@@ -482,7 +483,7 @@ impl Proxy {
         let current = Arc::clone(&self.state.generation.read());
         let (engine, workers) = (Arc::clone(&self.engine), self.workers.len());
         let number = current.number + 1;
-        let counters = current.filter_counters();
+        let previous = Arc::clone(&current);
         let whatever_was_recorded = self.whatever_was_recorded;
         // Compiling takes a while; the admin address goes on answering.
         let prepared = tokio::task::spawn_blocking(move || {
@@ -491,7 +492,7 @@ impl Proxy {
                 load(Some(&file), whatever_was_recorded)?,
                 &engine,
                 workers,
-                &counters,
+                Some(&previous),
             )
         });
         let Prepared {
@@ -665,6 +666,31 @@ async fn name_leftovers(plan: Plan) {
             .for_each(|leftover| tracing::warn!("node: found {leftover}")),
         Err(error) => tracing::warn!(%error, "node: what others have left here was not looked for"),
     }
+}
+
+/// Waits until an upstream of each zone has answered, or as long as the configuration says. A node whose upstreams are
+/// broken is to start in the end, and to say so.
+async fn await_upstreams(state: Arc<State>) {
+    let generation = Arc::clone(&state.generation.read());
+    let limit = generation.config.await_upstreams;
+    let answers = async {
+        for forwarder in &generation.forwarders {
+            forwarder.answer().await;
+        }
+    };
+    if tokio::time::timeout(limit, answers).await.is_err() && !limit.is_zero() {
+        let silent = generation
+            .forwarders
+            .iter()
+            .filter(|forwarder| !forwarder.has_answer());
+        for forwarder in silent {
+            tracing::warn!(
+                zone = %forwarder.zone(),
+                "no upstream has answered yet; since `await-upstreams` is over, this is no reason any more not to be ready"
+            );
+        }
+    }
+    state.awaiting.store(false, Ordering::Relaxed);
 }
 
 /// How often a configuration wants the node's network to be looked at.

@@ -20,6 +20,8 @@ pub struct State {
     pub generation: RwLock<Arc<Generation>>,
     /// Whether every listener is up and nothing is being taken down.
     pub serving: AtomicBool,
+    /// Whether the start still waits for an answer from an upstream of each zone.
+    pub awaiting: AtomicBool,
     /// Reloads that led to a new generation.
     pub reloads: AtomicU64,
     /// Reloads that changed nothing, since the configuration was not valid.

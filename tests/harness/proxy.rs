@@ -85,7 +85,8 @@ pub fn check(file: &Path) -> Output {
 
 impl Proxy {
     /// Starts it and waits until it is ready. The text gets `listen` and `admin` lines in front,
-    /// unless it has its own, written with `$LISTEN` and `$ADMIN` for addresses that are free.
+    /// unless it has its own, written with `$LISTEN` and `$ADMIN` for addresses that are free, and one that
+    /// has it not wait for upstreams, unless it says how long.
     #[track_caller]
     pub fn start(text: &str) -> Proxy {
         Proxy::start_with(text, &[])
@@ -252,6 +253,8 @@ fn complete(text: &str, address: SocketAddr, admin: SocketAddr) -> String {
     for (word, line) in [
         ("$LISTEN", "listen \"$LISTEN\"\n"),
         ("$ADMIN", "admin \"$ADMIN\"\n"),
+        // Most tests have upstreams that answer nothing but what the test is about.
+        ("await-upstreams", "await-upstreams \"0s\"\n"),
     ] {
         if !text.contains(word) {
             whole.push_str(line);

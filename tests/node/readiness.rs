@@ -52,6 +52,7 @@ fn of_two_processes_the_successor_answers_probes() {
     let world = World::new(KubeProxy::Iptables);
     let asked = || -> Vec<_> { (0..32).map(|_| ready(&world)).collect() };
     let mut first = world.start(CONFIG);
+    until("an upstream's answer", || ready(&world) == Some(200));
     assert_eq!(asked(), [Some(200); 32]);
     let mut second = without_iptables(&world);
     assert_eq!(asked(), [Some(503); 32]);
@@ -60,6 +61,7 @@ fn of_two_processes_the_successor_answers_probes() {
 
     // Of three as well, whichever of them goes first.
     let mut second = world.start(CONFIG);
+    until("an upstream's answer", || ready(&world) == Some(200));
     assert_eq!(asked(), [Some(200); 32], "the second is ready");
     let _third = without_iptables(&world);
     assert_eq!(asked(), [Some(503); 32]);

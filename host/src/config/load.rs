@@ -12,13 +12,14 @@ use super::decode::{Mistakes, arguments, block, child, whole};
 use super::error::{Diagnostic, Report, Source, Span};
 use super::filter::Filters;
 use super::module::Modules;
-use super::units::size;
+use super::units::{duration, s, size};
 use super::{Config, Zone, forward, listen, node, syntax, zone};
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 7] = [
+pub(super) const SECTIONS: [&str; 8] = [
     "listen",
     "admin",
+    "await-upstreams",
     "workers",
     "cache-memory",
     "filter",
@@ -127,6 +128,7 @@ fn decode(source: &Source, nodes: &[KdlNode], folder: &Path, builtins: &[&str]) 
     let listeners = listeners.unwrap_or_default();
 
     let admin = child(nodes, "admin").and_then(|node| listen::decode_admin(&mut mistakes, node, &listeners));
+    let await_upstreams = mistakes.scalar(nodes, "await-upstreams \"10s\"", duration(s(0)..=s(600)));
     let workers = mistakes.scalar(nodes, "workers 2", whole(1..=256));
     let cache_memory = mistakes.scalar(
         nodes,
@@ -169,6 +171,7 @@ fn decode(source: &Source, nodes: &[KdlNode], folder: &Path, builtins: &[&str]) 
         Some(listen) if mistakes.is_empty() => Ok(Config {
             listen,
             admin,
+            await_upstreams: await_upstreams.unwrap_or(s(10)),
             workers: workers.unwrap_or_else(default_workers),
             cache_memory: cache_memory.unwrap_or(CACHE_MEMORY),
             filters,

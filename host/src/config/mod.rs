@@ -46,6 +46,9 @@ pub struct Config {
     pub listen: Listen,
     /// Where `/metrics`, `/health`, `/ready` and `/status` are served; none: nowhere.
     pub admin: Option<SocketAddr>,
+    /// `await-upstreams "10s"`: how long a start may wait for an answer from an upstream of each zone before
+    /// `/ready` says yes all the same.
+    pub await_upstreams: Duration,
     /// Threads that answer queries.
     pub workers: usize,
     /// Bound of the cache of all zones, in bytes.
@@ -292,9 +295,9 @@ pub struct Forward {
     pub timeout: Duration,
     /// `deadline "5s"`: how long all attempts may take.
     pub deadline: Duration,
-    /// `attempts 3`: how many times a query is sent at most.
+    /// `attempts 4`: how many times a query is sent at most.
     pub attempts: u32,
-    /// `max-fails 2`: failures in a row that take an upstream out; 0: never.
+    /// `max-fails 2`: failures in a row after which a probe decides whether an upstream is out; 0: never is.
     pub max_fails: u32,
     /// `probe "500ms"`: how often an upstream that is out is asked whether it is back.
     pub probe: Duration,

@@ -20,12 +20,14 @@ pub struct Counters {
     pub failures: [AtomicU64; Reason::ALL.len()],
     /// Attempts begun because an earlier one was silent for too long.
     pub hedges: AtomicU64,
-    /// Messages that were dropped because their ID or question was not the query's.
+    /// Messages that were dropped because their ID or question was not that of any query.
     pub strays: AtomicU64,
     /// UDP replies with TC set, asked for again over TCP.
     pub truncated: AtomicU64,
-    /// Queries repeated without EDNS because the upstream does not know it.
+    /// Queries sent without EDNS because the upstream does not know it, or is silent about it.
     pub without_edns: AtomicU64,
+    /// Probes that it did not answer, or only with SERVFAIL or REFUSED.
+    pub failed_probes: AtomicU64,
     /// Queries of ours that came back to us.
     pub loops: AtomicU64,
 }
@@ -50,7 +52,9 @@ pub enum Reason {
     Closed,
     /// A reply that is not a DNS message.
     Malformed,
-    /// No room on the TCP connections.
+    /// A socket given up for the datagrams on it that answer nothing.
+    Forged,
+    /// No room on the TCP connections, or for another socket.
     Busy,
     /// No socket could be made.
     Local,
@@ -62,12 +66,13 @@ pub enum Reason {
 
 impl Reason {
     /// In the order of [`Counters::failures`].
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Timeout,
         Self::ConnectionRefused,
         Self::Network,
         Self::Closed,
         Self::Malformed,
+        Self::Forged,
         Self::Busy,
         Self::Local,
         Self::Servfail,
@@ -82,6 +87,7 @@ impl Reason {
             Self::Network => "network",
             Self::Closed => "closed",
             Self::Malformed => "malformed",
+            Self::Forged => "forged",
             Self::Busy => "busy",
             Self::Local => "local",
             Self::Servfail => "servfail",
@@ -107,6 +113,7 @@ impl From<Fault> for Reason {
             Fault::Network(_) => Self::Network,
             Fault::Closed => Self::Closed,
             Fault::Malformed => Self::Malformed,
+            Fault::Forged => Self::Forged,
             Fault::Busy => Self::Busy,
             Fault::Local(_) => Self::Local,
         }

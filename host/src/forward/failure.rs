@@ -25,8 +25,11 @@ pub enum Fault {
     /// Its reply has the right ID and question, and is not a DNS message otherwise.
     #[error("sent a malformed reply")]
     Malformed,
-    /// All TCP connections to it carry as many queries as they may.
-    #[error("has no room on its TCP connections")]
+    /// So many datagrams came that answer nothing that its socket was given up.
+    #[error("was drowned out by replies to something else")]
+    Forged,
+    /// All TCP connections to it carry as many queries as they may, or all sockets that there may be are open.
+    #[error("was not asked, since as many sockets and connections are in use as may be")]
     Busy,
     /// This process could not make a socket. Says nothing about the upstream.
     #[error("was not asked, since no socket could be made ({0})")]
@@ -50,14 +53,14 @@ impl Fault {
     /// Whether the same upstream is worth another attempt for the same query. What was lost may arrive the
     /// second time; what was refused stays refused for now.
     pub(super) fn may_pass(self) -> bool {
-        matches!(self, Self::Timeout | Self::Closed)
+        matches!(self, Self::Timeout | Self::Closed | Self::Forged)
     }
 
-    /// Whether it is evidence that the upstream is out of order.
+    /// Whether it may mean that the upstream is out of order, for a probe to find out.
     pub(super) fn blames_upstream(self) -> bool {
         matches!(
             self,
-            Self::Timeout | Self::Refused | Self::Network(_) | Self::Closed
+            Self::Timeout | Self::Refused | Self::Network(_) | Self::Closed | Self::Malformed
         )
     }
 }

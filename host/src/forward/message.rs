@@ -1,16 +1,19 @@
 //! A query as it is sent upstream, and what a datagram must look like to count as its reply.
 //!
-//! Only what forwarding needs is read: header, question, the bounds of the records and the OPT record.
-//! Names are not decompressed and RDATA is not looked into, so types and classes that nobody has heard of
-//! pass untouched (RFC 5625 section 4.3).
+//! What forwarding needs is read, and what would be relayed is checked by form
+//! ([`records::check_data`]): types and classes that nobody has heard of pass untouched (RFC 5625 section 4.3).
 
 use std::ops::Range;
 use std::time::Duration;
 
-const HEADER: usize = 12;
-const TYPE_OPT: u16 = 41;
+use crate::config::Protocol;
+use crate::dns::records::{Section, Walk, check_data};
+use crate::dns::{HEADER, QUESTION_TAIL, flag, name, rtype};
+
 /// RFC 7828 section 3.1.
 const OPTION_TCP_KEEPALIVE: u16 = 11;
+/// The bits of the opcode in a header's third octet.
+const OPCODE: u8 = (flag::OPCODE >> 8) as u8;
 /// The largest UDP payload that no sane path fragments (RFC 9715, appendix A).
 const LARGEST_DATAGRAM: usize = 1232;
 
@@ -40,6 +43,10 @@ pub(super) struct Query {
     name_end: usize,
     /// The OPT record, if it is the last record: only then can it be cut off without moving others.
     last_opt: Option<Range<usize>>,
+    /// Whether it ends in a TSIG record, so that the reply may, too (RFC 8945 section 5.1).
+    signed: bool,
+    /// Whether an OPT record was cut off.
+    stripped: bool,
 }
 
 impl Query {
@@ -48,23 +55,25 @@ impl Query {
             return Err(NotAQuery::TooLong);
         }
         let is_query = message.len() >= HEADER && message[2] & 0x80 == 0 && u16_at(message, 4) == Some(1);
-        let name_end = if is_query {
-            name_end(message, HEADER, Pointer::Forbidden)
-        } else {
-            None
-        };
-        let name_end = name_end
-            .filter(|end| end + 4 <= message.len())
+        // Nothing precedes a question that a compression pointer could lead to.
+        let name_end = Some(message)
+            .filter(|_| is_query)
+            .and_then(|message| name::skip_plain(message, HEADER).ok())
+            .filter(|end| end + QUESTION_TAIL <= message.len())
             .ok_or(NotAQuery::Malformed)?;
-        let last_opt = Records::new(message, name_end + 4)
-            .last()
-            .flatten()
-            .filter(|last| last.rtype == TYPE_OPT && last.whole.end == message.len())
-            .map(|last| last.whole);
+        let last = Walk::new(message, name_end + QUESTION_TAIL, counts(message)).last();
+        let last = last
+            .and_then(Result::ok)
+            .filter(|last| last.data.end == message.len());
+        let is = |wanted| last.as_ref().is_some_and(|last| last.rtype == wanted);
+        let signed = is(rtype::TSIG);
+        let opt = is(rtype::OPT);
         Ok(Self {
             message: message.to_vec(),
             name_end,
-            last_opt,
+            last_opt: last.filter(|_| opt).map(|last| last.start..last.data.end),
+            signed,
+            stripped: false,
         })
     }
 
@@ -101,53 +110,57 @@ impl Query {
             message,
             name_end: self.name_end,
             last_opt: None,
+            signed: false,
+            stripped: true,
         })
+    }
+
+    /// The same without EDNS, where nobody would miss it: DO asks for what only an OPT record can say
+    /// (RFC 3225 section 3).
+    pub fn without_idle_edns(&self) -> Option<Self> {
+        const DO: u8 = 0x80;
+        // Root name, type, size, extended RCODE, version: seven octets before the flags.
+        let flags_at = self.last_opt.as_ref()?.start + 7;
+        (self.message.get(flags_at)? & DO == 0).then(|| self.without_edns())?
+    }
+
+    /// Whether it carries an OPT record that could be left away; none: it never had one.
+    pub fn has_edns(&self) -> Option<bool> {
+        (self.last_opt.is_some() || self.stripped).then_some(!self.stripped)
     }
 
     /// Whether `bytes` answer this query when it was sent under `id` (RFC 5452 section 9.1: same ID, name,
     /// class and type; addresses and ports are the socket's business).
-    pub fn accept(&self, id: u16, bytes: &[u8]) -> Result<Reply, Rejection> {
+    pub fn accept(&self, id: u16, over: Protocol, bytes: &[u8]) -> Result<Reply, Rejection> {
         if bytes.len() < HEADER || bytes[..2] != id.to_be_bytes() || bytes[2] & 0x80 == 0 {
             return Err(Rejection::Stray);
         }
-        let count = |at| u16_at(bytes, at).unwrap_or(0);
-        let question = &self.message[HEADER..self.name_end + 4];
-        let body = match count(4) {
+        let question = &self.message[HEADER..self.name_end + QUESTION_TAIL];
+        let body = match u16_at(bytes, 4).unwrap_or(0) {
             1 => {
-                let theirs = bytes.get(HEADER..self.name_end + 4).ok_or(Rejection::Stray)?;
+                let theirs = bytes
+                    .get(HEADER..self.name_end + QUESTION_TAIL)
+                    .ok_or(Rejection::Stray)?;
                 // Length octets are below b'A', so comparing without regard to case leaves them exact; type
                 // and class are not letters.
-                let name = question.len() - 4;
+                let name = question.len() - QUESTION_TAIL;
                 let same = theirs[..name].eq_ignore_ascii_case(&question[..name])
                     && theirs[name..] == question[name..];
                 if !same {
                     return Err(Rejection::Stray);
                 }
-                self.name_end + 4
+                self.name_end + QUESTION_TAIL
             }
-            // Many servers leave the question out of an error. Nothing but the error is taken from it.
-            0 if matches!(u16::from(bytes[3] & 0x0f), FORMERR | SERVFAIL | NOTIMP | REFUSED)
-                && count(6) == 0
-                && count(8) == 0 =>
-            {
-                HEADER
-            }
+            0 if is_bare_error(bytes, over) => HEADER,
             _ => return Err(Rejection::Stray),
         };
-        // A truncated message may end anywhere (RFC 2181 section 9). Bytes after the last record are
-        // tolerated (RFC 5625 section 4.1).
-        let truncated = bytes[2] & 0x02 != 0;
-        let mut opt = None;
-        for record in Records::new(bytes, body) {
-            match record {
-                Some(record) if record.rtype == TYPE_OPT => opt = Some(record),
-                Some(_) => {}
-                None if truncated => break,
-                None => return Err(Rejection::Malformed),
-            }
+        if (bytes[2] ^ self.message[2]) & OPCODE != 0 {
+            return Err(Rejection::Malformed);
         }
-        let extended = opt.as_ref().map_or(0, |opt| u16::from(opt.ttl[0]) << 4);
-        let keepalive = opt.and_then(|opt| keepalive(&bytes[opt.data]));
+        let truncated = bytes[2] & 0x02 != 0;
+        let opt = self.opt_of(bytes, body, truncated)?;
+        let extended = opt.as_ref().map_or(0, |(ttl, _)| (ttl >> 24 << 4) as u16);
+        let keepalive = opt.and_then(|(_, data)| keepalive(&bytes[data]));
         let rcode = extended | u16::from(bytes[3] & 0x0f);
         Ok(Reply {
             message: bytes.to_vec(),
@@ -156,6 +169,50 @@ impl Query {
             keepalive,
         })
     }
+
+    /// Checks the records from `body` on, and gives the TTL field and the data of the OPT record.
+    fn opt_of(
+        &self,
+        bytes: &[u8],
+        body: usize,
+        truncated: bool,
+    ) -> Result<Option<(u32, Range<usize>)>, Rejection> {
+        let mut opt = None;
+        for record in Walk::new(bytes, body, counts(bytes)) {
+            let record = match record {
+                Ok(record) => record,
+                // A truncated message may end anywhere (RFC 2181 section 9). Bytes after the last record are
+                // tolerated (RFC 5625 section 4.1).
+                Err(_) if truncated => break,
+                Err(_) => return Err(Rejection::Malformed),
+            };
+            let misplaced = match record.rtype {
+                // One, in the additional section (RFC 6891 section 6.1.1).
+                rtype::OPT => opt.is_some() || record.section != Section::Additional,
+                rtype::TSIG => !self.signed,
+                _ => false,
+            };
+            if misplaced || check_data(bytes, &record).is_err() {
+                return Err(Rejection::Malformed);
+            }
+            if record.rtype == rtype::OPT {
+                opt = Some((record.ttl, record.data));
+            }
+        }
+        Ok(opt)
+    }
+}
+
+/// Whether `bytes` are an error without its question, as servers send it that could not read the question. Nothing
+/// but the error is taken from it. In a datagram, this is all that an ID is left to vouch for: there, only what
+/// says just that is taken, and not a failure that a client would be told (RFC 5452 section 9.1).
+fn is_bare_error(bytes: &[u8], over: Protocol) -> bool {
+    let expected = match u16::from(bytes[3] & 0x0f) {
+        FORMERR | NOTIMP => true,
+        SERVFAIL | REFUSED => over == Protocol::Tcp,
+        _ => false,
+    };
+    expected && counts(bytes)[..2] == [0, 0]
 }
 
 /// What is wrong with bytes that were received while a reply was awaited.
@@ -163,7 +220,8 @@ impl Query {
 pub(super) enum Rejection {
     /// Not for this query: forged, late or for someone else. To be dropped, and the wait goes on.
     Stray,
-    /// For this query, and its records do not fit into it.
+    /// For this query, and no message that one may hand on: its records do not fit into it or have not the form
+    /// of their type, or it does not answer what it seems to.
     Malformed,
 }
 
@@ -186,87 +244,6 @@ impl Reply {
     }
 }
 
-/// A record's place in a message.
-#[derive(Debug, Clone)]
-struct Record {
-    whole: Range<usize>,
-    rtype: u16,
-    ttl: [u8; 4],
-    data: Range<usize>,
-}
-
-/// All records of a message in order; `None` for one that does not fit, which ends it.
-struct Records<'m> {
-    message: &'m [u8],
-    at: usize,
-    left: usize,
-}
-
-impl<'m> Records<'m> {
-    fn new(message: &'m [u8], start: usize) -> Self {
-        let left = [6, 8, 10]
-            .iter()
-            .map(|&at| usize::from(u16_at(message, at).unwrap_or(0)))
-            .sum();
-        Self {
-            message,
-            at: start,
-            left,
-        }
-    }
-
-    fn record(&self) -> Option<Record> {
-        let fixed = name_end(self.message, self.at, Pointer::Allowed)?;
-        let ttl = self.message.get(fixed + 4..fixed + 8)?.try_into().ok()?;
-        let data = fixed + 10..fixed + 10 + usize::from(u16_at(self.message, fixed + 8)?);
-        let rtype = u16_at(self.message, fixed)?;
-        (data.end <= self.message.len()).then_some(Record {
-            whole: self.at..data.end,
-            rtype,
-            ttl,
-            data,
-        })
-    }
-}
-
-impl Iterator for Records<'_> {
-    type Item = Option<Record>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let record = self.record();
-        match &record {
-            Some(record) => self.at = record.whole.end,
-            None => self.left = 0,
-        }
-        Some(record)
-    }
-}
-
-/// Whether a name may end in a compression pointer. Nothing precedes a question that one could point to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pointer {
-    Allowed,
-    Forbidden,
-}
-
-/// One past the name at `start`. Pointers are not followed.
-fn name_end(message: &[u8], start: usize, pointer: Pointer) -> Option<usize> {
-    let mut at = start;
-    // RFC 1035 section 3.1: at most 255 octets, the root's included.
-    while at - start < 255 {
-        let length = *message.get(at)?;
-        match length & 0xc0 {
-            0x00 if length == 0 => return Some(at + 1),
-            0x00 => at += 1 + usize::from(length),
-            0xc0 if pointer == Pointer::Allowed => return (at + 2 <= message.len()).then_some(at + 2),
-            // RFC 1035 section 4.1.4: the other two combinations are reserved.
-            _ => return None,
-        }
-    }
-    None
-}
-
 /// RFC 7828 section 3.1: units of 100 ms.
 fn keepalive(mut options: &[u8]) -> Option<Duration> {
     loop {
@@ -276,6 +253,11 @@ fn keepalive(mut options: &[u8]) -> Option<Duration> {
         }
         options = options.get(4 + length..)?;
     }
+}
+
+/// Records of each section, by the header.
+fn counts(message: &[u8]) -> [u16; 3] {
+    [6, 8, 10].map(|at| u16_at(message, at).unwrap_or(0))
 }
 
 fn u16_at(message: &[u8], at: usize) -> Option<u16> {

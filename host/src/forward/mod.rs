@@ -12,15 +12,20 @@
 //! - An upstream that was silent three times is asked over TCP the fourth time.
 //! - SERVFAIL and REFUSED make it try the next one. If no other says anything else, they are the answer.
 //! - A truncated answer is asked for again over TCP, a query that an old server does not understand without
-//!   EDNS, both at the same upstream and as part of the same attempt.
+//!   EDNS, both at the same upstream and as part of the same attempt. One that is silent about EDNS gets the
+//!   last attempt without; after two answers that came only so, all of them.
+//! - Failures only raise the suspicion that an upstream is out of order: a [`probe`] decides.
 //!
 //! It does not cache, does not coalesce, does not follow CNAMEs, and changes nothing in an answer but its
 //! ID (RFC 5625 section 4).
 
+mod bounds;
 mod counters;
 mod descriptors;
 mod failure;
+mod health;
 mod message;
+mod pace;
 mod policy;
 mod probe;
 mod tcp;
@@ -36,40 +41,50 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub use counters::{Counters, Histogram, Reason};
 pub use descriptors::bound_sockets;
 pub use failure::{Failure, Fault};
 pub use message::NotAQuery;
+pub use probe::PROBE_SOCKETS;
 pub use upstream::Upstream;
 
 use crate::config::{self, Protocol};
+use crate::dns::name::Name;
+use bounds::Quota;
 use message::{Query, Reply};
 use policy::Rotation;
 
 /// How often one query is sent to one upstream in a datagram (RFC 9520 section 3.1).
 const MOST_DATAGRAMS: usize = 3;
 
-/// One `forward` stage, as all workers share it.
+/// One `forward` stage, as all workers share it. It outlives a reload that changes neither the stage nor its zone.
 #[derive(Debug)]
 pub struct Forwarder {
     /// Queries that were turned away because `concurrent` were under way.
     pub rejects: AtomicU64,
     config: config::Forward,
+    /// What probes ask for, and below: the first name of the stage's zone.
+    zone: Name,
     upstreams: Vec<Arc<Upstream>>,
     /// Queries so far, by which round-robin turns.
     position: AtomicUsize,
     under_way: AtomicUsize,
+    sockets: Arc<Quota>,
+    begun: AtomicBool,
+    /// Whether any upstream has ever answered.
+    answered: watch::Sender<bool>,
 }
 
 impl Forwarder {
-    /// Nothing is known about the upstreams yet: all count as healthy.
-    pub fn new(config: &config::Forward) -> Arc<Self> {
+    /// A stage of `zone`, for so many workers. Nothing is known about the upstreams yet: all count as healthy.
+    pub fn new(config: &config::Forward, zone: &Name, workers: usize) -> Arc<Self> {
         let upstreams = config
             .upstreams
             .iter()
@@ -78,9 +93,52 @@ impl Forwarder {
             rejects: AtomicU64::new(0),
             upstreams: upstreams.collect(),
             config: config.clone(),
+            zone: zone.clone(),
             position: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
+            sockets: Quota::new(config.most_sockets(workers)),
+            begun: AtomicBool::new(false),
+            answered: watch::Sender::new(false),
         })
+    }
+
+    /// Whether it is what [`Self::new`] would make of these.
+    pub fn is_for(&self, config: &config::Forward, zone: &Name) -> bool {
+        self.config == *config && self.zone == *zone
+    }
+
+    /// Has every upstream looked at: whether it answers, and whether it leads back. Only the first call does
+    /// anything; it must come from a `LocalRuntime`.
+    pub fn begin(self: &Arc<Self>) {
+        if self.begun.swap(true, Relaxed) {
+            return;
+        }
+        for (index, upstream) in self.upstreams.iter().enumerate() {
+            if upstream.health.claim_probe() {
+                probe::start(self, index, true);
+            }
+        }
+    }
+
+    /// The first name of its zone.
+    pub fn zone(&self) -> &Name {
+        &self.zone
+    }
+
+    /// Whether any upstream has ever answered, with something else than SERVFAIL and REFUSED.
+    pub fn has_answer(&self) -> bool {
+        *self.answered.borrow()
+    }
+
+    /// Waits until [`Self::has_answer`].
+    pub async fn answer(&self) {
+        // The sender lives as long as this does.
+        let _ = self.answered.subscribe().wait_for(|answered| *answered).await;
+    }
+
+    /// Whether there is nobody to ask, since every upstream leads back to this proxy.
+    pub fn only_loops(&self) -> bool {
+        self.upstreams.iter().all(|upstream| upstream.looping())
     }
 
     /// In the order of the configuration.
@@ -93,16 +151,43 @@ impl Forwarder {
         self.under_way.load(Relaxed)
     }
 
-    /// Tells that a HINFO query whose name begins with `label` was received. If it is one that
-    /// [`Forward::probe_for_loops`] sent, the upstream it was sent to is taken out for this generation, and
-    /// the result is true: the query deserves no answer.
-    pub fn loop_found(&self, label: &[u8]) -> bool {
-        // Some servers play with the case of what they forward.
-        let looping = self
-            .upstreams
-            .iter()
-            .find(|upstream| label.eq_ignore_ascii_case(upstream.loop_token()));
-        looping.inspect(|upstream| upstream.found_looping()).is_some()
+    /// Tells that a HINFO query for this name (in wire format) was received. If it is what one of the upstreams is
+    /// being asked just now to see whether it comes back, that upstream leads back to us, and the result is
+    /// true: the query deserves no answer.
+    pub fn loop_found(&self, name: &[u8]) -> bool {
+        let Some((&length, rest)) = name.split_first() else {
+            return false;
+        };
+        let Some((label, below)) = rest.split_at_checked(length.into()) else {
+            return false;
+        };
+        let mut upstreams = self.upstreams.iter();
+        let found = upstreams.find(|upstream| {
+            below.eq_ignore_ascii_case(self.zone.as_bytes()) && upstream.health.found(label)
+        });
+        found
+            .inspect(|upstream| {
+                upstream.counters.loops.fetch_add(1, Relaxed);
+            })
+            .is_some()
+    }
+
+    /// An upstream has answered for the first time.
+    fn heard(&self) {
+        self.answered.send_replace(true);
+    }
+
+    /// Whether this upstream is to be probed on: it is out or leads back, or nobody would be told that it is neither.
+    fn has_no_answer_of(&self, index: usize) -> bool {
+        let upstream = &self.upstreams[index];
+        !upstream.healthy() || !upstream.health.heard()
+    }
+
+    /// Has an upstream probed, if `suspect` says that the caller is the one to do so.
+    fn probe(self: &Arc<Self>, index: usize, suspect: bool) {
+        if suspect {
+            probe::start(self, index, false);
+        }
     }
 
     fn rotation(&self) -> Rotation {
@@ -167,19 +252,24 @@ impl Forward {
         let pool = |upstream: &Arc<Upstream>| {
             tcp::Pool::new(
                 upstream.clone(),
+                shared.sockets.clone(),
                 config.connections.max(1),
                 config.idle,
                 config.timeout,
             )
         };
         let pools = shared.upstreams.iter().map(pool).collect();
-        let buffer = udp::Buffer::new();
-        let sockets = |upstream: &Arc<Upstream>| udp::Sockets::new(upstream.clone(), buffer.clone());
+        let sockets = |upstream: &Arc<Upstream>| udp::Sockets::new(upstream.clone(), shared.sockets.clone());
         Rc::new(Self {
             sockets: shared.upstreams.iter().map(sockets).collect(),
             pools,
             shared,
         })
+    }
+
+    /// What all workers share of it.
+    pub fn shared(&self) -> &Arc<Forwarder> {
+        &self.shared
     }
 
     /// Asks the upstreams `query`, a whole message with one question. Must be called on a `LocalRuntime`.
@@ -212,7 +302,7 @@ impl Forward {
                 && let Some(index) = rotation.next()
             {
                 let (upstream, early) = (&self.shared.upstreams[index], !race.is_empty());
-                if early && !upstream.may_ask_early() {
+                if early && !upstream.spare.take() {
                     // When one that is under way fails, and not before.
                     next = deadline;
                 } else {
@@ -226,11 +316,13 @@ impl Forward {
                             .filter(|(address, _)| *address == upstream.address)
                             .count();
                     let over = self.protocol(&query, earlier);
+                    let last = begun + 1 == config.attempts || earlier + 1 == MOST_DATAGRAMS;
+                    let query = self.without_edns(index, &query, earlier > 0 && last);
                     race.push(Attempt {
                         index,
                         begin: now,
                         early,
-                        reply: Box::pin(self.attempt(index, over, &query, deadline)),
+                        reply: Box::pin(self.attempt(index, over, query, deadline)),
                     });
                     // Each attempt is given twice the time of the one before (RFC 6298 section 5.5).
                     next = now + self.patience(index, &rotation).saturating_mul(1 << begun.min(8));
@@ -248,7 +340,7 @@ impl Forward {
             };
             let index = attempt.index;
             if outcome.is_ok() {
-                self.shared.upstreams[index].earned(attempt.early);
+                self.shared.upstreams[index].spare.earn(attempt.early);
             }
             match outcome {
                 Ok(reply) => match Reason::of_rcode(reply.rcode) {
@@ -282,15 +374,6 @@ impl Forward {
         }
     }
 
-    /// Asks each upstream once for a name below `zone` (presentation format) that only it was ever asked
-    /// for, without recording whether it answers. Whoever listens hands each HINFO query's first label to
-    /// [`Forwarder::loop_found`].
-    pub async fn probe_for_loops(self: &Rc<Self>, zone: &str) {
-        for upstream in &self.shared.upstreams {
-            probe::for_loop(upstream, &self.shared.config, zone).await;
-        }
-    }
-
     /// How long the upstream just asked may be silent before the next attempt begins. TCP repeats what is
     /// lost by itself: there, the same upstream is not asked again before the time is up.
     fn patience(&self, index: usize, rotation: &Rotation) -> Duration {
@@ -307,10 +390,24 @@ impl Forward {
     fn note_overtaken(&self, winner: usize, race: &[Attempt<'_>]) {
         for attempt in race.iter().filter(|attempt| attempt.index != winner) {
             let upstream = &self.shared.upstreams[attempt.index];
-            if attempt.begin.elapsed() >= upstream.patience() && upstream.overtaken(Instant::now()) {
-                probe::start(upstream, &self.shared.config);
+            if attempt.begin.elapsed() >= upstream.patience() {
+                let suspect = upstream.overtaken(Instant::now());
+                self.shared.probe(attempt.index, suspect);
             }
         }
+    }
+
+    /// The query as this upstream is asked it: without EDNS where that is not missed and the upstream is known to
+    /// drop it, or may be, having been silent until the `last` time.
+    fn without_edns(&self, index: usize, query: &Rc<Query>, last: bool) -> Rc<Query> {
+        let upstream = &self.shared.upstreams[index];
+        if (last || upstream.drops_edns())
+            && let Some(plain) = query.without_idle_edns()
+        {
+            upstream.counters.without_edns.fetch_add(1, Relaxed);
+            return Rc::new(plain);
+        }
+        query.clone()
     }
 
     /// What `query` goes over to an upstream that it was sent to so many times before.
@@ -329,12 +426,19 @@ impl Forward {
         &self,
         index: usize,
         over: Protocol,
-        query: &Rc<Query>,
+        mut query: Rc<Query>,
         deadline: Instant,
     ) -> Result<Reply, Fault> {
-        let counters = &self.shared.upstreams[index].counters;
-        let mut reply = self.exchange(index, over, query, deadline).await?;
-        let mut query = query.clone();
+        let upstream = &self.shared.upstreams[index];
+        let counters = &upstream.counters;
+        let mut reply = self.exchange(index, over, &query, deadline).await?;
+        if let Some(with) = query.has_edns()
+            && over == Protocol::Udp
+            // What is remembered is not remembered for longer because it is acted upon.
+            && (with || !upstream.drops_edns())
+        {
+            upstream.answered_edns(with);
+        }
         // RFC 6891 section 6.2.2: an OPT record may be all that such a server does not like. What it thinks
         // of EDNS is not remembered, since an answer like this may be about the one query only.
         if matches!(reply.rcode, message::FORMERR | message::NOTIMP | message::BADVERS)
@@ -376,22 +480,26 @@ impl Forward {
             }
         };
         let took = begin.elapsed();
-        match outcome {
-            Ok(_) => {
+        match &outcome {
+            Ok(reply) => {
                 counters.durations.observe(took);
                 // The rare TCP of a UDP upstream takes several round trips.
                 if over == config.protocol {
                     upstream.measured(took);
                 }
-                upstream.answered();
+                match Reason::of_rcode(reply.rcode) {
+                    Some(_) => self.shared.probe(index, upstream.declined()),
+                    None if upstream.health.answered() => self.shared.heard(),
+                    None => {}
+                }
             }
             Err(fault) => {
-                counters.failure(fault.into());
+                counters.failure((*fault).into());
                 // Silence that the deadline cut short proves nothing, unless it was long already.
-                let fair = fault != Fault::Timeout || limit == config.timeout || took >= upstream.patience();
+                let fair = *fault != Fault::Timeout || limit == config.timeout || took >= upstream.patience();
                 // A server may do without TCP, and be well.
-                if fair && over == config.protocol && upstream.failed(fault) {
-                    probe::start(upstream, config);
+                if fair && over == config.protocol {
+                    self.shared.probe(index, upstream.failed(*fault));
                 }
             }
         }

@@ -1,110 +1,191 @@
-//! Questions of our own: whether an upstream that is out is back, and whether one leads back to us.
+//! Questions of our own: whether an upstream answers, and whether it leads back to us.
+//!
+//! *Whether it answers* is asked for the name servers of the zone that it is asked about, which whoever serves the zone
+//! knows and whoever resolves for others has at hand (for the root, CoreDNS asks the same). SERVFAIL and REFUSED are
+//! no answer: a server that says so of the zone itself has nothing better for the names in it.
+//!
+//! *Whether it leads back* is asked with a name below the zone that exists nowhere: a token of its own for each such
+//! question, good once and until its exchange is over. Servers on the way can read it, so it must be worth nothing to
+//! them later. What leads back is looked at again and again, each time after twice the time: at boot, the rules
+//! that keep our queries from ourselves may come later than we do.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hickory_proto::rr::Name;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
 
+use super::Forwarder;
+use super::bounds::Quota;
+use super::counters::Reason;
 use super::failure::Fault;
 use super::message::{Query, Reply};
 use super::tcp::Pool;
 use super::udp;
 use super::upstream::Upstream;
-use crate::config::{self, Protocol};
+use crate::config::Protocol;
+use crate::dns::name::{NAME_MAXIMUM, Name};
+use crate::dns::{CLASS_IN, rtype};
 
-const TYPE_NS: u16 = 2;
-const TYPE_HINFO: u16 = 13;
+/// Sockets that probes may hold at the same time, over all stages of the process. There may be thousands of zones, and
+/// queries need some, too.
+pub const PROBE_SOCKETS: usize = 16;
+static SOCKETS: Semaphore = Semaphore::const_new(PROBE_SOCKETS);
+
 /// An upstream that refuses at once is not asked in a busy loop.
 const SHORTEST: Duration = Duration::from_millis(10);
+/// What does not come back within this time is held up elsewhere.
+const LOOP_TIME: Duration = Duration::from_millis(500);
+/// The longest time between two looks for a loop.
+const LOOP_PAUSE: Duration = Duration::from_secs(8);
 
-/// Asks an upstream that is out every `probe` until it answers. It is the caller's business that only one
-/// such task runs ([`Upstream::failed`]); it ends with the generation, whose upstreams it does not keep
-/// alive.
-pub(super) fn start(upstream: &Arc<Upstream>, config: &config::Forward) {
-    // The root's name servers, as node-cache asks: any recursive server has them at hand.
-    let Some(query) = question(&Name::root(), TYPE_NS) else {
-        return;
+/// Probes an upstream, by its index, until it answers and does not lead back. It is the caller's business that only one
+/// such task runs for it; the task ends with its forwarder, which it does not keep alive. `look`: for a loop as well,
+/// from the start.
+pub(super) fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
+    let every = forwarder.config.probe.max(SHORTEST);
+    let mut watch = Watch {
+        forwarder: Arc::downgrade(forwarder),
+        index,
     };
-    let (upstream, every) = (Watch(Arc::downgrade(upstream)), config.probe.max(SHORTEST));
-    let (protocol, limit) = (config.protocol, config.timeout);
     tokio::task::spawn_local(async move {
+        let first = if look { Duration::ZERO } else { every };
+        let (mut look_at, mut pause) = (Instant::now() + first, every);
         loop {
-            tokio::time::sleep(every).await;
-            let Some(upstream) = upstream.0.upgrade() else {
+            {
+                let Some(forwarder) = watch.forwarder.upgrade() else {
+                    return;
+                };
+                if Instant::now() >= look_at {
+                    look_for_loop(&forwarder, index).await;
+                    pause = (pause * 2).min(LOOP_PAUSE.max(every));
+                    look_at = Instant::now() + pause;
+                }
+                if !forwarder.upstreams[index].looping() {
+                    probe(&forwarder, index).await;
+                }
+            }
+            // Not sooner either where all is well: whoever asks for silent names shall not make us ask all the time.
+            sleep(every).await;
+            let Some(forwarder) = watch.forwarder.upgrade() else {
                 return;
             };
-            // Any reply proves that someone is there, whatever it says.
-            if upstream.wants_probe()
-                && matches!(
-                    ask(&upstream, protocol, &query, limit).await,
-                    Ok(_) | Err(Fault::Malformed)
-                )
-            {
-                upstream.answered();
-            }
-            if !upstream.wants_probe() && !upstream.probe_ended() {
-                return;
+            let health = &forwarder.upstreams[index].health;
+            if !forwarder.has_no_answer_of(index) && !health.probe_ended_unless_suspect() {
+                // It has been given back.
+                watch.forwarder = Weak::new();
+                return drop(watch);
             }
         }
     });
 }
 
 /// The right to probe an upstream, given back even if the task is dropped half-way with its worker.
-struct Watch(Weak<Upstream>);
+struct Watch {
+    forwarder: Weak<Forwarder>,
+    index: usize,
+}
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(upstream) = self.0.upgrade() {
-            upstream.probe_dropped();
+        if let Some(forwarder) = self.forwarder.upgrade() {
+            forwarder.upstreams[self.index].health.probe_ended();
         }
     }
 }
 
-/// Asks `upstream` once for its own token in `zone`. Whoever receives that question knows that it came from
-/// here.
-pub(super) async fn for_loop(upstream: &Arc<Upstream>, config: &config::Forward, zone: &str) {
-    let name = Name::from_ascii(zone).and_then(|zone| zone.prepend_label(&upstream.loop_token()[..]));
-    let query = name.ok().and_then(|name| question(&name, TYPE_HINFO));
-    match query {
+/// Asks whether the upstream answers, twice if the first question or its answer may have been lost.
+async fn probe(forwarder: &Forwarder, index: usize) {
+    let upstream = &forwarder.upstreams[index];
+    let Some(query) = question(&[], &forwarder.zone, rtype::NS) else {
+        return;
+    };
+    let mut outcome = Err(Fault::Timeout);
+    for _ in 0..2 {
+        outcome = ask(forwarder, upstream, &query, forwarder.config.timeout / 2).await;
+        if outcome.as_ref().err() != Some(&Fault::Timeout) {
+            break;
+        }
+    }
+    match outcome {
+        Ok(reply) => match Reason::of_rcode(reply.rcode) {
+            None => {
+                if upstream.health.probe_answered() {
+                    forwarder.heard();
+                }
+                return;
+            }
+            Some(reason) => upstream.health.probe_failed(&format_args!(
+                "it says {} of the zone {} itself",
+                reason.as_str(),
+                forwarder.zone
+            )),
+        },
+        // Ours, not the upstream's.
+        Err(Fault::Local(_) | Fault::Busy | Fault::Forged) => return,
+        Err(fault) => upstream.health.probe_failed(&fault),
+    }
+    upstream.counters.failed_probes.fetch_add(1, Relaxed);
+}
+
+/// Asks for a name that must not come back.
+async fn look_for_loop(forwarder: &Forwarder, index: usize) {
+    let upstream = &forwarder.upstreams[index];
+    let search = upstream.health.look_for_loop();
+    // Where the zone's name leaves no room, nothing is looked for.
+    if let Some(query) = question(&search.token.label(), &forwarder.zone, rtype::HINFO) {
         // The answer is of no interest.
-        Some(query) => drop(ask(upstream, config.protocol, &query, config.timeout).await),
-        None => tracing::debug!(zone, "the zone's name leaves no room for a loop probe"),
+        let _ = ask(
+            forwarder,
+            upstream,
+            &query,
+            forwarder.config.timeout.min(LOOP_TIME),
+        )
+        .await;
     }
 }
 
 async fn ask(
+    forwarder: &Forwarder,
     upstream: &Arc<Upstream>,
-    protocol: Protocol,
     query: &Rc<Query>,
     limit: Duration,
 ) -> Result<Reply, Fault> {
-    match protocol {
+    // It is never closed.
+    let _socket = SOCKETS.acquire().await;
+    let alone = Quota::new(1);
+    match forwarder.config.protocol {
         Protocol::Udp => {
             // A socket of its own: it says nothing about queries, nor they about it.
-            let sockets = udp::Sockets::new(upstream.clone(), udp::Buffer::new());
-            tokio::time::timeout(limit, sockets.exchange(query))
+            let sockets = udp::Sockets::new(upstream.clone(), alone);
+            timeout(limit, sockets.exchange(query))
                 .await
                 .unwrap_or(Err(Fault::Timeout))
         }
         // A connection of its own: an old one is what may be broken.
         Protocol::Tcp => {
-            Pool::new(upstream.clone(), 1, Duration::ZERO, limit)
+            Pool::new(upstream.clone(), alone, 1, Duration::ZERO, limit)
                 .exchange(query, limit)
                 .await
         }
     }
 }
 
-/// A query with RD set.
-fn question(name: &Name, rtype: u16) -> Option<Rc<Query>> {
+/// A query with RD set for `label`, if there is one, below `zone`; none if that is no name any more.
+fn question(label: &[u8], zone: &Name, rtype: u16) -> Option<Rc<Query>> {
     let mut message = vec![0, 0, 0x01, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    for label in name.iter() {
+    let start = message.len();
+    if !label.is_empty() {
         message.push(u8::try_from(label.len()).ok()?);
         message.extend_from_slice(label);
     }
-    message.push(0);
+    message.extend_from_slice(zone.as_bytes());
+    if message.len() - start > NAME_MAXIMUM {
+        return None;
+    }
     message.extend_from_slice(&rtype.to_be_bytes());
-    message.extend_from_slice(&1u16.to_be_bytes());
+    message.extend_from_slice(&CLASS_IN.to_be_bytes());
     Query::new(&message).ok().map(Rc::new)
 }

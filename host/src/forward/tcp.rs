@@ -16,22 +16,32 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::bounds::{Place, Quota};
 use super::failure::Fault;
 use super::message::{Query, Rejection, Reply};
 use super::upstream::Upstream;
+use crate::config::Protocol;
+use crate::dns::MESSAGE_MAXIMUM;
 
 /// Queries on one connection at a time: few enough that a random ID is free at the first or second try.
 const MOST_PENDING: usize = 1024;
 /// Bytes that a connection may have to write before it counts as full.
-const MOST_UNSENT: usize = 256 * 1024;
+const MOST_UNSENT: usize = 64 * 1024;
 /// Queries in a row without a reply after which a connection is taken for dead.
 const MOST_SILENT: u32 = 2;
 const INBOX: usize = 4096;
+/// With its length prefix.
+const LARGEST_MESSAGE: usize = 2 + MESSAGE_MAXIMUM;
+/// Octets that a connection holds at most: what is to be written and what is being written, each full but for one
+/// message; what was read, less than one message and one more read of as much; and as much again handed out and not
+/// yet taken.
+pub(super) const CONNECTION_OCTETS: usize = 2 * (MOST_UNSENT + LARGEST_MESSAGE) + 2 * 2 * LARGEST_MESSAGE;
 
 /// One worker's connections to one upstream.
 pub(super) struct Pool {
     upstream: Arc<Upstream>,
-    /// How many connections there may be.
+    quota: Arc<Quota>,
+    /// How many connections there may be that take queries.
     limit: usize,
     idle: Duration,
     dial: Duration,
@@ -41,9 +51,16 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub fn new(upstream: Arc<Upstream>, limit: usize, idle: Duration, dial: Duration) -> Self {
+    pub fn new(
+        upstream: Arc<Upstream>,
+        quota: Arc<Quota>,
+        limit: usize,
+        idle: Duration,
+        dial: Duration,
+    ) -> Self {
         Self {
             upstream,
+            quota,
             limit,
             idle,
             dial,
@@ -79,15 +96,27 @@ impl Pool {
             .filter(|connection| connection.serial >= from && !connection.is_full());
         let least = least.min_by_key(|connection| connection.pending());
         let room = connections.len() < self.limit;
-        match least {
-            Some(connection) if connection.pending() == 0 || !room => Ok(connection.clone()),
-            _ if room => {
-                let connection = Connection::open(&self.upstream, &self.opened, self.idle, self.dial);
-                connections.push(connection.clone());
-                Ok(connection)
-            }
+        match least.cloned() {
+            Some(connection) if connection.pending() == 0 || !room => Ok(connection),
+            least if room => match (self.connect(), least) {
+                (Ok(connection), _) => {
+                    connections.push(connection.clone());
+                    Ok(connection)
+                }
+                (Err(_), Some(connection)) => Ok(connection),
+                (Err(fault), None) => Err(fault),
+            },
             _ => Err(Fault::Busy),
         }
+    }
+
+    /// Returns at once; queries may be left on the connection while it is being established.
+    fn connect(&self) -> Result<Rc<Connection>, Fault> {
+        let place = self.quota.take()?;
+        let connection = Rc::new(Connection::new(&self.opened, self.idle));
+        let running = connection.clone().run(self.upstream.clone(), place, self.dial);
+        tokio::task::spawn_local(running);
+        Ok(connection)
     }
 
     #[cfg(test)]
@@ -147,10 +176,9 @@ struct Waiting {
 }
 
 impl Connection {
-    /// Returns at once; queries may be left on it while it is being established.
-    fn open(upstream: &Arc<Upstream>, opened: &Rc<Cell<u64>>, idle: Duration, dial: Duration) -> Rc<Self> {
+    fn new(opened: &Rc<Cell<u64>>, idle: Duration) -> Self {
         let serial = opened.replace(opened.get() + 1);
-        let connection = Rc::new(Self {
+        Self {
             serial,
             opened: opened.clone(),
             successors: Cell::new(serial + 1),
@@ -165,9 +193,7 @@ impl Connection {
                 quiet_since: Instant::now(),
             }),
             wake: Notify::new(),
-        });
-        tokio::task::spawn_local(connection.clone().run(upstream.clone(), dial));
-        connection
+        }
     }
 
     async fn ask(&self, query: &Rc<Query>, until: Instant) -> Result<Reply, Fault> {
@@ -252,7 +278,8 @@ impl Connection {
         self.state.borrow().pending.len()
     }
 
-    async fn run(self: Rc<Self>, upstream: Arc<Upstream>, dial: Duration) {
+    /// The connection's whole life, in which it holds its place.
+    async fn run(self: Rc<Self>, upstream: Arc<Upstream>, _place: Place, dial: Duration) {
         let fault = match timeout(dial, TcpStream::connect(upstream.address)).await {
             Ok(Ok(stream)) => {
                 self.serve(stream, &upstream).await;
@@ -338,7 +365,7 @@ impl Connection {
         let Some(waiting) = state.pending.get(&id) else {
             return false;
         };
-        let outcome = match waiting.query.accept(id, message) {
+        let outcome = match waiting.query.accept(id, Protocol::Tcp, message) {
             Ok(reply) => Ok(reply),
             Err(Rejection::Malformed) => Err(Fault::Malformed),
             Err(Rejection::Stray) => return false,

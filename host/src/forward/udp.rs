@@ -9,7 +9,8 @@
 //! A socket for each query would cost more than all the rest of a miss. So a few queries share one:
 //! [`QUERIES`] in its whole life, and none after [`LIFE`]. Whoever finds its port by trial has no time left to use it
 //! (`docs/decisions/0007-source-ports.md`). A datagram that answers nothing that was asked on a socket ends
-//! its use at once.
+//! its use at once, and for a while each query to that upstream has a port to itself; [`STRAYS`] of them end the
+//! socket, and what was under way on it is asked anew from another port.
 //!
 //! Neither what was asked before on a socket, nor what was given up, may disturb what is asked now: an ID is
 //! used once in a socket's life, so replies that are late or come twice are known as such, and an error that
@@ -23,7 +24,6 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -33,10 +33,12 @@ use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
+use super::bounds::{Place, Quota};
 use super::descriptors::Descriptor;
 use super::failure::Fault;
 use super::message::{Query, Rejection, Reply};
 use super::upstream::Upstream;
+use crate::config;
 
 /// Queries that one socket carries in its life.
 pub(super) const QUERIES: usize = 16;
@@ -44,33 +46,31 @@ pub(super) const QUERIES: usize = 16;
 const QUERIES_AT_WORST: usize = 1024;
 /// How long a socket takes new queries.
 pub(super) const LIFE: Duration = Duration::from_secs(1);
+/// Datagrams that answer nothing after which a socket is given up, with what is under way on it: as many guesses of
+/// an ID as whoever has found a port may have.
+pub(super) const STRAYS: u32 = 16;
 /// Datagrams taken from a socket before others have their turn.
 const TURN: usize = 64;
 
-/// Where datagrams are written and read, one at a time: room for any, so that none arrives cut.
-#[derive(Clone)]
-pub(super) struct Buffer(Rc<RefCell<Box<[u8]>>>);
-
-impl Buffer {
-    pub fn new() -> Self {
-        Self(Rc::new(RefCell::new(vec![0; 65_535].into())))
-    }
+thread_local! {
+    /// Where datagrams are written and read, one at a time: room for any, so that none arrives cut.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; 65_535].into());
 }
 
 /// One worker's sockets to one upstream.
 pub(super) struct Sockets {
     upstream: Arc<Upstream>,
-    buffer: Buffer,
+    quota: Arc<Quota>,
     /// The one that takes the next query, if it still may.
     current: RefCell<Option<Rc<Socket>>>,
 }
 
 impl Sockets {
     /// Opens nothing yet.
-    pub fn new(upstream: Arc<Upstream>, buffer: Buffer) -> Self {
+    pub fn new(upstream: Arc<Upstream>, quota: Arc<Quota>) -> Self {
         Self {
             upstream,
-            buffer,
+            quota,
             current: RefCell::new(None),
         }
     }
@@ -84,10 +84,12 @@ impl Sockets {
     }
 
     fn send(&self, query: &Rc<Query>) -> Result<(Rc<Socket>, usize), Fault> {
+        let alone = self.upstream.is_wary();
         let current = self.current.borrow().clone();
         if let Some(socket) = current {
-            if socket.takes_queries() || (!Descriptor::is_left() && socket.can_take_more()) {
-                match socket.send(query, &self.buffer) {
+            let takes = !alone && socket.takes_queries();
+            if takes || (!Descriptor::is_left() && socket.can_take_more()) {
+                match socket.send(query) {
                     Ok(place) => return Ok((socket, place)),
                     // ICMP about something that was sent before: this query has not been sent at all.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -99,12 +101,13 @@ impl Sockets {
             }
             socket.retire();
         }
-        let socket = Socket::open(&self.upstream, &self.buffer)?;
+        let socket = Socket::open(&self.upstream, &self.quota)?;
         *self.current.borrow_mut() = Some(socket.clone());
-        let place = socket.send(query, &self.buffer).map_err(|error| {
+        let sent = socket.send(query);
+        if alone || sent.is_err() {
             socket.retire();
-            Fault::of_network(&error)
-        })?;
+        }
+        let place = sent.map_err(|error| Fault::of_network(&error))?;
         Ok((socket, place))
     }
 }
@@ -128,7 +131,10 @@ struct Socket {
     under_way: Cell<usize>,
     /// Whether it takes no more.
     retired: Cell<bool>,
+    /// Datagrams that answered nothing.
+    strays: Cell<u32>,
     reader: Cell<Option<AbortHandle>>,
+    _place: Place,
 }
 
 struct Sent {
@@ -146,7 +152,8 @@ enum State {
 }
 
 impl Socket {
-    fn open(upstream: &Arc<Upstream>, buffer: &Buffer) -> Result<Rc<Self>, Fault> {
+    fn open(upstream: &Arc<Upstream>, quota: &Arc<Quota>) -> Result<Rc<Self>, Fault> {
+        let place = quota.take()?;
         let local = |error: io::Error| Fault::Local(error.kind());
         let descriptor = Descriptor::take().ok_or(Fault::Busy)?;
         let to = upstream.address;
@@ -165,9 +172,11 @@ impl Socket {
             queries: RefCell::default(),
             under_way: Cell::new(0),
             retired: Cell::new(false),
+            strays: Cell::new(0),
             reader: Cell::new(None),
+            _place: place,
         });
-        let reader = spawn_local(socket.clone().read(upstream.clone(), buffer.clone()));
+        let reader = spawn_local(socket.clone().read(upstream.clone()));
         socket.reader.set(Some(reader.abort_handle()));
         Ok(socket)
     }
@@ -199,7 +208,7 @@ impl Socket {
     }
 
     /// Sends `query` under an ID that this socket has not seen; gives its place.
-    fn send(&self, query: &Rc<Query>, buffer: &Buffer) -> io::Result<usize> {
+    fn send(&self, query: &Rc<Query>) -> io::Result<usize> {
         let mut queries = self.queries.borrow_mut();
         let id = loop {
             let id = rand::random();
@@ -207,10 +216,11 @@ impl Socket {
                 break id;
             }
         };
-        let mut buffer = buffer.0.borrow_mut();
         // Not through the event loop, which knows no better than the kernel whether there is room.
-        let length = query.write(id, &mut buffer);
-        socket2::SockRef::from(&self.udp).send(&buffer[..length])?;
+        BUFFER.with_borrow_mut(|buffer| {
+            let length = query.write(id, buffer);
+            socket2::SockRef::from(&self.udp).send(&buffer[..length])
+        })?;
         queries.push(Sent {
             id,
             state: State::UnderWay(query.clone(), None),
@@ -236,7 +246,7 @@ impl Socket {
     }
 
     /// Reads until nobody waits and no query can come, or the socket fails.
-    async fn read(self: Rc<Self>, upstream: Arc<Upstream>, buffer: Buffer) {
+    async fn read(self: Rc<Self>, upstream: Arc<Upstream>) {
         loop {
             let error = match self.udp.ready(Interest::READABLE | Interest::ERROR).await {
                 // ICMP said that nobody listens. That alone does not make a socket readable.
@@ -244,7 +254,9 @@ impl Socket {
                     let error = self.udp.take_error().ok().flatten();
                     Some(error.unwrap_or_else(|| io::ErrorKind::Other.into()))
                 }
-                Ok(_) => self.receive(&upstream, &buffer).err(),
+                Ok(_) => BUFFER
+                    .with_borrow_mut(|buffer| self.receive(&upstream, buffer))
+                    .err(),
                 Err(error) => Some(error),
             };
             if let Some(error) = error {
@@ -254,10 +266,9 @@ impl Socket {
     }
 
     /// Hands out what is there.
-    fn receive(&self, upstream: &Upstream, buffer: &Buffer) -> io::Result<()> {
-        let mut buffer = buffer.0.borrow_mut();
+    fn receive(&self, upstream: &Upstream, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..TURN {
-            let (length, from) = match self.udp.try_recv_from(&mut buffer) {
+            let (length, from) = match self.udp.try_recv_from(buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -268,8 +279,13 @@ impl Socket {
             let expected = upstream.address;
             let ours = (from.ip(), from.port()) == (expected.ip(), expected.port());
             if !ours || !self.take(&buffer[..length]) {
-                upstream.counters.strays.fetch_add(1, Relaxed);
+                upstream.saw_stray();
+                self.strays.set(self.strays.get() + 1);
                 self.retire();
+                if self.strays.get() >= STRAYS {
+                    self.fail(Fault::Forged);
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -289,7 +305,7 @@ impl Socket {
             // Late, or for the second time.
             return true;
         };
-        let outcome = match query.accept(id, datagram) {
+        let outcome = match query.accept(id, config::Protocol::Udp, datagram) {
             Ok(reply) => Ok(reply),
             Err(Rejection::Malformed) => Err(Fault::Malformed),
             Err(Rejection::Stray) => return false,

@@ -1,90 +1,77 @@
 //! One upstream as all workers see it: its health, how fast it is, and what has been counted about it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::counters::Counters;
 use super::failure::Fault;
-
-/// What a whole failure weighs against an upstream; being overtaken weighs 1.
-const FAILURE: u32 = 4;
+use super::health::{FAILURE, Health};
+use super::pace::{RoundTrip, Spare};
 
 /// An upstream is never given less time than this before the query is sent again: most that is slower on a
 /// node's own network is lost, and what is not is bounded by [`Spare`].
 const LEAST_PATIENCE: Duration = Duration::from_millis(10);
 /// What an upstream is given that has not answered yet: enough for a recursive server that has to ask around.
 const FIRST_PATIENCE: Duration = Duration::from_millis(400);
+/// For how long each query has a port to itself after a stray was seen: longer than any way of finding ports that
+/// needs to be tried again and again.
+const WARINESS: Duration = Duration::from_secs(60);
+/// Answers in a row that came only without EDNS, after which it is left away from the start.
+const EDNS_SILENCES: u32 = 2;
+/// For how long; then the upstream may know better.
+const EDNS_MEMORY: Duration = Duration::from_secs(300);
 
 /// A server that `forward` asks.
 #[derive(Debug)]
 pub struct Upstream {
     /// Where it listens.
     pub address: SocketAddr,
-    /// What has been counted since the generation began.
+    /// What has been counted since the stage that asks it was last changed.
     pub counters: Counters,
-    /// A name's first label by which a query of ours is known when it comes back: 32 hexadecimal digits.
-    loop_token: [u8; 32],
-    looping: AtomicBool,
-    out: AtomicBool,
-    probing: AtomicBool,
-    /// Weight of the failures since the last success.
-    strikes: AtomicU32,
-    /// [`FAILURE`] times `max-fails`; 0: never out.
-    limit: u32,
+    pub(super) health: Health,
+    pub(super) spare: Spare,
     rtt: RoundTrip,
-    spare: Spare,
-    /// When it was last found overtaken, in milliseconds since [`LEAST_PATIENCE`] before `created`.
-    overtaken: AtomicU64,
+    /// Answers in a row that came only without EDNS.
+    edns_silences: AtomicU32,
+    /// The points in time below are milliseconds since [`LEAST_PATIENCE`] before this.
     created: Instant,
+    /// When it was last found overtaken.
+    overtaken: AtomicU64,
+    /// Until when queries have a port to themselves.
+    wary_until: AtomicU64,
+    /// Until when EDNS is left away.
+    plain_until: AtomicU64,
 }
 
 impl Upstream {
     pub(super) fn new(address: SocketAddr, max_fails: u32) -> Self {
-        let mut loop_token = [0; 32];
-        loop_token.copy_from_slice(format!("{:032x}", rand::random::<u128>()).as_bytes());
         Self {
             address,
             counters: Counters::default(),
-            loop_token,
-            looping: AtomicBool::new(false),
-            out: AtomicBool::new(false),
-            probing: AtomicBool::new(false),
-            strikes: AtomicU32::new(0),
-            limit: max_fails.saturating_mul(FAILURE),
-            rtt: RoundTrip::default(),
+            health: Health::new(address, max_fails),
             spare: Spare::default(),
-            overtaken: AtomicU64::new(0),
+            rtt: RoundTrip::default(),
+            edns_silences: AtomicU32::new(0),
             created: Instant::now(),
+            overtaken: AtomicU64::new(0),
+            wary_until: AtomicU64::new(0),
+            plain_until: AtomicU64::new(0),
         }
     }
 
-    /// Whether queries go to it by choice. One that is out is asked only when all are.
+    /// Whether queries go to it by choice. One that is out is asked only when all are, one that leads back to us
+    /// never.
     pub fn healthy(&self) -> bool {
-        !self.out.load(Relaxed) && !self.looping.load(Relaxed)
+        !self.health.out() && !self.looping()
     }
 
-    /// Whether it was found to forward back to this proxy. It is not asked again in this generation.
+    /// Whether what it is asked comes back to this proxy.
     pub fn looping(&self) -> bool {
-        self.looping.load(Relaxed)
-    }
-
-    pub(super) fn loop_token(&self) -> &[u8; 32] {
-        &self.loop_token
-    }
-
-    pub(super) fn found_looping(&self) {
-        self.counters.loops.fetch_add(1, Relaxed);
-        if !self.looping.swap(true, Relaxed) {
-            tracing::error!(
-                upstream = %self.address,
-                "queries to this upstream come back to this proxy: it is not asked any more; \
-                 remove it from `forward`, or make it forward elsewhere"
-            );
-        }
+        self.health.looping()
     }
 
     /// How long to wait for it before asking again elsewhere.
@@ -94,144 +81,73 @@ impl Upstream {
             .map_or(FIRST_PATIENCE, |timeout| timeout.max(LEAST_PATIENCE))
     }
 
-    /// Whether it may be sent a query that another attempt is still under way for. Whoever hears so sends
-    /// it.
-    pub(super) fn may_ask_early(&self) -> bool {
-        self.spare.take()
-    }
-
-    /// It replied to an attempt, perhaps to one that began early.
-    pub(super) fn earned(&self, early: bool) {
-        self.spare.give(if early { EARLY } else { 1 });
-    }
-
     pub(super) fn measured(&self, round_trip: Duration) {
         self.rtt.sample(round_trip);
     }
 
-    /// It is there: any reply proves it.
-    pub(super) fn answered(&self) {
-        self.strikes.store(0, Relaxed);
-        if self.out.swap(false, Relaxed) {
-            tracing::info!(upstream = %self.address, "the upstream answers again");
-        }
+    /// It failed once. True if the caller has to probe it, as for [`Health::strike`].
+    pub(super) fn failed(&self, fault: Fault) -> bool {
+        fault.blames_upstream() && self.health.strike(FAILURE)
     }
 
-    /// It failed once. True if it is out and has to be probed by the caller, who alone gets to hear so.
-    pub(super) fn failed(&self, fault: Fault) -> bool {
-        fault.blames_upstream() && self.strike(FAILURE, &fault)
+    /// It said that it could not, or would not. True as for [`Self::failed`].
+    pub(super) fn declined(&self) -> bool {
+        self.health.strike(FAILURE)
     }
 
     /// Another answered while this one was silent for longer than it should have been. A lost packet does
     /// that as well, so it takes several in a row to weigh as much as a failure; and what happens to many
     /// queries within one short pause of the upstream's counts once. True as for [`Self::failed`].
     pub(super) fn overtaken(&self, now: Instant) -> bool {
-        let now = now.saturating_duration_since(self.created) + LEAST_PATIENCE;
+        let now = self.milliseconds(now);
         let last = self.overtaken.load(Relaxed);
-        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         if u128::from(now.saturating_sub(last)) < LEAST_PATIENCE.as_millis() {
             return false;
         }
         self.overtaken.store(now, Relaxed);
-        self.strike(1, &"others answer sooner")
+        self.health.strike(1)
     }
 
-    fn strike(&self, weight: u32, why: &dyn std::fmt::Display) -> bool {
-        if self.limit == 0 || self.strikes.fetch_add(weight, Relaxed).saturating_add(weight) < self.limit {
-            return false;
-        }
-        // Not left to grow until it wraps.
-        self.strikes.store(self.limit, Relaxed);
-        // Ordered with `probing`, as in `probe_ended`.
-        if !self.out.swap(true, SeqCst) {
-            tracing::warn!(upstream = %self.address, %why, "the upstream is out until it answers a probe");
-        }
-        !self.probing.swap(true, SeqCst)
+    /// A datagram came that answers nothing: somebody may be looking for our ports.
+    pub(super) fn saw_stray(&self) {
+        self.counters.strays.fetch_add(1, Relaxed);
+        self.wary_until.store(self.from_now(WARINESS), Relaxed);
     }
 
-    /// Whether there is any use in probing it.
-    pub(super) fn wants_probe(&self) -> bool {
-        self.out.load(SeqCst) && !self.looping()
+    /// Whether each query shall have a port to itself.
+    pub(super) fn is_wary(&self) -> bool {
+        self.is_before(&self.wary_until)
     }
 
-    /// The task that probes it is about to end. True if it has to go on: the upstream went out again, and
-    /// whoever saw that relied on the task.
-    pub(super) fn probe_ended(&self) -> bool {
-        self.probing.store(false, SeqCst);
-        self.wants_probe() && !self.probing.swap(true, SeqCst)
-    }
-
-    /// The task that probes it is gone. The next failure starts another.
-    pub(super) fn probe_dropped(&self) {
-        self.probing.store(false, SeqCst);
-    }
-}
-
-/// What an early attempt costs, in replies.
-const EARLY: u32 = 10;
-/// Early attempts that need not have been earned.
-const FREE: u32 = 32;
-
-/// How many early attempts an upstream may still be sent.
-///
-/// One that brings the answer is free: what it repeats was lost, or another upstream is in trouble. One that
-/// does not has to be earned by ten replies. So a lossy path is made up for at once, and an upstream that is
-/// slow because it has too much to do gets a tenth more at most, and nothing more once it is silent.
-#[derive(Debug)]
-struct Spare(AtomicU32);
-
-impl Default for Spare {
-    fn default() -> Self {
-        Self(AtomicU32::new(FREE * EARLY))
-    }
-}
-
-impl Spare {
-    fn take(&self) -> bool {
-        let take = |spare: u32| spare.checked_sub(EARLY);
-        self.0.fetch_update(Relaxed, Relaxed, take).is_ok()
-    }
-
-    fn give(&self, replies: u32) {
-        // A sum lost in a race is no loss.
-        let spare = self.0.load(Relaxed);
-        if spare < FREE * EARLY {
-            self.0.store((spare + replies).min(FREE * EARLY), Relaxed);
+    /// It answered a query with EDNS, or, only without, one that it had been silent about with EDNS.
+    pub(super) fn answered_edns(&self, with: bool) {
+        if with {
+            self.edns_silences.store(0, Relaxed);
+        } else if self.edns_silences.fetch_add(1, Relaxed) + 1 >= EDNS_SILENCES {
+            // Not left to grow until it wraps.
+            self.edns_silences.store(EDNS_SILENCES, Relaxed);
+            self.plain_until.store(self.from_now(EDNS_MEMORY), Relaxed);
         }
     }
-}
 
-/// Smoothed round trip and its variation, as TCP keeps them (RFC 6298 section 2). Unlike a multiple of the
-/// mean, this grows for an upstream that answers at once what it has cached and takes its time over the
-/// rest.
-#[derive(Debug, Default)]
-struct RoundTrip {
-    /// Both in microseconds, the mean in the upper half; 0: never measured. A sample lost in a race is no
-    /// loss.
-    packed: AtomicU64,
-}
-
-impl RoundTrip {
-    fn sample(&self, round_trip: Duration) {
-        let sample = u64::try_from(round_trip.as_micros())
-            .unwrap_or(u64::MAX)
-            .clamp(1, u64::from(u32::MAX));
-        let (mean, variation) = match self.packed.load(Relaxed) {
-            0 => (sample, sample / 2),
-            packed => {
-                let (mean, variation) = (packed >> 32, packed & 0xffff_ffff);
-                (
-                    (mean * 7 + sample) / 8,
-                    (variation * 3 + mean.abs_diff(sample)) / 4,
-                )
-            }
-        };
-        self.packed.store(mean.max(1) << 32 | variation, Relaxed);
+    /// Whether it is silent about queries with EDNS, as far as is remembered.
+    pub(super) fn drops_edns(&self) -> bool {
+        self.is_before(&self.plain_until)
     }
 
-    fn timeout(&self) -> Option<Duration> {
-        let packed = self.packed.load(Relaxed);
-        (packed != 0).then(|| Duration::from_micros((packed >> 32) + 4 * (packed & 0xffff_ffff)))
+    fn milliseconds(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.created) + LEAST_PATIENCE;
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn from_now(&self, duration: Duration) -> u64 {
+        self.milliseconds(Instant::now() + duration)
+    }
+
+    /// Looks at the clock only if there ever was such a point in time.
+    fn is_before(&self, point: &AtomicU64) -> bool {
+        let point = point.load(Relaxed);
+        point > 0 && self.milliseconds(Instant::now()) < point
     }
 }
 
@@ -244,83 +160,39 @@ mod tests {
     }
 
     #[test]
-    fn max_fails_in_a_row_take_it_out_and_exactly_one_caller_is_told_to_probe() {
-        let upstream = upstream(2);
-        assert!(!upstream.failed(Fault::Timeout));
-        upstream.answered();
-        assert!(!upstream.failed(Fault::Timeout));
-        assert!(upstream.healthy());
-        assert!(upstream.failed(Fault::Closed));
-        assert!(!upstream.healthy());
-        assert!(!upstream.failed(Fault::Timeout), "a probe is already running");
-        upstream.answered();
-        assert!(upstream.healthy());
-    }
-
-    #[test]
-    fn zero_max_fails_never_takes_it_out() {
-        let upstream = upstream(0);
-        assert!((0..100).all(|_| !upstream.failed(Fault::Timeout)));
-        assert!(upstream.healthy());
-    }
-
-    #[test]
     fn what_is_not_its_fault_does_not_count() {
         let upstream = upstream(1);
         assert!(!upstream.failed(Fault::Local(std::io::ErrorKind::OutOfMemory)));
         assert!(!upstream.failed(Fault::Busy));
-        assert!(!upstream.failed(Fault::Malformed));
-        assert!(upstream.healthy());
+        assert!(!upstream.failed(Fault::Forged));
+        assert!(upstream.failed(Fault::Timeout));
     }
 
     #[test]
-    fn being_overtaken_again_and_again_takes_it_out() {
+    fn being_overtaken_again_and_again_raises_suspicion() {
         let upstream = upstream(2);
         let later = |n| upstream.created + n * LEAST_PATIENCE;
         assert!((0..7).all(|n| !upstream.overtaken(later(n))));
         assert!(upstream.overtaken(later(7)));
-        assert!(!upstream.healthy());
     }
 
     #[test]
     fn a_pause_that_many_queries_meet_counts_once() {
-        let upstream = upstream(2);
+        let upstream = upstream(1);
         assert!((0..100).all(|_| !upstream.overtaken(upstream.created)));
         let just_before = upstream.created + LEAST_PATIENCE - Duration::from_millis(1);
         assert!((0..100).all(|_| !upstream.overtaken(just_before)));
-        assert!(upstream.healthy());
     }
 
     #[test]
-    fn early_attempts_that_bring_nothing_are_a_tenth_of_the_replies() {
+    fn edns_is_left_away_after_two_answers_in_a_row_that_came_only_without() {
         let upstream = upstream(2);
-        assert!((0..FREE).all(|_| upstream.may_ask_early()));
-        assert!(!upstream.may_ask_early());
-        let mut sent = 0;
-        for _ in 0..1000 {
-            upstream.earned(false);
-            sent += u32::from(upstream.may_ask_early());
-        }
-        assert_eq!(sent, 100);
-    }
-
-    #[test]
-    fn early_attempts_that_bring_the_answer_are_free() {
-        let upstream = upstream(2);
-        for _ in 0..1000 {
-            assert!(upstream.may_ask_early());
-            upstream.earned(true);
-        }
-    }
-
-    #[test]
-    fn strikes_do_not_wrap() {
-        let upstream = upstream(u32::MAX);
-        for _ in 0..3 {
-            upstream.strikes.store(u32::MAX - 1, Relaxed);
-            upstream.failed(Fault::Timeout);
-            assert_eq!(upstream.strikes.load(Relaxed), u32::MAX);
-        }
+        upstream.answered_edns(false);
+        upstream.answered_edns(true);
+        upstream.answered_edns(false);
+        assert!(!upstream.drops_edns());
+        upstream.answered_edns(false);
+        assert!(upstream.drops_edns());
     }
 
     #[test]

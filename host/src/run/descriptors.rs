@@ -86,8 +86,7 @@ impl Descriptors {
             for stage in &zone.stages {
                 if let Stage::Forward(forward) = stage {
                     pools += forward.upstreams.len() * forward.connections;
-                    let attempts = usize::try_from(forward.attempts).unwrap_or(usize::MAX);
-                    under_way = under_way.saturating_add(forward.concurrent.saturating_mul(attempts));
+                    under_way = under_way.saturating_add(forward.most_sockets(workers));
                 }
             }
         }
@@ -149,7 +148,7 @@ mod tests {
     #[test]
     fn all_get_what_they_want_where_there_is_enough() {
         let shares = share("", 20_000).unwrap();
-        assert_eq!((shares.connections, shares.upstream_sockets), (1024, 4 * 1024));
+        assert_eq!((shares.connections, shares.upstream_sockets), (1024, 1024 + 4 * 2 * 3));
     }
 
     #[test]

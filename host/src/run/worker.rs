@@ -1,6 +1,5 @@
 //! A worker's thread: one runtime, its listeners, and the commands of the main thread.
 
-use std::cell::RefCell;
 use std::future::Future as _;
 use std::io;
 use std::rc::Rc;
@@ -15,11 +14,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::watchdog::{BEAT, Pulse};
 use crate::filter::Instance;
 use crate::listen::{Limits, Listener, Port, Registered, Sockets};
-use crate::serve::generation::{Generation, Live, Stage};
+use crate::serve::generation::{Generation, Live};
 use crate::serve::{Shared, Worker};
-
-/// Upstreams that are asked at once whether what they are asked comes back.
-const PROBES_AT_ONCE: usize = 16;
 
 /// A generation for one worker, with everything that could fail done.
 pub struct Adoption {
@@ -146,8 +142,10 @@ async fn work(
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
     let (stop, stopping) = watch::channel(false);
-    let live = |generation, instances| Live::new(generation, instances, Arc::clone(&shared), index);
-    let worker = Worker::new(Arc::clone(&shared), live(first.generation, first.instances));
+    let live = |generation, instances, previous: Option<&Live>| {
+        Live::new(generation, instances, previous, Arc::clone(&shared), index)
+    };
+    let worker = Worker::new(Arc::clone(&shared), live(first.generation, first.instances, None));
     tokio::task::spawn_local(Rc::clone(&worker).tell_when_due());
     let limits = Rc::new(RefCell::new(first.limits));
     let listen = |ready: &mut Ready| -> Vec<Listener> {
@@ -160,7 +158,7 @@ async fn work(
     pulse.guard(listeners.iter().map(Listener::switch));
     let _ = begun.send(Ok(()));
     if index == 0 {
-        look_for_loops(&worker);
+        probe_upstreams(&worker);
     }
     let mut within = Duration::ZERO;
     let mut beats = interval(BEAT);
@@ -192,14 +190,15 @@ async fn work(
             Some(Command::Forget) => ready.clear(),
             Some(Command::Adopt(adoption, done)) => {
                 *limits.borrow_mut() = adoption.limits;
-                worker.swap(live(adoption.generation, adoption.instances));
+                let previous = worker.live();
+                worker.swap(live(adoption.generation, adoption.instances, Some(&previous)));
                 let wanted = &worker.live().generation.config.listen.addresses.clone();
                 listeners.extend(listen(&mut ready));
                 listeners.retain(|listener: &Listener| wanted.contains(&listener.address));
                 pulse.guard(listeners.iter().map(Listener::switch));
                 let _ = done.send(());
                 if index == 0 {
-                    look_for_loops(&worker);
+                    probe_upstreams(&worker);
                 }
             }
             Some(Command::Stop { within: bound }) => {
@@ -233,30 +232,9 @@ fn sockets_of(listeners: &[Listener]) -> io::Result<Ready> {
     register(bound.collect::<io::Result<Bound>>()?)
 }
 
-/// Sends every upstream a question that must not come back. A few at a time: there may be thousands of zones,
-/// each question has a socket of its own, and clients need some, too.
-fn look_for_loops(worker: &Rc<Worker>) {
-    let live = worker.live();
-    let number = live.generation.number;
-    let mut probes = Vec::new();
-    for pipeline in &live.generation.pipelines {
-        for stage in &pipeline.stages {
-            if let (Stage::Forward(index), Some(zone)) = (stage, pipeline.zones.first()) {
-                probes.push((Rc::clone(&live.forwards[*index]), zone.to_string()));
-            }
-        }
-    }
-    let tasks = probes.len().min(PROBES_AT_ONCE);
-    let probes = Rc::new(RefCell::new(probes));
-    for _ in 0..tasks {
-        let (worker, probes) = (Rc::clone(worker), Rc::clone(&probes));
-        tokio::task::spawn_local(async move {
-            while worker.live().generation.number == number {
-                let Some((forward, zone)) = probes.borrow_mut().pop() else {
-                    break;
-                };
-                forward.probe_for_loops(&zone).await;
-            }
-        });
+/// Has the upstreams of stages that are new looked at: whether they answer, and whether they lead back to us.
+fn probe_upstreams(worker: &Rc<Worker>) {
+    for forwarder in &worker.live().generation.forwarders {
+        forwarder.begin();
     }
 }

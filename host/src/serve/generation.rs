@@ -77,18 +77,25 @@ pub enum Stage {
 impl Generation {
     /// Compiles and configures everything, or says in the operator's file what cannot be.
     ///
-    /// Filters that keep their name go on counting in `counters`, where they left off.
+    /// Of the `previous` one stays what is the same: filters that keep their name go on counting where they left
+    /// off, and `forward` stages that were not touched keep what they know of their upstreams.
     pub fn build(
         number: u64,
         config: Config,
         engine: &Engine,
-        counters: &HashMap<String, Arc<filter::Counters>>,
+        previous: Option<&Generation>,
     ) -> Result<Generation, Report> {
+        let counters = previous.map(Generation::filter_counters).unwrap_or_default();
         let mut zones_of_filter: Vec<Vec<String>> = vec![Vec::new(); config.filters.len()];
         let fingerprints: Vec<u64> = config.filters.iter().map(fingerprint).collect();
         let mut pipelines = Vec::new();
         let mut forwarders = Vec::new();
         for zone in &config.zones {
+            let zones: Vec<Name> = zone
+                .names
+                .iter()
+                .filter_map(|name| Name::parse(name).ok())
+                .collect();
             let stages = zone.stages.iter().map(|stage| match stage {
                 config::Stage::Filter(filter) => {
                     let zones = &mut zones_of_filter[*filter];
@@ -101,17 +108,20 @@ impl Generation {
                 }
                 config::Stage::Cache(cache) => Stage::Cache(cache.clone()),
                 config::Stage::Forward(forward) => {
-                    forwarders.push(Forwarder::new(forward));
+                    let zone = zones.first().unwrap_or(&Name::ROOT);
+                    let known = previous.map_or(&[][..], |previous| &previous.forwarders);
+                    let same = known.iter().find(|known| known.is_for(forward, zone));
+                    forwarders.push(match same {
+                        Some(same) => Arc::clone(same),
+                        None => Forwarder::new(forward, zone, config.workers),
+                    });
                     Stage::Forward(forwarders.len() - 1)
                 }
             });
+            let stages = stages.collect();
             pipelines.push(Pipeline {
-                zones: zone
-                    .names
-                    .iter()
-                    .filter_map(|name| Name::parse(name).ok())
-                    .collect(),
-                stages: stages.collect(),
+                zones,
+                stages,
                 view: view(zone, &fingerprints),
                 event_filters: Vec::new(),
                 looks_at_responses: false,
@@ -153,7 +163,7 @@ impl Generation {
     }
 
     /// The filters' counters by name, for the next generation to go on with.
-    pub fn filter_counters(&self) -> HashMap<String, Arc<filter::Counters>> {
+    fn filter_counters(&self) -> HashMap<String, Arc<filter::Counters>> {
         let counters = self
             .filters
             .iter()
@@ -190,10 +200,12 @@ struct Counters {
 
 impl Live {
     /// Brings a generation to life on the calling worker. `instances` were made aside, so that nothing
-    /// can fail here any more. Every listener has asked for its [`Shared::server`] before.
+    /// can fail here any more. Every listener has asked for its [`Shared::server`] before. What the worker has open
+    /// to the upstreams of stages that both share is taken over from the `previous` one.
     pub fn new(
         generation: Arc<Generation>,
         instances: Vec<Instance>,
+        previous: Option<&Live>,
         shared: Arc<Shared>,
         worker: usize,
     ) -> Live {
@@ -202,7 +214,13 @@ impl Live {
         let forwards = generation
             .forwarders
             .iter()
-            .map(|shared| Forward::new(Arc::clone(shared)))
+            .map(|shared| {
+                let mut known = previous.iter().flat_map(|live| &live.forwards);
+                match known.find(|known| Arc::ptr_eq(known.shared(), shared)) {
+                    Some(known) => Rc::clone(known),
+                    None => Forward::new(Arc::clone(shared)),
+                }
+            })
             .collect();
         let mut total = 0;
         let offsets = generation.pipelines.iter().map(|pipeline| {
@@ -247,13 +265,9 @@ impl Live {
     /// Whether a name is one that the forwarder of the pipeline that owns it sent out to see whether it comes
     /// back. It was sent below the pipeline's own zone: no other forwarder has to be asked.
     pub fn is_own_probe(&self, pipeline: usize, name: &[u8]) -> bool {
-        let label = name
-            .first()
-            .and_then(|&length| name.get(1..1 + usize::from(length)))
-            .unwrap_or_default();
         let mut stages = self.generation.pipelines[pipeline].stages.iter();
         stages.any(|stage| match stage {
-            Stage::Forward(index) => self.generation.forwarders[*index].loop_found(label),
+            Stage::Forward(index) => self.generation.forwarders[*index].loop_found(name),
             Stage::Filter { .. } | Stage::Cache(_) => false,
         })
     }

@@ -4,7 +4,6 @@
 //! a listener would. The upstreams are real; the cache begins empty.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -94,7 +93,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
     let machine = |error: &dyn std::fmt::Display| Stop::Machine(error.to_string());
     let printed = Printed::default();
     let engine = Engine::printing_to(printed.clone()).map_err(|error| machine(&error))?;
-    let generation = Arc::new(Generation::build(1, config, &engine, &HashMap::new())?);
+    let generation = Arc::new(Generation::build(1, config, &engine, None)?);
     let instances = generation
         .filters
         .iter()
@@ -109,7 +108,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         Some(Box::new(move |told| heard.lock().push(record(told)))),
     );
     let server = shared.server(generation.config.listen.addresses[0]);
-    let live = Live::new(generation, instances, Arc::clone(&shared), 0);
+    let live = Live::new(generation, instances, None, Arc::clone(&shared), 0);
     let runtime = LocalRuntime::new().map_err(|error| machine(&error))?;
     runtime.block_on(async {
         let worker = Worker::new(shared, live);

@@ -2,7 +2,28 @@
 
 use std::cell::Cell;
 
+use super::super::bounds::{ATTEMPT_OCTETS, QUERY_OCTETS};
 use super::*;
+
+/// What `most_octets` counts for a query and its attempts has to hold them.
+#[test]
+fn a_query_and_its_attempts_are_no_larger_than_what_is_counted_for_them() {
+    run(async {
+        let forward = to(&[nobody().await]);
+        let asked = query_with_edns("example.com");
+        let query = Rc::new(super::super::message::Query::new(&asked).unwrap());
+        let resolving = size_of_val(&forward.resolve(&asked));
+        let deadline = tokio::time::Instant::now();
+        let attempt = size_of_val(&forward.attempt(0, Protocol::Udp, query.clone(), deadline));
+        let exchange = size_of_val(&forward.pools[0].exchange(&query, PROMPT));
+        let name = 255;
+        assert!(resolving + 2 * (name + 64) + 1232 < QUERY_OCTETS, "{resolving}");
+        assert!(
+            attempt + exchange + 256 < ATTEMPT_OCTETS,
+            "{attempt} and {exchange}"
+        );
+    });
+}
 
 #[test]
 fn servfail_and_refused_lead_to_the_next_upstream() {

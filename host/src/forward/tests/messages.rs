@@ -27,7 +27,7 @@ fn reply() -> Vec<u8> {
 
 #[test]
 fn the_opt_record_of_a_reply_is_read() {
-    let reply = ours().accept(ID, &reply()).unwrap();
+    let reply = ours().accept(ID, Protocol::Udp, &reply()).unwrap();
     assert_eq!(reply.rcode, 16);
     assert_eq!(reply.keepalive, Some(Duration::from_secs(2)));
 }
@@ -35,13 +35,20 @@ fn the_opt_record_of_a_reply_is_read() {
 #[test]
 fn an_empty_question_is_accepted_with_an_error_alone() {
     let bare = |rcode| [0x12, 0x34, 0x80, rcode, 0, 0, 0, 0, 0, 0, 0, 0];
+    let taken = |over, rcode| ours().accept(ID, over, &bare(rcode)).is_ok();
     for rcode in 0..16 {
-        let expected = [FORMERR, SERVFAIL, NOTIMP, REFUSED].contains(&rcode.into());
-        assert_eq!(ours().accept(ID, &bare(rcode)).is_ok(), expected, "RCODE {rcode}");
+        // In a datagram, only what cannot be said otherwise.
+        let over_udp = [FORMERR, NOTIMP].contains(&rcode.into());
+        let over_tcp = over_udp || [SERVFAIL, REFUSED].contains(&rcode.into());
+        assert_eq!(taken(Protocol::Udp, rcode), over_udp, "RCODE {rcode} over UDP");
+        assert_eq!(taken(Protocol::Tcp, rcode), over_tcp, "RCODE {rcode} over TCP");
     }
-    let mut with_records = bare(2);
+    let mut with_records = bare(1);
     with_records[7] = 1;
-    assert_eq!(ours().accept(ID, &with_records).unwrap_err(), Rejection::Stray);
+    assert_eq!(
+        ours().accept(ID, Protocol::Tcp, &with_records).unwrap_err(),
+        Rejection::Stray
+    );
 }
 
 #[test]
@@ -61,9 +68,57 @@ fn only_the_last_record_is_cut_off() {
 fn a_truncated_reply_may_end_within_a_record_and_no_other() {
     let whole = reply();
     let mut cut = whole[..whole.len() - 5].to_vec();
-    assert_eq!(ours().accept(ID, &cut).unwrap_err(), Rejection::Malformed);
+    let accept = |reply: &[u8]| ours().accept(ID, Protocol::Udp, reply);
+    assert_eq!(accept(&cut).unwrap_err(), Rejection::Malformed);
     cut[2] |= 0x02;
-    assert!(ours().accept(ID, &cut).unwrap().truncated);
+    assert!(accept(&cut).unwrap().truncated);
+}
+
+/// What has the right ID and question and must not be handed on all the same.
+#[test]
+fn a_reply_that_nobody_should_relay_is_malformed() {
+    let with = |rtype: u16, section: usize, data: &[u8]| {
+        let mut reply = empty(&written(&ours(), ID), 0);
+        reply[7 + 2 * section] = 1;
+        reply.push(0);
+        reply.extend(rtype.to_be_bytes());
+        reply.extend([0, 1, 0, 0, 0, 60]);
+        reply.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
+        reply.extend(data);
+        reply
+    };
+    let mut status = answer(&written(&ours(), ID), 1);
+    status[2] |= 2 << 3;
+    let mut two_opts = with(41, 2, &[]);
+    two_opts[11] = 2;
+    two_opts.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
+    let (a, aaaa, txt, tsig, opt) = (1, 28, 16, 250, 41);
+    for (what, reply) in [
+        ("another opcode", status),
+        ("an address of three octets", with(a, 0, &[192, 0, 2])),
+        ("one of seventeen", with(aaaa, 0, &[0; 17])),
+        ("a text that overruns its data", with(txt, 0, b"\x05abc")),
+        ("a signature nobody asked for", with(tsig, 2, &[])),
+        ("an OPT record among the answers", with(opt, 0, &[])),
+        ("two OPT records", two_opts),
+    ] {
+        let outcome = ours().accept(ID, Protocol::Tcp, &reply);
+        assert_eq!(outcome.unwrap_err(), Rejection::Malformed, "{what}");
+    }
+    // A type that nobody has heard of holds what it likes.
+    assert!(ours().accept(ID, Protocol::Tcp, &with(65_280, 0, &[1])).is_ok());
+
+    // Who signs a query gets the signature of its answer.
+    let mut signed = query("www.example.com");
+    signed[11] = 1;
+    signed.extend_from_slice(&[0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 0]);
+    let reply = with(tsig, 2, &[]);
+    assert!(
+        Query::new(&signed)
+            .unwrap()
+            .accept(ID, Protocol::Udp, &reply)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -83,7 +138,7 @@ proptest! {
     fn arbitrary_bytes_never_pass_for_a_reply_unless_id_and_question_match(
         bytes in proptest::collection::vec(any::<u8>(), 0..600)
     ) {
-        if let Ok(reply) = ours().accept(ID, &bytes) {
+        if let Ok(reply) = ours().accept(ID, Protocol::Tcp, &bytes) {
             prop_assert_eq!(&bytes[..2], &ID.to_be_bytes());
             prop_assert_eq!(reply.into_message(7).len(), bytes.len());
         }
@@ -100,7 +155,7 @@ proptest! {
             bytes[place] = value;
         }
         bytes.truncate(end.index(bytes.len() + 1));
-        let _ = ours().accept(ID, &bytes);
+        let _ = ours().accept(ID, Protocol::Tcp, &bytes);
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Resolution against upstreams that lie, lose, hang and refuse.
 
 mod attempts;
+mod edns;
 mod fake;
 mod health;
+mod loops;
 mod messages;
 mod pipelining;
 mod replies;
 mod sockets;
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,14 +18,20 @@ use std::time::Duration;
 
 use super::message::{FORMERR, NOTIMP, REFUSED, SERVFAIL};
 use super::{Failure, Fault, Forward, Forwarder, Reason};
-use crate::config::{self, Policy};
+use crate::config::{self, Policy, Protocol};
+use crate::dns::name::Name;
 use fake::*;
 
 /// Well below any timeout used here, well above what a busy machine takes for loopback.
 const PROMPT: Duration = Duration::from_millis(300);
 
 fn forward(config: &config::Forward) -> Rc<Forward> {
-    Forward::new(Forwarder::new(config))
+    below(".", config)
+}
+
+/// A stage of `zone`.
+fn below(zone: &str, config: &config::Forward) -> Rc<Forward> {
+    Forward::new(Forwarder::new(config, &Name::parse(zone).unwrap(), 1))
 }
 
 fn to(upstreams: &[SocketAddr]) -> Rc<Forward> {
@@ -39,6 +48,14 @@ async fn until(what: impl Fn() -> bool) {
         }
     };
     tokio::time::timeout(SOON, waiting)
+        .await
+        .expect("it did not happen");
+}
+
+/// The same for what takes a query to find out.
+async fn until_async<F: Future<Output = bool>>(what: impl Fn() -> F) {
+    let waiting = async { while !what().await {} };
+    tokio::time::timeout(6 * SOON, waiting)
         .await
         .expect("it did not happen");
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tokio::net::UdpSocket;
 use tokio::task::{JoinHandle, spawn_local};
 
-use super::super::udp::{LIFE, QUERIES};
+use super::super::udp::{LIFE, QUERIES, STRAYS};
 use super::super::{Answer, Failure};
 use super::*;
 
@@ -81,6 +81,93 @@ fn what_nobody_asked_for_ends_the_use_of_a_socket() {
         assert_eq!(last_byte(&resolving.await.unwrap().unwrap().message), 1);
         assert_eq!(forward.shared.upstreams()[0].counters.strays.load(Relaxed), 1);
         assert_ne!(port(&forward, &upstream).await, from.port());
+    });
+}
+
+/// Whoever looks for our ports finds one that carries one query, and has few guesses at its ID.
+#[test]
+fn after_a_stray_each_query_has_a_port_to_itself() {
+    run(async {
+        let (upstream, _, address) = sockets().await;
+        let forward = one_attempt(address);
+        let (resolving, asked, from) = ask(&forward, &upstream, "example.com").await;
+        upstream.send_to(b"stray", from).await.unwrap();
+        upstream.send_to(&answer(&asked, 1), from).await.unwrap();
+        resolving.await.unwrap().unwrap();
+        let ports: HashSet<u16> = {
+            let mut ports = HashSet::new();
+            for _ in 0..QUERIES {
+                ports.insert(port(&forward, &upstream).await);
+            }
+            ports
+        };
+        // A port may come a second time, by chance.
+        assert!(ports.len() > QUERIES / 2, "{ports:?}");
+    });
+}
+
+#[test]
+fn a_socket_that_is_guessed_at_is_given_up_and_the_query_asked_anew() {
+    run(async {
+        let (upstream, _, address) = sockets().await;
+        let forward = forward(&config::Forward {
+            attempts: 2,
+            timeout: Duration::from_secs(20),
+            deadline: Duration::from_secs(20),
+            ..config(&[address])
+        });
+        // It may take its time: only giving up makes a second attempt.
+        forward.shared.upstreams()[0].measured(Duration::from_secs(20));
+        let (resolving, asked, from) = ask(&forward, &upstream, "example.com").await;
+        for guess in 1..=STRAYS {
+            let mut forged = answer(&asked, 66);
+            forged[1] ^= u8::try_from(guess).unwrap();
+            upstream.send_to(&forged, from).await.unwrap();
+        }
+        let mut buffer = [0; 512];
+        let (length, again) = upstream.recv_from(&mut buffer).await.unwrap();
+        assert_ne!(again.port(), from.port());
+        upstream.send_to(&answer(&asked, 67), from).await.unwrap();
+        upstream
+            .send_to(&answer(&buffer[..length], 1), again)
+            .await
+            .unwrap();
+        assert_eq!(last_byte(&resolving.await.unwrap().unwrap().message), 1);
+        assert_eq!(forward.failures(0, Reason::Forged), 1);
+        assert_eq!(
+            forward.shared.upstreams()[0].counters.strays.load(Relaxed),
+            u64::from(STRAYS)
+        );
+    });
+}
+
+#[test]
+fn no_more_sockets_are_open_than_a_stage_may_have() {
+    run(async {
+        let (upstream, _, address) = sockets().await;
+        let config = config::Forward {
+            attempts: 10,
+            timeout: Duration::from_secs(20),
+            deadline: Duration::from_secs(20),
+            concurrent: 3,
+            ..config(&[address])
+        };
+        let most = config.most_sockets(1);
+        assert_eq!(most, 3 + 1 + config.connections);
+        let forward = forward(&config);
+        let shared = &forward.shared.upstreams()[0];
+        // Each query on a port of its own, and many attempts for each.
+        shared.saw_stray();
+        (0..20).for_each(|_| shared.measured(Duration::from_millis(1)));
+        let mut under_way = Vec::new();
+        for number in 0..3 {
+            under_way.push(ask(&forward, &upstream, &format!("{number}.example")).await.0);
+        }
+        until(|| forward.failures(0, Reason::Busy) > 0).await;
+        assert!(forward.shared.sockets.open() <= most);
+        under_way.iter().for_each(JoinHandle::abort);
+        // What is kept for the next queries.
+        until(|| forward.shared.sockets.open() <= config.connections).await;
     });
 }
 
