@@ -1,4 +1,5 @@
-//! What a cached answer costs in instructions, which callgrind counts: the same on every machine, however busy.
+//! What a cached answer costs in instructions, and what the dearest message does, which callgrind counts: the same on
+//! every machine, however busy.
 //!
 //! Only the proxy's own part is counted, from the octets of a query to those of its reply, with the guests'
 //! code; what the kernel does is not.
@@ -12,13 +13,26 @@ use crate::harness::{needs, proxy::program};
 /// by a tenth is told so here, and says in the commit what it is spent on.
 const HIT: [(&str, f64); 2] = [("bare", 1763.0), ("remembered", 4728.0)];
 
-/// Instructions that callgrind counts in `hit` for this many queries and for what comes before them.
-fn instructions(filters: &str, count: u64) -> f64 {
+/// What a query may cost at most that is as dear as one can be made, from its octets to its way through the zones: so
+/// many instructions, and so many for each octet. A longer one than is read costs the former.
+const QUERY: (f64, f64) = (8_000.0, 8.0);
+
+/// What an upstream's answer may cost at most, from its octets to what the cache keeps, and to a reply that is cut.
+const ANSWER: (f64, f64) = (20_000.0, 120.0);
+
+/// Octets of a message: what fits without EDNS, the longest query that is read, the longest message that there is.
+const OCTETS: [f64; 3] = [512.0, 4096.0, 65_535.0];
+
+/// What the dearest messages are full of.
+const FILLINGS: [&str; 5] = ["pointers", "compressed", "labels", "records", "options"];
+
+/// Instructions that callgrind counts in functions of this name of `dnsweir-bench`.
+fn instructions(function: &str, arguments: &[&str]) -> f64 {
     let mut valgrind = command("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    valgrind.arg("--toggle-collect=*HitPath*answer*");
+    valgrind.arg(format!("--toggle-collect={function}"));
     valgrind.arg(program().with_file_name("dnsweir-bench"));
-    valgrind.args(["hit", "--filters", filters, "--count", &count.to_string()]);
+    valgrind.args(arguments);
     valgrind.stdin(Stdio::null());
     let run = valgrind.output().expect("valgrind");
     let said = String::from_utf8_lossy(&run.stderr);
@@ -26,6 +40,37 @@ fn instructions(filters: &str, count: u64) -> f64 {
     let collected = said.lines().find_map(|line| line.split_once("Collected :"));
     let collected = collected.and_then(|(_, count)| count.trim().parse().ok());
     collected.unwrap_or_else(|| panic!("callgrind counted nothing:\n{said}"))
+}
+
+/// The work that somebody makes with a message grows no faster than the message, whatever it is full of.
+#[test]
+fn no_message_costs_more_than_its_octets() {
+    if !needs(&["valgrind"]) {
+        return;
+    }
+    for octets in OCTETS {
+        let (mut query, mut answer) = (0.0_f64, 0.0_f64);
+        for filling in FILLINGS {
+            let cost = |what: &str, function: &str, count: u32| {
+                let (octets, times) = (octets.to_string(), count.to_string());
+                let arguments = ["worst", what, filling, "--octets", &octets, "--count", &times];
+                instructions(function, &arguments) / f64::from(count)
+            };
+            // So often that what is only done once, such as to find a counter, does not count for much.
+            query = query.max(cost("--query", "*worst::admit*", 64));
+            answer = answer.max(cost("--answer", "*worst::read*", 2));
+        }
+        eprintln!("{octets} octets: at most {query} instructions as a query, {answer} as an answer");
+        let read = if octets > OCTETS[1] { 0.0 } else { octets };
+        assert!(
+            (1.0..QUERY.0 + QUERY.1 * read).contains(&query),
+            "{query} for a query of {octets} octets"
+        );
+        assert!(
+            (1.0..ANSWER.0 + ANSWER.1 * octets).contains(&answer),
+            "{answer} for an answer of {octets} octets"
+        );
+    }
 }
 
 #[test]
@@ -37,7 +82,11 @@ fn a_hit_does_not_grow_by_a_tenth() {
     for (filters, before) in HIT {
         // What is counted beside the queries is the same in both.
         let (few, many) = (3_200, 35_200);
-        let each = (instructions(filters, many) - instructions(filters, few)) / (many - few) as f64;
+        let hits = |count: u64| {
+            let arguments = ["hit", "--filters", filters, "--count", &count.to_string()];
+            instructions("*HitPath*answer*", &arguments)
+        };
+        let each = (hits(many) - hits(few)) / (many - few) as f64;
         eprintln!("{filters}: {each:.1} instructions a hit, {before} before");
         assert!(
             each < before * 1.1,

@@ -29,6 +29,7 @@ mod tcp_client;
 mod udp_client;
 mod wire;
 mod workload;
+mod worst;
 
 use std::error::Error;
 use std::net::SocketAddrV4;
@@ -47,6 +48,7 @@ use run::Settings;
 use sample::Load;
 use wire::{A, NXDOMAIN, Tail};
 use workload::Workload;
+use worst::Filling;
 
 const USAGE: &str = "\
 dnsweir-bench run        measure, then report
@@ -80,6 +82,9 @@ dnsweir-bench hit        a hit without sockets, in this process
     --filters bare|remembered|called  [all that can be]   --count N [1000000]   --batch N [32]
     --called-modules FOLDER  what bench/called-filters.sh made
     --at CURVE=N             not that, but a point of a curve of `scale`, such as zones=1000
+dnsweir-bench worst      the dearest messages there are, in this process
+    --query|--answer pointers|compressed|labels|records|options   what it is full of
+    --octets N [512]         --count N [1]
 dnsweir-bench hostile    what hostile filters cost the zones that do not use them
     --guests FOLDER          with their modules                     [target/hostile/wasm32-unknown-unknown/release]
     --only TEXT              those whose description holds it       [all]
@@ -113,6 +118,7 @@ fn main() -> ExitCode {
             .and_then(|args| write_reports(&args.path("out").unwrap_or(OUT.into()))),
         "dnsperf" => compare(words),
         "hit" => hits(words),
+        "worst" => fear(words),
         "hostile" => torment(words),
         "loss" => lose(words),
         "ask" => ask_others(words),
@@ -378,6 +384,19 @@ fn lose(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
         client_core: args.value("client-core", 1)?,
     })?;
     print!("{table}");
+    Ok(())
+}
+
+fn fear(words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let args = Args::read(words, &["query", "answer", "octets", "count"])?;
+    let (octets, count) = (args.value("octets", 512)?, args.value("count", 1)?);
+    let filling = |name: &str| Filling::find(name).ok_or_else(|| format!("{name} is nothing to be full of"));
+    let met = match (args.text("query"), args.text("answer")) {
+        (Some(name), None) => worst::query(filling(name)?, octets, count)?,
+        (None, Some(name)) => worst::answer(filling(name)?, octets, count),
+        _ => return Err("write --query or --answer".into()),
+    };
+    println!("{met}");
     Ok(())
 }
 

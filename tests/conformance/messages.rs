@@ -295,6 +295,48 @@ fn malformed_messages_are_answered_with_the_right_rcode() {
     );
 }
 
+/// A query has at most 4 096 octets and 32 records beside its question, over UDP as over TCP; what is longer is counted
+/// and answered, whatever else is in it.
+#[test]
+fn what_no_query_needs_is_formerr() {
+    let (proxy, upstream) = proxy();
+    let record = b"\xff\xff\0\x01\0\x01\0\0\0\0\0\0";
+    let with = |records: usize| {
+        let body = [question(), record.repeat(records)].concat();
+        octets(flags::RD, [1, 0, 0, records as u16], &body)
+    };
+    let long = |length: usize| {
+        let mut query = with(0);
+        query.resize(length, 0);
+        query
+    };
+    let cases = [
+        (with(32), "NOERROR"),
+        (with(33), "FORMERR"),
+        (with(300), "FORMERR"),
+        (long(4096), "NOERROR"),
+        (long(4097), "FORMERR"),
+        (long(4161), "FORMERR"),
+        (long(65_000), "FORMERR"),
+    ];
+    let mut stream = proxy.connect();
+    for (query, rcode) in &cases {
+        let udp = Message::decode(&client::exchange(proxy.address, query)).expect("an answer");
+        stream.write(&client::frame(query));
+        let tcp = stream.receive().expect("an answer over TCP");
+        for answer in [udp, tcp] {
+            assert_eq!(answer.rcode(), *rcode, "{} octets: {answer}", query.len());
+            assert_eq!(answer.id.to_be_bytes(), query[..2]);
+        }
+    }
+    assert_eq!(upstream.count("www.example"), 1);
+    proxy.await_metric(
+        "dnsweir_responses_total",
+        &[("zone", "dropped"), ("rcode", "FORMERR")],
+        10.0,
+    );
+}
+
 /// What gets no answer at all: responses, which would make loops, and what has no header.
 #[test]
 fn responses_and_fragments_are_met_with_silence() {

@@ -7,4 +7,5 @@ mod edns;
 mod messages;
 mod names;
 mod negative;
+mod probes;
 mod records;

@@ -1,14 +1,14 @@
 //! Whole messages, off the hit path: answers from records, and answers changed.
 //!
-//! Appending records needs no parser. Renaming and removing does, since other records may point into
-//! what changes: there hickory-proto reads the message and writes it anew.
+//! Appending records needs no parser. Renaming does, since other records may point into what changes: there
+//! hickory-proto reads the message and writes it anew, unless its names would take too much to spell out.
 
 use hickory_proto::op::Message;
 use hickory_proto::rr::rdata::CNAME;
 use hickory_proto::rr::{Name, RData, Record};
 use hickory_proto::serialize::binary::BinDecodable;
 
-use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
+use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, records, u16_at};
 
 /// A pointer to the question's name (RFC 1035 section 4.1.4).
 const QUESTION_NAME: [u8; 2] = [0xc0, HEADER as u8];
@@ -78,20 +78,13 @@ pub fn upstream_query(name: &[u8], qtype: u16, qclass: u16, flags: u16, dnssec_o
     message
 }
 
-/// The same message without its OPT record; none if hickory-proto cannot read it.
-pub fn without_opt(message: &[u8]) -> Option<Vec<u8>> {
-    let mut parsed = Message::from_vec(message).ok()?;
-    parsed.edns = None;
-    parsed.to_vec().ok()
-}
-
 /// The same response under the name and question the client asked: records owned by `from` become
-/// owned by the question's name. None if hickory-proto cannot read it.
+/// owned by the question's name. None if it cannot be read.
 pub fn renamed(message: &[u8], from: &[u8], question: &[u8], owners: bool) -> Option<Vec<u8>> {
     let tail = question.len().checked_sub(QUESTION_TAIL)?;
     let from = Name::from_bytes(from).ok()?;
     let to = Name::from_bytes(&question[..tail]).ok()?;
-    let mut parsed = Message::from_vec(message).ok()?;
+    let mut parsed = parse(message)?;
     let query = parsed.queries.first_mut()?;
     query.set_name(to.clone());
     query.set_query_type(u16_at(question, tail).into());
@@ -118,12 +111,23 @@ pub fn aliased(found: &[u8], question: &[u8], target: &[u8], ttl: u32) -> Option
     let tail = question.len().checked_sub(QUESTION_TAIL)?;
     let name = Name::from_bytes(&question[..tail]).ok()?;
     let target = Name::from_bytes(target).ok()?;
-    let mut parsed = Message::from_vec(found).ok()?;
+    let mut parsed = parse(found)?;
     parsed.queries.first_mut()?.set_name(name.clone());
     parsed
         .answers
         .insert(0, Record::from_rdata(name, ttl, RData::CNAME(CNAME(target))));
     encode(&parsed)
+}
+
+/// Octets of all names of a message that is rewritten, spelled out; what hickory-proto does is done for each of them.
+/// Four thousand addresses of a long name, as many as fit, come to half of it.
+const SPELLED_OUT: usize = 1 << 19;
+
+fn parse(message: &[u8]) -> Option<Message> {
+    if records::spelled_out(message).ok()? > SPELLED_OUT {
+        return None;
+    }
+    Message::from_vec(message).ok()
 }
 
 fn encode(message: &Message) -> Option<Vec<u8>> {

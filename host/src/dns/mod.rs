@@ -8,6 +8,7 @@
 pub mod build;
 pub mod edns;
 pub mod name;
+pub mod names;
 pub mod query;
 pub mod records;
 pub mod reply;
@@ -23,6 +24,13 @@ pub const QUESTION_TAIL: usize = 4;
 
 /// The largest message that TCP's length prefix can announce.
 pub const MESSAGE_MAXIMUM: usize = 65_535;
+
+/// The largest query that is read, over UDP and TCP alike. One question, OPT with padding and a signature come nowhere
+/// near; a message beyond it is answered with FORMERR.
+pub const QUERY_MAXIMUM: usize = 4096;
+
+/// The most records beside the question that are read in a query, which needs OPT and a signature.
+pub const QUERY_RECORDS: usize = 32;
 
 /// Bits of the header's second 16 bits (RFC 1035 section 4.1.1, RFC 4035 section 3).
 pub mod flag {

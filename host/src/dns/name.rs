@@ -12,13 +12,17 @@ pub const NAME_MAXIMUM: usize = 255;
 /// The longest label (RFC 1035 section 2.3.4).
 pub const LABEL_MAXIMUM: u8 = 63;
 
+/// The most compression pointers that one name may lead through. RFC 1035 section 4.1.4 has no bound; a server that
+/// points to names as it has written them needs few, and Go's resolver, which pods have, follows ten.
+pub const POINTERS_MAXIMUM: u8 = 16;
+
 /// A name that breaks RFC 1035 sections 2.3.4 or 4.1.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadName;
 
 impl fmt::Display for BadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name with a label over 63 octets, over 255 octets in all, or cut off")
+        f.write_str("a name with a label over 63 octets, over 255 octets in all, led astray by its pointers, or cut off")
     }
 }
 
@@ -44,64 +48,85 @@ pub fn skip_plain(message: &[u8], start: usize) -> Result<usize, BadName> {
     }
 }
 
-/// Where the possibly compressed name that starts at `start` ends, with its pointers checked.
+/// Where the possibly compressed name that starts at `start` ends in the message.
 ///
-/// A pointer must lead strictly backwards (RFC 1035 section 4.1.4: "a prior occurrence"), so a chain
-/// of them always ends.
+/// It ends with its first pointer or with the root label. What a pointer leads to is not looked at: a walk over records
+/// costs no more than the octets that it passes, whatever is written there. [`Names`](super::names::Names) checks it.
 pub fn skip_compressed(message: &[u8], start: usize) -> Result<usize, BadName> {
-    let mut end = None;
-    for_each_label(message, start, |_, after| end = after.or(end))?;
-    end.ok_or(BadName)
+    ending(message, start).map(|(end, _)| end)
 }
 
-/// Appends the name that starts at `start`, uncompressed and lowercased, to `out`.
-pub fn expand(message: &[u8], start: usize, out: &mut Name) -> Result<(), BadName> {
-    out.clear();
-    let mut fits = true;
-    for_each_label(message, start, |label, _| fits &= out.push_label(label))?;
-    if fits { Ok(()) } else { Err(BadName) }
-}
-
-/// Calls `each` with every label, the root label last and empty. The second argument is where the
-/// name ends in the message, known once the first pointer or the root label is reached.
-fn for_each_label(
-    message: &[u8],
-    start: usize,
-    mut each: impl FnMut(&[u8], Option<usize>),
-) -> Result<(), BadName> {
+/// Where a name ends, as [`skip_compressed`] has it, and where its pointer stands if it ends with one.
+pub(super) fn ending(message: &[u8], start: usize) -> Result<(usize, Option<usize>), BadName> {
     let mut at = start;
-    let mut lowest = start;
-    let mut total = 0;
-    let mut jumped = false;
     loop {
         let length = *message.get(at).ok_or(BadName)?;
-        if length & 0xc0 == 0xc0 {
-            let low = *message.get(at + 1).ok_or(BadName)?;
-            let target = usize::from(length & 0x3f) << 8 | usize::from(low);
-            if target >= lowest || target < super::HEADER {
+        if is_pointer(length) {
+            return if at + 1 < message.len() {
+                Ok((at + 2, Some(at)))
+            } else {
+                Err(BadName)
+            };
+        }
+        if length > LABEL_MAXIMUM {
+            return Err(BadName);
+        }
+        at += 1 + length as usize;
+        if at - start > NAME_MAXIMUM {
+            return Err(BadName);
+        }
+        if length == 0 {
+            return Ok((at, None));
+        }
+    }
+}
+
+/// Whether an octet begins a compression pointer (RFC 1035 section 4.1.4).
+pub(super) fn is_pointer(length: u8) -> bool {
+    length & 0xc0 == 0xc0
+}
+
+/// Where the pointer at `at` leads, from a part of a name that starts at `start`: strictly backwards (RFC 1035
+/// section 4.1.4: "a prior occurrence"), so that a chain of pointers always ends.
+pub(super) fn target(message: &[u8], at: usize, start: usize) -> Result<usize, BadName> {
+    let (Some(&high), Some(&low)) = (message.get(at), message.get(at + 1)) else {
+        return Err(BadName);
+    };
+    let target = usize::from(high & 0x3f) << 8 | usize::from(low);
+    if target < start && target >= super::HEADER {
+        Ok(target)
+    } else {
+        Err(BadName)
+    }
+}
+
+/// Replaces `out` with the name that starts at `start`, uncompressed and lowercased.
+pub fn expand(message: &[u8], start: usize, out: &mut Name) -> Result<(), BadName> {
+    out.clear();
+    let mut part = start;
+    let mut at = start;
+    let mut pointers = 0;
+    loop {
+        let length = *message.get(at).ok_or(BadName)?;
+        if is_pointer(length) {
+            pointers += 1;
+            if pointers > POINTERS_MAXIMUM {
                 return Err(BadName);
             }
-            if !jumped {
-                each(&[], Some(at + 2));
-                jumped = true;
-            }
-            lowest = target;
-            at = target;
+            part = target(message, at, part)?;
+            at = part;
             continue;
         }
         if length > LABEL_MAXIMUM {
             return Err(BadName);
         }
-        total += 1 + length as usize;
-        if total > NAME_MAXIMUM {
+        let label = message.get(at..at + 1 + length as usize).ok_or(BadName)?;
+        if !out.push_label(label) {
             return Err(BadName);
         }
         if length == 0 {
-            each(&[0], (!jumped).then_some(at + 1));
             return Ok(());
         }
-        let label = message.get(at..at + 1 + length as usize).ok_or(BadName)?;
-        each(label, None);
         at += 1 + length as usize;
     }
 }
@@ -316,8 +341,28 @@ mod tests {
         ] {
             let mut message = message.clone();
             message.extend(bad);
-            assert_eq!(skip_compressed(&message, 29), Err(BadName), "{bad:?}");
+            assert_eq!(expand(&message, 29, &mut name), Err(BadName), "{bad:?}");
         }
+    }
+
+    /// To know where a name ends, nobody follows its pointer, and whoever does so follows a few.
+    #[test]
+    fn pointers_are_followed_so_many_times() {
+        let mut message = [&[0; 12][..], b"\x01a\0"].concat();
+        for pointers in 1..=usize::from(POINTERS_MAXIMUM) + 1 {
+            let start = message.len();
+            let to = if pointers == 1 { 12 } else { start - 2 };
+            message.extend((0xc000 | to as u16).to_be_bytes());
+            assert_eq!(skip_compressed(&message, start), Ok(start + 2));
+            let expanded = expand(&message, start, &mut Name::ROOT.clone());
+            assert_eq!(
+                expanded.is_ok(),
+                pointers <= usize::from(POINTERS_MAXIMUM),
+                "{pointers}"
+            );
+        }
+        assert_eq!(skip_compressed(b"\x01a\xc0", 0), Err(BadName), "half a pointer");
+        assert_eq!(skip_compressed(b"\x01a\xff\xff", 0), Ok(4), "wherever it leads");
     }
 
     proptest! {

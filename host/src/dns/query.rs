@@ -1,7 +1,7 @@
 //! What a client sent: a borrowed view, checked once.
 
 use super::edns::Edns;
-use super::{HEADER, QUESTION_TAIL, flag, name, rcode, records, rtype, u16_at};
+use super::{HEADER, QUERY_MAXIMUM, QUERY_RECORDS, QUESTION_TAIL, flag, name, rcode, records, rtype, u16_at};
 
 /// A query with one question and at most one OPT record.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +36,8 @@ pub enum Unanswerable {
         rcode: u16,
         /// Where the question ends; 12 if it could not be read.
         question_end: usize,
-        /// Whether an OPT record was seen, so that the reply carries one (RFC 6891 section 6.1.1).
-        edns: bool,
+        /// The OPT record, if one was seen, so that the reply carries one (RFC 6891 section 6.1.1).
+        edns: Option<Edns>,
     },
 }
 
@@ -50,6 +50,9 @@ impl<'a> Query<'a> {
         let flags = u16_at(message, 2);
         if flags & flag::OPCODE != 0 {
             return Err(header_only(rcode::NOTIMP));
+        }
+        if message.len() > QUERY_MAXIMUM {
+            return Err(header_only(rcode::FORMERR));
         }
         // RFC 9619 section 4: a query has exactly one question.
         if u16_at(message, 4) != 1 {
@@ -103,14 +106,18 @@ impl<'a> Query<'a> {
         Unanswerable::Error {
             rcode,
             question_end: self.question_end,
-            edns: self.edns.is_some(),
+            edns: self.edns,
         }
     }
 
     /// Looks through what follows the question: OPT and signatures matter, the rest is let be
-    /// (RFC 5625 section 4.1: unexpected records are no reason to refuse).
+    /// (RFC 5625 section 4.1: unexpected records are no reason to refuse), as far as it goes. Whose records they are
+    /// is nobody's business: no pointer is followed.
     fn read_records(&mut self, counts: [u16; 3]) -> Result<(), Unanswerable> {
         let total: usize = counts.iter().map(|&count| usize::from(count)).sum();
+        if total > QUERY_RECORDS {
+            return Err(self.error(rcode::FORMERR));
+        }
         let mut walk = records::Walk::new(self.message, self.question_end, counts);
         for index in 1..=total {
             let record = walk
@@ -150,7 +157,7 @@ fn header_only(rcode: u16) -> Unanswerable {
     Unanswerable::Error {
         rcode,
         question_end: HEADER,
-        edns: false,
+        edns: None,
     }
 }
 
@@ -258,6 +265,26 @@ pub(crate) mod tests {
             Some(rcode::FORMERR),
             "an option that overruns the record"
         );
+    }
+
+    /// A query has so many octets, and so many records beside its question.
+    #[test]
+    fn queries_are_bounded() {
+        const OTHER: &[u8] = b"\xff\xff\0\x01\0\x01\0\0\0\0\0\0";
+        let records = |count: usize| message("a.", rtype::A, &vec![OTHER; count]);
+        assert_eq!(
+            rcode_of(&records(QUERY_RECORDS)),
+            None,
+            "wherever their pointers lead"
+        );
+        assert_eq!(rcode_of(&records(QUERY_RECORDS + 1)), Some(rcode::FORMERR));
+        let mut long = message("a.", rtype::A, &[]);
+        long.resize(QUERY_MAXIMUM, 0);
+        assert_eq!(rcode_of(&long), None);
+        long.push(0);
+        assert_eq!(rcode_of(&long), Some(rcode::FORMERR));
+        long[2] |= 0x28;
+        assert_eq!(rcode_of(&long), Some(rcode::NOTIMP), "UPDATE may be long");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What an upstream sent: a walk over the records of a message, and what can be told from it.
 //!
-//! Records stay the bytes they were (RFC 3597 section 3, RFC 5625 section 4.3): the walk checks that
-//! names and lengths hold together and notes where the TTLs stand, so that they can age in place.
+//! Records stay the bytes they were (RFC 3597 section 3, RFC 5625 section 4.3): an answer is checked once, so that
+//! names and lengths hold together, and where the TTLs stand is noted, so that they can age in place. Both cost what
+//! the message's octets do, whatever its pointers say.
 
 use std::ops::Range;
 
-use super::name::{self, Name};
+use super::name;
+use super::names::Names;
 use super::{CLASS_IN, HEADER, QUESTION_TAIL, flag, rcode, rtype, u16_at, u32_at};
 
 /// A section of a message after the question.
@@ -137,24 +139,20 @@ impl Answer {
     /// one with its top bit set is 0 (RFC 2181 section 8), the records of a set share the lowest
     /// (section 5.2), and the SOA of a negative answer gets min(TTL, MINIMUM) (RFC 2308 section 5).
     pub fn read(mut message: Vec<u8>) -> Result<Answer, BadRecords> {
-        if message.len() < HEADER || u16_at(&message, 4) > 1 || message.len() > super::MESSAGE_MAXIMUM {
-            return Err(BadRecords);
-        }
-        let mut question_end = HEADER;
-        let mut qtype = 0;
-        if u16_at(&message, 4) == 1 {
-            question_end = name::skip_plain(&message, HEADER).map_err(|_| BadRecords)? + QUESTION_TAIL;
-            if message.len() < question_end {
-                return Err(BadRecords);
-            }
-            qtype = u16_at(&message, question_end - QUESTION_TAIL);
-        }
+        let question_end = question_end(&message)?;
+        let qtype = match question_end {
+            HEADER => 0,
+            end => u16_at(&message, end - QUESTION_TAIL),
+        };
         let counts = [u16_at(&message, 6), u16_at(&message, 8), u16_at(&message, 10)];
         let mut walk = Walk::new(&message, question_end, counts);
+        let mut names = Names::new(&message);
         let mut records = Vec::new();
+        let mut owners = Vec::new();
         for record in &mut walk {
             let record = record?;
-            check_data(&message, &record)?;
+            owners.push(names.at(record.start).map_err(|_| BadRecords)?.hash);
+            check_names(&mut names, &message, &record)?;
             records.push(record);
         }
         let end = walk.position();
@@ -164,6 +162,7 @@ impl Answer {
         let mut rcode = u16_at(&message, 2) & flag::RCODE;
         if let Some(at) = records.iter().position(|record| record.rtype == rtype::OPT) {
             let opt = records.remove(at);
+            owners.remove(at);
             // It belongs into the additional section and nowhere else (RFC 6891 section 6.1.1).
             if opt.section != Section::Additional {
                 return Err(BadRecords);
@@ -172,13 +171,12 @@ impl Answer {
             if records.iter().any(|record| record.rtype == rtype::OPT) {
                 return Err(BadRecords);
             }
+            message[10..12].copy_from_slice(&(counts[2] - 1).to_be_bytes());
             if opt.data.end != message.len() {
-                // Records behind OPT may be pointed to from each other: let them be encoded anew.
-                let without = super::build::without_opt(&message).ok_or(BadRecords)?;
-                return Answer::read(without).map(|answer| Answer { rcode, ..answer });
+                cut_out(&mut message, &opt, &records[at..])?;
+                return Answer::read(message).map(|answer| Answer { rcode, ..answer });
             }
             message.truncate(opt.start);
-            message[10..12].copy_from_slice(&(counts[2] - 1).to_be_bytes());
         }
 
         let soa = records
@@ -186,7 +184,7 @@ impl Answer {
             .find(|record| record.section == Section::Authority && record.rtype == rtype::SOA)
             .map(|record| (record.ttl_at, soa_minimum(&message, record)));
         let meaning = meaning(&message, rcode, qtype, &records, soa.is_some());
-        equalise(&mut message, &mut records);
+        equalise(&mut message, &mut records, &owners);
         if let (Meaning::Denial, Some((ttl_at, minimum))) = (meaning, soa) {
             let ttl = u32_at(&message, ttl_at).min(minimum);
             message[ttl_at..ttl_at + 4].copy_from_slice(&ttl.to_be_bytes());
@@ -338,31 +336,101 @@ fn are_names(message: &[u8], record: &Record) -> bool {
     end.is_ok_and(|end| end + behind == record.data.end)
 }
 
+/// Checks the names in a record's data, and gives the octets that they have uncompressed.
+fn check_names(names: &mut Names<'_>, message: &[u8], record: &Record) -> Result<usize, BadRecords> {
+    check_data(message, record)?;
+    let (before, count, _) = names_in_data(record.rtype).unwrap_or_default();
+    let (mut end, mut octets) = (record.data.start + before, 0);
+    for _ in 0..count {
+        octets += usize::from(names.at(end).map_err(|_| BadRecords)?.octets);
+        end = name::skip_compressed(message, end).map_err(|_| BadRecords)?;
+    }
+    Ok(octets)
+}
+
+/// Takes OPT out from before the records `behind` it. Only their names can lead to what moves, since pointers lead
+/// backwards.
+fn cut_out(message: &mut Vec<u8>, opt: &Record, behind: &[Record]) -> Result<(), BadRecords> {
+    let length = opt.data.end - opt.start;
+    for record in behind {
+        let (before, count, _) = names_in_data(record.rtype).unwrap_or_default();
+        let mut start = record.start;
+        for name in 0..=count {
+            let (end, pointer) = name::ending(message, start).map_err(|_| BadRecords)?;
+            if let Some(at) = pointer {
+                let target = usize::from(u16_at(message, at) & 0x3fff);
+                if target >= opt.data.end {
+                    let moved = 0xc000 | (target - length) as u16;
+                    message[at..end].copy_from_slice(&moved.to_be_bytes());
+                } else if target >= opt.start {
+                    return Err(BadRecords);
+                }
+            }
+            start = if name == 0 {
+                record.data.start + before
+            } else {
+                end
+            };
+        }
+    }
+    message.drain(opt.start..opt.data.end);
+    Ok(())
+}
+
+/// Octets that all names of a message have uncompressed: its owners, and those in data.
+pub fn spelled_out(message: &[u8]) -> Result<usize, BadRecords> {
+    let start = question_end(message)?;
+    let counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
+    let mut names = Names::new(message);
+    let mut octets = 0;
+    for record in Walk::new(message, start, counts) {
+        let record = record?;
+        let owner = names.at(record.start).map_err(|_| BadRecords)?;
+        octets += usize::from(owner.octets) + check_names(&mut names, message, &record)?;
+    }
+    Ok(octets)
+}
+
+/// Where the question of a message ends that has one, or none.
+fn question_end(message: &[u8]) -> Result<usize, BadRecords> {
+    if message.len() < HEADER || message.len() > super::MESSAGE_MAXIMUM {
+        return Err(BadRecords);
+    }
+    match u16_at(message, 4) {
+        0 => Ok(HEADER),
+        1 => {
+            let name_end = name::skip_plain(message, HEADER).map_err(|_| BadRecords)?;
+            let end = name_end + QUESTION_TAIL;
+            if end <= message.len() {
+                Ok(end)
+            } else {
+                Err(BadRecords)
+            }
+        }
+        _ => Err(BadRecords),
+    }
+}
+
 /// The last of the SOA's five numbers, which [`check_data`] has seen.
 fn soa_minimum(message: &[u8], record: &Record) -> u32 {
     u32_at(message, record.data.end - 4)
 }
 
 /// Gives the records of each set their lowest TTL (RFC 2181 section 5.2), with those that have the top
-/// bit set counted as 0 (section 8).
-fn equalise(message: &mut [u8], records: &mut [Record]) {
-    let mut sets: Vec<((u8, u16, u16), Name)> = Vec::with_capacity(records.len());
+/// bit set counted as 0 (section 8). `owners` has the hash of each one's name.
+fn equalise(message: &mut [u8], records: &mut [Record], owners: &[u64]) {
+    let sets: Vec<_> = records
+        .iter()
+        .zip(owners)
+        .map(|(record, &owner)| (record.section as u8, record.rtype, record.class, owner))
+        .collect();
     for record in records.iter_mut() {
         if record.ttl & 0x8000_0000 != 0 {
             record.ttl = 0;
         }
-        let mut owner = Name::ROOT;
-        // The walk has been over this name: it expands.
-        let _ = name::expand(message, record.start, &mut owner);
-        sets.push(((record.section as u8, record.rtype, record.class), owner));
     }
     let mut order: Vec<usize> = (0..records.len()).collect();
-    order.sort_by(|&a, &b| {
-        sets[a]
-            .0
-            .cmp(&sets[b].0)
-            .then_with(|| sets[a].1.as_bytes().cmp(sets[b].1.as_bytes()))
-    });
+    order.sort_unstable_by_key(|&at| sets[at]);
     for set in order.chunk_by(|&a, &b| sets[a] == sets[b]) {
         // RRSIGs of one name cover different sets: each keeps its own TTL.
         let lowest = set.iter().map(|&at| records[at].ttl).min().unwrap_or(0);
@@ -378,6 +446,7 @@ fn equalise(message: &mut [u8], records: &mut [Record]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::name::Name;
     use super::*;
     use proptest::prelude::*;
 
@@ -429,6 +498,45 @@ mod tests {
         assert_eq!((answer.ttl_offsets.len(), answer.ttl), (2, 5));
         let extended = response(0, 1, &[(2, ".", rtype::OPT, 1 << 24, &[])]);
         assert_eq!(Answer::read(extended).unwrap().rcode, 16);
+    }
+
+    /// What stood behind OPT moves, and pointers to it with it.
+    #[test]
+    fn pointers_past_opt_lead_where_they_did() {
+        let mut with = response(
+            0,
+            1,
+            &[
+                (2, "x.test", 1, 60, &[1, 2, 3, 4]),
+                OPT,
+                (2, "b.test", 1, 5, &[4, 3, 2, 1]),
+            ],
+        );
+        let b = with.len() - 14 - 8;
+        // An owner, and data with a name before a pointer and nothing but one, which lead behind, before and to the
+        // question; an octet of a label that looks like a pointer is none.
+        let more = [
+            &(0xc000 | b as u16).to_be_bytes()[..],
+            b"\x00\x05\0\x01\0\0\0\x07\0\x04\x01y",
+            &(0xc000 | b as u16 + 2).to_be_bytes(),
+            b"\x01\xc0\x00\x00\x05\0\x01\0\0\0\x07\0\x02\xc0\x0c",
+        ];
+        with.extend(more.concat());
+        with[11] += 2;
+        let answer = Answer::read(with).unwrap();
+        let lines = super::super::text::record_lines(&answer.message, Section::Additional);
+        let expected = [
+            "x.test. 60 IN A 1.2.3.4",
+            "b.test. 5 IN A 4.3.2.1",
+            "b.test. 7 IN CNAME y.test.",
+            "\\192. 7 IN CNAME a.test.",
+        ];
+        assert_eq!(lines, expected);
+        // Into OPT itself leads nothing.
+        let mut into = response(0, 1, &[OPT, (2, "b.test", 1, 5, &[4, 3, 2, 1])]);
+        into.extend(b"\xc0\x18\0\x01\0\x01\0\0\0\x05\0\x04\x01\x02\x03\x04");
+        into[11] += 1;
+        assert!(Answer::read(into).is_err());
     }
 
     /// Where no additional record is counted, none can be taken away.
@@ -519,6 +627,25 @@ mod tests {
         for (rtype, data, good) in cases {
             let answer = Answer::read(response(0, rtype, &[(0, "a.test", rtype, 60, data)]));
             assert_eq!(answer.is_ok(), good, "type {rtype}, {data:02x?}");
+        }
+    }
+
+    /// RFC 1035 section 4.1.4. Owners and names in data are checked alike, and through the same pointers.
+    #[test]
+    fn pointers_in_answers_lead_somewhere() {
+        let owned = |owner: &[u8]| {
+            let mut message = response(0, 1, &[]);
+            message[7] = 1;
+            message.extend(owner);
+            message.extend(b"\0\x01\0\x01\0\0\0\x3c\0\x04\x7f\0\0\x01");
+            message
+        };
+        assert!(Answer::read(owned(b"\xc0\x0c")).is_ok());
+        // The owner stands at 24, the data at 42.
+        for bad in [&b"\xc0\x00"[..], b"\xff\xff", b"\xc0\x2a", b"\x01a\xc0\x2a"] {
+            assert!(Answer::read(owned(bad)).is_err(), "{bad:02x?}");
+            let data = response(0, 5, &[(0, "a.test", rtype::CNAME, 60, bad)]);
+            assert!(Answer::read(data).is_err(), "{bad:02x?}");
         }
     }
 

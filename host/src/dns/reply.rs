@@ -119,13 +119,18 @@ pub fn write_empty(out: &mut [u8], client: &Client<'_>, rcode: u16) -> usize {
     finish_opt(out, end, client.opt, 0, rcode)
 }
 
+/// Writes header and question with TC, so that the client asks over TCP.
+pub fn write_truncated(out: &mut [u8], client: &Client<'_>) -> usize {
+    let length = write_empty(out, client, rcode::NOERROR);
+    out[2] |= (flag::TC >> 8) as u8;
+    length
+}
+
 /// Writes an upstream's whole message with only its ID changed (RFC 5625 section 4.5); if it does not fit,
 /// header and question with TC, so that the client asks over TCP.
 pub fn write_verbatim(out: &mut [u8], client: &Client<'_>, message: &[u8]) -> usize {
     if message.len() > client.limit.min(out.len()) {
-        let length = write_empty(out, &Client { opt: None, ..*client }, rcode::NOERROR);
-        out[2] |= (flag::TC >> 8) as u8;
-        return length;
+        return write_truncated(out, &Client { opt: None, ..*client });
     }
     out[..message.len()].copy_from_slice(message);
     out[..2].copy_from_slice(&client.id.to_be_bytes());
@@ -146,9 +151,18 @@ pub fn write_unanswerable(out: &mut [u8], message: &[u8], error: Unanswerable) -
     };
     let (id, flags) = (u16_at(message, 0), u16_at(message, 2));
     let has_question = question_end > HEADER;
-    let kept = flags & (flag::OPCODE | flag::RD | flag::CD);
-    let opt = (edns || rcode > 15).then(Opt::default);
-    write_header(out, id, kept | flag::QR | flag::RA | rcode & flag::RCODE, [0; 3]);
+    // What RD, RA and CD mean is defined for QUERY alone (RFC 1035 section 4.1.1, RFC 4035 section 3.1.6): to say of
+    // an opcode that it is not known, and then copy its flags, would be to say that they are.
+    let kept = match flags & flag::OPCODE {
+        0 => flag::RA | flags & (flag::RD | flag::CD),
+        opcode => opcode,
+    };
+    // DO is copied, whatever else is wrong (RFC 3225 section 3).
+    let opt = edns.map(|edns| Opt {
+        dnssec_ok: edns.dnssec_ok(),
+        ..Opt::default()
+    });
+    write_header(out, id, kept | flag::QR | rcode & flag::RCODE, [0; 3]);
     out[4..6].copy_from_slice(&u16::from(has_question).to_be_bytes());
     out[HEADER..question_end].copy_from_slice(&message[HEADER..question_end]);
     finish_opt(out, question_end, opt, 0, rcode)

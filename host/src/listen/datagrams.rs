@@ -12,11 +12,13 @@ use std::ptr;
 
 use socket2::Socket;
 
+use crate::dns::QUERY_MAXIMUM;
+
 /// Datagrams taken at once.
 pub const BATCH: usize = 64;
 
-/// Octets kept of a datagram, at least: no query comes near.
-const RECEIVE: usize = 4096;
+/// Octets kept of a datagram, at least: one more than a query may have, so that a longer one is seen to be longer.
+const RECEIVE: usize = QUERY_MAXIMUM + 1;
 
 /// Room for one IPV6_PKTINFO message, the larger of the two.
 const CONTROL: usize = 64;
@@ -185,12 +187,9 @@ impl Datagrams {
         Ok(self.received)
     }
 
-    /// A datagram and who sent it; none if its address is of no family we know, or it did not fit.
+    /// A datagram, as much of it as is kept, and who sent it; none if its address is of no family we know.
     pub fn get(&self, slot: usize) -> Option<(&[u8], SocketAddr)> {
         let header = &self.headers[slot];
-        if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
-            return None;
-        }
         let peer = read_address(&self.addresses[slot])?;
         let length = (header.msg_len as usize).min(self.size);
         Some((&self.octets[slot * self.size..][..length], peer))

@@ -1,0 +1,240 @@
+//! The dearest messages that there are, of a given size: what somebody can make the proxy do who may send it one.
+//!
+//! Made to be counted by callgrind, as a hit is: [`admit`] and [`read`] are the parts that count.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::hint::black_box;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use dnsweir::config;
+use dnsweir::dns::records::{Answer, BadRecords};
+use dnsweir::dns::reply::{self, Body, Client, Ttl};
+use dnsweir::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
+use dnsweir::filter::{Engine, Transport};
+use dnsweir::serve::generation::{Generation, Live};
+use dnsweir::serve::{Admission, Arrival, Batch, Shared, Worker};
+
+/// What a message is full of.
+#[derive(Clone, Copy)]
+pub enum Filling {
+    /// Records that lead to chains of pointers, as long as they may be.
+    Pointers,
+    /// Records of which each leads through a pointer to the name with the most labels.
+    Compressed,
+    /// Records with as many labels as a name can have, written out.
+    Labels,
+    /// The smallest records, each of another type.
+    Records,
+    /// The smallest options of an OPT record.
+    Options,
+}
+
+impl Filling {
+    /// The one of this name.
+    pub fn find(name: &str) -> Option<Filling> {
+        Some(match name {
+            "pointers" => Filling::Pointers,
+            "compressed" => Filling::Compressed,
+            "labels" => Filling::Labels,
+            "records" => Filling::Records,
+            "options" => Filling::Options,
+            _ => return None,
+        })
+    }
+
+    /// A query full of it, with no more records than are read; or an answer.
+    fn message(self, octets: usize, answer: bool) -> Vec<u8> {
+        let mut message = vec![0, 1, if answer { 0x81 } else { 1 }, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        message.extend(b"\x01a\x04test\0\0\x01\0\x01");
+        let first = message.len() + 11;
+        let most = if answer { u16::MAX } else { QUERY_RECORDS as u16 };
+        let mut records = 0_u16;
+        let mut push = |message: &mut Vec<u8>, owner: &[u8], rtype: u16, data: &[u8]| {
+            let fits = records < most && message.len() + owner.len() + 10 + data.len() <= octets;
+            if fits {
+                message.extend(owner);
+                message.extend(rtype.to_be_bytes());
+                message.extend([0, 1, 0, 0, 0, 60]);
+                message.extend((data.len() as u16).to_be_bytes());
+                message.extend(data);
+                records += 1;
+            }
+            fits
+        };
+        let to = |at: usize| (0xc000 | at as u16).to_be_bytes();
+        let deep = [[1, b'x'].repeat(127), vec![0]].concat();
+        match self {
+            Filling::Pointers => {
+                // In the data of the first record, which has no names: the root, and chains of pointers to it.
+                let mut data = vec![0];
+                for link in 0..octets.min(0x3fff).saturating_sub(first + 30) / 4 {
+                    let before = if link % 15 == 0 {
+                        first
+                    } else {
+                        first + data.len() - 2
+                    };
+                    data.extend(to(before));
+                }
+                let links = (data.len() - 1) / 2;
+                push(&mut message, &[0], TXT, &data);
+                let mut link = 0;
+                while push(
+                    &mut message,
+                    &to(first + 1 + 2 * (link % links)),
+                    CNAME,
+                    &to(first + 1 + 2 * (links - 1)),
+                ) {
+                    link += 7;
+                }
+            }
+            Filling::Compressed => {
+                push(&mut message, &[0], TXT, &deep);
+                while push(&mut message, &to(first), CNAME, &to(first)) {}
+            }
+            Filling::Labels => {
+                while push(&mut message, &deep, CNAME, &deep) {}
+                while push(&mut message, &[0], A, &[]) {}
+            }
+            Filling::Records => {
+                let mut rtype = 0xff00;
+                while push(&mut message, &[0], rtype, &[]) {
+                    rtype -= 1;
+                }
+            }
+            Filling::Options => {
+                let options = [0, 100, 0, 0].repeat(octets.saturating_sub(first) / 4);
+                push(&mut message, &[0], OPT, &options);
+            }
+        }
+        // An answer has them in its answer section, a query in the additional one.
+        let count_at = if answer && !matches!(self, Filling::Options) {
+            6
+        } else {
+            10
+        };
+        message[count_at..count_at + 2].copy_from_slice(&records.to_be_bytes());
+        message.resize(octets, 0);
+        message
+    }
+}
+
+const A: u16 = 1;
+const CNAME: u16 = 5;
+const TXT: u16 = 16;
+const OPT: u16 = 41;
+
+/// Takes in such a query so many times. Says how it is met.
+///
+/// # Errors
+///
+/// When the proxy cannot be set up.
+pub fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<dyn Error>> {
+    let message = filling.message(octets, false);
+    let address: SocketAddr = "127.0.0.1:53".parse()?;
+    let text = format!("listen \"{address}\"; zone \".\" {{ cache; forward \"192.0.2.53\" }}");
+    let config = config::parse("the measurement", &text, Path::new("/"), &[])?;
+    let engine = Engine::printing_to(io::sink())?;
+    let generation = Arc::new(Generation::build(1, config, &engine, &HashMap::new())?);
+    let shared = Shared::new(1 << 20, None);
+    let arrival = Arrival {
+        client: "127.0.0.2:40000".parse()?,
+        server: shared.server(address),
+        transport: Transport::Tcp,
+        received: 0,
+        limit: MESSAGE_MAXIMUM,
+        keepalive: None,
+    };
+    let worker = Worker::new(Arc::clone(&shared), Live::new(generation, Vec::new(), shared, 0));
+    let mut out = vec![0; MESSAGE_MAXIMUM];
+    let mut met = String::new();
+    for _ in 0..count {
+        // What the batch before it grew to is not the message's fault.
+        let mut batch = Batch::default();
+        met = match admit(&worker, &mut batch, &message, arrival, &mut out) {
+            Admission::Travelling => "served".to_owned(),
+            Admission::Answered(_) => format!("rcode {}", out[3] & 0x0f),
+            Admission::Silence => "silence".to_owned(),
+        };
+    }
+    Ok(met)
+}
+
+#[inline(never)]
+fn admit(
+    worker: &Rc<Worker>,
+    batch: &mut Batch,
+    message: &[u8],
+    arrival: Arrival,
+    out: &mut [u8],
+) -> Admission {
+    worker.admit(batch, message, arrival, out)
+}
+
+/// Reads such an answer so many times, and cuts it to what a client without EDNS takes. Says how it is met.
+pub fn answer(filling: Filling, octets: usize, count: u64) -> String {
+    let message = filling.message(octets, true);
+    let mut out = vec![0; MESSAGE_MAXIMUM];
+    let mut met = String::new();
+    for _ in 0..count {
+        met = match read(message.clone(), &mut out) {
+            Ok(size) => format!("{size} octets"),
+            Err(error) => error.to_string(),
+        };
+    }
+    met
+}
+
+#[inline(never)]
+fn read(message: Vec<u8>, out: &mut [u8]) -> Result<usize, BadRecords> {
+    let mut answer = Answer::read(message)?;
+    answer.clamp(1, 3600);
+    let client = Client {
+        id: 1,
+        flags: 0,
+        question: &answer.message[HEADER..HEADER + 11],
+        opt: None,
+        limit: 512,
+    };
+    let body = Body {
+        message: &answer.message,
+        ttl_offsets: answer.ttl_offsets.iter().map(|&at| usize::from(at)),
+        ttl: Ttl::AS_IS,
+        rcode: answer.rcode,
+        authoritative: false,
+    };
+    Ok(black_box(reply::write(out, &client, body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use dnsweir::dns::QUERY_MAXIMUM;
+
+    use super::*;
+
+    /// They are what they are called: whole, as large as may be, and not turned away for something else.
+    #[test]
+    fn messages_are_dear() -> Result<(), Box<dyn Error>> {
+        for name in ["pointers", "compressed", "labels", "records", "options"] {
+            let filling = Filling::find(name).ok_or(name)?;
+            for octets in [512, 4096, MESSAGE_MAXIMUM] {
+                assert_eq!(filling.message(octets, true).len(), octets, "{name}");
+                let met = query(filling, octets, 1)?;
+                assert_eq!(
+                    met == "served",
+                    octets <= QUERY_MAXIMUM,
+                    "{name}, {octets} octets: {met}"
+                );
+                assert!(
+                    answer(filling, octets, 1).ends_with("octets"),
+                    "{name}, {octets} octets"
+                );
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! The names in a message, each place of which is looked at once, however many pointers lead there.
+//!
+//! Compression lets 64 KiB say megabytes: thousands of records whose owners are all the same long name, each through a
+//! chain of pointers. What is known of a place where a name or the rest of one begins is noted, so that to check all
+//! names of a message costs what its octets do.
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::FixedState;
+
+use super::name::{self, BadName, LABEL_MAXIMUM, NAME_MAXIMUM, POINTERS_MAXIMUM};
+
+/// The names of one message.
+pub struct Names<'m> {
+    message: &'m [u8],
+    /// For each octet of the message the place in `known` of the name that begins there, plus one; 0: not looked at.
+    places: Vec<u16>,
+    known: Vec<Known>,
+}
+
+/// A name that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// The same for names that are the same but for ASCII case (RFC 4343 section 3). That others have the same, too, is
+    /// unlikely unless somebody wants it so; he would only lower TTLs of his own answer.
+    pub hash: u64,
+    /// Octets it has uncompressed.
+    pub octets: u8,
+    /// Pointers it leads through.
+    pointers: u8,
+    /// Where the first of them leads.
+    target: u16,
+}
+
+/// Parts of the longest name: each label has two octets at least, and then there are its pointers.
+const PARTS: usize = NAME_MAXIMUM / 2 + POINTERS_MAXIMUM as usize + 1;
+
+/// The root label.
+const ROOT: Known = Known {
+    hash: 0,
+    octets: 1,
+    pointers: 0,
+    target: 0,
+};
+
+impl<'m> Names<'m> {
+    /// None is known yet. The message has at most 65 535 octets.
+    pub fn new(message: &'m [u8]) -> Names<'m> {
+        Names {
+            message,
+            places: vec![0; message.len()],
+            known: Vec::new(),
+        }
+    }
+
+    /// The name that starts at `start`.
+    ///
+    /// # Errors
+    /// When it breaks RFC 1035 sections 2.3.4 or 4.1.4, or leads through more pointers than [`POINTERS_MAXIMUM`].
+    pub fn at(&mut self, start: usize) -> Result<Known, BadName> {
+        // From its start down to what is known: each label and each pointer.
+        let mut parts = [0_u16; PARTS];
+        let mut count = 0;
+        let (mut at, mut segment) = (start, start);
+        let mut name = loop {
+            match self.places.get(at) {
+                None => return Err(BadName),
+                Some(0) => {}
+                Some(&place) => {
+                    let known = self.known[usize::from(place) - 1];
+                    // Whoever came there first may have started further behind.
+                    if known.pointers > 0 && usize::from(known.target) >= segment {
+                        return Err(BadName);
+                    }
+                    break known;
+                }
+            }
+            let length = self.message[at];
+            if length == 0 {
+                break ROOT;
+            }
+            *parts.get_mut(count).ok_or(BadName)? = at as u16;
+            count += 1;
+            if name::is_pointer(length) {
+                segment = name::target(self.message, at, segment)?;
+                at = segment;
+            } else if length <= LABEL_MAXIMUM {
+                at += 1 + usize::from(length);
+            } else {
+                return Err(BadName);
+            }
+        };
+        for &at in parts[..count].iter().rev() {
+            name = self.prepend(usize::from(at), name)?;
+        }
+        Ok(name)
+    }
+
+    /// Notes the name that begins with the label or the pointer at `at` and goes on as `rest`.
+    fn prepend(&mut self, at: usize, rest: Known) -> Result<Known, BadName> {
+        let length = self.message[at];
+        let name = if name::is_pointer(length) {
+            if rest.pointers == POINTERS_MAXIMUM {
+                return Err(BadName);
+            }
+            Known {
+                pointers: rest.pointers + 1,
+                target: u16::from(length & 0x3f) << 8 | u16::from(self.message[at + 1]),
+                ..rest
+            }
+        } else {
+            let label = self
+                .message
+                .get(at..at + 1 + usize::from(length))
+                .ok_or(BadName)?;
+            Known {
+                hash: extend(rest.hash, label),
+                octets: rest.octets.checked_add(label.len() as u8).ok_or(BadName)?,
+                ..rest
+            }
+        };
+        self.known.push(name);
+        self.places[at] = self.known.len() as u16;
+        Ok(name)
+    }
+}
+
+/// The hash of a name that begins with `label`, its length octet included, before one whose hash is `rest`.
+fn extend(rest: u64, label: &[u8]) -> u64 {
+    let mut lower = [0; 1 + LABEL_MAXIMUM as usize];
+    let lower = &mut lower[..label.len()];
+    lower.copy_from_slice(label);
+    // Length octets are below 64 and ASCII capitals are above.
+    lower.make_ascii_lowercase();
+    let mut hasher = FixedState::with_seed(rest).build_hasher();
+    hasher.write(lower);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::name::{Name, expand};
+    use super::*;
+
+    #[test]
+    fn the_same_name_is_the_same_wherever_it_stands() {
+        let message = b"............\x01a\x04test\0\x01A\xc0\x0e\xc0\x0c\x01b\xc0\x0e\xc0\x14";
+        let mut names = Names::new(message);
+        let mut at = |place| names.at(place).unwrap();
+        let name = at(12);
+        assert_eq!((name.octets, name.pointers), (8, 0));
+        for same in [20, 24, 30] {
+            assert_eq!((at(same).hash, at(same).octets), (name.hash, 8), "{same}");
+        }
+        assert_ne!(at(26).hash, name.hash, "another name");
+        assert_ne!(at(14).hash, name.hash, "the rest of it");
+        assert_eq!((at(30).pointers, at(20).pointers), (2, 1));
+    }
+
+    /// At 12 stands a label that holds a zero, behind it a pointer into it: a name from 14, but none from 12, whether or
+    /// not the name from 14 is known.
+    #[test]
+    fn what_is_known_does_not_make_a_wrong_name_right() {
+        let message = b"............\x01\0\xc0\x0d";
+        for known in [false, true] {
+            let mut names = Names::new(message);
+            assert!(!known || names.at(14).is_ok());
+            assert_eq!(names.at(12), Err(BadName), "{known}");
+            assert!(names.at(14).is_ok());
+        }
+    }
+
+    proptest! {
+        /// It takes the names that can be written out, and no others, in whatever order they are asked for; and two have
+        /// the same hash when they are written alike.
+        #[test]
+        fn names_are_those_that_expand(
+            message in prop::collection::vec(prop_oneof![Just(0), Just(1), Just(2), Just(0xc0), 12_u8..40, any::<u8>()], 12..80),
+            places in prop::collection::vec(0_usize..90, 1..40),
+        ) {
+            let mut names = Names::new(&message);
+            let mut seen = std::collections::HashMap::new();
+            for place in places {
+                let mut name = Name::ROOT;
+                let expanded = expand(&message, place, &mut name);
+                let known = names.at(place);
+                prop_assert_eq!(known.is_ok(), expanded.is_ok(), "at {}", place);
+                if let Ok(known) = known {
+                    prop_assert_eq!(usize::from(known.octets), name.as_bytes().len());
+                    let text = name.to_string();
+                    prop_assert_eq!(&*seen.entry(known.hash).or_insert_with(|| text.clone()), &text);
+                }
+            }
+        }
+    }
+}
