@@ -2,10 +2,14 @@
 //!
 //! A table of sets of four, fixed in size, that belongs to one instance and so to one thread: no lock, no
 //! atomic. A set is found by the hash the caller has at hand anyway and lies in a few neighbouring cache
-//! lines. Of four the one that ends soonest makes room. That is all the eviction there is: a name that is
-//! asked for often comes back after one call, and a flood of random names displaces others one by one but
-//! never stalls a worker the way emptying or sweeping a table would. Sets of four hold half a table of names
-//! with four in a hundred displaced by chance; sets of two would displace ten.
+//! lines. Of four the one that ends soonest makes room: a name that is asked for often comes back after one
+//! call, and a flood of random names displaces others one by one but never stalls a worker the way emptying or
+//! sweeping a table would. Sets of four hold half a table of names with four in a hundred displaced by chance;
+//! sets of two would displace ten.
+//!
+//! Octets are bounded, too, and verdicts that ran out must not hold them: whenever one is remembered, a hand
+//! moves on over the next few sets and takes away what has ended. If octets are wanting, it moves on and takes
+//! away what it comes to.
 
 use std::sync::Arc;
 
@@ -16,6 +20,10 @@ const ENTRIES: usize = 4096;
 
 /// Entries that a hash can be found in.
 const WAYS: usize = 4;
+
+/// Sets that the hand moves over for each verdict that is remembered, and at most if octets are wanting.
+const SWEEP: usize = 2;
+const SWEEP_MAXIMUM: usize = 64;
 
 /// Octets that names and verdicts of one table may hold, without the table itself (224 KiB).
 const BYTES: usize = 1 << 20;
@@ -44,6 +52,8 @@ pub(super) struct Memo {
     /// Empty until the first verdict is remembered: most filters never do.
     slots: Vec<Option<Entry>>,
     bytes: usize,
+    /// Where the set begins that the hand comes to next.
+    hand: usize,
 }
 
 /// A verdict that is remembered.
@@ -113,8 +123,14 @@ impl Memo {
             name: key.name.into(),
             verdict: Arc::clone(verdict),
         };
+        if entry.bytes() > BYTES {
+            return;
+        }
         if self.slots.is_empty() {
             self.slots.resize_with(ENTRIES, || None);
+        }
+        for _ in 0..SWEEP {
+            self.sweep(|old| old.left(now) == 0);
         }
         let set = &mut self.slots[first(key.hash)..][..WAYS];
         // The same question's own entry, a free one, or the one that ends soonest.
@@ -127,10 +143,24 @@ impl Memo {
             .unwrap_or(0);
         let freed = set[way].take().map_or(0, |old| old.bytes());
         self.bytes -= freed;
-        if self.bytes + entry.bytes() <= BYTES {
-            self.bytes += entry.bytes();
-            set[way] = Some(entry);
+        for _ in 0..SWEEP_MAXIMUM {
+            if self.bytes + entry.bytes() <= BYTES {
+                self.bytes += entry.bytes();
+                self.slots[first(key.hash) + way] = Some(entry);
+                return;
+            }
+            self.sweep(|_| true);
         }
+    }
+
+    /// Moves the hand over one set, and takes away the entries that `leaves` tells.
+    fn sweep(&mut self, leaves: impl Fn(&Entry) -> bool) {
+        for slot in &mut self.slots[self.hand..][..WAYS] {
+            if let Some(old) = slot.take_if(|old| leaves(old)) {
+                self.bytes -= old.bytes();
+            }
+        }
+        self.hand = (self.hand + WAYS) % ENTRIES;
     }
 }
 
@@ -278,5 +308,53 @@ mod tests {
         }
         assert_eq!(kept(&memo), 100);
         assert_eq!(memo.bytes, 100 * (1 + size_of::<Verdict>()));
+    }
+
+    /// Verdicts that hold for a moment, many and large, for names that nobody asks for again.
+    fn flood(memo: &mut Memo, hashes: std::ops::Range<u64>, now: u64, holds: u32) {
+        let large = Decision::Alias(Box::from([vec![0; 60_000].into()]));
+        let large = verdict(holds, large);
+        for hash in hashes {
+            memo.remember(&key(hash, b"\x05flood\0"), now, &large);
+        }
+    }
+
+    #[test]
+    fn what_ran_out_holds_no_octets() {
+        let mut memo = Memo::default();
+        flood(&mut memo, 0..17, 0, 10);
+        let full = memo.bytes;
+        assert!(BYTES - full < 60_000);
+        // The hand comes by all of them, whoever else is remembered meanwhile.
+        for step in 0..(ENTRIES / WAYS / SWEEP) as u64 {
+            memo.remember(&key(step, b"\x01a\0"), 10, &verdict(1000, Decision::Drop));
+        }
+        assert!(memo.bytes < full / 2, "{} octets", memo.bytes);
+        let held = memo.slots.iter().flatten().map(Entry::bytes).sum::<usize>();
+        assert_eq!(memo.bytes, held);
+    }
+
+    #[test]
+    fn what_holds_for_long_keeps_nothing_new_out() {
+        let mut memo = Memo::default();
+        flood(&mut memo, 0..100, 0, u32::MAX);
+        // As many calls as it takes the hand to come around.
+        for _ in 0..=ENTRIES / WAYS / SWEEP_MAXIMUM {
+            flood(&mut memo, 500..501, 1, 1000);
+        }
+        assert!(memo.recall(&key(500, b"\x05flood\0"), 2).is_some());
+        assert!(memo.bytes <= BYTES);
+    }
+
+    #[test]
+    fn what_can_never_fit_displaces_nothing() {
+        let mut memo = Memo::default();
+        let small = key(7, b"\x01a\0");
+        memo.remember(&small, 0, &verdict(1000, Decision::Pass));
+        let huge = Decision::Alias(Box::from([vec![0; BYTES].into()]));
+        for hash in 0..100 {
+            memo.remember(&key(hash, b"\x01b\0"), 0, &verdict(1000, huge.clone()));
+        }
+        assert!(memo.recall(&small, 1).is_some());
     }
 }
