@@ -508,7 +508,9 @@ fn queries_without_recursion() {
 /// never through the cache.
 #[test]
 fn signed_messages_pass_untouched() {
-    let signature = "key.example. 0 TYPE250 \\# 22 0474657374000000000000000000000001020304abcd";
+    // The algorithm `test`, a time, a fudge of 300 s, a MAC of 10 octets, an original ID, no error, no other data.
+    let signature =
+        "key.example. 0 TYPE250 \\# 32 04746573740000006553f100012c000a0102030405060708090aabcd00000000";
     let upstream = Upstream::start(move |asked| {
         let mut message = asked
             .message_with(&["www.example. 300 A 192.0.2.1"])

@@ -12,6 +12,7 @@ pub mod names;
 pub mod query;
 pub mod records;
 pub mod reply;
+pub mod signature;
 pub mod special;
 pub mod suffix_map;
 pub mod text;

@@ -1,6 +1,7 @@
 //! What a client sent: a borrowed view, checked once.
 
 use super::edns::Edns;
+use super::signature::{self, Signature};
 use super::{HEADER, QUERY_MAXIMUM, QUERY_RECORDS, QUESTION_TAIL, flag, name, rcode, records, rtype, u16_at};
 
 /// A query with one question and at most one OPT record.
@@ -144,8 +145,12 @@ impl<'a> Query<'a> {
                         }
                     }
                 }
-                // RFC 8945 section 5.1, RFC 2931 section 3.1: the signature is the last record.
-                rtype::TSIG | rtype::SIG if index == total => self.signed = true,
+                rtype::TSIG | rtype::SIG => match signature::of(self.message, &record, index == total) {
+                    Signature::Signed => self.signed = true,
+                    Signature::Other => {}
+                    // RFC 8945 sections 5.1 and 5.2.
+                    Signature::Malformed => return Err(self.error(rcode::FORMERR)),
+                },
                 _ => {}
             }
         }

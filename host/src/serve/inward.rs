@@ -117,6 +117,9 @@ impl Worker {
         }
         match &verdict.decision {
             Decision::Pass => transit.stage += 1,
+            // A signed query is relayed as it is or not at all (RFC 5625 section 4.5): to relay it under the name that
+            // the filter did not want would make a signature, which nobody here can check, the way around a policy.
+            Decision::Rewrite(_) if transit.signed.is_some() => *step = Step::Failed(rcode::REFUSED),
             Decision::Rewrite(rewrite) => {
                 let tail = transit.question.len() - QUESTION_TAIL;
                 let name = rewrite.name.as_deref().unwrap_or(&transit.question[..tail]);
