@@ -177,7 +177,7 @@ fn ten_thousand_clients_of_an_expired_name_cause_one_upstream_query() {
     const CLIENTS: usize = 10_000;
     let answer = |ttl: u32| format!("hot.example. {ttl} A 192.0.2.1");
     let upstream = Upstream::start(move |asked| asked.answer(&[&answer(1)]));
-    let proxy = Proxy::start(&cached(&upstream));
+    let proxy = Proxy::start(&format!("waiting-queries 16384\n{}", cached(&upstream)));
     assert_eq!(proxy.query("hot.example", "A").ttl(), 1);
     let gate = Gate::default();
     let behind = gate.clone();

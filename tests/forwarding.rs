@@ -307,7 +307,7 @@ fn rcodes_and_sections_pass_through() {
     assert_eq!(proxy.query("refused.example", "A").rcode(), "REFUSED");
 }
 
-/// One more than `concurrent` is turned away at once, not queued.
+/// One more than `concurrent` of the same client is turned away at once, not queued.
 #[test]
 fn concurrency_is_bounded() {
     let gate = Gate::default();
@@ -316,7 +316,7 @@ fn concurrency_is_bounded() {
         Upstream::start(move |asked| Reply::Behind(behind.clone(), Box::new(asked.answer(&[WWW]))));
     let proxy = Proxy::start(&forward(
         &upstream,
-        "concurrent 1; attempts 1; timeout \"20s\"; deadline \"25s\"",
+        "concurrent 1; jostle \"20s\"; attempts 1; timeout \"20s\"; deadline \"25s\"",
     ));
     let first = client::socket(proxy.address);
     first

@@ -28,7 +28,9 @@ mod failover;
 mod forwarding;
 mod hostile;
 mod instructions;
+mod sharing;
 mod stale;
+mod waiting;
 
 // Those who write filters.
 mod authors;

@@ -12,11 +12,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("dns", &[]),
     ("cache", &["config", "dns"]),
-    ("forward", &["config", "dns"]),
+    ("admission", &[]),
     ("netstat", &[]),
     ("output", &[]),
+    ("forward", &["admission", "config", "dns"]),
     ("filter", &["output", "config", "dns"]),
-    ("serve", &["filter", "cache", "forward", "config", "dns"]),
+    (
+        "serve",
+        &["admission", "filter", "cache", "forward", "config", "dns"],
+    ),
     ("listen", &["netstat", "serve", "filter", "config", "dns"]),
     ("node", &["netstat", "config"]),
     ("ceiling", &["listen", "filter", "config"]),
@@ -37,7 +41,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("args", &[]),
     ("tools", &["run", "serve", "filter", "config", "dns"]),
-    ("fuzzing", &["listen", "filter", "cache", "config", "dns"]),
+    (
+        "fuzzing",
+        &["listen", "serve", "filter", "cache", "config", "dns"],
+    ),
     (
         "run",
         &[

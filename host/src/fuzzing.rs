@@ -13,6 +13,7 @@ use crate::dns::reply::{self, Body, Client, Ttl};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, build};
 use crate::filter::{self, Decision, Outcome};
 use crate::listen::framing::{FRAME_MAXIMUM, Frames, KEPT_MAXIMUM, READ, Scratch};
+pub use crate::serve::fuzzing::response_path;
 use crate::{config, dns};
 
 /// A message from a client: it is served, answered with an error, or met with silence; and any reply to it
@@ -60,6 +61,7 @@ pub fn cache_round_trip(octets: &[u8]) {
         wire: &answer.message,
         ttl_offsets: &answer.ttl_offsets,
         kind: Kind::Success,
+        error: None,
         ttl_secs: 600,
         stale_secs: 0,
         now_ms: 0,
@@ -228,6 +230,11 @@ mod tests {
 
         #[test]
         fn octets_as_streams(octets in vec(any::<u8>(), 0..2000)) { framing(&octets) }
+
+        #[test]
+        fn damaged_responses_past_filters(verdicts in vec(any::<u8>(), 0..200), message in damaged()) {
+            response_path(&[&[verdicts.len() as u8], &verdicts[..], &message[..]].concat())
+        }
 
         #[test]
         fn octets_as_verdicts(octets in vec(any::<u8>(), 0..400)) { verdicts(&octets) }

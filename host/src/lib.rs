@@ -7,6 +7,7 @@
 //! anything else of ours. [`admin`] and [`metrics`] show what goes on, [`ceiling`] what may at most, [`tools`] what would.
 
 pub mod admin;
+pub mod admission;
 pub mod args;
 pub mod cache;
 pub mod ceiling;

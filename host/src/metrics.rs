@@ -302,7 +302,7 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
         }
     }
     type Counted = (&'static str, &'static str, fn(&ZoneCounters) -> &AtomicU64);
-    const PLAIN: [Counted; 5] = [
+    const PLAIN: [Counted; 8] = [
         (
             "cache_misses",
             "Queries the cache had nothing fresh for",
@@ -326,6 +326,21 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             "Queries beyond what may be under way at once",
             |counters| &counters.rejects,
         ),
+        (
+            "forward_displaced",
+            "Queries under way that gave way to others",
+            |counters| &counters.displaced,
+        ),
+        (
+            "waiting_rejects",
+            "Queries beyond what may wait at once",
+            |counters| &counters.waiting_rejects,
+        ),
+        (
+            "waiting_displaced",
+            "Waiting queries that gave way to others",
+            |counters| &counters.waiting_displaced,
+        ),
     ];
     for (name, help, of) in PLAIN {
         let mut family = Family::counter(encoder, name, help)?;
@@ -334,7 +349,8 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.count(&[("zone", *zone)], count)?;
         }
     }
-    Ok(())
+    let mut family = Family::gauge(encoder, "waiting_queries", "Queries that wait for an upstream")?;
+    family.total(state.shared.waiting.len() as u64)
 }
 
 /// What listener and worker do not matter for.

@@ -326,6 +326,7 @@ impl Proxy {
         let engine = Arc::new(engine);
         let workers = config.workers;
         let shared = Shared::new(config.cache_memory, spectators.queries);
+        shared.waiting.set_limit(config.waiting_queries);
         let Prepared {
             generation,
             instances,
@@ -582,6 +583,7 @@ impl Proxy {
             self.watchdog.beat();
         }
         self.state.shared.cache.set_limit(config.cache_memory);
+        self.state.shared.waiting.set_limit(config.waiting_queries);
         if config.admin != old.admin {
             let told = Arc::new(OnceLock::from(Arc::clone(&self.state)));
             let (admin, predecessors) = admin.unzip();

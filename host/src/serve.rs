@@ -9,7 +9,7 @@
 //!    remembered.
 //! 3. A query that comes to `cache` is looked up. A fresh entry is the response: nothing so far has
 //!    allocated, waited or made a task.
-//! 4. Whatever needs an upstream becomes a task of the worker ([`miss`]); the batch does not wait.
+//! 4. Whatever needs an upstream becomes a task of the worker ([`miss`], [`upstream`]); the batch does not wait.
 //! 5. [`outward`](Worker::outward) takes responses back through the same filters, bottom to top.
 //! 6. The reply is written into the listener's buffer, patched on the way
 //!    ([`dns::reply`](crate::dns::reply)).
@@ -20,6 +20,8 @@
 
 pub mod counters;
 mod events;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod generation;
 mod inward;
 mod late;
@@ -28,6 +30,7 @@ mod outward;
 mod response;
 pub mod story;
 mod transit;
+mod upstream;
 mod zones;
 
 use std::cell::{Cell, RefCell};
@@ -36,7 +39,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::cache::{Cache, Flights, Freshness, Key, KeyFlags, KeyHasher, Kind};
+use crate::admission::Room;
+use crate::cache::{Cache, Flights, Freshness, Key, KeyFlags, KeyHasher};
 use crate::config;
 use crate::dns::edns::ExtendedError;
 use crate::dns::query::{Query, Unanswerable};
@@ -49,11 +53,12 @@ use counters::{CounterTable, add};
 use events::Sent;
 use generation::{Live, Pipeline, Stage};
 use late::Late;
-use miss::Fetched;
+pub use late::WAITING_OCTETS;
 use response::Response;
 use story::{Audience, Moment, Story, Way};
 pub use transit::Arrival;
 use transit::Transit;
+use upstream::Fetched;
 use zones::Owner;
 
 /// What all workers share.
@@ -62,6 +67,8 @@ pub struct Shared {
     pub cache: Cache,
     /// Questions that are being asked upstream.
     flights: Arc<Flights<Fetched>>,
+    /// Clients' queries that wait for something.
+    pub waiting: Arc<Room>,
     /// Hashes questions for the cache and for remembered verdicts.
     hasher: KeyHasher,
     /// Every worker's counters.
@@ -79,7 +86,8 @@ impl Shared {
     pub fn new(cache_memory: usize, audience: Option<Audience>) -> Arc<Shared> {
         Arc::new(Shared {
             cache: Cache::new(cache_memory),
-            flights: Flights::new(Default::default()),
+            flights: Flights::new(),
+            waiting: Room::new(config::WAITING_QUERIES),
             hasher: KeyHasher::new(),
             counters: CounterTable::default(),
             servers: Default::default(),
@@ -279,7 +287,7 @@ impl Worker {
             let did = "no zone is asked: the name is nobody's, or special".into();
             Moment::new("zone", Way::In, story::question(transit), did)
         });
-        let client = transit.client(refusal.error.map(ExtendedError::code));
+        let client = transit.client(refusal.error);
         let size = refusal.write(out, &client);
         self.tell_story(transit, Some(&refusal), size);
         Admission::Answered(size)
@@ -306,11 +314,7 @@ impl Worker {
                     self.hear(&live, transit, None, Sent::default(), self.clocks());
                     None
                 }
-                AtOnce::Later => {
-                    let taken = std::mem::replace(transit, Transit::new(transit.arrival));
-                    self.spawn_late(&live, taken, step, replies.later(index));
-                    None
-                }
+                AtOnce::Later => self.spawn_late(&live, transit, step, || replies.later(index)),
             };
         }
         self.outward(&live, transits, responses, 0);
@@ -318,7 +322,7 @@ impl Worker {
         let clocks = self.clocks();
         for (index, (transit, response)) in transits.iter().zip(responses).enumerate() {
             if let Some(response) = response.take() {
-                let client = transit.client(response.error.map(ExtendedError::code));
+                let client = transit.client(response.error);
                 let mut sent = Sent::default();
                 replies.reply(index, |out| {
                     let size = response.write(out, &client);
@@ -334,7 +338,11 @@ impl Worker {
     fn at_once(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, step: &Step, now_ms: u64) -> AtOnce {
         match step {
             Step::Decided(verdict) => decided(transit, verdict),
-            Step::Failed(rcode) => AtOnce::Response(Response::error(*rcode, ExtendedError::Other)),
+            // That a filter failed says nothing about the name: not to be kept (RFC 9520 section 2).
+            Step::Failed(rcode) => AtOnce::Response(Response {
+                store: false,
+                ..Response::error(*rcode, ExtendedError::Other)
+            }),
             Step::Passing | Step::Arrived | Step::Gone => {
                 let pipeline = &live.generation.pipelines[transit.pipeline];
                 match pipeline.stages.get(transit.stage) {
@@ -400,7 +408,7 @@ impl Worker {
             },
             source: filter::Source::Cache,
             authoritative: false,
-            error: (entry.kind() == Kind::Failure).then_some(ExtendedError::CachedError),
+            error: entry.error(),
             content: response::Content::Entry(entry),
             store: true,
             stale: true,

@@ -83,6 +83,7 @@ fn a_million_names_stay_within_the_limit_and_leave_the_hot_ones() {
                 wire: &message[..len],
                 ttl_offsets: &[40, 56],
                 kind: Kind::Success,
+                error: None,
                 ttl_secs: 600,
                 stale_secs: 3_600,
                 now_ms,

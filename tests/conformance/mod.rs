@@ -4,6 +4,7 @@
 //! choice, the test holds the proxy to the one it made.
 
 mod edns;
+mod failures;
 mod messages;
 mod names;
 mod negative;

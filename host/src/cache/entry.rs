@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use super::freshness::{Lifetime, REFRESH_RECHECK_MS};
 use super::key::{Key, KeyFlags};
 use crate::config::Prefetch;
+use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
 
 /// Octets of a DNS message's header (RFC 1035 §4.1.1).
 const HEADER_LEN: usize = 12;
 /// Octets of a TTL field (RFC 1035 §4.1.3).
 const TTL_LEN: usize = 4;
+
+/// In the place of an INFO-CODE: there is none. The last of those that are for private use (RFC 8914 section 5.2).
+const NO_ERROR: ExtendedErrorCode = u16::MAX;
 
 /// What sort of answer an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub struct Stored<'a> {
     pub ttl_offsets: &'a [u16],
     /// What sort of answer it is.
     pub kind: Kind,
+    /// Why it is as it is, if the upstream said so (RFC 8914). A failure without a reason gets one: that it was kept.
+    pub error: Option<ExtendedErrorCode>,
     /// How long it is fresh, in seconds. With 0 it is not stored.
     pub ttl_secs: u32,
     /// How long it may be served after that, in seconds. Ignored for failures.
@@ -71,6 +77,8 @@ pub struct Entry {
     qtype: u16,
     qclass: u16,
     wire_len: u16,
+    /// [`NO_ERROR`]: none.
+    error: ExtendedErrorCode,
     flags: KeyFlags,
     kind: Kind,
     name_len: u8,
@@ -114,6 +122,12 @@ impl Entry {
             qtype: key.qtype,
             qclass: key.qclass,
             wire_len,
+            error: match (stored.error, stored.kind) {
+                (Some(error), _) => error,
+                // RFC 8914 section 4.14.
+                (None, Kind::Failure) => ExtendedError::CachedError.code(),
+                (None, Kind::Success | Kind::Denial) => NO_ERROR,
+            },
             flags: key.flags,
             kind: stored.kind,
             name_len,
@@ -190,6 +204,12 @@ impl Entry {
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Why it is as it is (RFC 8914).
+    #[inline]
+    pub fn error(&self) -> Option<ExtendedErrorCode> {
+        (self.error != NO_ERROR).then_some(self.error)
     }
 
     /// The answer's rcode. The upper bits of an extended one live in OPT, which is not cached.

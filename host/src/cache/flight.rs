@@ -20,29 +20,11 @@ use super::key::{Key, KeyFlags};
 /// Shards of the table of flights.
 const SHARDS: usize = 16;
 
-/// How much may be under way.
-#[derive(Clone, Copy, Debug)]
-pub struct FlightLimits {
-    /// Different questions at a time.
-    pub keys: usize,
-    /// Followers of one question at a time.
-    pub followers: usize,
-}
-
-impl Default for FlightLimits {
-    fn default() -> Self {
-        Self {
-            keys: 65_536,
-            followers: 16_384,
-        }
-    }
-}
-
-/// The questions that are being asked upstream now. One per process, shared by all threads.
+/// The questions that are being asked upstream now. One per process, shared by all threads. There are as many as
+/// callers that lead, and followers as callers that wait: how many may is for their caller to decide.
 pub struct Flights<T> {
     shards: [Mutex<HashTable<Arc<Flight<T>>>>; SHARDS],
     count: AtomicUsize,
-    limits: FlightLimits,
 }
 
 /// One question on its way, and those who wait for it.
@@ -72,15 +54,14 @@ pub enum Join<T: Clone + Send + Sync> {
     Lead(Leader<T>),
     /// One that waits. `None` comes out when the leader gave up without a result.
     Follow(Follower<T>),
-    /// There are too many followers of this question, or too many questions.
-    Full,
 }
 
-/// The duty to answer all followers. Dropping it tells them that there is no answer.
+/// The duty to answer all followers. Dropping it tells them the result, or that there is none.
 #[must_use]
 pub struct Leader<T: Clone + Send + Sync> {
     flights: Arc<Flights<T>>,
     flight: Arc<Flight<T>>,
+    result: Option<T>,
 }
 
 /// Waits for the leader's result. May be dropped at any time and polled on any thread.
@@ -92,11 +73,10 @@ pub struct Follower<T: Clone + Send + Sync> {
 
 impl<T: Clone + Send + Sync> Flights<T> {
     /// No question under way yet.
-    pub fn new(limits: FlightLimits) -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         Arc::new(Self {
             shards: Default::default(),
             count: AtomicUsize::new(0),
-            limits,
         })
     }
 
@@ -120,12 +100,9 @@ impl<T: Clone + Send + Sync> Flights<T> {
         if let Some(flight) = shard.find(key.hash, |flight| flight.asks(key)) {
             let flight = Arc::clone(flight);
             drop(shard);
-            return Follower::new(flight, self.limits.followers).map_or(Join::Full, Join::Follow);
+            return Join::Follow(Follower::new(flight));
         }
-        if self.count.fetch_add(1, Ordering::Relaxed) >= self.limits.keys {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            return Join::Full;
-        }
+        self.count.fetch_add(1, Ordering::Relaxed);
         let flight = Arc::new(Flight {
             hash: key.hash,
             name: key.name.into(),
@@ -140,6 +117,7 @@ impl<T: Clone + Send + Sync> Flights<T> {
         Join::Lead(Leader {
             flights: Arc::clone(self),
             flight,
+            result: None,
         })
     }
 }
@@ -159,7 +137,13 @@ impl<T: Clone + Send + Sync> Leader<T> {
     /// Hands `result` to all followers, on whatever threads they are. Whoever asks from now on leads a
     /// new flight, so what is to be found in the cache must be stored before.
     pub fn finish(self, result: T) {
-        self.land(Some(result));
+        drop(self.with(result));
+    }
+
+    /// The same, once it is dropped. Until then whoever asks the same still follows.
+    pub fn with(mut self, result: T) -> Self {
+        self.result = Some(result);
+        self
     }
 
     /// How many wait for this leader now.
@@ -168,10 +152,7 @@ impl<T: Clone + Send + Sync> Leader<T> {
         waiting.wakers.len() - waiting.vacant.len()
     }
 
-    fn land(&self, result: Option<T>) {
-        if self.flight.result.get().is_some() {
-            return;
-        }
+    fn land(&mut self) {
         // Out of the table first, so that a follower who runs and joins again does not meet this flight.
         let mut shard = self.flights.shard(self.flight.hash).lock();
         if let Ok(found) = shard.find_entry(self.flight.hash, |flight| Arc::ptr_eq(flight, &self.flight)) {
@@ -180,7 +161,7 @@ impl<T: Clone + Send + Sync> Leader<T> {
         }
         drop(shard);
         // Nobody else sets it, so this cannot fail.
-        let _ = self.flight.result.set(result);
+        let _ = self.flight.result.set(self.result.take());
         let wakers = std::mem::take(&mut self.flight.waiting.lock().wakers);
         // No lock is held here: a waker runs code of the runtime it belongs to.
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -189,23 +170,19 @@ impl<T: Clone + Send + Sync> Leader<T> {
 
 impl<T: Clone + Send + Sync> Drop for Leader<T> {
     fn drop(&mut self) {
-        self.land(None);
+        self.land();
     }
 }
 
 impl<T: Clone + Send + Sync> Follower<T> {
-    fn new(flight: Arc<Flight<T>>, limit: usize) -> Option<Self> {
+    fn new(flight: Arc<Flight<T>>) -> Self {
         let mut waiting = flight.waiting.lock();
-        let place = match waiting.vacant.pop() {
-            Some(place) => place,
-            None if waiting.wakers.len() < limit => {
-                waiting.wakers.push(None);
-                waiting.wakers.len() - 1
-            }
-            None => return None,
-        };
+        let place = waiting.vacant.pop().unwrap_or_else(|| {
+            waiting.wakers.push(None);
+            waiting.wakers.len() - 1
+        });
         drop(waiting);
-        Some(Self { flight, place })
+        Self { flight, place }
     }
 }
 
@@ -257,7 +234,6 @@ impl<T> fmt::Debug for Flights<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flights")
             .field("count", &self.count)
-            .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
 }

@@ -38,6 +38,13 @@ impl KeyFlags {
     pub const fn new(dnssec_ok: bool, checking_disabled: bool) -> Self {
         Self(dnssec_ok as u8 | (checking_disabled as u8) << 1)
     }
+
+    /// The same for an upstream that is asked to recurse (the RD bit, RFC 1035 §4.1.1), or not. Without recursion
+    /// nothing is kept, but what is under way is kept apart.
+    #[inline]
+    pub const fn with_recursion(self, recursion_desired: bool) -> Self {
+        Self(self.0 | (!recursion_desired as u8) << 2)
+    }
 }
 
 /// What is looked up. Borrowed, since a hit allocates nothing.
@@ -51,7 +58,7 @@ pub struct Key<'a> {
     pub qtype: u16,
     /// The question's class.
     pub qclass: u16,
-    /// DO and CD.
+    /// DO and CD; for what is under way RD, too.
     pub flags: KeyFlags,
     /// Fingerprint of what answers a miss. Zones with different sources do not share answers, and a
     /// reload that changes a source leaves its old answers unreachable.

@@ -12,10 +12,10 @@
 //! A miss goes like this, and the order matters:
 //!
 //! 1. [`Cache::lookup`] finds nothing usable.
-//! 2. [`Flights::join`]: a follower waits for the leader's result and is done.
-//! 3. The leader looks the key up once more. Another leader may have stored its answer and left between
-//!    the first two steps; without this second look the question would go upstream twice.
-//! 4. The leader asks upstream, calls [`Cache::insert`], and only then [`Leader::finish`].
+//! 2. The key is looked up once more when its turn comes to wait: another's answer may have been stored since.
+//! 3. [`Flights::join`]: a follower waits for the leader's result.
+//! 4. The leader asks upstream, calls [`Cache::insert`], and only then lets its [`Leader`] tell the others. Each of
+//!    them may store what it makes of the result; [`Cache::stored_at`] tells that it has been done.
 
 mod entry;
 mod flight;
@@ -28,7 +28,7 @@ mod shard;
 mod store;
 
 pub use entry::{Entry, Kind, RefreshClaim, Stored};
-pub use flight::{FlightLimits, Flights, Follower, Join, Leader};
+pub use flight::{Flights, Follower, Join, Leader};
 pub use freshness::{Freshness, Lifetime, REFRESH_RECHECK_MS, STALE_TTL_SECS};
 pub use key::{Key, KeyFlags, KeyHasher};
 pub use shard::KindStats;

@@ -139,7 +139,7 @@ proptest! {
                 }
                 Op::Insert { kind, ttl_secs, stale_secs, len, .. } => {
                     let wire = wire(stamp as u64, len);
-                    let stored = Stored { wire: &wire, ttl_offsets: &[], kind, ttl_secs, stale_secs, now_ms };
+                    let stored = Stored { wire: &wire, ttl_offsets: &[], kind, error: None, ttl_secs, stale_secs, now_ms };
                     match cache.insert(&key, &stored) {
                         Insertion::Stored => {
                             let stale_secs = if kind == Kind::Failure { 0 } else { stale_secs };
@@ -223,6 +223,7 @@ fn a_scan_pushes_out_less_than_from_a_plain_queue() {
                     wire: &wire,
                     ttl_offsets: &[],
                     kind: Kind::Success,
+                    error: None,
                     ttl_secs: 30,
                     stale_secs: 0,
                     now_ms: 0,

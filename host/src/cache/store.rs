@@ -135,6 +135,12 @@ impl Cache {
         }
     }
 
+    /// When the answer to `key` was stored that is there now, fresh or not, in milliseconds. No use of it.
+    pub fn stored_at(&self, key: &Key<'_>) -> Option<u64> {
+        let shard = self.shard(key.hash).lock();
+        shard.peek(key).map(|entry| entry.lifetime().stored_at_ms)
+    }
+
     /// Forgets the answer to `key`; whether there was one.
     pub fn remove(&self, key: &Key<'_>) -> bool {
         self.shard(key.hash).lock().remove(key)

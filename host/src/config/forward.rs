@@ -29,6 +29,7 @@ pub(super) const FORWARD: Shape = Shape {
         "max-fails",
         "probe",
         "concurrent",
+        "jostle",
         "connections",
         "idle",
     ],
@@ -82,6 +83,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
         concurrent: mistakes
             .scalar(nodes, "concurrent 1024", whole(1..=1_000_000))
             .unwrap_or(1024),
+        jostle: mistakes.scalar(nodes, r#"jostle "200ms""#, duration(ms(0)..=s(60))),
         connections: mistakes
             .scalar(nodes, "connections 2", whole(1..=64))
             .unwrap_or(2),
@@ -292,6 +294,7 @@ mod tests {
                 max_fails: 2,
                 probe: ms(500),
                 concurrent: 1024,
+                jostle: None,
                 connections: 2,
                 idle: s(10),
             }
@@ -303,7 +306,7 @@ mod tests {
         let forward = forward(
             r#"forward "192.0.2.1" {
                 protocol "tcp"; policy "round-robin"; timeout "1s"; deadline "3s"; attempts 1; max-fails 0
-                probe "1s"; concurrent 10; connections 4; idle "30s"
+                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"
             }"#,
         );
         assert_eq!(
@@ -315,7 +318,10 @@ mod tests {
             (s(1), s(3), s(1), s(30))
         );
         assert_eq!((forward.attempts, forward.max_fails), (1, 0));
-        assert_eq!((forward.concurrent, forward.connections), (10, 4));
+        assert_eq!(
+            (forward.concurrent, forward.jostle, forward.connections),
+            (10, Some(s(1)), 4)
+        );
     }
 
     #[test]

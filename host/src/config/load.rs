@@ -16,12 +16,13 @@ use super::units::{duration, s, size};
 use super::{Config, Zone, forward, listen, node, syntax, zone};
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 8] = [
+pub(super) const SECTIONS: [&str; 9] = [
     "listen",
     "admin",
     "await-upstreams",
     "workers",
     "cache-memory",
+    "waiting-queries",
     "filter",
     "zone",
     "node",
@@ -35,6 +36,9 @@ const MOST_WORKERS: usize = 4;
 
 /// Default of `cache-memory`, in bytes.
 const CACHE_MEMORY: usize = 32 * 1024 * 1024;
+
+/// Default of `waiting-queries`: a node's pods may wait for a name that is slow, together with all their processes.
+pub const WAITING_QUERIES: usize = 8192;
 
 /// Reads the configuration at `path` and everything it names. `builtins` are the names that
 /// `module "builtin:NAME"` may have.
@@ -135,6 +139,7 @@ fn decode(source: &Source, nodes: &[KdlNode], folder: &Path, builtins: &[&str]) 
         "cache-memory \"32MiB\"",
         size(1024 * 1024..=64 * 1024 * 1024 * 1024),
     );
+    let waiting_queries = mistakes.scalar(nodes, "waiting-queries 8192", whole(16..=1_000_000));
     let node = child(nodes, "node").map(|node| node::decode(&mut mistakes, &listeners, node));
 
     let mut filters = Filters::default();
@@ -174,6 +179,7 @@ fn decode(source: &Source, nodes: &[KdlNode], folder: &Path, builtins: &[&str]) 
             await_upstreams: await_upstreams.unwrap_or(s(10)),
             workers: workers.unwrap_or_else(default_workers),
             cache_memory: cache_memory.unwrap_or(CACHE_MEMORY),
+            waiting_queries: waiting_queries.unwrap_or(WAITING_QUERIES),
             filters,
             zones,
             node,

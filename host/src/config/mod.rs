@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use error::{Diagnostic, Report, Source, Span};
-pub use load::{keeps_network, load, modules, parse};
+pub use load::{WAITING_QUERIES, keeps_network, load, modules, parse};
 pub use module::questions_beside;
 pub use spell::spell;
 pub use units::spell_duration;
@@ -53,6 +53,8 @@ pub struct Config {
     pub workers: usize,
     /// Bound of the cache of all zones, in bytes.
     pub cache_memory: usize,
+    /// Clients' queries that may wait for an upstream at a time, over all zones and workers.
+    pub waiting_queries: usize,
     /// In the order they are written. [`Stage::Filter`] is an index into this.
     pub filters: Vec<Filter>,
     /// In the order they are written; no name occurs twice.
@@ -301,8 +303,11 @@ pub struct Forward {
     pub max_fails: u32,
     /// `probe "500ms"`: how often an upstream that is out is asked whether it is back.
     pub probe: Duration,
-    /// `concurrent 1024`: queries under way at once; one more gets SERVFAIL at once.
+    /// `concurrent 1024`: queries under way at once; one more takes another's place, or gets SERVFAIL.
     pub concurrent: usize,
+    /// `jostle "200ms"`: how long a query is safe from others when there are `concurrent`; absent: for as long as
+    /// upstreams usually take, 200 ms at most.
+    pub jostle: Option<Duration>,
     /// `connections 2`: TCP connections to each upstream, per worker.
     pub connections: usize,
     /// `idle "10s"`: how long an unused TCP connection is kept.

@@ -41,6 +41,7 @@ fn what_is_not_written_has_a_default() {
     let config = config("listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }");
     assert!((1..=4).contains(&config.workers));
     assert_eq!(config.cache_memory, 32 << 20);
+    assert_eq!(config.waiting_queries, 8192);
     assert!(config.admin.is_none() && config.node.is_none());
     assert!(config.filters.is_empty() && config.files.is_empty());
 }
@@ -77,6 +78,7 @@ fn whole_files_have_mistakes_of_their_own() {
             "`cache-memory`: \"1023KiB\" is out of range",
         ),
         ("cache-memory 33554432", "`cache-memory`: 33554432 is not a size"),
+        ("waiting-queries 15", "`waiting-queries`: 15 is out of range"),
         ("(u8)workers 2", "the type annotation `(u8)` is not supported"),
     ] {
         assert_eq!(

@@ -58,7 +58,7 @@ pub enum ExtendedError {
 
 impl ExtendedError {
     /// The INFO-CODE.
-    pub fn code(self) -> u16 {
+    pub fn code(self) -> ExtendedErrorCode {
         match self {
             ExtendedError::Other => 0,
             ExtendedError::StaleAnswer => 3,
@@ -126,8 +126,23 @@ pub struct Opt {
     pub keepalive: Option<u16>,
 }
 
-/// An INFO-CODE on its way out.
+/// An INFO-CODE (RFC 8914 section 2): one of ours, or an upstream's, which may be one that we do not know.
 pub type ExtendedErrorCode = u16;
+
+/// The first INFO-CODE among the options of an upstream's OPT record. Its text is for the upstream's own operator,
+/// and is left behind (RFC 8914 section 2 lets whoever passes it on truncate it).
+pub fn extended_error(options: &[u8]) -> Option<ExtendedErrorCode> {
+    let mut rest = options;
+    while rest.len() >= 4 {
+        let (code, length) = (u16_at(rest, 0), usize::from(u16_at(rest, 2)));
+        let value = rest.get(4..4 + length)?;
+        if code == OPTION_ERROR && length >= 2 {
+            return Some(u16_at(value, 0));
+        }
+        rest = &rest[4 + length..];
+    }
+    None
+}
 
 impl Opt {
     /// Octets that [`Opt::write`] takes.

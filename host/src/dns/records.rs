@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::edns::{self, ExtendedErrorCode};
 use super::name;
 use super::names::Names;
 use super::{CLASS_IN, HEADER, QUESTION_TAIL, flag, rcode, rtype, u16_at, u32_at};
@@ -113,10 +114,21 @@ pub enum Meaning {
     Success,
     /// NXDOMAIN or NODATA with the SOA that says for how long (RFC 2308 section 5).
     Denial,
-    /// A negative answer without SOA, or a referral: not to be kept (RFC 2308 section 5).
+    /// Not to be kept: a negative answer without SOA, or a referral (RFC 2308 section 5); a truncated message.
     Unkept,
     /// An rcode that says the resolution failed (RFC 9520 section 2).
     Failure,
+}
+
+impl Meaning {
+    /// What the same records mean under another rcode.
+    pub fn with_rcode(self, rcode: u16) -> Meaning {
+        match (rcode, self) {
+            (rcode::NOERROR | rcode::NXDOMAIN, Meaning::Failure) => Meaning::Unkept,
+            (rcode::NOERROR | rcode::NXDOMAIN, as_before) => as_before,
+            _ => Meaning::Failure,
+        }
+    }
 }
 
 /// An upstream's message, checked and ready to be kept: without OPT, its TTLs known.
@@ -130,6 +142,8 @@ pub struct Answer {
     pub rcode: u16,
     /// What it says.
     pub meaning: Meaning,
+    /// Why it says so, if OPT told (RFC 8914).
+    pub error: Option<ExtendedErrorCode>,
     /// The lowest TTL; 0 if there are no records.
     pub ttl: u32,
 }
@@ -160,6 +174,7 @@ impl Answer {
         message.truncate(end);
 
         let mut rcode = u16_at(&message, 2) & flag::RCODE;
+        let mut error = None;
         if let Some(at) = records.iter().position(|record| record.rtype == rtype::OPT) {
             let opt = records.remove(at);
             owners.remove(at);
@@ -168,13 +183,18 @@ impl Answer {
                 return Err(BadRecords);
             }
             rcode |= (opt.ttl >> 24 << 4) as u16;
+            error = edns::extended_error(&message[opt.data.clone()]);
             if records.iter().any(|record| record.rtype == rtype::OPT) {
                 return Err(BadRecords);
             }
             message[10..12].copy_from_slice(&(counts[2] - 1).to_be_bytes());
             if opt.data.end != message.len() {
                 cut_out(&mut message, &opt, &records[at..])?;
-                return Answer::read(message).map(|answer| Answer { rcode, ..answer });
+                return Answer::read(message).map(|answer| Answer {
+                    rcode,
+                    error,
+                    ..answer
+                });
             }
             message.truncate(opt.start);
         }
@@ -195,6 +215,7 @@ impl Answer {
             ttl_offsets,
             rcode,
             meaning,
+            error,
             ttl: 0,
         };
         answer.measure();
@@ -223,15 +244,9 @@ impl Answer {
 
     /// Makes the answer say `rcode`, whatever it said before.
     pub fn set_rcode(&mut self, rcode: u16) {
+        self.meaning = self.meaning.with_rcode(rcode);
         self.rcode = rcode;
         self.message[3] = self.message[3] & 0xf0 | (rcode & flag::RCODE) as u8;
-        if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) == (self.meaning == Meaning::Failure) {
-            self.meaning = if self.meaning == Meaning::Failure {
-                Meaning::Unkept
-            } else {
-                Meaning::Failure
-            };
-        }
     }
 
     /// Records in the answer section.
@@ -250,6 +265,10 @@ impl Answer {
 
 fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Record], soa: bool) -> Meaning {
     let mut answers = records.iter().filter(|record| record.section == Section::Answer);
+    // RFC 1035 section 7.4, RFC 2181 section 9: what is not whole is not kept.
+    if u16_at(message, 2) & flag::TC != 0 {
+        return Meaning::Unkept;
+    }
     match rcode {
         rcode::NOERROR => {
             let wanted = |record: &Record| record.rtype == qtype || qtype == rtype::ANY;
@@ -267,7 +286,6 @@ fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Record], soa: bool
         }
         rcode::NXDOMAIN if soa => Meaning::Denial,
         rcode::NXDOMAIN => Meaning::Unkept,
-        _ if u16_at(message, 2) & flag::TC != 0 => Meaning::Unkept,
         _ => Meaning::Failure,
     }
 }

@@ -64,19 +64,25 @@ impl Ttl {
 ///
 /// A message that does not fit is cut behind the last record that does, and TC says so if anything
 /// but additional data is missing (RFC 2181 section 9): resolvers that do not retry over TCP still
-/// get what there was room for. `out` must hold `client.limit` octets or the whole reply.
+/// get what there was room for. Before a record is left out, the extended error is (RFC 8914 section 3), and
+/// that alone does not set TC: the answer is whole, and to ask for it again over TCP a waste. A message that came truncated says so whatever its size.
+/// `out` must hold `client.limit` octets or the whole reply.
 pub fn write(out: &mut [u8], client: &Client<'_>, body: Body<'_, impl Iterator<Item = usize>>) -> usize {
     let message = body.message;
-    let opt_length = client.opt.map_or(0, |opt| opt.length());
-    let room = client.limit.min(out.len()).saturating_sub(opt_length);
+    let mut opt = client.opt;
+    let limit = client.limit.min(out.len());
+    let room = |opt: Option<Opt>| limit.saturating_sub(opt.map_or(0, |opt| opt.length()));
     let mut flags = self::flags(client, u16_at(message, 2), body.authoritative);
     let mut counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
     let mut end = message.len();
-    if end > room {
-        let truncated;
-        (end, counts, truncated) = cut(message, HEADER + client.question.len(), counts, room);
-        if truncated {
-            flags |= flag::TC;
+    if end > room(opt) {
+        opt = opt.map(|opt| Opt { error: None, ..opt });
+        if end > room(opt) {
+            let truncated;
+            (end, counts, truncated) = cut(message, HEADER + client.question.len(), counts, room(opt));
+            if truncated {
+                flags |= flag::TC;
+            }
         }
     }
 
@@ -102,7 +108,7 @@ pub fn write(out: &mut [u8], client: &Client<'_>, body: Body<'_, impl Iterator<I
         };
         out[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
     }
-    finish_opt(out, end, client.opt, counts[2], rcode)
+    finish_opt(out, end, opt, counts[2], rcode)
 }
 
 /// Writes a reply with no records: an error, or an empty NOERROR.
@@ -184,16 +190,17 @@ impl<'a> Client<'a> {
     }
 }
 
-/// The flags of a reply, without rcode and TC.
+/// The flags of a reply, without rcode, and TC as far as it came from upstream.
 ///
 /// RD and CD are the query's (RFC 1035 section 4.1.1, RFC 4035 section 3.2.2); RA says that we
 /// recurse, by asking upstream; AD is passed on to those who asked for it with DO or AD (RFC 6840
-/// section 5.8).
+/// section 5.8); TC is an upstream's that had no more to give over TCP either.
 fn flags(client: &Client<'_>, response: u16, authoritative: bool) -> u16 {
-    let mut flags = flag::QR | flag::RA | client.flags & (flag::RD | flag::CD);
+    let mut passed_on = flag::TC;
     if client.flags & flag::AD != 0 || client.opt.is_some_and(|opt| opt.dnssec_ok) {
-        flags |= response & flag::AD;
+        passed_on |= flag::AD;
     }
+    let mut flags = flag::QR | flag::RA | client.flags & (flag::RD | flag::CD) | response & passed_on;
     if authoritative {
         flags |= flag::AA;
     }
@@ -339,6 +346,63 @@ mod tests {
         assert_eq!(usize::from(u16_at(&cut, 6)), (cut.len() - 33 - 11) / 16);
         let parsed = hickory_proto::op::Message::from_vec(&cut).unwrap();
         assert_eq!(parsed.answers.len(), (cut.len() - 33 - 11) / 16);
+    }
+
+    /// RFC 8914 section 3: what explains an answer takes no room from it.
+    #[test]
+    fn an_extended_error_gives_way_before_a_record_does() {
+        let query = message("www.example.org.", rtype::A, &[OPT]);
+        let query = Query::parse(&query).unwrap();
+        let (stored, ttl_offsets) = addresses("www.example.org.", 10);
+        let whole = stored.len() + crate::dns::edns::OPT_LENGTH;
+        // (octets the client takes, records it gets, whether it is told the error)
+        for (limit, records, told) in [
+            (whole + 6, 10, true),
+            (whole + 5, 10, false),
+            (whole, 10, false),
+            (whole - 1, 9, false),
+        ] {
+            let mut client = Client::of(&query, limit);
+            client.opt = client.opt.map(|opt| Opt {
+                error: Some(3),
+                ..opt
+            });
+            let body = Body {
+                message: &stored,
+                ttl_offsets: ttl_offsets.iter().map(|&at| usize::from(at)),
+                ttl: Ttl::AS_IS,
+                rcode: 0,
+                authoritative: false,
+            };
+            let mut out = vec![0xff; 4096];
+            let length = write(&mut out, &client, body);
+            assert!(length <= limit);
+            let got = (
+                u16_at(&out, 6),
+                out[2] & 2 != 0,
+                out[..length].ends_with(&[0, 15, 0, 2, 0, 3]),
+            );
+            assert_eq!(got, (records, records < 10, told), "{limit} octets");
+        }
+    }
+
+    /// RFC 2181 section 9: what an upstream could not send whole is not whole here.
+    #[test]
+    fn tc_is_passed_on() {
+        let query = message("www.example.org.", rtype::A, &[]);
+        let query = Query::parse(&query).unwrap();
+        let (mut stored, ttl_offsets) = addresses("www.example.org.", 2);
+        stored[2] |= (flag::TC >> 8) as u8;
+        let body = Body {
+            message: &stored,
+            ttl_offsets: ttl_offsets.iter().map(|&at| usize::from(at)),
+            ttl: Ttl::AS_IS,
+            rcode: 0,
+            authoritative: false,
+        };
+        let mut out = [0; 512];
+        write(&mut out, &Client::of(&query, 512), body);
+        assert_eq!((u16_at(&out, 2) & flag::TC, u16_at(&out, 6)), (flag::TC, 2));
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub enum Failure {
         /// That number.
         concurrent: usize,
     },
+    /// It was under way, and gave way to another one.
+    Displaced,
     /// The caller handed over something that cannot be asked.
     NotAQuery(NotAQuery),
     /// Every upstream leads back to this proxy.
@@ -84,6 +86,18 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether a limit of this process's own played a part: then it says nothing about what was asked, and is no
+    /// resolution failure that others could be spared (RFC 9520 section 2).
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Overloaded { .. } | Self::Displaced | Self::NotAQuery(_) | Self::NoTime => true,
+            Self::NoReply(tried) => tried
+                .iter()
+                .any(|(_, fault)| matches!(fault, Fault::Local(_) | Fault::Busy)),
+            Self::AllLoop => false,
+        }
+    }
+
     /// What a client is told about it (RFC 8914 section 4).
     pub fn extended_error(&self) -> ExtendedError {
         match self {
@@ -92,7 +106,9 @@ impl Failure {
             }
             Self::NoReply(_) => ExtendedError::NetworkError,
             Self::AllLoop => ExtendedError::NoReachableAuthority,
-            Self::Overloaded { .. } | Self::NotAQuery(_) | Self::NoTime => ExtendedError::Other,
+            Self::Overloaded { .. } | Self::Displaced | Self::NotAQuery(_) | Self::NoTime => {
+                ExtendedError::Other
+            }
         }
     }
 }
@@ -106,6 +122,9 @@ impl fmt::Display for Failure {
                     "{concurrent} queries are already being forwarded, as many as `concurrent` allows"
                 )
             }
+            Self::Displaced => f.write_str(
+                "it gave way to another query: as many are being forwarded as `concurrent` allows",
+            ),
             Self::NotAQuery(why) => write!(f, "the message cannot be forwarded: {why}"),
             Self::AllLoop => f.write_str("every upstream forwards back to this proxy"),
             Self::NoTime => f.write_str("the deadline passed before an upstream could be asked"),

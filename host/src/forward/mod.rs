@@ -36,12 +36,12 @@ mod upstream;
 mod tests;
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -55,6 +55,7 @@ pub use message::NotAQuery;
 pub use probe::PROBE_SOCKETS;
 pub use upstream::Upstream;
 
+use crate::admission::{Full, JOSTLE, Place, Room};
 use crate::config::{self, Protocol};
 use crate::dns::name::Name;
 use bounds::Quota;
@@ -67,15 +68,14 @@ const MOST_DATAGRAMS: usize = 3;
 /// One `forward` stage, as all workers share it. It outlives a reload that changes neither the stage nor its zone.
 #[derive(Debug)]
 pub struct Forwarder {
-    /// Queries that were turned away because `concurrent` were under way.
-    pub rejects: AtomicU64,
     config: config::Forward,
     /// What probes ask for, and below: the first name of the stage's zone.
     zone: Name,
     upstreams: Vec<Arc<Upstream>>,
     /// Queries so far, by which round-robin turns.
     position: AtomicUsize,
-    under_way: AtomicUsize,
+    /// The `concurrent` queries.
+    under_way: Arc<Room>,
     sockets: Arc<Quota>,
     begun: AtomicBool,
     /// Whether any upstream has ever answered.
@@ -90,16 +90,23 @@ impl Forwarder {
             .iter()
             .map(|&address| Arc::new(Upstream::new(address, config.max_fails)));
         Arc::new(Self {
-            rejects: AtomicU64::new(0),
             upstreams: upstreams.collect(),
             config: config.clone(),
             zone: zone.clone(),
             position: AtomicUsize::new(0),
-            under_way: AtomicUsize::new(0),
+            under_way: Room::new(config.concurrent),
             sockets: Quota::new(config.most_sockets(workers)),
             begun: AtomicBool::new(false),
             answered: watch::Sender::new(false),
         })
+    }
+
+    /// How long a query that is under way is safe from others: for what upstreams usually take, if nothing is written.
+    fn jostle(&self) -> Duration {
+        let usual = || self.upstreams.iter().map(|upstream| upstream.patience()).max();
+        self.config
+            .jostle
+            .unwrap_or_else(|| usual().map_or(JOSTLE, |usual| usual.min(JOSTLE)))
     }
 
     /// Whether it is what [`Self::new`] would make of these.
@@ -148,7 +155,7 @@ impl Forwarder {
 
     /// Queries being forwarded at the moment, over all workers.
     pub fn under_way(&self) -> usize {
-        self.under_way.load(Relaxed)
+        self.under_way.len()
     }
 
     /// Tells that a HINFO query for this name (in wire format) was received. If it is what one of the upstreams is
@@ -202,25 +209,18 @@ impl Forwarder {
         )
     }
 
-    fn admit(&self) -> Result<Admission<'_>, Failure> {
-        let admission = Admission(&self.under_way);
-        if self.under_way.fetch_add(1, Relaxed) < self.config.concurrent {
-            Ok(admission)
-        } else {
-            self.rejects.fetch_add(1, Relaxed);
-            Err(Failure::Overloaded {
+    /// A place among the `concurrent` queries, which whoever calls [`Forward::resolve`] holds meanwhile; `about` is what
+    /// names share that are likely to be silent together, the end of a name. Until the place is dropped, another query
+    /// may displace it: then this one is to be given up.
+    ///
+    /// # Errors
+    /// As many are under way, and none has to give way.
+    pub fn admit(&self, client: IpAddr, about: &[u8]) -> Result<Place, Failure> {
+        self.under_way
+            .enter(client, about, self.jostle())
+            .map_err(|Full| Failure::Overloaded {
                 concurrent: self.config.concurrent,
             })
-        }
-    }
-}
-
-/// One of the `concurrent` queries.
-struct Admission<'f>(&'f AtomicUsize);
-
-impl Drop for Admission<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -272,11 +272,10 @@ impl Forward {
         &self.shared
     }
 
-    /// Asks the upstreams `query`, a whole message with one question. Must be called on a `LocalRuntime`.
-    /// Dropping the future gives up the query and leaves nothing behind.
+    /// Asks the upstreams `query`, a whole message with one question, which has been [admitted](Forwarder::admit).
+    /// Must be called on a `LocalRuntime`. Dropping the future gives up the query and leaves nothing behind.
     pub async fn resolve(self: &Rc<Self>, query: &[u8]) -> Result<Answer, Failure> {
         let config = &self.shared.config;
-        let _admission = self.shared.admit()?;
         let query = Rc::new(Query::new(query)?);
         let mut rotation = self.shared.rotation();
         if rotation.is_empty() {

@@ -336,7 +336,10 @@ impl Network {
             }
         }
         let lines = table::lines(plan);
-        outcome.extend(self.settle(&plan.rules, &lines, &ips, |difference| difference).await);
+        outcome.extend(
+            self.settle(&plan.rules, &lines, &ips, |difference| difference)
+                .await,
+        );
         outcome
     }
 
@@ -372,8 +375,10 @@ impl Network {
         if ips.is_empty() {
             return Outcome::default();
         }
-        self.settle(&wanted, &[], &ips, |difference| which(difference.without_missing()))
-            .await
+        self.settle(&wanted, &[], &ips, |difference| {
+            which(difference.without_missing())
+        })
+        .await
     }
 
     /// What differs is put right, as far as `which` leaves it, and rules of a node-cache that lives are left alone.

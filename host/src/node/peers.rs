@@ -190,7 +190,9 @@ pub fn others_hold(ips: &[IpAddr]) -> Vec<IpAddr> {
 fn of_others(protocols: &[Protocol]) -> Vec<netstat::Bound> {
     let own = netstat::own_sockets();
     let bound = protocols.iter().flat_map(|protocol| netstat::bound(*protocol));
-    bound.filter(|one| one.open && !own.contains(&one.inode)).collect()
+    bound
+        .filter(|one| one.open && !own.contains(&one.inode))
+        .collect()
 }
 
 #[cfg(test)]

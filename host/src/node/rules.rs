@@ -208,7 +208,11 @@ pub async fn is_there(rule: &Rule) -> Result<(), Error> {
 
 /// Changes one thing in a table.
 pub async fn change(family: Family, table: &str, command: &str) -> Result<(), Error> {
-    Tables::new(family).await?.execute(table, command).await.map(|_| ())
+    Tables::new(family)
+        .await?
+        .execute(table, command)
+        .await
+        .map(|_| ())
 }
 
 /// Whether node-cache writes this beside its rules.

@@ -148,7 +148,10 @@ mod tests {
     #[test]
     fn all_get_what_they_want_where_there_is_enough() {
         let shares = share("", 20_000).unwrap();
-        assert_eq!((shares.connections, shares.upstream_sockets), (1024, 1024 + 4 * 2 * 3));
+        assert_eq!(
+            (shares.connections, shares.upstream_sockets),
+            (1024, 1024 + 4 * 2 * 3)
+        );
     }
 
     #[test]

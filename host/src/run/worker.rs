@@ -1,5 +1,6 @@
 //! A worker's thread: one runtime, its listeners, and the commands of the main thread.
 
+use std::cell::RefCell;
 use std::future::Future as _;
 use std::io;
 use std::rc::Rc;

@@ -68,6 +68,12 @@ pub struct ZoneCounters {
     pub coalesced: AtomicU64,
     /// Queries refused since `forward`'s `concurrent` was reached.
     pub rejects: AtomicU64,
+    /// Upstream queries given up for others when `concurrent` was reached.
+    pub displaced: AtomicU64,
+    /// Queries that there was no room to wait for, since `waiting-queries` was reached.
+    pub waiting_rejects: AtomicU64,
+    /// Waiting queries given up for others when `waiting-queries` was reached.
+    pub waiting_displaced: AtomicU64,
 }
 
 /// Adds to a counter that only the calling worker writes.

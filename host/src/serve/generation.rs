@@ -34,6 +34,9 @@ pub struct Generation {
     pub filters: Vec<Arc<Filter>>,
     /// One for each `forward` node.
     pub forwarders: Vec<Arc<Forwarder>>,
+    /// Fingerprints of the `forward` nodes: those that agree in it ask the same upstreams in the same way, and share
+    /// what is under way.
+    pub sources: Vec<u64>,
 }
 
 /// The stages of a zone.
@@ -89,7 +92,7 @@ impl Generation {
         let mut zones_of_filter: Vec<Vec<String>> = vec![Vec::new(); config.filters.len()];
         let fingerprints: Vec<u64> = config.filters.iter().map(fingerprint).collect();
         let mut pipelines = Vec::new();
-        let mut forwarders = Vec::new();
+        let (mut forwarders, mut sources) = (Vec::new(), Vec::new());
         for zone in &config.zones {
             let zones: Vec<Name> = zone
                 .names
@@ -115,6 +118,7 @@ impl Generation {
                         Some(same) => Arc::clone(same),
                         None => Forwarder::new(forward, zone, config.workers),
                     });
+                    sources.push(source(forward));
                     Stage::Forward(forwarders.len() - 1)
                 }
             });
@@ -159,6 +163,7 @@ impl Generation {
             pipelines,
             filters,
             forwarders,
+            sources,
         })
     }
 
@@ -413,6 +418,13 @@ fn fingerprint(filter: &config::Filter) -> u64 {
         config::Module::Builtin(name) => name.hash(&mut hasher),
         config::Module::File { bytes, .. } => bytes.hash(&mut hasher),
     }
+    hasher.finish()
+}
+
+/// What decides what the upstreams of a `forward` node say.
+fn source(forward: &config::Forward) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    format!("{forward:?}").hash(&mut hasher);
     hasher.finish()
 }
 

@@ -11,12 +11,18 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use crate::dns::edns::ExtendedError;
+use crate::admission::{Full, JOSTLE};
 
 use super::events::Sent;
 use super::generation::Live;
+use super::response::Response;
 use super::transit::Transit;
 use super::{LateReply, Step, Worker};
+
+/// Octets of memory that one query takes while it waits for an upstream, its way back to the client included: what
+/// `waiting-queries` costs at most is a multiple of this. Who asks an upstream itself takes some kilobytes more, and of
+/// those there are at most `concurrent` for each `forward`.
+pub const WAITING_OCTETS: usize = 2560;
 
 /// Tasks that are kept while there is nothing for them to do.
 const KEPT: usize = 256;
@@ -25,7 +31,7 @@ const KEPT: usize = 256;
 #[derive(Default)]
 pub(super) struct Late {
     /// Queries that no task has taken yet.
-    queries: RefCell<VecDeque<Query>>,
+    queries: RefCell<VecDeque<Box<Query>>>,
     /// How many tasks wait, and have not been told of a query.
     idle: Cell<usize>,
     query: Notify,
@@ -63,21 +69,31 @@ impl Drop for Owed {
 }
 
 impl Worker {
-    /// Goes on with a query as a task of its own, and replies when it is done.
+    /// Goes on with a query as a task of its own, which replies when it is done; leaves an empty one in its place. If
+    /// there is no room to wait, what the client gets instead comes back.
     pub(super) fn spawn_late(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: Transit,
+        transit: &mut Transit,
         step: Step,
-        reply: Box<dyn LateReply>,
-    ) {
-        self.late.queries.borrow_mut().push_back(Query {
+        reply: impl FnOnce() -> Box<dyn LateReply>,
+    ) -> Option<Response> {
+        let client = transit.arrival.client.ip();
+        let place = match self.shared.waiting.enter(client, transit.hash, JOSTLE) {
+            Ok(place) => Rc::new(place),
+            Err(Full) => return Some(self.crowded_out(live, transit)),
+        };
+        let mut transit = std::mem::replace(transit, Transit::new(transit.arrival));
+        transit.place = Some(place);
+        // In a box: a task that has moved what it works on keeps room for it in each place where it was.
+        let query = Box::new(Query {
             owed: Owed::new(self),
             live: Rc::clone(live),
             transit,
             step,
-            reply,
+            reply: reply(),
         });
+        self.late.queries.borrow_mut().push_back(query);
         match self.late.idle.get().checked_sub(1) {
             Some(idle) => {
                 self.late.idle.set(idle);
@@ -85,6 +101,7 @@ impl Worker {
             }
             None => drop(spawn_local(Rc::clone(self).finish_late())),
         }
+        None
     }
 
     /// One task: one query after the other, for as long as it is worth keeping.
@@ -115,16 +132,24 @@ impl Worker {
 }
 
 impl Query {
-    async fn finish(self) {
+    async fn finish(mut self: Box<Self>) {
+        let worker = Rc::clone(&self.owed.0);
+        let step = std::mem::replace(&mut self.step, Step::Gone);
+        let response = worker.finish(&self.live, &mut self.transit, step).await;
+        self.reply(&worker, response);
+    }
+
+    /// Takes a response back to the client; none: the query was dropped.
+    fn reply(self, worker: &Worker, response: Option<Response>) {
         let Query {
-            owed,
+            owed: _owed,
             live,
             mut transit,
-            step,
             reply,
+            ..
         } = self;
-        let worker = &owed.0;
-        let response = worker.finish(&live, &mut transit, step).await;
+        // Who has its answer leads nobody: those who ask from now on ask anew.
+        transit.led = None;
         let mut responses = [response];
         worker.outward(&live, std::slice::from_mut(&mut transit), &mut responses, 0);
         let [response] = responses;
@@ -132,7 +157,7 @@ impl Query {
             Some(response) => {
                 let sent = {
                     let mut buffer = worker.reply.borrow_mut();
-                    let client = transit.client(response.error.map(ExtendedError::code));
+                    let client = transit.client(response.error);
                     let size = response.write(&mut buffer[..], &client);
                     reply.send(&buffer[..size]);
                     Sent::of(&buffer[..], size)

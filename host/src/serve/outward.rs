@@ -109,15 +109,18 @@ impl Worker {
                                 response.edit(edit);
                             }
                         }
-                        Outcome::Failed => match live.generation.config.filters[filter].on_error {
-                            OnError::Bypass => {}
-                            OnError::Servfail => {
-                                *response = Response::error(rcode::SERVFAIL, ExtendedError::Other);
-                            }
-                            OnError::Refuse => {
-                                *response = Response::error(rcode::REFUSED, ExtendedError::Other)
-                            }
-                        },
+                        Outcome::Failed => {
+                            let rcode = match live.generation.config.filters[filter].on_error {
+                                OnError::Bypass => continue,
+                                OnError::Servfail => rcode::SERVFAIL,
+                                OnError::Refuse => rcode::REFUSED,
+                            };
+                            // That a filter failed says nothing about the name.
+                            *response = Response {
+                                store: false,
+                                ..Response::error(rcode, ExtendedError::Other)
+                            };
+                        }
                     }
                 }
             }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::cache::Entry;
-use crate::dns::edns::ExtendedError;
-use crate::dns::records::Answer;
+use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
+use crate::dns::records::{Answer, Meaning};
 use crate::dns::reply::{self, Body, Client, Ttl};
 use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, rcode};
 use crate::filter::{Answer as FilterAnswer, ResponseEdit, Source};
@@ -23,7 +23,7 @@ pub struct Response {
     /// Whether AA is set: an upstream's own answer, not one from the cache.
     pub authoritative: bool,
     /// Why it is as it is (RFC 8914).
-    pub error: Option<ExtendedError>,
+    pub error: Option<ExtendedErrorCode>,
     /// Whether the cache may keep it.
     pub store: bool,
     /// Whether the cache may serve it past its TTL.
@@ -52,7 +52,7 @@ impl Response {
             ttl: Ttl::AS_IS,
             source: Source::Local,
             authoritative: false,
-            error: Some(error),
+            error: Some(error.code()),
             store: true,
             stale: true,
         }
@@ -60,7 +60,7 @@ impl Response {
 
     /// A response with these octets.
     pub fn answer(answer: Arc<Answer>, source: Source, authoritative: bool) -> Response {
-        let rcode = answer.rcode;
+        let (rcode, error) = (answer.rcode, answer.error);
         let content = Content::Answer(answer);
         Response {
             content,
@@ -68,7 +68,7 @@ impl Response {
             ttl: Ttl::AS_IS,
             source,
             authoritative,
-            error: None,
+            error,
             store: true,
             stale: true,
         }
@@ -112,7 +112,14 @@ impl Response {
         if let Some(&(_, to)) = edit.rcodes.iter().find(|&&(from, _)| from == self.rcode) {
             self.rcode = to;
         }
-        let bound = |ttl: u32| ttl.max(edit.ttl_minimum).min(edit.ttl_maximum);
+        self.bound_ttl(edit.ttl_minimum, edit.ttl_maximum);
+        self.store &= edit.store;
+        self.stale &= edit.stale;
+    }
+
+    /// Bounds every TTL to `minimum..=maximum` seconds.
+    pub fn bound_ttl(&mut self, minimum: u32, maximum: u32) {
+        let bound = |ttl: u32| ttl.max(minimum).min(maximum);
         self.ttl = match self.ttl {
             Ttl::Aged { by, min, max } => Ttl::Aged {
                 by,
@@ -121,8 +128,24 @@ impl Response {
             },
             Ttl::Fixed(ttl) => Ttl::Fixed(bound(ttl)),
         };
-        self.store &= edit.store;
-        self.stale &= edit.stale;
+    }
+
+    /// What an answer's records mean under the rcode it has now; none for a response without records of its own.
+    pub fn meaning(&self) -> Option<Meaning> {
+        match &self.content {
+            Content::Answer(answer) if answer.rcode == self.rcode => Some(answer.meaning),
+            Content::Answer(answer) => Some(answer.meaning.with_rcode(self.rcode)),
+            Content::Empty | Content::Entry(_) | Content::Verbatim(_) => None,
+        }
+    }
+
+    /// Whether it says that nothing could be found out (RFC 9520 section 2), so that something stale is better
+    /// (RFC 8767 section 4). What a filter decides is no failure.
+    pub fn failed(&self) -> bool {
+        match self.meaning() {
+            Some(meaning) => meaning == Meaning::Failure && self.source != Source::Filter,
+            None => self.rcode == rcode::SERVFAIL && matches!(self.source, Source::Local | Source::Upstream),
+        }
     }
 
     /// Puts it under `question`, where `below` was asked instead: its records that carry the name of
@@ -232,11 +255,11 @@ impl Response {
     }
 
     /// The octets to keep, with all edits in them; none for what has no octets or must stay as it is.
-    pub fn into_answer(self) -> Option<Answer> {
-        let Content::Answer(answer) = self.content else {
+    pub fn to_answer(&self) -> Option<Answer> {
+        let Content::Answer(answer) = &self.content else {
             return None;
         };
-        let mut answer = Arc::try_unwrap(answer).unwrap_or_else(|shared| Answer::clone(&shared));
+        let mut answer = Answer::clone(answer);
         if let Ttl::Aged { min, max, .. } = self.ttl {
             answer.clamp(min, max);
         }

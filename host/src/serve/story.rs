@@ -132,7 +132,7 @@ pub(super) fn told(
     let reply = response.map(|response| Reply {
         rcode: rcode_text(response.rcode),
         source: source(response.source),
-        error: response.error.map(|error| error.code()),
+        error: response.error,
         size,
         answers: record_lines(&response.message(&transit.question), Section::Answer),
     });
@@ -255,6 +255,10 @@ pub(super) fn undone(live: &Live, transit: &Transit, filter: usize, saw: String,
 
 pub(super) fn cache(transit: &Transit, did: String) -> Moment {
     Moment::new("cache", Way::In, question(transit), did)
+}
+
+pub(super) fn forward(transit: &Transit, did: String) -> Moment {
+    Moment::new("forward", Way::In, question(transit), did)
 }
 
 /// Why the cache has nothing.

@@ -2,7 +2,12 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
+use tokio::time::Instant;
+
+use crate::admission::Place;
+use crate::cache::Leader;
 use crate::dns::edns::{self, Edns, Opt};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
@@ -11,6 +16,7 @@ use crate::dns::{MESSAGE_MAXIMUM, flag};
 use crate::filter::{self, ResponseEdit, Transport};
 
 use super::story::{Moment, Story};
+use super::upstream::Fetched;
 
 /// Where a query came from, and when.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +36,6 @@ pub struct Arrival {
 }
 
 /// One query on its way through a pipeline.
-#[derive(Clone)]
 pub struct Transit {
     /// Where it came from.
     pub arrival: Arrival,
@@ -64,8 +69,12 @@ pub struct Transit {
     pub changes: Vec<Change>,
     /// How many aliases led here.
     pub depth: u8,
-    /// Whether others wait for what it leads to: then it waits for nobody itself, lest they wait in a circle.
-    pub awaited: bool,
+    /// Its place among the queries that wait; none while it does not, and for the proxy's own.
+    pub place: Option<Rc<Place>>,
+    /// Until when it waits for something fresh, if there is something stale.
+    pub until: Option<Instant>,
+    /// What others wait for, who are told when it leaves the cache behind, or is dropped.
+    pub led: Option<Leader<Fetched>>,
     /// What happens to it, for those who asked to be told; as a rule nobody.
     pub story: Option<Rc<Story>>,
 }
@@ -115,7 +124,9 @@ impl Transit {
             stage: 0,
             changes: Vec::new(),
             depth: 0,
-            awaited: false,
+            place: None,
+            until: None,
+            led: None,
             story: None,
         }
     }
@@ -136,7 +147,6 @@ impl Transit {
         self.stage = 0;
         self.changes.clear();
         self.depth = 0;
-        self.awaited = false;
         self.story = None;
     }
 
@@ -148,24 +158,61 @@ impl Transit {
         }
     }
 
-    /// A query of the proxy's own for `name`, with the wishes of the client it is asked for.
+    /// A query of the proxy's own for `name`, with the wishes of the client it is asked for, who waits for it.
     pub fn internal(&self, name: &[u8]) -> Transit {
         let mut question = name.to_vec();
         question.extend(self.qtype.to_be_bytes());
         question.extend(self.qclass.to_be_bytes());
+        let arrival = Arrival {
+            transport: Transport::Internal,
+            limit: MESSAGE_MAXIMUM,
+            ..self.arrival
+        };
         Transit {
-            arrival: Arrival {
-                transport: Transport::Internal,
-                limit: MESSAGE_MAXIMUM,
-                ..self.arrival
-            },
-            signed: None,
+            id: self.id,
+            flags: self.flags,
+            edns: self.edns,
+            size: self.size,
             question,
             name: Name::lowercased(name),
-            stage: 0,
-            changes: Vec::new(),
+            qtype: self.qtype,
+            qclass: self.qclass,
+            hash: self.hash,
+            pipeline: self.pipeline,
+            zone: self.zone,
             depth: self.depth + 1,
-            ..self.clone()
+            place: self.place.clone(),
+            until: self.until,
+            story: self.story.clone(),
+            ..Transit::new(arrival)
+        }
+    }
+
+    /// A query of the proxy's own for the same again, for which nobody waits. It begins at the same stage. What it
+    /// brings is for everybody: nothing in it but DO and CD, which the cache keeps apart, is the client's wish.
+    pub fn refresh(&self) -> Transit {
+        Transit {
+            flags: self.flags & flag::CD | flag::RD,
+            stage: self.stage,
+            depth: 0,
+            place: None,
+            until: None,
+            story: None,
+            ..self.internal(self.name.as_bytes())
+        }
+    }
+
+    /// Whether what an upstream says to it may be kept and shared: not the answer to a signed query, which is for its
+    /// client alone, nor that of an upstream which was not asked to recurse.
+    pub fn may_share(&self) -> bool {
+        self.signed.is_none() && self.recursion_desired()
+    }
+
+    /// Resolves when somebody else has taken its place among those who wait.
+    pub fn poll_displaced(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.place {
+            Some(place) => place.poll_displaced(context),
+            None => Poll::Pending,
         }
     }
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{
-    DNS, Load, PROXY, Protocol, await_started, client, kubectl, processes, rolled_out, script, state,
+    DNS, LOST, Load, PROXY, Protocol, await_started, client, kubectl, processes, rolled_out, script, state,
 };
 
 /// node-cache's command line begins like this.

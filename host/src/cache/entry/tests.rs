@@ -28,6 +28,7 @@ fn stored<'a>(wire: &'a [u8], ttl_offsets: &'a [u16]) -> Stored<'a> {
         wire,
         ttl_offsets,
         kind: Kind::Success,
+        error: None,
         ttl_secs: 300,
         stale_secs: 60,
         now_ms: 5_000,

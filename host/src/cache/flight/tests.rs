@@ -41,7 +41,7 @@ fn woken(count: &Count) -> u32 {
 
 #[test]
 fn one_leads_and_all_get_its_result() {
-    let flights = Flights::<u32>::new(FlightLimits::default());
+    let flights = Flights::<u32>::new();
     let leader = lead(flights.join(&key(b"a")));
     let other = lead(flights.join(&key(b"b")));
     let counts = [(); 3].map(|()| Arc::new(Count::default()));
@@ -64,7 +64,7 @@ fn one_leads_and_all_get_its_result() {
 
 #[test]
 fn a_leader_that_gives_up_tells_its_followers() {
-    let flights = Flights::<u32>::new(FlightLimits::default());
+    let flights = Flights::<u32>::new();
     let leader = lead(flights.join(&key(b"a")));
     let count = Arc::new(Count::default());
     let mut follower = follow(flights.join(&key(b"a")));
@@ -86,7 +86,7 @@ fn the_question_is_free_before_followers_run() {
             }
         }
     }
-    let flights = Flights::<u32>::new(FlightLimits::default());
+    let flights = Flights::<u32>::new();
     let leader = lead(flights.join(&key(b"a")));
     let mut follower = follow(flights.join(&key(b"a")));
     let rejoin = Arc::new(Rejoin(Arc::clone(&flights), AtomicU32::new(0)));
@@ -101,31 +101,41 @@ fn the_question_is_free_before_followers_run() {
 }
 
 #[test]
-fn followers_and_questions_are_bounded_and_places_come_back() {
-    let flights = Flights::<u32>::new(FlightLimits {
-        keys: 1,
-        followers: 2,
-    });
+fn places_of_followers_that_left_are_used_again() {
+    let flights = Flights::<u32>::new();
     let leader = lead(flights.join(&key(b"a")));
-    assert!(matches!(flights.join(&key(b"b")), Join::Full));
     let count = Arc::new(Count::default());
     let mut first = follow(flights.join(&key(b"a")));
     let second = follow(flights.join(&key(b"a")));
-    assert!(matches!(flights.join(&key(b"a")), Join::Full));
     assert!(poll(&mut first, &count).is_pending());
     drop(first);
     assert_eq!(leader.followers(), 1);
     let third = follow(flights.join(&key(b"a")));
+    assert_eq!(leader.flight.waiting.lock().wakers.len(), 2);
     leader.finish(7);
     assert_eq!(woken(&count), 0, "a follower that left is not woken");
     drop((second, third));
-    drop(lead(flights.join(&key(b"b"))));
     assert!(flights.is_empty());
+}
+
+/// What is to be found in the cache is stored first, and whoever asks meanwhile follows.
+#[test]
+fn a_result_is_told_when_the_leader_is_dropped() {
+    let flights = Flights::<u32>::new();
+    let leader = lead(flights.join(&key(b"a"))).with(7);
+    let count = Arc::new(Count::default());
+    let mut follower = follow(flights.join(&key(b"a")));
+    assert!(poll(&mut follower, &count).is_pending());
+    drop(leader);
+    assert_eq!(
+        (woken(&count), poll(&mut follower, &count)),
+        (1, Poll::Ready(Some(7)))
+    );
 }
 
 #[test]
 fn questions_that_differ_in_any_field_do_not_share_a_flight() {
-    let flights = Flights::<u32>::new(FlightLimits::default());
+    let flights = Flights::<u32>::new();
     let base = key(b"a");
     let all = [
         base,
@@ -134,6 +144,10 @@ fn questions_that_differ_in_any_field_do_not_share_a_flight() {
         Key { qclass: 3, ..base },
         Key {
             flags: KeyFlags::new(true, false),
+            ..base
+        },
+        Key {
+            flags: KeyFlags::default().with_recursion(false),
             ..base
         },
         Key { view: 1, ..base },
@@ -150,7 +164,7 @@ fn over_threads_and_runtimes_one_leads_and_nobody_is_forgotten() {
     const CLIENTS: usize = 250;
     const ROUNDS: usize = 20;
     let names: [&[u8]; 2] = [b"a", b"b"];
-    let flights = Flights::<usize>::new(FlightLimits::default());
+    let flights = Flights::<usize>::new();
     let leading = [const { AtomicUsize::new(0) }; 2];
     let (led, answered, abandoned) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let start = Barrier::new(THREADS);
@@ -186,7 +200,6 @@ fn over_threads_and_runtimes_one_leads_and_nobody_is_forgotten() {
                     }
                     None => _ = abandoned.fetch_add(1, Ordering::Relaxed),
                 },
-                Join::Full => panic!("within the limits"),
             }
         }
     };
@@ -223,7 +236,7 @@ fn over_threads_and_runtimes_one_leads_and_nobody_is_forgotten() {
 fn a_thousand_clients_at_once_ask_one_question() {
     const THREADS: usize = 4;
     const CLIENTS: usize = 250;
-    let flights = Flights::<Arc<str>>::new(FlightLimits::default());
+    let flights = Flights::<Arc<str>>::new();
     let (led, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let joined = Barrier::new(THREADS);
     std::thread::scope(|scope| {

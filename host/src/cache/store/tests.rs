@@ -48,6 +48,7 @@ fn stored(kind: Kind, now_ms: u64) -> Stored<'static> {
         wire: &WIRE,
         ttl_offsets: &[],
         kind,
+        error: None,
         ttl_secs: 10,
         stale_secs: 100,
         now_ms,

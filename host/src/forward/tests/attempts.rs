@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::super::bounds::{ATTEMPT_OCTETS, QUERY_OCTETS};
 use super::*;
+use crate::dns::name::Name;
 
 /// What `most_octets` counts for a query and its attempts has to hold them.
 #[test]
@@ -183,34 +184,39 @@ fn where_nobody_listens_fails_at_once() {
 
 #[test]
 fn no_more_queries_than_allowed_are_under_way() {
-    run(async {
-        let (silent, log) = udp(|_, _| vec![]).await;
-        let forward = forward(&config::Forward {
-            concurrent: 2,
-            ..config(&[silent])
-        });
-        let asked = query("example.com");
-        let waiting: Vec<_> = (0..2)
-            .map(|_| {
-                let (forward, asked) = (forward.clone(), asked.clone());
-                tokio::task::spawn_local(async move { forward.resolve(&asked).await })
-            })
-            .collect();
-        while log.borrow().len() < 2 {
-            tokio::task::yield_now().await;
-        }
-        let failure = forward.resolve(&asked).await.unwrap_err();
-        assert_eq!(failure, Failure::Overloaded { concurrent: 2 });
-        assert_eq!(
-            (forward.shared.rejects.load(Relaxed), forward.shared.under_way()),
-            (1, 2)
-        );
-        for query in waiting {
-            query.abort();
-            assert!(query.await.unwrap_err().is_cancelled());
-        }
-        assert_eq!(forward.shared.under_way(), 0);
-    });
+    let upstream = "192.0.2.1:53".parse().unwrap();
+    let config = config::Forward {
+        concurrent: 2,
+        jostle: Some(Duration::from_secs(3600)),
+        ..config(&[upstream])
+    };
+    let forwarder = Forwarder::new(&config, &Name::ROOT, 1);
+    let client = "192.0.2.2".parse().unwrap();
+    let places = [b"a", b"b"].map(|about| forwarder.admit(client, about).unwrap());
+    let failure = forwarder.admit(client, b"c").unwrap_err();
+    assert_eq!(failure, Failure::Overloaded { concurrent: 2 });
+    assert!(failure.is_local());
+    assert_eq!(forwarder.under_way(), 2);
+    drop(places);
+    assert_eq!(forwarder.under_way(), 0);
+}
+
+/// RFC 9520 section 2: what failed for want of a socket says nothing about the name.
+#[test]
+fn what_is_missing_here_is_no_failure_of_upstreams() {
+    let upstream = "192.0.2.1:53".parse().unwrap();
+    let tried = |faults: &[Fault]| Failure::NoReply(faults.iter().map(|&fault| (upstream, fault)).collect());
+    let local = Fault::Local(std::io::ErrorKind::OutOfMemory);
+    for (failure, expected) in [
+        (tried(&[Fault::Timeout, Fault::Refused]), false),
+        (tried(&[Fault::Timeout, local]), true),
+        (tried(&[Fault::Busy]), true),
+        (Failure::Displaced, true),
+        (Failure::NoTime, true),
+        (Failure::AllLoop, false),
+    ] {
+        assert_eq!(failure.is_local(), expected, "{failure}");
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         max_fails: 0,
         probe: Duration::from_millis(20),
         concurrent: 16,
+        jostle: None,
         connections: 2,
         idle: Duration::from_secs(10),
     }

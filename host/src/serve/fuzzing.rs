@@ -1,0 +1,86 @@
+//! Octets as an upstream's message and as what filters say on its way back, for the fuzz target.
+
+use std::sync::Arc;
+
+use super::response::Response;
+use crate::dns::edns::Opt;
+use crate::dns::records::Answer;
+use crate::dns::reply::Client;
+use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, name, u16_at};
+use crate::filter::{self, Decision, Outcome, Source, Verdict};
+
+/// Takes a message back through verdicts: the first octet says how many of the others are verdicts, the rest is the
+/// message. Whatever they do to it, clients get messages that can be read and that fit, and so does the cache.
+pub fn response_path(octets: &[u8]) {
+    let Some((&split, rest)) = octets.split_first() else {
+        return;
+    };
+    let (verdicts, message) = rest.split_at(usize::from(split).min(rest.len()));
+    let Ok(answer) = Answer::read(message.to_vec()) else {
+        return;
+    };
+    if u16_at(&answer.message, 4) != 1 {
+        return;
+    }
+    let Ok(end) = name::skip_plain(&answer.message, HEADER) else {
+        return;
+    };
+    let mut question = answer.message[HEADER..end + QUESTION_TAIL].to_vec();
+    let mut response = Response::answer(Arc::new(answer), Source::Upstream, false);
+    check(&response, &question);
+    for outcome in filter::check_octets(verdicts) {
+        if let Outcome::Decided(verdict) = outcome {
+            apply(&verdict, &mut response, &mut question);
+            check(&response, &question);
+        }
+    }
+}
+
+/// What a pipeline does on the way out with what a filter said on the way in, or with the response.
+fn apply(verdict: &Verdict, response: &mut Response, question: &mut Vec<u8>) {
+    match &verdict.decision {
+        Decision::Rewrite(rewrite) => {
+            let tail = question.len() - QUESTION_TAIL;
+            let mut above = rewrite.name.as_deref().unwrap_or(&question[..tail]).to_vec();
+            above.extend(rewrite.qtype.unwrap_or(u16_at(question, tail)).to_be_bytes());
+            above.extend(rewrite.qclass.unwrap_or(u16_at(question, tail + 2)).to_be_bytes());
+            response.rename(question, &above, rewrite.revert);
+            *question = above;
+        }
+        Decision::Answer(records) => *response = Response::from_filter(question, records),
+        Decision::Pass | Decision::Alias(_) | Decision::Refuse(_) | Decision::Drop => {}
+    }
+    if let Some(edit) = &verdict.edit {
+        response.edit(edit);
+    }
+}
+
+fn check(response: &Response, question: &[u8]) {
+    if let Some(kept) = response.to_answer() {
+        assert!(Answer::read(kept.message).is_ok(), "what is kept can be read");
+    }
+    let mut out = vec![0; MESSAGE_MAXIMUM];
+    for limit in [512, 1232, MESSAGE_MAXIMUM] {
+        let opt = Opt {
+            error: response.error,
+            ..Opt::default()
+        };
+        let client = Client {
+            id: 1,
+            flags: 0,
+            question,
+            opt: Some(opt),
+            limit,
+        };
+        let length = response.write(&mut out, &client);
+        assert!(length <= limit, "it fits");
+        assert!(
+            out[HEADER..].starts_with(question),
+            "the question comes back as it was"
+        );
+        assert!(
+            Answer::read(out[..length].to_vec()).is_ok(),
+            "what is sent can be read"
+        );
+    }
+}
