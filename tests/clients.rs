@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::harness::namespace::Namespace;
 use crate::harness::process::Process;
-use crate::harness::{Proxy, forward_once, needs, proxy, servers, tools, until};
+use crate::harness::{ONCE, Proxy, forward_once, needs, proxy, servers, tools, until};
 
 const ZONE: &str = "\
 $ORIGIN example.
@@ -58,7 +58,10 @@ fn dig_sees_what_nsd_says() {
         return;
     }
     let nsd = servers::nsd("example", ZONE);
-    let proxy = Proxy::start(&format!("zone \".\" {{ cache; {} }}", forward_once(nsd.address)));
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache; forward \"{}\" {{ {ONCE}; any }} }}",
+        nsd.address
+    ));
     for question in [
         &["www.example", "A"][..],
         &["www.example", "AAAA"],

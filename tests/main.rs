@@ -42,6 +42,7 @@ mod trust;
 
 // The outside.
 mod admin;
+mod admission;
 mod clients;
 mod listening;
 mod logs;

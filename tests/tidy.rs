@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("listen", &["netstat", "serve", "filter", "config", "dns"]),
     ("node", &["netstat", "config"]),
-    ("ceiling", &["listen", "filter", "config"]),
+    ("ceiling", &["listen", "serve", "filter", "config"]),
     ("state", &["ceiling", "listen", "node", "serve"]),
     (
         "metrics",

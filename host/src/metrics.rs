@@ -17,6 +17,7 @@ use crate::dns::rcode_text;
 use crate::forward::{Counters, Histogram, Reason};
 use crate::listen::{self, Accounts};
 use crate::serve::counters::{BUCKETS, PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
+use crate::serve::gate;
 use crate::state::State;
 use crate::{node, output};
 
@@ -267,6 +268,23 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
                     rcode_text(rcode as u16)
                 };
                 family.count(&[("server", &**server), ("zone", zone), ("rcode", &text)], count)?;
+            }
+        }
+    }
+
+    let help = "Queries turned away by who may ask, and how often";
+    let mut family = Family::counter(encoder, "refused", help)?;
+    for ZoneOnServer {
+        server,
+        zone,
+        workers: counters,
+    } in &zones
+    {
+        for (at, (_, reason)) in gate::Reason::ALL.iter().enumerate() {
+            let count = sum(counters, &|counters| get(&counters.refused[at]));
+            if count > 0 {
+                let labels = [("server", &**server), ("zone", zone), ("reason", *reason)];
+                family.count(&labels, count)?;
             }
         }
     }

@@ -3,7 +3,7 @@
 //! A listener takes a batch of messages from its socket and hands each one in:
 //!
 //! 1. [`Worker::admit`] reads the message ([`dns::query`](crate::dns::query)) and finds the zone that owns
-//!    the name ([`zones`]). What is malformed, special or nobody's is answered here.
+//!    the name ([`zones`]). What may not be asked ([`gate`]), is malformed, special or nobody's is answered here.
 //! 2. [`Worker::run`] sends the batch through its pipelines. [`advance`](Worker::advance) runs the filters
 //!    on the way in: those that care are asked, all queries of the batch at once, unless a verdict is
 //!    remembered.
@@ -22,12 +22,17 @@ pub mod counters;
 mod events;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod gate;
 pub mod generation;
+mod interfaces;
 mod inward;
 mod late;
 mod miss;
 mod outward;
+mod rates;
+mod refusals;
 mod response;
+mod steps;
 pub mod story;
 mod transit;
 mod upstream;
@@ -45,12 +50,13 @@ use crate::config;
 use crate::dns::edns::ExtendedError;
 use crate::dns::query::{Query, Unanswerable};
 use crate::dns::reply::{self, Ttl};
-use crate::dns::special::Special;
+use crate::dns::special;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rcode, rtype};
 use crate::filter::{self, Decision, Verdict};
 
 use counters::{CounterTable, add};
 use events::Sent;
+use gate::Ledger;
 use generation::{Live, Pipeline, Stage};
 use late::Late;
 pub use late::WAITING_OCTETS;
@@ -73,6 +79,8 @@ pub struct Shared {
     hasher: KeyHasher,
     /// Every worker's counters.
     pub counters: CounterTable,
+    /// How often clients asked lately.
+    ledger: Ledger,
     /// The listeners there have ever been; a listener's index is its place here.
     servers: parking_lot::Mutex<Vec<Arc<str>>>,
     start: Instant,
@@ -90,6 +98,7 @@ impl Shared {
             waiting: Room::new(config::WAITING_QUERIES),
             hasher: KeyHasher::new(),
             counters: CounterTable::default(),
+            ledger: Ledger::default(),
             servers: Default::default(),
             start: Instant::now(),
             audience,
@@ -236,6 +245,11 @@ impl Worker {
     /// Takes one message into the batch, or writes the reply to `out` if that needs no pipeline.
     pub fn admit(&self, batch: &mut Batch, message: &[u8], arrival: Arrival, out: &mut [u8]) -> Admission {
         let live = self.live.borrow();
+        if let Some(gate) = live.gate(arrival.server)
+            && let Some(refusal) = gate.refusal(&self.shared.ledger, &arrival)
+        {
+            return self.turn_away(&live, batch, message, arrival, refusal, out);
+        }
         let query = match Query::parse(message) {
             Ok(query) => query,
             Err(Unanswerable::Silence) => return Admission::Silence,
@@ -255,7 +269,7 @@ impl Worker {
             .shared
             .hasher
             .question(transit.name.as_bytes(), transit.qtype, transit.qclass);
-        let refusal = match live.generation.zones.find(transit.name.as_bytes()) {
+        let refusal = match live.generation.zones.find(transit.name.as_bytes(), query.qtype) {
             // Zone transfers are between authorities; a cache has nothing to transfer.
             _ if matches!(query.qtype, rtype::AXFR | rtype::IXFR | rtype::TKEY) => {
                 Response::error(rcode::REFUSED, ExtendedError::Other)
@@ -267,6 +281,11 @@ impl Worker {
             }
             Some(Owner::Pipeline { pipeline, zone }) => {
                 (transit.pipeline, transit.zone) = (pipeline, zone);
+                if let Some(gate) = &live.generation.pipelines[pipeline].gate
+                    && let Some(refusal) = gate.refusal(&self.shared.ledger, &arrival)
+                {
+                    return self.refuse(live.counters(transit), transit, refusal, out);
+                }
                 live.counters(transit)
                     .request(arrival.transport, arrival.client.ip(), query.qtype);
                 transit.tell(|| {
@@ -277,7 +296,9 @@ impl Worker {
                 batch.length += 1;
                 return Admission::Travelling;
             }
-            Some(Owner::Special(special)) if query.qclass == CLASS_IN => special_answer(special, transit),
+            Some(Owner::Special(special)) if query.qclass == CLASS_IN => {
+                local_answer(special.answer(&transit.question))
+            }
             _ => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
         };
         let counters = live.counters_outside(arrival.server);
@@ -349,6 +370,12 @@ impl Worker {
                     // The class matters only now: a filter may have rewritten it.
                     Some(Stage::Cache(_) | Stage::Forward(_)) if transit.qclass != CLASS_IN => {
                         AtOnce::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
+                    }
+                    // RFC 8482: nobody needs all that there is of a name but whoever sends it to somebody else.
+                    Some(Stage::Cache(_) | Stage::Forward(_))
+                        if transit.qtype == rtype::ANY && !pipeline.asks_any =>
+                    {
+                        AtOnce::Response(local_answer(special::any(&transit.question)))
                     }
                     Some(Stage::Cache(cache)) => match self.look_up(live, transit, cache, now_ms) {
                         Some(response) => {
@@ -482,8 +509,9 @@ fn decided(transit: &Transit, verdict: &Verdict) -> AtOnce {
     AtOnce::Response(response)
 }
 
-fn special_answer(special: Special, transit: &Transit) -> Response {
-    match crate::dns::records::Answer::read(special.answer(&transit.question)) {
+/// The proxy's own answer in these octets.
+fn local_answer(message: Vec<u8>) -> Response {
+    match crate::dns::records::Answer::read(message) {
         Ok(answer) => Response::answer(Arc::new(answer), filter::Source::Local, false),
         Err(_) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
     }

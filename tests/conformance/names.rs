@@ -1,4 +1,4 @@
-//! Names: special ones (RFC 6761, 7686, 9476), any octets (RFC 2181 section 11), case (RFC 4343), and
+//! Names: special ones (RFC 6303, 6761, 7686, 8375, 9462, 9476), any octets (RFC 2181 section 11), case (RFC 4343), and
 //! the asterisk (RFC 4592).
 
 use crate::harness::{Message, Proxy, Upstream, forward_once};
@@ -33,9 +33,23 @@ fn special_names_are_answered_here() {
             assert_eq!(proxy.query(name, qtype).rcode(), "NXDOMAIN", "{name} {qtype}");
         }
     }
+    // RFC 9462 section 6.4: there is nothing, and it may be remembered.
+    for (name, qtype) in [
+        ("_dns.resolver.arpa.", "TYPE64"),
+        ("resolver.arpa.", "A"),
+        ("a.b.resolver.arpa.", "TXT"),
+    ] {
+        let answer = proxy.query(name, qtype);
+        assert_eq!(
+            (answer.rcode().as_str(), answer.answers.len()),
+            ("NOERROR", 0),
+            "{name} {qtype}"
+        );
+        assert_eq!(answer.authority[0].name, "resolver.arpa.", "{name} {qtype}");
+    }
     let forwarded: Vec<String> = upstream.everything().iter().map(|asked| asked.name()).collect();
     let special = |name: &String| {
-        ["localhost.", "invalid.", "onion.", "alt."]
+        ["localhost.", "invalid.", "onion.", "alt.", "resolver.arpa."]
             .iter()
             .any(|end| name.ends_with(end))
     };
@@ -60,6 +74,45 @@ fn a_zone_of_the_operators_takes_a_special_name_over() {
         ["www.svc.alt. A 192.0.2.1"]
     );
     assert_eq!(proxy.query("www.alt.", "A").rcode(), "NXDOMAIN");
+}
+
+/// RFC 6303 and RFC 8375, if they are wanted: but for what is at the cut, and for zones of the operator's within.
+#[test]
+fn locally_served_zones_are_served_on_demand() {
+    let upstream = anything();
+    let forward = forward_once(upstream.address);
+    let zones = format!("zone \"96.10.in-addr.arpa\" {{ {forward} }}\nzone \".\" {{ cache; {forward} }}");
+    let proxy = Proxy::start(&format!("local-zones\n{zones}"));
+    let soa = |apex: &str| format!("{apex} SOA {apex} nobody.invalid. 1 3600 1200 604800 10800");
+    for (name, apex) in [
+        ("1.0.0.10.in-addr.arpa.", "10.in-addr.arpa."),
+        ("1.0.20.172.in-addr.arpa.", "20.172.in-addr.arpa."),
+        ("1.1.168.192.in-addr.arpa.", "168.192.in-addr.arpa."),
+        ("1.0.64.100.in-addr.arpa.", "64.100.in-addr.arpa."),
+        ("1.0.0.d.f.ip6.arpa.", "d.f.ip6.arpa."),
+        ("printer.home.arpa.", "home.arpa."),
+    ] {
+        let denied = proxy.query(name, "PTR");
+        assert_eq!(denied.rcode(), "NXDOMAIN", "{name}");
+        let authority: Vec<String> = denied
+            .authority
+            .iter()
+            .map(|record| record.without_ttl())
+            .collect();
+        assert_eq!(authority, [soa(apex)], "{name}");
+        assert_eq!(proxy.query(apex, "SOA").answers(), [soa(apex)]);
+        assert_eq!(upstream.count(name) + upstream.count(apex), 0, "{name}");
+        // RFC 8375 section 4, RFC 4035 section 3.1.4.1.
+        proxy.query(apex, "TYPE43");
+        assert_eq!(upstream.count(apex), 1, "{apex}");
+    }
+    let service = "10.0.96.10.in-addr.arpa.";
+    assert_eq!(proxy.query(service, "PTR").rcode(), "NOERROR");
+    assert_eq!(upstream.count(service), 1, "a zone of the operator's");
+    // Off unless written: a cluster's own names may lie there.
+    proxy.reload(&zones);
+    proxy.query("1.0.0.10.in-addr.arpa.", "PTR");
+    assert_eq!(upstream.count("1.0.0.10.in-addr.arpa."), 1);
 }
 
 /// RFC 2181 section 11: any octets are a name; the ones of hosts are a convention.

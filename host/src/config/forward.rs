@@ -32,6 +32,7 @@ pub(super) const FORWARD: Shape = Shape {
         "jostle",
         "connections",
         "idle",
+        "any",
     ],
     repeated: &[],
 };
@@ -90,6 +91,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
         idle: mistakes
             .scalar(nodes, r#"idle "10s""#, duration(ms(100)..=s(3600)))
             .unwrap_or(s(10)),
+        any: mistakes.switch(nodes, "any"),
     };
     if forward.timeout > forward.deadline {
         let written = child(nodes, "timeout")
@@ -297,6 +299,7 @@ mod tests {
                 jostle: None,
                 connections: 2,
                 idle: s(10),
+                any: false,
             }
         );
     }

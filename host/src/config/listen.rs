@@ -8,7 +8,7 @@ use super::address::{DNS_PORT, address};
 use super::decode::{Mistakes, Shape, arguments, block, name_span};
 use super::error::{Diagnostic, Span};
 use super::units::{duration, ms, s, size};
-use super::{Listen, decode};
+use super::{Listen, clients, decode};
 
 pub(super) const LISTEN: Shape = Shape {
     example: r#"listen "169.254.20.10" "10.96.0.10""#,
@@ -22,8 +22,9 @@ pub(super) const LISTEN: Shape = Shape {
         "tcp-idle",
         "tcp-read",
         "tcp-write",
+        "clients",
     ],
-    repeated: &[],
+    repeated: &["clients"],
 };
 
 pub(super) const ADMIN: Shape = Shape::plain(1..=1, r#"admin "127.0.0.1:9253""#);
@@ -77,8 +78,10 @@ pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> (Listen, Listen
         }
     }
     let nodes = block(node);
+    let addresses: Vec<SocketAddr> = listeners.0.iter().map(|(address, _)| *address).collect();
     let listen = Listen {
-        addresses: listeners.0.iter().map(|(address, _)| *address).collect(),
+        clients: clients::decode_of_listener(mistakes, nodes, &addresses),
+        addresses,
         udp_size: mistakes
             .scalar(nodes, "udp-size 1232", decode::whole(512..=4096))
             .unwrap_or(1232),

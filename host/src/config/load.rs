@@ -13,11 +13,12 @@ use super::error::{Diagnostic, Report, Source, Span};
 use super::filter::Filters;
 use super::module::Modules;
 use super::units::{duration, s, size};
-use super::{Config, Zone, forward, listen, node, syntax, zone};
+use super::{Config, Zone, clients, forward, listen, node, syntax, zone};
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 9] = [
+pub(super) const SECTIONS: [&str; 11] = [
     "listen",
+    "clients",
     "admin",
     "await-upstreams",
     "workers",
@@ -25,6 +26,7 @@ pub(super) const SECTIONS: [&str; 9] = [
     "waiting-queries",
     "filter",
     "zone",
+    "local-zones",
     "node",
 ];
 
@@ -131,6 +133,7 @@ fn decode(source: &Source, nodes: &[KdlNode], folder: &Path, builtins: &[&str]) 
     let (listen, listeners) = found.unzip();
     let listeners = listeners.unwrap_or_default();
 
+    let clients = child(nodes, "clients").map(|node| clients::decode(&mut mistakes, &clients::CLIENTS, node));
     let admin = child(nodes, "admin").and_then(|node| listen::decode_admin(&mut mistakes, node, &listeners));
     let await_upstreams = mistakes.scalar(nodes, "await-upstreams \"10s\"", duration(s(0)..=s(600)));
     let workers = mistakes.scalar(nodes, "workers 2", whole(1..=256));
@@ -140,6 +143,7 @@ fn decode(source: &Source, nodes: &[KdlNode], folder: &Path, builtins: &[&str]) 
         size(1024 * 1024..=64 * 1024 * 1024 * 1024),
     );
     let waiting_queries = mistakes.scalar(nodes, "waiting-queries 8192", whole(16..=1_000_000));
+    let local_zones = mistakes.switch(nodes, "local-zones");
     let node = child(nodes, "node").map(|node| node::decode(&mut mistakes, &listeners, node));
 
     let mut filters = Filters::default();
@@ -175,6 +179,7 @@ fn decode(source: &Source, nodes: &[KdlNode], folder: &Path, builtins: &[&str]) 
     match listen {
         Some(listen) if mistakes.is_empty() => Ok(Config {
             listen,
+            clients,
             admin,
             await_upstreams: await_upstreams.unwrap_or(s(10)),
             workers: workers.unwrap_or_else(default_workers),
@@ -182,6 +187,7 @@ fn decode(source: &Source, nodes: &[KdlNode], folder: &Path, builtins: &[&str]) 
             waiting_queries: waiting_queries.unwrap_or(WAITING_QUERIES),
             filters,
             zones,
+            local_zones,
             node,
             files,
             source: source.clone(),

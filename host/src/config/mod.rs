@@ -9,6 +9,7 @@
 
 mod address;
 mod cache;
+mod clients;
 mod config_block;
 mod decode;
 mod error;
@@ -18,6 +19,7 @@ mod listen;
 mod load;
 mod module;
 mod name;
+mod network;
 mod node;
 pub mod questions;
 mod spell;
@@ -36,6 +38,7 @@ use std::time::Duration;
 pub use error::{Diagnostic, Report, Source, Span};
 pub use load::{WAITING_QUERIES, keeps_network, load, modules, parse};
 pub use module::questions_beside;
+pub use network::left_aligned;
 pub use spell::spell;
 pub use units::spell_duration;
 
@@ -44,6 +47,8 @@ pub use units::spell_duration;
 pub struct Config {
     /// Where clients ask.
     pub listen: Listen,
+    /// Who may, on listeners that say nothing else; none: as it is by default.
+    pub clients: Option<Clients>,
     /// Where `/metrics`, `/health`, `/ready` and `/status` are served; none: nowhere.
     pub admin: Option<SocketAddr>,
     /// `await-upstreams "10s"`: how long a start may wait for an answer from an upstream of each zone before
@@ -59,6 +64,8 @@ pub struct Config {
     pub filters: Vec<Filter>,
     /// In the order they are written; no name occurs twice.
     pub zones: Vec<Zone>,
+    /// `local-zones`: whether zones that RFC 6303 serves locally are.
+    pub local_zones: bool,
     /// What is to be set up on the node; none: nothing.
     pub node: Option<Node>,
     /// Every file whose change means that the configuration changed: itself, modules, files that are
@@ -96,6 +103,50 @@ pub struct Listen {
     pub tcp_read: Duration,
     /// `tcp-write "5s"`: how long a client may take nothing of what it is sent.
     pub tcp_write: Duration,
+    /// `clients "ADDRESS"… { … }`: who may ask on some of the addresses.
+    pub clients: Vec<(SocketAddr, Clients)>,
+}
+
+/// `clients { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clients {
+    /// `allow "NETWORK"…` and `refuse "NETWORK"…`: each network once, and whether it is allowed. Of those that hold a
+    /// client the smallest decides.
+    pub networks: Vec<(Network, bool)>,
+    /// `allow "node"`: the networks that the node's own addresses are in.
+    pub node: bool,
+    /// There is an `allow`: all others are refused.
+    pub only_these: bool,
+    /// `silent`: whoever is turned away gets no answer.
+    pub silent: bool,
+    /// `queries 1000 burst=1000 ipv4=32 ipv6=128`: what one client may ask.
+    pub queries: Option<Rate>,
+    /// `responses 100 burst=100 slip=2 ipv4=24 ipv6=56`: what one network is sent over UDP.
+    pub responses: Option<Rate>,
+}
+
+/// Addresses with a common prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// The first of them.
+    pub address: IpAddr,
+    /// Bits of the prefix.
+    pub length: u8,
+}
+
+/// How much is too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Events a second, 1 to 1 000 000.
+    pub per_second: u32,
+    /// Events at once after a rest.
+    pub burst: u32,
+    /// Of those beyond, one in so many is met with a truncated answer; 0: none is.
+    pub slip: u32,
+    /// Bits of an IPv4 address that say who it is.
+    pub ipv4: u8,
+    /// Bits of an IPv6 address that do.
+    pub ipv6: u8,
 }
 
 /// `filter "NAME" { … }`
@@ -223,6 +274,8 @@ pub enum ConfigValue {
 pub struct Zone {
     /// Lowercased, in presentation format, ending in a dot; `.` is the root.
     pub names: Vec<String>,
+    /// Who may ask, of those whom the listener lets ask; none: all.
+    pub clients: Option<Clients>,
     /// In the order they are written; at most one `cache` and one `forward`, `forward` last.
     pub stages: Vec<Stage>,
     /// Where it stands, without its block.
@@ -312,6 +365,8 @@ pub struct Forward {
     pub connections: usize,
     /// `idle "10s"`: how long an unused TCP connection is kept.
     pub idle: Duration,
+    /// `any`: whether queries for ANY are asked, too.
+    pub any: bool,
 }
 
 /// How an upstream is asked.

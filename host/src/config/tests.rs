@@ -271,6 +271,9 @@ fn the_documentation_has_every_word() {
     let text = fs::read_to_string(&path).unwrap();
     let shapes = [
         &listen::LISTEN,
+        &clients::CLIENTS,
+        &clients::QUERIES,
+        &clients::RESPONSES,
         &filter::FILTER,
         &filter::LIMITS,
         &zone::ZONE,

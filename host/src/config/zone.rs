@@ -8,13 +8,13 @@ use super::decode::{Mistakes, Shape, arguments, block, head, name_span, nearest,
 use super::error::{Diagnostic, Span};
 use super::filter::Filters;
 use super::name::zone_name;
-use super::{Stage, Zone, cache, forward};
+use super::{Clients, Stage, Zone, cache, clients, forward};
 
 pub(super) const ZONE: Shape = Shape {
     example: r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#,
     arguments: 1..=256,
     properties: &[],
-    children: &["use", "cache", "forward"],
+    children: &["clients", "use", "cache", "forward"],
     // Their order has rules of its own.
     repeated: &["use", "cache", "forward"],
 };
@@ -61,6 +61,7 @@ pub(super) fn decode(
     mistakes.check(node, &ZONE);
     let names = names.take(mistakes, node);
     let nodes = block(node);
+    let clients = decode_clients(mistakes, nodes);
     let mut stages = Vec::new();
     let mut used: Vec<(usize, Span)> = Vec::new();
     for stage in nodes {
@@ -95,9 +96,20 @@ pub(super) fn decode(
     refuse_unreachable(mistakes, node, nodes);
     Zone {
         names,
+        clients,
         stages,
         span: head(node),
     }
+}
+
+/// Who may ask, which is asked before anything else happens.
+fn decode_clients(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Option<Clients> {
+    let index = nodes.iter().position(|node| node.name().value() == "clients")?;
+    if index > 0 {
+        let late = Diagnostic::new(head(&nodes[index]), "`clients` stands first in a zone");
+        mistakes.push(late.help("put it before the stages: who may ask is asked first"));
+    }
+    Some(clients::decode(mistakes, &clients::OF_ZONE, &nodes[index]))
 }
 
 /// The index of the filter that a `use` names.
@@ -126,7 +138,7 @@ fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters, node: &KdlNode) ->
 /// Reports stages that no query gets to, and caches with nothing to keep.
 fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]) {
     let known = |node: &&KdlNode| ZONE.children.contains(&node.name().value());
-    if nodes.is_empty() {
+    if nodes.iter().all(|node| node.name().value() == "clients") {
         let empty = Diagnostic::new(head(zone), "this zone has no stages");
         mistakes.push(empty.help(format!("give it at least one: {}", ZONE.example)));
         return;

@@ -44,6 +44,8 @@ pub enum ExtendedError {
     NotReady,
     /// 15: a filter said so.
     Blocked,
+    /// 18: the client may not ask, or not as often.
+    Prohibited,
     /// 19: NXDOMAIN past its TTL.
     StaleNxdomain,
     /// 20: no zone of the configuration owns the name.
@@ -65,6 +67,7 @@ impl ExtendedError {
             ExtendedError::CachedError => 13,
             ExtendedError::NotReady => 14,
             ExtendedError::Blocked => 15,
+            ExtendedError::Prohibited => 18,
             ExtendedError::StaleNxdomain => 19,
             ExtendedError::NotAuthoritative => 20,
             ExtendedError::NoReachableAuthority => 22,

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use crate::dns::rtype;
 use crate::filter::Transport;
 
+use super::gate::Reason;
+
 /// Types that have a label of their own, as CoreDNS counts them; others are `other`.
 pub const TYPES: [(u16, &str); 18] = [
     (rtype::A, "A"),
@@ -74,6 +76,8 @@ pub struct ZoneCounters {
     pub waiting_rejects: AtomicU64,
     /// Waiting queries given up for others when `waiting-queries` was reached.
     pub waiting_displaced: AtomicU64,
+    /// Queries turned away, by reason ([`Reason::ALL`]).
+    pub refused: [AtomicU64; Reason::ALL.len()],
 }
 
 /// Adds to a counter that only the calling worker writes.
@@ -92,6 +96,11 @@ impl ZoneCounters {
             .position(|&(known, _)| known == qtype)
             .unwrap_or(TYPES.len());
         add(&self.requests[proto_family(transport, client)][at], 1);
+    }
+
+    /// Counts a query that is turned away.
+    pub fn refuse(&self, reason: Reason) {
+        add(&self.refused[reason as usize], 1);
     }
 
     /// Counts a reply that went out `microseconds` after its query came.

@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use crate::forward::{Forward, Forwarder};
 
 use super::counters::ZoneCounters;
 use super::events::Sent;
+use super::gate::Gate;
 use super::response::Response;
 use super::transit::Transit;
 use super::zones::Zones;
@@ -52,6 +53,10 @@ pub struct Pipeline {
     pub event_filters: Vec<EventFilter>,
     /// Whether a filter looks at responses.
     pub looks_at_responses: bool,
+    /// Who may ask.
+    pub gate: Option<Gate>,
+    /// Whether upstreams are asked for ANY.
+    pub asks_any: bool,
 }
 
 /// A filter with an events phase, in a pipeline.
@@ -129,6 +134,8 @@ impl Generation {
                 view: view(zone, &fingerprints),
                 event_filters: Vec::new(),
                 looks_at_responses: false,
+                gate: zone.clients.as_ref().map(Gate::of_zone),
+                asks_any: asks_any(zone),
             });
         }
 
@@ -155,7 +162,10 @@ impl Generation {
                 }
             }
         }
-        let zones = Zones::new(pipelines.iter().map(|pipeline| &pipeline.zones[..]));
+        let zones = Zones::new(
+            pipelines.iter().map(|pipeline| &pipeline.zones[..]),
+            config.local_zones,
+        );
         Ok(Generation {
             number,
             config,
@@ -188,6 +198,8 @@ pub struct Live {
     /// One for each of [`Generation::forwarders`].
     pub forwards: Vec<Rc<Forward>>,
     counters: Counters,
+    /// One for each listener there has ever been.
+    gates: Vec<Option<Gate>>,
 }
 
 /// This worker's counters by listener and zone, found in the table when first used.
@@ -234,6 +246,11 @@ impl Live {
         });
         let offsets = offsets.collect();
         let servers = shared.servers.lock().clone();
+        let gates = servers.iter().map(|server| {
+            let address = server.parse::<SocketAddr>().ok()?;
+            Gate::of_listener(&generation.config, address)
+        });
+        let gates = gates.collect();
         let stride = total + 1;
         let cells = vec![OnceCell::new(); servers.len() * stride];
         let counters = Counters {
@@ -250,7 +267,14 @@ impl Live {
             events,
             forwards,
             counters,
+            gates,
         }
+    }
+
+    /// What stands between a listener and those who may not ask there; none where everybody may.
+    #[inline]
+    pub fn gate(&self, server: u16) -> Option<&Gate> {
+        self.gates.get(usize::from(server))?.as_ref()
     }
 
     /// The counters of the zone that owns a query.
@@ -426,6 +450,13 @@ fn source(forward: &config::Forward) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     format!("{forward:?}").hash(&mut hasher);
     hasher.finish()
+}
+
+/// Whether queries for ANY go to the upstreams of a zone.
+fn asks_any(zone: &config::Zone) -> bool {
+    zone.stages
+        .iter()
+        .any(|stage| matches!(stage, config::Stage::Forward(forward) if forward.any))
 }
 
 /// What decides the answers that a zone's cache holds. `fingerprints` are those of all filters.

@@ -333,12 +333,12 @@ impl Worker {
             .shared
             .hasher
             .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
-        match live.generation.zones.find(inner.name.as_bytes()) {
+        match live.generation.zones.find(inner.name.as_bytes(), inner.qtype) {
             Some(Owner::Pipeline { pipeline, zone }) => {
                 (inner.pipeline, inner.zone) = (pipeline, zone);
                 self.travel(live, inner).await
             }
-            Some(Owner::Special(special)) => Some(super::special_answer(special, inner)),
+            Some(Owner::Special(special)) => Some(super::local_answer(special.answer(&inner.question))),
             None => Some(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)),
         }
     }

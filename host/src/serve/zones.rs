@@ -22,8 +22,9 @@ pub enum Owner {
 pub struct Zones(SuffixMap<Owner>);
 
 impl Zones {
-    /// The zones of all pipelines, in their order, and the special-use names they leave alone.
-    pub fn new<'a>(pipelines: impl Iterator<Item = &'a [Name]>) -> Zones {
+    /// The zones of all pipelines, in their order, and the special-use names they leave alone; if `local`, also the
+    /// zones that are served locally on demand.
+    pub fn new<'a>(pipelines: impl Iterator<Item = &'a [Name]>, local: bool) -> Zones {
         let mut zones = SuffixMap::default();
         for (pipeline, names) in pipelines.enumerate() {
             for (zone, name) in names.iter().enumerate() {
@@ -31,22 +32,32 @@ impl Zones {
             }
         }
         // After the configuration, which may claim their names.
-        for (name, special) in special::ZONES {
-            zones.insert(name, Owner::Special(special));
+        let on_demand = local.then(special::local).into_iter().flatten();
+        for (name, special) in special::ALWAYS.into_iter().chain(on_demand) {
+            if let Ok(name) = Name::parse(name) {
+                zones.insert(name.as_bytes(), Owner::Special(special));
+            }
         }
         Zones(zones)
     }
 
-    /// The owner of a lowercased wire name.
+    /// The owner of a question about a lowercased wire name.
     #[inline]
-    pub fn find(&self, name: &[u8]) -> Option<Owner> {
-        self.0.longest(name).copied()
+    pub fn find(&self, name: &[u8], qtype: u16) -> Option<Owner> {
+        match self.0.longest(name).copied() {
+            Some(Owner::Special(special)) if special.leaves(name, qtype) => {
+                let above = name.get(1 + usize::from(*name.first()?)..)?;
+                self.find(above, qtype)
+            }
+            owner => owner,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dns::rtype;
 
     #[test]
     fn the_longest_suffix_wins() {
@@ -61,7 +72,8 @@ mod tests {
             names(&["."]),
             names(&["a.localhost"]),
         ];
-        let zones = Zones::new(pipelines.iter().map(Vec::as_slice));
+        let zones = Zones::new(pipelines.iter().map(Vec::as_slice), true);
+        let find = |name: &str, qtype| zones.find(Name::parse(name).unwrap().as_bytes(), qtype);
         for (name, expected) in [
             ("cluster.local", Owner::Pipeline { pipeline: 0, zone: 0 }),
             ("a.b.cluster.local", Owner::Pipeline { pipeline: 0, zone: 0 }),
@@ -72,16 +84,26 @@ mod tests {
             ("x.localhost", Owner::Special(Special::Loopback)),
             ("x.a.localhost", Owner::Pipeline { pipeline: 2, zone: 0 }),
             ("x.onion", Owner::Special(Special::Nonexistent)),
+            (
+                "_dns.resolver.arpa",
+                Owner::Special(Special::Bare("resolver.arpa.")),
+            ),
+            ("x.home.arpa", Owner::Special(Special::Empty("home.arpa."))),
+            (
+                "1.31.172.in-addr.arpa",
+                Owner::Special(Special::Empty("31.172.in-addr.arpa.")),
+            ),
         ] {
-            assert_eq!(
-                zones.find(Name::parse(name).unwrap().as_bytes()),
-                Some(expected),
-                "{name}"
-            );
+            assert_eq!(find(name, rtype::PTR), Some(expected), "{name}");
         }
-        let some = Zones::new([names(&["a"])].iter().map(Vec::as_slice));
-        assert_eq!(some.find(Name::parse("b").unwrap().as_bytes()), None);
-        let longest = Name::parse(&"a.".repeat(127)).unwrap();
-        assert!(some.find(longest.as_bytes()).is_some());
+        // RFC 8375 section 4: what is at the cut is asked above it.
+        let root = Some(Owner::Pipeline { pipeline: 1, zone: 0 });
+        assert_eq!(find("home.arpa", rtype::DS), root);
+        assert_ne!(find("x.home.arpa", rtype::DS), root);
+        let some = Zones::new([names(&["a"])].iter().map(Vec::as_slice), false);
+        let find = |name: &str| some.find(Name::parse(name).unwrap().as_bytes(), rtype::A);
+        assert_eq!((find("b"), find("home.arpa")), (None, None));
+        assert!(find("resolver.arpa").is_some(), "always");
+        assert!(find(&"a.".repeat(127)).is_some());
     }
 }

@@ -242,7 +242,7 @@ fn show(record: &Record) -> String {
     let at = time(record.microseconds as f64);
     match &record.reply {
         None => {
-            let _ = writeln!(out, "{at:>10}  no reply: a filter dropped the query");
+            let _ = writeln!(out, "{at:>10}  no reply: the query was dropped");
         }
         Some(reply) => {
             let error = reply

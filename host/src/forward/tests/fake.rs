@@ -32,6 +32,7 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         jostle: None,
         connections: 2,
         idle: Duration::from_secs(10),
+        any: false,
     }
 }
 

@@ -1,0 +1,76 @@
+//! The networks that this node's links are in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr;
+
+use crate::config::Network;
+
+/// The networks of all addresses that the node has now; none if the kernel does not tell.
+pub fn networks() -> Vec<Network> {
+    let mut first = ptr::null_mut();
+    // SAFETY: the kernel's answer is written to `first`, a list that lives until it is freed below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: not null, so an element of the list, which is not freed yet.
+        let interface = unsafe { &*next };
+        let network = read(interface.ifa_addr)
+            .zip(read(interface.ifa_netmask))
+            .and_then(|(address, mask)| Network::of(address, length(mask)));
+        // A prefix of no bits would be everybody.
+        found.extend(network.filter(|network| network.length > 0));
+        next = interface.ifa_next;
+    }
+    // SAFETY: `first` is what getifaddrs gave, once, and nothing of it is used any more.
+    unsafe { libc::freeifaddrs(first) };
+    found.sort_unstable_by_key(|network| (network.address, network.length));
+    found.dedup();
+    found
+}
+
+/// The bits that a netmask begins with.
+fn length(mask: IpAddr) -> u8 {
+    let ones = match mask {
+        IpAddr::V4(mask) => mask.to_bits().leading_ones(),
+        IpAddr::V6(mask) => mask.to_bits().leading_ones(),
+    };
+    ones as u8
+}
+
+fn read(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so an address that getifaddrs wrote; every one begins with its family.
+    match i32::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: the family says that a sockaddr_in stands there; it is read without assuming its alignment.
+            let v4 = unsafe { ptr::read_unaligned(address.cast::<libc::sockaddr_in>()) };
+            Some(Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, a sockaddr_in6.
+            let v6 = unsafe { ptr::read_unaligned(address.cast::<libc::sockaddr_in6>()) };
+            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_among_them() {
+        let loopback = Network::of(Ipv4Addr::LOCALHOST.into(), 8);
+        let networks = networks();
+        assert!(
+            networks.iter().any(|network| Some(*network) == loopback),
+            "{networks:?}"
+        );
+    }
+}
