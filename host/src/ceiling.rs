@@ -6,15 +6,13 @@
 use crate::config::{Config, Stage};
 use crate::filter;
 use crate::listen;
+use crate::serve::WAITING_OCTETS;
 
 /// Program, main thread, log, what is watched, the admin address, and what a reload needs for a moment.
 const PROGRAM: usize = 24 << 20;
 
 /// A worker's stack, buffers, counters and share of what the allocator keeps.
 const WORKER: usize = 2 << 20;
-
-/// A query that waits for an upstream: its task, its attempts, their sockets, what it asked and what it gets.
-const UNDER_WAY: usize = 16 << 10;
 
 /// What filters share in an instance, beside its memory and remembered verdicts: stack, tables, what a call carries out.
 const INSTANCE: usize = 512 << 10;
@@ -39,7 +37,7 @@ impl Ceiling {
             .iter()
             .flat_map(|zone| &zone.stages)
             .filter_map(|stage| match stage {
-                Stage::Forward(forward) => Some(forward.concurrent),
+                Stage::Forward(forward) => Some(forward.most_octets(workers)),
                 _ => None,
             });
         let instances: usize = config
@@ -50,17 +48,19 @@ impl Ceiling {
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
         let cache = config.cache_memory;
         let tcp = config.listen.tcp_memory + (connections + listen::LEAVING) * listen::CONNECTION_MEMORY;
-        let under_way = forwards.sum::<usize>() * UNDER_WAY;
+        let waiting = config.waiting_queries * WAITING_OCTETS;
+        let under_way: usize = forwards.sum();
         Ceiling {
             parts: vec![
                 ("program", PROGRAM),
                 ("workers", workers * (WORKER + listeners)),
                 ("cache", cache),
                 ("tcp", tcp),
+                ("waiting", waiting),
                 ("under-way", under_way),
                 ("filters", workers * instances),
                 ("compiled", compiled),
-                ("allocator", (cache + tcp + under_way) / HOLES),
+                ("allocator", (cache + tcp + waiting + under_way) / HOLES),
             ],
             kernel: (connections + listen::LEAVING) * listen::CONNECTION_KERNEL_MEMORY
                 + workers * config.listen.addresses.len() * listen::LISTENER_KERNEL_MEMORY,
