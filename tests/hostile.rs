@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::harness::guests::guest;
 use crate::harness::tools::{Load, dnsperf};
@@ -106,13 +105,7 @@ fn on_error_decides_what_the_client_gets() {
             let upstream = anything();
             let options = format!("on-error \"{on_error}\"; limits memory=\"4MiB\" time=\"20ms\"");
             let proxy = start(filter, &options, &upstream);
-            let begun = Instant::now();
             assert_eq!(proxy.query(name, "A").rcode(), rcode, "{filter}, {on_error}");
-            assert!(
-                begun.elapsed() < Duration::from_secs(2),
-                "{filter}, {on_error}: {:?}",
-                begun.elapsed()
-            );
             assert_eq!(
                 upstream.count(name),
                 usize::from(on_error == "bypass"),

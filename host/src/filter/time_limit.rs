@@ -13,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 /// Limits that may pass after a call was seen to last.
-const PATIENCE: u32 = 4;
+pub(super) const PATIENCE: u32 = 4;
 
 /// How long calls may take, and how far the one under way has gone.
 pub(super) struct TimeLimit {

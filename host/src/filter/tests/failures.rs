@@ -1,6 +1,7 @@
 //! What a failing filter costs: its own answer, and never the others'.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::*;
 
@@ -96,9 +97,18 @@ fn a_batch_of_loops_costs_three_limits() {
 fn loops_between_good_queries_cost_no_more() {
     let mut instance = puppet();
     let types: Vec<u16> = (0..64).map(|i| if i % 2 == 0 { 4 } else { 1 }).collect();
+    let begun = Instant::now();
     let said = ask(&mut instance, &batch(&types));
     assert!(said.starts_with("!-!"), "{said}");
-    assert!((2..=4).contains(&traps(&instance)[1]), "{:?}", traps(&instance));
+    // What passes meanwhile pays for a tenth, also where it passes because others have the processor; and a call is
+    // ended when it has had half of its limit, at the earliest.
+    let paid = begun.elapsed().as_nanos() / (5 * LIMIT).as_nanos();
+    let most = 7 + paid as u64;
+    assert!(
+        (2..=most).contains(&traps(&instance)[1]),
+        "{:?} of {most}",
+        traps(&instance)
+    );
     assert_eq!(read(&instance.filter().counters().suspended), 1);
 }
 
