@@ -106,7 +106,12 @@ fn a_start_that_fails_leaves_nothing() {
     for link in ["nodelocaldns", "lo"] {
         let mut failed = world.launch(&CONFIG.replace("nodelocaldns", link));
         assert!(!failed.ended().success());
-        failed.logged("listens there");
+        let said = failed.logged("does not hand it over");
+        // It has given up the right to see who, so it says how to.
+        assert!(
+            said.contains("an unknown process of user 0") && said.contains("ss -"),
+            "{said}"
+        );
         same(&world.network(), &before, link);
     }
 }

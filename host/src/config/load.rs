@@ -102,8 +102,9 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
 
 /// Whether the configuration at `path` has a `node` section, whatever else is wrong with it.
 pub fn keeps_network(path: &Path) -> bool {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    syntax::document(&text).is_ok_and(|document| child(document.nodes(), "node").is_some())
+    let text = read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    text.and_then(|text| syntax::document(&text).ok())
+        .is_some_and(|document| child(document.nodes(), "node").is_some())
 }
 
 /// Like [`load`], for a text that is shown as `name` and whose relative paths begin at `folder`.

@@ -142,12 +142,18 @@ fn is_ours(address: SocketAddr) -> bool {
 pub fn in_use(address: SocketAddr, protocol: netstat::Protocol, port: Port) -> String {
     let holder = netstat::holder(address, protocol);
     let own = netstat::own_user();
+    let hint = match &holder {
+        Holder::Other { process: None, .. } | Holder::Unseen => {
+            format!(" (as root, `ss -Hlnp 'sport = :{}'` says which)", address.port())
+        }
+        _ => String::new(),
+    };
     match (&holder, port) {
         (Holder::Other { user, .. }, Port::Shared) if *user != own => format!(
-            ": {holder} listens there, and a port is handed over among processes of one user only; this one's is {own}"
+            ": {holder} listens there{hint}, and a port is handed over among processes of one user only; this one's is {own}"
         ),
-        (_, Port::Shared) => format!(": {holder} listens there and does not hand it over"),
-        (_, Port::Own) => format!(": {holder} listens there"),
+        (_, Port::Shared) => format!(": {holder} listens there{hint} and does not hand it over"),
+        (_, Port::Own) => format!(": {holder} listens there{hint}"),
     }
 }
 

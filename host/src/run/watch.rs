@@ -215,10 +215,11 @@ fn parts(path: &Path) -> Vec<OsString> {
     parts.rev().collect()
 }
 
-/// What is in a file, or that there is none.
+/// What is in a file, or that there is none. What is no file could keep us waiting.
 fn contents(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    fs::read(file).ok().hash(&mut hasher);
+    let is_file = fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
+    is_file.then(|| fs::read(file).ok()).flatten().hash(&mut hasher);
     hasher.finish()
 }
 
