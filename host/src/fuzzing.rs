@@ -111,9 +111,26 @@ pub fn config(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else {
         return;
     };
-    if let Err(report) = config::parse("fuzz", text, Path::new("/nonexistent"), &["log"]) {
-        assert!(!report.diagnostics().is_empty());
-        assert!(!report.to_string().is_empty());
+    match config::parse("fuzz", text, Path::new("/nonexistent"), &["log"]) {
+        Ok(config) => {
+            assert!(!config.listen.addresses.is_empty());
+            assert!(!config.zones.is_empty());
+        }
+        Err(report) => {
+            assert!(!report.diagnostics().is_empty());
+            for mistake in report.diagnostics() {
+                let other = mistake.other.as_ref().map(|(span, _)| *span);
+                for span in [mistake.span].into_iter().chain(other) {
+                    let place = text.get(span.start..span.start + span.length);
+                    assert!(
+                        place.is_some(),
+                        "{span:?} is no place in the text: {}",
+                        mistake.message
+                    );
+                }
+            }
+            assert!(!report.render(false).is_empty());
+        }
     }
 }
 
@@ -202,6 +219,18 @@ mod tests {
             }
             octets
         })
+    }
+
+    /// What the fuzzer found worth keeping holds with every change.
+    #[test]
+    fn the_corpus_holds() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/config");
+        let mut count = 0;
+        for entry in std::fs::read_dir(&corpus).unwrap() {
+            config(&std::fs::read(entry.unwrap().path()).unwrap());
+            count += 1;
+        }
+        assert!(count > 100, "{count} files: is this the right folder?");
     }
 
     proptest! {

@@ -121,12 +121,27 @@ fn fuzz(args: &[String]) -> Result<(), Failure> {
     };
     for target in targets {
         println!("fuzzing {target} for {seconds} s");
-        let mut command = cargo(["fuzz", "run", &target]);
-        // libFuzzer's instrumentation is behind flags that the stable compiler only takes this way.
-        command.env("RUSTC_BOOTSTRAP", "1");
-        call(command.arg("--").arg(format!("-max_total_time={seconds}")))?;
+        fuzz_one(&target, seconds)?;
     }
     Ok(())
+}
+
+/// Begins with what is kept of earlier runs, in `fuzz/corpus`, and leaves what it finds in `fuzz/found`.
+fn fuzz_one(target: &str, seconds: &str) -> Result<(), Failure> {
+    let (found, kept) = (format!("fuzz/found/{target}"), format!("fuzz/corpus/{target}"));
+    for folder in [&found, &kept] {
+        std::fs::create_dir_all(root().join(folder))
+            .map_err(|error| format!("cannot make {folder}: {error}"))?;
+    }
+    let mut command = cargo(["fuzz", "run", target, &found, &kept, "--"]);
+    // libFuzzer's instrumentation is behind flags that the stable compiler only takes this way.
+    command.env("RUSTC_BOOTSTRAP", "1");
+    command.arg(format!("-max_total_time={seconds}"));
+    let words = root().join(format!("fuzz/dictionaries/{target}.txt"));
+    if words.is_file() {
+        command.arg(format!("-dict={}", words.display()));
+    }
+    call(command)
 }
 
 /// A target is a file of `fuzz/fuzz_targets`.
