@@ -71,7 +71,7 @@ pub async fn listen(
 /// Serves a connection, if there is room for it.
 fn begin(
     worker: &Rc<Worker>,
-    stream: TcpStream,
+    mut stream: TcpStream,
     client: SocketAddr,
     server: u16,
     limits: &Limits,
@@ -88,7 +88,12 @@ fn begin(
     let _ = stream.set_nodelay(true);
     let (worker, stop) = (Rc::clone(worker), stop.clone());
     spawn_local(async move {
-        let reason = converse(worker, stream, client, server, &open.account, stop).await;
+        let reason = converse(worker, &mut stream, client, server, &open.account, stop).await;
+        if reason == Some(Reason::Write) || open.account.is_closed() {
+            // Or the kernel would keep for minutes what the client does not take.
+            let _ = stream.set_zero_linger();
+        }
+        drop(stream);
         open.end(reason);
     });
 }
