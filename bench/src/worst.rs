@@ -2,7 +2,6 @@
 //!
 //! Made to be counted by callgrind, as a hit is: [`admit`] and [`read`] are the parts that count.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::hint::black_box;
 use std::io;
@@ -139,7 +138,7 @@ pub fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<
     let text = format!("listen \"{address}\"; zone \".\" {{ cache; forward \"192.0.2.53\" }}");
     let config = config::parse("the measurement", &text, Path::new("/"), &[])?;
     let engine = Engine::printing_to(io::sink())?;
-    let generation = Arc::new(Generation::build(1, config, &engine, &HashMap::new())?);
+    let generation = Arc::new(Generation::build(1, config, &engine, None)?);
     let shared = Shared::new(1 << 20, None);
     let arrival = Arrival {
         client: "127.0.0.2:40000".parse()?,
@@ -149,7 +148,7 @@ pub fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<
         limit: MESSAGE_MAXIMUM,
         keepalive: None,
     };
-    let worker = Worker::new(Arc::clone(&shared), Live::new(generation, Vec::new(), shared, 0));
+    let worker = Worker::new(Arc::clone(&shared), Live::new(generation, Vec::new(), None, shared, 0));
     let mut out = vec![0; MESSAGE_MAXIMUM];
     let mut met = String::new();
     for _ in 0..count {
