@@ -13,22 +13,23 @@ fn rust() {
 
 #[test]
 fn c() {
-    try_out("c", &["clang", "wasm-ld"], "16MiB");
+    try_out("c", &["clang", "wasm-ld"], "memory=\"16MiB\"");
 }
 
 #[test]
 fn go() {
-    try_out("go", &["go"], "16MiB");
+    try_out("go", &["go"], "memory=\"16MiB\"");
 }
 
 #[test]
 fn javascript() {
-    try_out("javascript", &["node", "npm"], "16MiB");
+    try_out("javascript", &["node", "npm"], "memory=\"16MiB\"");
 }
 
 #[test]
 fn python() {
-    try_out("python", &["python3", "pip3"], "64MiB");
+    let limits = "memory=\"64MiB\" load-memory=\"512MiB\" load-time=\"2m\"";
+    try_out("python", &["python3", "pip3"], limits);
 }
 
 /// Builds the filter from its source, into the target folder.
@@ -49,7 +50,7 @@ fn build(language: &str) -> PathBuf {
 
 /// Has the filter of a language, whose build needs these tools, do what every one of them does: find mistakes in its
 /// configuration, answer, refuse, pass, count, and log.
-fn try_out(language: &str, tools: &[&str], memory: &str) {
+fn try_out(language: &str, tools: &[&str], limits: &str) {
     if !needs(tools) {
         return;
     }
@@ -58,7 +59,7 @@ fn try_out(language: &str, tools: &[&str], memory: &str) {
     let filter = |config: &str| {
         format!(
             "filter \"names\" {{\n    module \"{module}\"; on-error \"servfail\"\n    \
-             limits memory=\"{memory}\" time=\"1s\"\n    config {{\n{config}\n    }}\n}}\n\
+             limits {limits} time=\"1s\"\n    config {{\n{config}\n    }}\n}}\n\
              zone \".\" {{ use \"names\"; forward \"{upstream}\" }}\n",
             module = module.display(),
             upstream = upstream.address,

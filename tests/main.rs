@@ -37,6 +37,7 @@ mod authors;
 
 // Filters that are not built in, and what they are trusted with.
 mod languages;
+mod loading;
 mod released;
 mod trust;
 

@@ -148,7 +148,10 @@ pub fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<
         limit: MESSAGE_MAXIMUM,
         keepalive: None,
     };
-    let worker = Worker::new(Arc::clone(&shared), Live::new(generation, Vec::new(), None, shared, 0));
+    let worker = Worker::new(
+        Arc::clone(&shared),
+        Live::new(generation, Vec::new(), None, shared, 0),
+    );
     let mut out = vec![0; MESSAGE_MAXIMUM];
     let mut met = String::new();
     for _ in 0..count {

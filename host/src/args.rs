@@ -74,6 +74,22 @@ pub enum Command {
     /// Write, look at and try filters.
     #[command(subcommand)]
     Filter(FilterCommand),
+    /// Compile a filter's module for the dnsweir that started this one.
+    #[command(hide = true)]
+    CompileFilter {
+        /// Its process id.
+        #[arg(long)]
+        parent: u32,
+        /// Octets of memory.
+        #[arg(long)]
+        memory: usize,
+        /// Of processor time.
+        #[arg(long)]
+        milliseconds: u64,
+        /// Whether the code is to count instructions.
+        #[arg(long)]
+        metered: bool,
+    },
 }
 
 /// What can be done with a filter that no proxy runs.

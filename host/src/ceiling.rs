@@ -14,9 +14,6 @@ const PROGRAM: usize = 24 << 20;
 /// A worker's stack, buffers, counters and share of what the allocator keeps.
 const WORKER: usize = 2 << 20;
 
-/// What filters share in an instance, beside its memory and remembered verdicts: stack, tables, what a call carries out.
-const INSTANCE: usize = 512 << 10;
-
 /// The allocator has holes between what is in use: as much again as this part of it. Measured with a full cache: a third.
 const HOLES: usize = 2;
 
@@ -43,7 +40,7 @@ impl Ceiling {
         let instances: usize = config
             .filters
             .iter()
-            .map(|filter| filter.limits.memory + filter::REMEMBERED + INSTANCE)
+            .map(|filter| filter::instance_memory(&filter.limits))
             .sum();
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
         let cache = config.cache_memory;
@@ -60,6 +57,7 @@ impl Ceiling {
                 ("under-way", under_way),
                 ("filters", workers * instances),
                 ("compiled", compiled),
+                ("loading", filter::loading_memory(&config.filters, workers)),
                 ("allocator", (cache + tcp + waiting + under_way) / HOLES),
             ],
             kernel: (connections + listen::LEAVING) * listen::CONNECTION_KERNEL_MEMORY

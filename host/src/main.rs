@@ -3,9 +3,11 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
+use dnsweir::filter::{Confinement, compile_for_parent};
 use dnsweir::node::Outcome;
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, Spectators, Stop, by_hand};
@@ -66,6 +68,19 @@ fn main() -> ExitCode {
             tool(tools::dev::dev(&config, &source).map(|()| String::new()))
         }
         Command::Filter(command) => filter(command),
+        Command::CompileFilter {
+            parent,
+            memory,
+            milliseconds,
+            metered,
+        } => {
+            if let Err(error) = kept {
+                eprintln!("rights cannot be given up: {error}");
+                return ExitCode::FAILURE;
+            }
+            let time = Duration::from_millis(milliseconds);
+            ExitCode::from(compile_for_parent(parent, Confinement { memory, time }, metered))
+        }
     }
 }
 
@@ -74,9 +89,11 @@ fn needs(command: &Command) -> Option<Needs> {
     match command {
         Command::Run { config, .. } => Some(run::needs(config.as_deref())),
         Command::Node { .. } | Command::Filter(FilterCommand::New { .. }) => None,
-        Command::Check { .. } | Command::Explain { .. } | Command::Dev { .. } | Command::Filter(_) => {
-            Some(Needs::Nothing)
-        }
+        Command::Check { .. }
+        | Command::Explain { .. }
+        | Command::Dev { .. }
+        | Command::Filter(_)
+        | Command::CompileFilter { .. } => Some(Needs::Nothing),
     }
 }
 

@@ -582,6 +582,14 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.count(&[("filter", name), ("reason", reason)], get(count))?;
         }
     }
+    let mut family = Family::counter(
+        encoder,
+        "filter_restarts",
+        "Instances started in the place of one that had failed",
+    )?;
+    for (name, counters) in filters() {
+        family.count(&[("filter", name)], get(&counters.restarts))?;
+    }
     let mut family = Family::gauge(
         encoder,
         "filter_suspended",

@@ -45,6 +45,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// How much longer workers may take to end. One that hangs is not waited for.
 const LATE: Duration = Duration::from_secs(1);
 
+/// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
+/// can be loaded would never be.
+const SUPERSEDED: u32 = 3;
+
 /// What `dnsweir run` serves without `--config`.
 const DEFAULT: &str = include_str!("default.kdl");
 
@@ -175,7 +179,7 @@ impl End {
 
 /// The engine of all generations, with the user's cache of compiled filters or `folder`.
 fn engine(folder: Option<PathBuf>) -> Result<Engine, Stop> {
-    let engine = Engine::new().map_err(machine)?;
+    let engine = Engine::new().map_err(machine)?.compiling_aside();
     let chosen = folder.is_some();
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let caches = || {
@@ -331,11 +335,9 @@ impl Proxy {
             generation,
             instances,
         } = {
-            let engine = Arc::clone(&engine);
             // Compiling takes a while; the admin address answers meanwhile.
-            tokio::task::spawn_blocking(move || prepare(1, config, &engine, workers, None))
-                .await
-                .map_err(machine)??
+            let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None);
+            filter::beside(&engine, prepare).await.map_err(machine)??
         };
         let config = &generation.config;
 
@@ -429,17 +431,34 @@ impl Proxy {
 
     /// Waits for what happens, and returns when it is time to end.
     async fn attend(&mut self, signals: &mut Signals, mut changes: watch::Changes) -> Result<(), Stop> {
+        let mut superseded = 0;
+        let mut newer = None;
         loop {
-            let why = tokio::select! {
-                () = signals.end.come() => return Ok(()),
-                index = worker::first_to_end(&mut self.workers) => {
-                    return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
-                }
-                _ = signals.hangup.recv() => { changes.note(); "SIGHUP" }
-                () = changes.changed() => "a file changed",
+            let why = match newer.take() {
+                Some(why) => why,
+                None => tokio::select! {
+                    () = signals.end.come() => return Ok(()),
+                    index = worker::first_to_end(&mut self.workers) => {
+                        return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
+                    }
+                    why = reason_to_load(&mut signals.hangup, &mut changes) => why,
+                },
             };
+            tracing::info!(why, "loading the configuration again");
+            let loaded = tokio::select! {
+                loaded = self.load_next() => loaded,
+                // What is being loaded ends with being waited for.
+                () = signals.end.come() => return Ok(()),
+                // The files say something else by now.
+                why = reason_to_load(&mut signals.hangup, &mut changes), if superseded < SUPERSEDED => {
+                    superseded += 1;
+                    newer = Some(why);
+                    continue;
+                }
+            };
+            superseded = 0;
             tokio::select! {
-                () = self.reload(why) => {}
+                () = self.reload(why, loaded) => {}
                 // A reload that is not waited for any more is one that did not happen: we end.
                 () = signals.end.come() => return Ok(()),
             }
@@ -447,14 +466,29 @@ impl Proxy {
         }
     }
 
-    /// Makes the next generation of what the file says now; if that is not valid, changes nothing.
-    async fn reload(&mut self, why: &str) {
-        let Some(file) = &self.file else {
-            tracing::warn!("{why}: there is no configuration file to reload");
-            return;
+    /// Makes the next generation of what the file says now, and changes nothing. It is given up if this is dropped.
+    async fn load_next(&self) -> Result<Prepared, Stop> {
+        let Some(file) = self.file.clone() else {
+            return Err(machine("there is no configuration file to reload"));
         };
-        tracing::info!(why, "loading the configuration again");
-        match self.try_reload(file.clone()).await {
+        let current = Arc::clone(&self.state.generation.read());
+        let (number, workers) = (current.number + 1, self.workers.len());
+        let whatever_was_recorded = self.whatever_was_recorded;
+        // Compiling takes a while; the admin address goes on answering.
+        let prepared = filter::beside(&self.engine, move |engine| {
+            let config = load(Some(&file), whatever_was_recorded)?;
+            prepare(number, config, engine, workers, Some(&current))
+        });
+        prepared.await.map_err(machine)?
+    }
+
+    /// Changes over to what was loaded; if that is not valid, changes nothing.
+    async fn reload(&mut self, why: &str, loaded: Result<Prepared, Stop>) {
+        let done = match loaded {
+            Ok(prepared) => self.change_over(prepared).await,
+            Err(stop) => Err(stop),
+        };
+        match done {
             Ok(()) => {
                 self.state.reloads.fetch_add(1, Ordering::Relaxed);
                 *self.state.reload_error.lock() = None;
@@ -480,26 +514,13 @@ impl Proxy {
         }
     }
 
-    async fn try_reload(&mut self, file: PathBuf) -> Result<(), Stop> {
+    async fn change_over(&mut self, prepared: Prepared) -> Result<(), Stop> {
         let current = Arc::clone(&self.state.generation.read());
-        let (engine, workers) = (Arc::clone(&self.engine), self.workers.len());
-        let number = current.number + 1;
-        let previous = Arc::clone(&current);
-        let whatever_was_recorded = self.whatever_was_recorded;
-        // Compiling takes a while; the admin address goes on answering.
-        let prepared = tokio::task::spawn_blocking(move || {
-            prepare(
-                number,
-                load(Some(&file), whatever_was_recorded)?,
-                &engine,
-                workers,
-                Some(&previous),
-            )
-        });
+        let workers = self.workers.len();
         let Prepared {
             generation,
             instances,
-        } = prepared.await.map_err(machine)??;
+        } = prepared;
         let (config, old) = (&generation.config, &current.config);
         let descriptors = Descriptors::of_process(config, workers).map_err(machine)?;
 
@@ -693,6 +714,14 @@ async fn await_upstreams(state: Arc<State>) {
         }
     }
     state.awaiting.store(false, Ordering::Relaxed);
+}
+
+/// Resolves when the configuration is to be loaded again, and says why.
+async fn reason_to_load(hangup: &mut Signal, changes: &mut watch::Changes) -> &'static str {
+    tokio::select! {
+        _ = hangup.recv() => { changes.note(); "SIGHUP" }
+        () = changes.changed() => "a file changed",
+    }
 }
 
 /// How often a configuration wants the node's network to be looked at.

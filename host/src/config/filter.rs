@@ -5,7 +5,7 @@ use kdl::{KdlNode, KdlValue};
 use super::decode::{Mistakes, Shape, Wrong, block, child, head, text, word};
 use super::error::{Diagnostic, Span};
 use super::module::Modules;
-use super::units::{duration, ms, size};
+use super::units::{duration, ms, s, size};
 use super::{Filter, Limits, OnError, config_block};
 
 pub(super) const FILTER: Shape = Shape {
@@ -19,7 +19,7 @@ pub(super) const FILTER: Shape = Shape {
 pub(super) const LIMITS: Shape = Shape {
     example: r#"limits memory="16MiB" time="5ms""#,
     arguments: 0..=0,
-    properties: &["memory", "time"],
+    properties: &["memory", "time", "load-memory", "load-time"],
     children: &[],
     repeated: &[],
 };
@@ -118,6 +118,8 @@ impl Filters {
 pub(super) const DEFAULT_LIMITS: Limits = Limits {
     memory: 16 * 1024 * 1024,
     time: ms(5),
+    load_memory: 128 * 1024 * 1024,
+    load_time: s(30),
 };
 
 fn decode_limits(mistakes: &mut Mistakes, node: &KdlNode) -> Limits {
@@ -133,6 +135,12 @@ fn decode_limits(mistakes: &mut Mistakes, node: &KdlNode) -> Limits {
         time: mistakes
             .property(node, "time", duration(ms(1)..=ms(1000)))
             .unwrap_or(DEFAULT_LIMITS.time),
+        load_memory: mistakes
+            .property(node, "load-memory", size(32 << 20..=4 << 30))
+            .unwrap_or(DEFAULT_LIMITS.load_memory),
+        load_time: mistakes
+            .property(node, "load-time", duration(s(1)..=s(3600)))
+            .unwrap_or(DEFAULT_LIMITS.load_time),
     }
 }
 
@@ -185,7 +193,9 @@ mod tests {
             filter.limits,
             Limits {
                 memory: 16 << 20,
-                time: ms(5)
+                time: ms(5),
+                load_memory: 128 << 20,
+                load_time: s(30),
             }
         );
         assert!(filter.config.is_empty());
@@ -193,14 +203,18 @@ mod tests {
 
     #[test]
     fn every_word_is_read() {
-        let filter =
-            filter("module \"builtin:hosts\"; on-error \"refuse\"; limits memory=\"1MiB\" time=\"1s\"");
+        let filter = filter(
+            "module \"builtin:hosts\"; on-error \"refuse\"; \
+             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\"",
+        );
         assert_eq!(filter.on_error, OnError::Refuse);
         assert_eq!(
             filter.limits,
             Limits {
                 memory: 1 << 20,
-                time: ms(1000)
+                time: ms(1000),
+                load_memory: 512 << 20,
+                load_time: s(120),
             }
         );
     }
@@ -221,6 +235,14 @@ mod tests {
             ),
             ("limits time=\"0ms\"", "`time`: \"0ms\" is out of range"),
             ("limits time=\"1001ms\"", "`time`: \"1001ms\" is out of range"),
+            (
+                "limits load-memory=\"16MiB\"",
+                "`load-memory`: \"16MiB\" is out of range",
+            ),
+            (
+                "limits load-time=\"999ms\"",
+                "`load-time`: \"999ms\" is out of range",
+            ),
             ("limit memory=\"1MiB\"", "`filter` takes no `limit`"),
         ] {
             assert_eq!(

@@ -40,7 +40,7 @@ pub use load::{WAITING_QUERIES, keeps_network, load, modules, parse};
 pub use module::questions_beside;
 pub use network::left_aligned;
 pub use spell::spell;
-pub use units::spell_duration;
+pub use units::{spell_duration, spell_size};
 
 /// One whole configuration, valid.
 #[derive(Debug, Clone)]
@@ -209,13 +209,17 @@ pub enum OnError {
     Refuse,
 }
 
-/// `limits memory="16MiB" time="5ms"`
+/// `limits memory="16MiB" time="5ms" load-memory="128MiB" load-time="30s"`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of linear memory per instance: whole WebAssembly pages of 64 KiB, 1 MiB to 1 GiB.
     pub memory: usize,
     /// Wall time per call, 1 ms to 1 s.
     pub time: Duration,
+    /// Bytes that compiling the module may take, 32 MiB to 4 GiB.
+    pub load_memory: usize,
+    /// Processor time for compiling the module, and as much again for its recorded questions; 1 s to 1 h.
+    pub load_time: Duration,
 }
 
 impl Default for Limits {

@@ -81,7 +81,7 @@ pub fn spell_duration(time: Duration) -> String {
 }
 
 /// A size as it would be written, in the largest unit that holds it.
-pub(super) fn spell_size(bytes: usize) -> String {
+pub fn spell_size(bytes: usize) -> String {
     spell(bytes as u64, "0B", &SIZES)
 }
 

@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, rena
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component as Compiled;
 
+use super::compile;
 use super::executor::MAIN_MODULE;
 use super::plain;
 
@@ -83,7 +84,7 @@ impl CompiledCache {
         // write to it, to the folder that we hold, or put another one in its place, the name holds version and
         // settings of the compiler, and the digest says that all of it is there. It was read into memory that nobody
         // else can change.
-        unsafe { Compiled::deserialize(engine, code) }.ok()
+        unsafe { compile::open(engine, code) }.ok()
     }
 
     /// What is in a file of ours.
@@ -101,18 +102,12 @@ impl CompiledCache {
         Ok(octets)
     }
 
-    /// Keeps what `module` was compiled to.
+    /// Keeps `code`, which `module` was compiled to.
     ///
     /// # Errors
     ///
     /// When the disk says so. Nothing is lost: the next start compiles again.
-    pub(super) fn store(
-        &self,
-        engine: &wasmtime::Engine,
-        module: &[u8],
-        component: &Compiled,
-    ) -> wasmtime::Result<()> {
-        let code = component.serialize()?;
+    pub(super) fn store(&self, engine: &wasmtime::Engine, module: &[u8], code: &[u8]) -> io::Result<()> {
         let name = name(engine, module);
         // Two processes may be at it at once: each writes a file of its own, and the last to rename wins.
         let unfinished = format!("{name}.{}-{:?}", std::process::id(), std::thread::current().id());
@@ -122,15 +117,15 @@ impl CompiledCache {
         let file = openat(&self.folder, &unfinished, flags, Mode::RUSR | Mode::WUSR)?;
         let mut file = File::from(file);
         let written = file
-            .write_all(&Sha256::digest(&code))
-            .and_then(|()| file.write_all(&code));
+            .write_all(&Sha256::digest(code))
+            .and_then(|()| file.write_all(code));
         drop(file);
         let folder = self.folder.as_fd();
         let kept = written.and_then(|()| Ok(renameat(folder, &unfinished, folder, &name)?));
         if kept.is_err() {
             let _ = unlinkat(folder, &unfinished, AtFlags::empty());
         }
-        Ok(kept?)
+        kept
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Counters {
     pub remembered: AtomicU64,
     /// Failed calls and failed starts, by reason.
     pub traps: TrapCounters,
+    /// Instances started in the place of one that had failed.
+    pub restarts: AtomicU64,
     /// Workers on which the filter is suspended at the moment.
     pub suspended: AtomicU64,
     /// The most linear memory that one instance ever had, in octets.

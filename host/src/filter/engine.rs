@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use wasmtime::{Config, OptLevel};
 
+use super::cancel::Cancel;
+use super::compile::Where;
 use super::compiled::CompiledCache;
 use super::ticker::Ticker;
 use crate::output::{self, Queue};
@@ -24,8 +26,14 @@ pub struct Engine {
     pub(super) output: Arc<Queue>,
     /// Where compiled code is kept.
     pub(super) compiled: Option<CompiledCache>,
+    /// Where modules are compiled.
+    pub(super) compiler: Where,
+    /// Whether the engine counts instructions.
+    metered: bool,
     /// Whether filters are entered through the component API even where there is a quicker way.
     pub(super) by_component: bool,
+    /// Whether what is loaded is still wanted.
+    pub(super) cancel: Cancel,
 }
 
 impl Engine {
@@ -35,7 +43,7 @@ impl Engine {
     ///
     /// When this machine cannot run compiled WebAssembly, or a thread cannot be started.
     pub fn new() -> Result<Engine, EngineError> {
-        Engine::start(&config(), output::stdout().map_err(EngineError::Thread)?)
+        Engine::start(false, output::stdout().map_err(EngineError::Thread)?)
     }
 
     /// An engine whose filters print to `sink`, from a thread of its own.
@@ -44,7 +52,7 @@ impl Engine {
     ///
     /// As for [`Engine::new`].
     pub fn printing_to(sink: impl Write + Send + 'static) -> Result<Engine, EngineError> {
-        Engine::start(&config(), queue(sink)?)
+        Engine::start(false, queue(sink)?)
     }
 
     /// An engine that counts instructions. Calls into its code cost a good deal more: it is for trying
@@ -54,13 +62,11 @@ impl Engine {
     ///
     /// As for [`Engine::new`].
     pub fn metered() -> Result<Engine, EngineError> {
-        let mut config = config();
-        config.consume_fuel(true);
-        Engine::start(&config, queue(io::sink())?)
+        Engine::start(true, queue(io::sink())?)
     }
 
-    fn start(config: &Config, output: Arc<Queue>) -> Result<Engine, EngineError> {
-        let wasm = wasmtime::Engine::new(config).map_err(EngineError::Wasm)?;
+    fn start(metered: bool, output: Arc<Queue>) -> Result<Engine, EngineError> {
+        let wasm = compiler(metered)?;
         let ticker = Ticker::start({
             let wasm = wasm.clone();
             move || wasm.increment_epoch()
@@ -71,8 +77,29 @@ impl Engine {
             ticker: Arc::new(ticker),
             output,
             compiled: None,
+            compiler: Where::Here,
+            metered,
             by_component: false,
+            cancel: Cancel::default(),
         })
+    }
+
+    /// The same engine, which has modules compiled by a child process with the limits of their filter. Only for the
+    /// program `dnsweir`, since the child is whatever program runs, under a command that only this one has.
+    pub fn compiling_aside(self) -> Engine {
+        let metered = self.metered;
+        Engine {
+            compiler: Where::Aside { metered },
+            ..self
+        }
+    }
+
+    /// The same engine, whose loads end when they are not wanted any more.
+    pub fn until(&self, cancel: Cancel) -> Engine {
+        Engine {
+            cancel,
+            ..self.clone()
+        }
     }
 
     /// The same engine, which enters every filter through the component API: the reference that the quicker way
@@ -104,9 +131,19 @@ fn queue(sink: impl Write + Send + 'static) -> Result<Arc<Queue>, EngineError> {
     Ok(Arc::new(queue))
 }
 
+/// What compiles modules, and runs what came of them if it was compiled with the same settings.
+pub(super) fn compiler(metered: bool) -> Result<wasmtime::Engine, EngineError> {
+    let mut config = config();
+    config.consume_fuel(metered);
+    wasmtime::Engine::new(&config).map_err(EngineError::Wasm)
+}
+
 fn config() -> Config {
     let mut config = Config::new();
     config
+        // One thread, so that what compiling takes does not depend on the machine, and other processors are left to
+        // those who answer queries.
+        .parallel_compilation(false)
         // Components may neither block nor run beside themselves here; the support for it costs three times
         // the call.
         .concurrency_support(false)

@@ -1,10 +1,11 @@
 //! One instance of a guest and the way into it.
 //!
 //! There are two ways. A filter *is* a component, and its component is what is checked and what every call could
-//! go through; [`component`] does. But nearly every component is one core module in a wrapper that only converts
-//! calls. [`core_module`] enters such a module directly and converts by hand, which costs a tenth for the records
-//! of a batch and a third for a call with one. Which way it is shows nowhere: both end alike for the same guest,
-//! and the tests hold them to that.
+//! go through; [`component`] does. But the component of a plain module, which is what cargo leaves, is that module in a
+//! wrapper of our making that only converts calls. [`core_module`] enters such a module directly and converts by hand,
+//! which costs a tenth for the records of a batch and a third for a call with one. It is taken only where the wrapper
+//! lifts [those very exports](main_module). Which way it is shows nowhere: both end alike for the same guest, and the
+//! tests hold them to that.
 
 mod abi;
 pub(super) mod component;
@@ -19,6 +20,7 @@ use wasmtime::component::{Component, InstancePre};
 use wasmtime::{Store, Trap};
 
 use super::bindings::dnsweir::filter::types;
+use super::cancel::Cancel;
 use super::text;
 use super::ticker::Mark;
 use super::time_limit::TimeLimit;
@@ -84,10 +86,10 @@ impl Code {
     /// # Errors
     ///
     /// When the component does not start.
-    pub(super) fn prefer_core(&mut self, context: &Arc<Context>) -> Result<(), Failure> {
+    pub(super) fn prefer_core(&mut self, context: &Arc<Context>, cancel: &Cancel) -> Result<(), Failure> {
         let engine = self.component().engine();
         let mark = context.ticker.mark();
-        let mut store = Executor::store(engine, context);
+        let mut store = Executor::store(engine, context, cancel);
         let module = within(&mark, &mut store, |store| {
             component::Guest::new(&self.component, store)
         })
@@ -98,7 +100,7 @@ impl Code {
         self.core = module
             .and_then(|module| core_module::Code::new(&module))
             .filter(|code| {
-                let mut store = Executor::store(engine, context);
+                let mut store = Executor::store(engine, context, cancel);
                 within(&mark, &mut store, |store| core_module::Guest::new(code, store))
                     .is_ok_and(|guest| guest.phases() == phases)
             });
@@ -148,19 +150,22 @@ pub(super) enum StartError {
 }
 
 impl Executor {
-    /// A new instance, configured.
+    /// A new instance, configured; none if it is not wanted any more before it is.
     pub(super) fn start(
         code: &Code,
         context: &Arc<Context>,
         setup: &types::Setup,
+        cancel: &Cancel,
     ) -> Result<(Executor, types::Manifest), StartError> {
         let mark = context.ticker.mark();
-        let mut store = Executor::store(code.component().engine(), context);
+        let mut store = Executor::store(code.component().engine(), context, cancel);
         // A module's start function runs within the same limits as `configure`.
         let started = within(&mark, &mut store, |store| Executor::configure(code, store, setup));
         let (guest, configured) = started.map_err(|error| StartError::Failed(failure(&store, &error)))?;
         let manifest = configured.map_err(StartError::Rejected)?;
-        store.data_mut().time = TimeLimit::new(context.limits.time);
+        store
+            .data_mut()
+            .start_serving(TimeLimit::new(context.limits.time));
         let executor = Executor { store, mark, guest };
         Ok((executor, manifest))
     }
@@ -185,9 +190,9 @@ impl Executor {
     }
 
     /// A store for a start.
-    fn store(engine: &wasmtime::Engine, context: &Arc<Context>) -> Store<State> {
+    fn store(engine: &wasmtime::Engine, context: &Arc<Context>, cancel: &Cancel) -> Store<State> {
         let time = TimeLimit::new(start_time(context));
-        let mut store = Store::new(engine, State::new(Arc::clone(context), time));
+        let mut store = Store::new(engine, State::new(Arc::clone(context), time, cancel.clone()));
         store.limiter(|state| &mut state.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);

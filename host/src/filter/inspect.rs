@@ -4,8 +4,9 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::types::ComponentItem;
 
 use super::engine::Engine;
-use super::load::{self, LoadError};
+use super::load::{self, Layer, LoadError};
 use super::text;
+use crate::config::Limits;
 
 /// A module as it lies there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,16 +45,16 @@ pub enum Standing {
     Foreign,
 }
 
-/// Looks at a module. It is compiled, since only the compiler knows whether it is one.
+/// Looks at a module. It is compiled, within `limits`, since only the compiler knows whether it is one.
 ///
 /// # Errors
 /// When it is no module that this proxy could compile.
-pub fn inspect(engine: &Engine, bytes: &[u8]) -> Result<Anatomy, LoadError> {
-    let component = load::component(engine, bytes)?;
+pub fn inspect(engine: &Engine, bytes: &[u8], limits: &Limits) -> Result<Anatomy, LoadError> {
+    let component = load::component(engine, bytes, limits)?;
     let imports = interfaces(engine, component.component_type().imports(component.engine()));
     let exports = interfaces(engine, component.component_type().exports(component.engine()));
     Ok(Anatomy {
-        component: is_component(bytes),
+        component: load::layer(bytes) == Some(Layer::Component),
         size: bytes.len(),
         digest: Sha256::digest(bytes)
             .iter()
@@ -62,11 +63,6 @@ pub fn inspect(engine: &Engine, bytes: &[u8]) -> Result<Anatomy, LoadError> {
         imports,
         exports,
     })
-}
-
-fn is_component(bytes: &[u8]) -> bool {
-    // The layer half of the preamble's version.
-    bytes.get(6) == Some(&1)
 }
 
 fn interfaces<'a>(

@@ -1,26 +1,26 @@
 //! One filter on one worker: its calls, what is remembered of them, and what happens when they fail.
 //!
-//! A call that traps, runs out of time or memory, or returns nonsense costs the instance; the next call gets
-//! a new one, configured from scratch. If the failed batch held several records, they go in one by one, so
-//! that only the guilty one fails. [`Health`] decides when to stop trying, and when one failure more would end
-//! it, records go in one by one, too.
+//! A call that traps, runs out of time or memory, or returns nonsense costs the instance. A new one, configured from
+//! scratch, [starts beside the worker](super::restart). If the failed batch held several records, they go in one by
+//! one, so that only the guilty one fails. [`Health`] decides when to stop trying, and when one failure more would
+//! end it, records go in one by one, too.
 
+use std::mem;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-#[cfg(test)]
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::batch::{Batch, Portable};
 use super::bindings::dnsweir::filter::types::{Event, Query, Response};
 use super::check::{self, Garbage};
 use super::counters::{PhaseCounters, add};
-use super::executor::{Executor, Failure, Reason, StartError};
+use super::executor::{Executor, Failure, Reason};
 use super::health::Health;
 use super::interest::Interest;
 use super::load::Filter;
 use super::memo::{Key, Memo, Recalled};
+use super::restart::Restart;
 use super::verdict::{Decision, Outcome, QueryOutcome, ResponseOutcome};
 
 /// A filter's instance. Made anywhere, then used by one worker.
@@ -35,20 +35,33 @@ pub struct Instance {
 /// The part that fails.
 struct Guest {
     filter: Arc<Filter>,
-    /// None: lost to a failure. The next call starts another one.
+    /// None: lost to a failure, and another one is starting.
     executor: Option<Executor>,
+    restart: Option<Restart>,
+    /// How long the next call may wait for an instance that is starting.
+    patience: Duration,
+    /// How long a call may wait for a start: as long as for a call, if a start is likely to be done by then.
+    longest_wait: Duration,
     health: Health,
-    /// How far the tests have moved the clock.
+    /// Where the tests' clock began, and how far they have moved it.
+    #[cfg(test)]
+    origin: Instant,
     #[cfg(test)]
     skew: Duration,
 }
 
 impl Instance {
     pub(super) fn new(filter: Arc<Filter>, executor: Executor) -> Instance {
+        let limit = filter.context.limits.time;
         let guest = Guest {
-            health: Health::new(filter.context.limits.time, filter.start),
+            health: Health::new(limit, filter.start),
             filter: Arc::clone(&filter),
             executor: Some(executor),
+            restart: None,
+            patience: Duration::ZERO,
+            longest_wait: longest_wait(limit, filter.start),
+            #[cfg(test)]
+            origin: Instant::now(),
             #[cfg(test)]
             skew: Duration::ZERO,
         };
@@ -85,7 +98,7 @@ impl Instance {
     pub fn settle(&mut self) {
         add(
             &self.filter.context.counters.remembered,
-            std::mem::take(&mut self.recalled),
+            mem::take(&mut self.recalled),
         );
     }
 
@@ -242,19 +255,7 @@ impl Guest {
         }
         let begin = self.clock();
         if self.executor.is_none() {
-            match Executor::start(&self.filter.code, &self.filter.context, &self.filter.setup) {
-                Ok((executor, _)) => self.executor = Some(executor),
-                Err(error) => {
-                    let failure = match error {
-                        StartError::Failed(failure) => failure,
-                        StartError::Rejected(_) => {
-                            Garbage("it rejects the configuration that it had accepted".into()).into()
-                        }
-                    };
-                    self.fail(begin, &failure);
-                    return None;
-                }
-            }
+            self.take_over(begin);
         }
         let executor = self.executor.as_mut()?;
         let result = call(executor);
@@ -271,6 +272,38 @@ impl Guest {
             Err(failure) => {
                 self.fail(begin, &failure);
                 None
+            }
+        }
+    }
+
+    /// Takes the instance that was started in the place of a lost one, if it is there in time.
+    #[cold]
+    fn take_over(&mut self, begin: Instant) {
+        if self.restart.is_none() {
+            self.restart();
+        }
+        // Whoever waits once has waited for all who ask while it starts.
+        let patience = mem::take(&mut self.patience);
+        let Some(made) = self.restart.as_ref().and_then(|restart| restart.wait(patience)) else {
+            return;
+        };
+        self.restart = None;
+        match made {
+            Ok(executor) => self.executor = Some(executor),
+            Err(failure) => self.fail(begin, &failure),
+        }
+    }
+
+    /// Has an instance started.
+    fn restart(&mut self) {
+        let context = &self.filter.context;
+        context.counters.restarts.fetch_add(1, Ordering::Relaxed);
+        self.patience = self.longest_wait;
+        match Restart::begin(&self.filter) {
+            Ok(restart) => self.restart = Some(restart),
+            // It is tried again with the next call.
+            Err(error) => {
+                tracing::warn!(target: "filter", filter = context.name, %error, "no thread to start it on");
             }
         }
     }
@@ -298,6 +331,7 @@ impl Guest {
             context.counters.suspended.fetch_add(1, Ordering::Relaxed);
             tracing::error!(target: "filter", filter, ?pause, "suspended on this worker: it keeps failing");
         }
+        self.restart();
     }
 
     /// Whether the filter may be called: it is not suspended, or not any more.
@@ -322,10 +356,23 @@ impl Guest {
     }
 
     fn clock(&self) -> Instant {
+        // In tests it stands still while others have the processor.
         #[cfg(test)]
-        return Instant::now() + self.skew;
+        return self.origin + super::time_limit::thread_clock() + self.skew;
         #[cfg(not(test))]
         Instant::now()
+    }
+}
+
+/// How long a call may wait for an instance that takes so long to start, where a call may take so long.
+fn longest_wait(limit: Duration, start: Duration) -> Duration {
+    if cfg!(test) {
+        // What tests expect does not depend on how busy the machine is.
+        Duration::from_secs(600)
+    } else if start <= limit {
+        limit
+    } else {
+        Duration::ZERO
     }
 }
 

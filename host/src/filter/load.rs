@@ -1,29 +1,38 @@
 //! From a `filter` block of the configuration to something that can be instantiated.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use tokio::task::{JoinError, spawn_blocking};
 use wasmtime::component::{Component, HasSelf, Linker};
 
 use super::bindings::dnsweir::filter::{host, types};
 use super::builtin;
+use super::cancel::{Cancel, CancelOnDrop};
+use super::compile::{self, Confinement};
 use super::configure::{self, ConfigError};
 use super::counters::Counters;
 use super::engine::Engine;
-use super::executor::{self, Code, Executor, Failure, StartError};
+use super::executor::{Code, Executor, Failure, StartError};
+use super::footprint::overhead;
 use super::instance::Instance;
 use super::interest::Interest;
 use super::observed;
-use super::plain;
 use super::text;
+use super::time_limit::thread_clock;
 use super::world::{Context, State};
 use crate::config::{self, ConfigNode};
 
 /// Octets of a module. What is larger is hardly a filter, and compiling it would take long.
 pub const MODULE_MAXIMUM: usize = 64 << 20;
+
+/// Octets of machine code that a module with so many octets may become, with what belongs to it: ordinary modules become
+/// four times as large, and small ones are padded to whole pages.
+pub(super) const fn code_maximum(module: usize) -> usize {
+    (1 << 20) + 16 * module
+}
 
 /// A compiled filter that has accepted its configuration. Shared by all workers; each makes its own
 /// [`Instance`].
@@ -37,13 +46,16 @@ pub struct Filter {
     interest: Interest,
     code_octets: usize,
     digest: String,
+    /// Whether the load that this is part of is still wanted.
+    cancel: Cancel,
 }
 
 impl Filter {
     /// Compiles and configures a filter. `lookup` finds the code of built-in ones, `zones` are those that use
     /// this filter, in presentation format. `counters` may be those of the filter that this one replaces.
     ///
-    /// Takes tens of milliseconds, longer for large modules: not for a worker's thread.
+    /// Takes tens of milliseconds, longer for large modules, and as long as `limits` allow at most: not for a worker's
+    /// thread. A load that is not wanted any more is ended by the [`Cancel`](super::Cancel) that the engine was given.
     ///
     /// # Errors
     ///
@@ -56,28 +68,29 @@ impl Filter {
         counters: Arc<Counters>,
     ) -> Result<Arc<Filter>, LoadError> {
         let bytes = bytes(config, lookup)?;
-        let component = component(engine, bytes)?;
+        let overhead = overhead(bytes, &config.limits)?;
+        let component = component(engine, bytes, &config.limits)?;
         let image = component.image_range();
         let mut code = prepare(engine, &component)?;
         let context = Arc::new(Context::new(
             config.name.clone(),
             config.limits,
+            overhead,
             counters,
             Arc::clone(&engine.output),
             Arc::clone(&engine.ticker),
         ));
-        if !engine.by_component {
-            code.prefer_core(&context).map_err(LoadError::Failed)?;
+        // What somebody else put together may lift other functions than those that the core path calls.
+        if layer(bytes) == Some(Layer::Module) && !engine.by_component {
+            code.prefer_core(&context, &engine.cancel)
+                .map_err(LoadError::Failed)?;
         }
         let setup = configure::setup(config, zones);
-        let begin = Instant::now();
-        let (_, manifest) = Executor::start(&code, &context, &setup).map_err(|error| match error {
-            StartError::Failed(failure) => LoadError::Failed(failure),
-            StartError::Rejected(errors) => {
-                LoadError::Rejected(configure::rejections(errors, &config.config))
-            }
-        })?;
-        let start = begin.elapsed();
+        // By the thread's own clock: what others do on this machine says nothing about the next start.
+        let begin = thread_clock();
+        let started = Executor::start(&code, &context, &setup, &engine.cancel);
+        let (_, manifest) = started.map_err(|error| no_start(error, &config.config, &engine.cancel))?;
+        let start = thread_clock().saturating_sub(begin);
         let missing = code.missing(&manifest);
         if !missing.is_empty() {
             return Err(LoadError::MissingPhases(missing.join(", ")));
@@ -88,6 +101,7 @@ impl Filter {
             context,
             setup,
             start,
+            cancel: engine.cancel.clone(),
             config: config.config.clone(),
             interest,
             code_octets: image.end.addr() - image.start.addr(),
@@ -108,13 +122,8 @@ impl Filter {
     ///
     /// When the filter fails or changes its mind about the configuration that it has accepted before.
     pub fn instantiate(self: &Arc<Filter>) -> Result<Instance, LoadError> {
-        let (executor, _) =
-            Executor::start(&self.code, &self.context, &self.setup).map_err(|error| match error {
-                StartError::Failed(failure) => LoadError::Failed(failure),
-                StartError::Rejected(errors) => {
-                    LoadError::Rejected(configure::rejections(errors, &self.config))
-                }
-            })?;
+        let started = Executor::start(&self.code, &self.context, &self.setup, &self.cancel);
+        let (executor, _) = started.map_err(|error| no_start(error, &self.config, &self.cancel))?;
         Ok(Instance::new(Arc::clone(self), executor))
     }
 
@@ -152,6 +161,33 @@ impl fmt::Debug for Filter {
     }
 }
 
+/// Why an instance did not start, at its place in the configuration.
+fn no_start(error: StartError, config: &[ConfigNode], cancel: &Cancel) -> LoadError {
+    match error {
+        StartError::Failed(_) if cancel.is_cancelled() => LoadError::Cancelled,
+        StartError::Failed(failure) => LoadError::Failed(failure),
+        StartError::Rejected(errors) => LoadError::Rejected(configure::rejections(errors, config)),
+    }
+}
+
+/// Loads filters on a thread of its own, with an engine whose loads end when the future is dropped: those of modules that
+/// compile for minutes as well.
+///
+/// # Errors
+///
+/// When the work panics.
+pub async fn beside<T: Send + 'static>(
+    engine: &Engine,
+    work: impl FnOnce(&Engine) -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    let unwanted = CancelOnDrop::default();
+    let engine = engine.until(unwanted.cancel().clone());
+    let done = spawn_blocking(move || work(&engine)).await;
+    // What was loaded is wanted from now on.
+    unwanted.disarm();
+    done
+}
+
 /// The octets of a filter's module.
 pub(super) fn bytes(
     config: &config::Filter,
@@ -166,9 +202,16 @@ pub(super) fn bytes(
 }
 
 /// Compiles a module, or finds what it was compiled to before.
-pub(super) fn component(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadError> {
+pub(super) fn component(
+    engine: &Engine,
+    bytes: &[u8],
+    limits: &config::Limits,
+) -> Result<Component, LoadError> {
     if bytes.len() > MODULE_MAXIMUM {
         return Err(LoadError::TooLarge(bytes.len()));
+    }
+    if layer(bytes).is_none() {
+        return Err(LoadError::NotWasm);
     }
     if let Some(component) = engine
         .compiled
@@ -177,34 +220,40 @@ pub(super) fn component(engine: &Engine, bytes: &[u8]) -> Result<Component, Load
     {
         return Ok(component);
     }
-    // The preamble: "\0asm", a version, and the layer (0: module, 1: component). A precompiled file has
-    // another one and is refused with the rest: running it would be running foreign machine code.
-    let component = match bytes.get(..8) {
-        Some([0, b'a', b's', b'm', _, _, 0, 0]) => {
-            let component =
-                plain::component(bytes).map_err(|error| LoadError::Encode(text::one_line(&error, 1024)))?;
-            translate(engine, &component)?
-        }
-        Some([0, b'a', b's', b'm', _, _, 1, 0]) => translate(engine, bytes)?,
-        _ => return Err(LoadError::NotWasm),
-    };
+    let confinement = Confinement::of(limits);
+    let code = engine
+        .compiler
+        .compile(&engine.wasm, bytes, confinement, &engine.cancel)?;
+    if code.len() > code_maximum(bytes.len()) {
+        let (module, code) = (bytes.len(), code.len());
+        return Err(LoadError::CodeTooLarge { module, code });
+    }
+    // SAFETY: this process or a child of it has compiled it just now, and it lies in memory that nobody else has.
+    let component = unsafe { compile::open(&engine.wasm, &code) }
+        .map_err(|error| LoadError::Compile(in_words(&error)))?;
     if let Some(cache) = &engine.compiled
-        && let Err(error) = cache.store(&engine.wasm, bytes, &component)
+        && let Err(error) = cache.store(&engine.wasm, bytes, &code)
     {
         tracing::warn!(%error, "compiled code cannot be kept: the next start will compile again");
     }
     Ok(component)
 }
 
-/// Compiles a component to machine code.
-fn translate(engine: &Engine, component: &[u8]) -> Result<Component, LoadError> {
-    let component = executor::exported(component);
-    // Should some module make the compiler panic, that is this module's failure and not the proxy's.
-    catch_unwind(AssertUnwindSafe(|| {
-        Component::from_binary(&engine.wasm, &component)
-    }))
-    .map_err(|_| LoadError::Compile("the compiler panicked".into()))?
-    .map_err(|error| LoadError::Compile(in_words(&error)))
+/// What a file of WebAssembly holds.
+#[derive(PartialEq, Eq)]
+pub(super) enum Layer {
+    Module,
+    Component,
+}
+
+/// What a file holds by its preamble, which is "\0asm", a version, and the layer; none: something else. A precompiled
+/// file has another preamble, and running it would be running foreign machine code.
+pub(super) fn layer(bytes: &[u8]) -> Option<Layer> {
+    match bytes.get(..8)? {
+        [0, b'a', b's', b'm', _, _, 0, 0] => Some(Layer::Module),
+        [0, b'a', b's', b'm', _, _, 1, 0] => Some(Layer::Component),
+        _ => None,
+    }
 }
 
 /// Gives a component the interface it imports, and checks what it exports.
@@ -281,6 +330,62 @@ pub enum LoadError {
     /// Invalid, or with features that filters do not get.
     #[error("the module does not compile: {0}")]
     Compile(String),
+    /// It takes more than this of the processor.
+    #[error(
+        "compiling the module takes more than {} of processor time; \
+         if the module is meant to be that large, allow more with `limits load-time=`", config::spell_duration(*.0)
+    )]
+    CompilingTime(Duration),
+    /// It did not get to run for long enough in this time.
+    #[error(
+        "compiling the module was given up after {}: the machine left it too little processor time; \
+         allow more with `limits load-time=`", config::spell_duration(*.0)
+    )]
+    CompilingWaits(Duration),
+    /// It takes more than so many octets.
+    #[error(
+        "compiling the module takes more than {} of memory; if the module is meant to be that large, \
+         allow more with `limits load-memory=`, and the container as much more", config::spell_size(*.0)
+    )]
+    CompilingMemory(usize),
+    /// Somebody has sent SIGKILL.
+    #[error(
+        "the process that compiled the module was killed, which is what the kernel does when memory runs out; \
+         leave it more memory, or lower `limits load-memory=`"
+    )]
+    CompilerKilled,
+    /// Each instance takes more than all it may have, before it has any memory of its own.
+    #[error(
+        "each instance of the filter takes {octets} octets for {globals} globals and {others} imports, exports, segments \
+         and entries of tables in {instances} instances of its modules, which is more than `limits memory=` allows it \
+         in all ({})", config::spell_size(*.limit)
+    )]
+    Footprint {
+        /// That it takes.
+        octets: usize,
+        /// That it may take.
+        limit: usize,
+        /// Of core modules.
+        instances: u64,
+        /// In all of them.
+        globals: u64,
+        /// Items of all other kinds.
+        others: u64,
+    },
+    /// The code is out of all proportion.
+    #[error("the module has {module} octets, and its machine code {code}; it may have {} at most", code_maximum(*.module))]
+    CodeTooLarge {
+        /// Octets.
+        module: usize,
+        /// Octets.
+        code: usize,
+    },
+    /// It is not wanted any more.
+    #[error("loading was given up: it was not wanted any more")]
+    Cancelled,
+    /// The machine did not let us.
+    #[error("the module cannot be compiled on this machine: {0}")]
+    Machine(std::io::Error),
     /// It wants more of the world than there is.
     #[error("the module imports {0}; a filter may only import dnsweir:filter/host@0.1.0")]
     Imports(String),
@@ -297,15 +402,18 @@ pub enum LoadError {
     #[error("the filter's manifest asks for phases that its module does not export: {0}")]
     MissingPhases(String),
     /// It says something else than what was recorded of it.
-    #[error("{differing} of {of} recorded questions are answered otherwise; {first}")]
-    Questions {
-        /// How many.
-        differing: usize,
+    #[error("recorded question {number} of {of} is answered otherwise; {difference}")]
+    Question {
+        /// The first one that is, counted from 1.
+        number: usize,
         /// Of how many.
         of: usize,
-        /// The first of them, in one line.
-        first: String,
+        /// The difference, in one line.
+        difference: String,
     },
+    /// It does not run as it did when the questions were recorded.
+    #[error("the recorded questions cannot be asked: {0}")]
+    Unasked(String),
     /// Something else in the manifest.
     #[error("the filter's manifest is invalid: {0}")]
     Manifest(String),

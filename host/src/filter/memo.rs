@@ -29,7 +29,7 @@ const SWEEP_MAXIMUM: usize = 64;
 const BYTES: usize = 1 << 20;
 
 /// Octets of one instance's remembered verdicts, at most.
-pub const REMEMBERED: usize = BYTES + ENTRIES * size_of::<Option<Entry>>();
+pub(super) const REMEMBERED: usize = BYTES + ENTRIES * size_of::<Option<Entry>>();
 
 /// What a verdict holds for.
 #[derive(Debug, Clone, Copy)]

@@ -66,16 +66,20 @@ pub enum Difference {
 
 /// Asks the filter all questions, in order.
 pub fn ask(trial: &mut Trial, questions: &Questions) -> Vec<Answered> {
-    let mut now = questions.clock;
-    let answered = questions.cases.iter().map(|case| {
-        now += case.after.as_millis() as u64;
-        ask_one(trial, case, now)
-    });
-    answered.collect()
+    asking(trial, questions).collect()
 }
 
-/// Refuses a filter that says something else than what was recorded of it. The questions are asked of an
-/// instance of their own, with the configuration they were recorded with.
+/// Asks one question after the other, as the answers are taken.
+fn asking(trial: &mut Trial, questions: &Questions) -> impl Iterator<Item = Answered> {
+    let mut now = questions.clock;
+    questions.cases.iter().map(move |case| {
+        now += case.after.as_millis() as u64;
+        ask_one(trial, case, now)
+    })
+}
+
+/// Refuses a filter that says something else than what was recorded of it, at the first difference. The questions are
+/// asked of an instance of their own, with the configuration they were recorded with.
 pub(super) fn hold(
     engine: &Engine,
     filter: &Filter,
@@ -86,47 +90,41 @@ pub(super) fn hold(
     if let Some(config) = &questions.config {
         block.config = config.clone();
     }
-    let of = questions.cases.len();
-    let all = |first: String| LoadError::Questions {
-        differing: of,
-        of,
-        first,
-    };
     let mut trial = match Trial::of(engine, filter, &block, &questions.zones) {
         Ok(trial) => trial,
         Err(LoadError::Rejected(errors)) => {
             let message = errors
                 .first()
                 .map_or("no reason given", |error| error.message.as_str());
-            return Err(all(format!("their configuration is rejected: {message}")));
+            return Err(LoadError::Unasked(format!(
+                "their configuration is rejected: {message}"
+            )));
         }
-        Err(error) => return Err(all(error.to_string())),
+        Err(_) if engine.cancel.is_cancelled() => return Err(LoadError::Cancelled),
+        Err(error) => return Err(LoadError::Unasked(error.to_string())),
     };
-    let answered = ask(&mut trial, questions);
-    let differs = |answer: &&Answered| answer.difference != Difference::None;
-    let differing = answered.iter().filter(differs).count();
-    let first = answered
-        .iter()
-        .zip(&questions.cases)
-        .find(|(answer, _)| differs(answer));
-    match first {
-        None => Ok(()),
-        Some((answer, case)) => {
-            let first = match &answer.difference {
-                Difference::Lines(lines) => {
-                    let changed = lines.iter().filter(|line| !line.starts_with(' '));
-                    changed.map(|line| line.trim_end()).collect::<Vec<_>>().join(" ")
-                }
-                _ => "nothing is recorded of it".to_owned(),
-            };
-            let line = format!("{}: {first}", case.title);
-            Err(LoadError::Questions {
-                differing,
-                of,
-                first: text::one_line(&line, LINE),
-            })
-        }
+    let different = asking(&mut trial, questions)
+        .enumerate()
+        .find(|(_, answered)| answered.difference != Difference::None);
+    let Some((index, answered)) = different else {
+        return Ok(());
+    };
+    if engine.cancel.is_cancelled() {
+        return Err(LoadError::Cancelled);
     }
+    let difference = match &answered.difference {
+        Difference::Lines(lines) => {
+            let changed = lines.iter().filter(|line| !line.starts_with(' '));
+            changed.map(|line| line.trim_end()).collect::<Vec<_>>().join(" ")
+        }
+        _ => "nothing is recorded of it".to_owned(),
+    };
+    let line = format!("{}: {difference}", questions.cases[index].title);
+    Err(LoadError::Question {
+        number: index + 1,
+        of: questions.cases.len(),
+        difference: text::one_line(&line, LINE),
+    })
 }
 
 fn ask_one(trial: &mut Trial, case: &Case, now: u64) -> Answered {

@@ -9,27 +9,31 @@
 //! the faster way of the workers: what both must agree about is what a filter's author sees.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use wasmtime::Store;
 use wasmtime::component::Component;
+use wasmtime::{Store, UpdateDeadline};
 
 use super::bindings::dnsweir::filter::{host, types};
+use super::cancel::Cancel;
 use super::check;
 use super::configure::{rejections, setup};
 use super::counters::OwnCounters;
 use super::engine::Engine;
 use super::executor::{HANDLES, HOSTCALL_BYTES, Reason, component};
+use super::footprint::overhead;
 use super::interest::Interest;
 use super::load::{self, Filter, LoadError};
 use super::ticker::Mark;
+use super::time_limit::{TimeLimit, thread_clock};
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
 use super::world::{Allocated, LOG_LINE};
 use super::{Failure, text};
 use crate::config;
 
-/// Ticks, two seconds', that any call may take. What a filter may take at work is the operator's choice for one
-/// machine; a trial has to come out alike on all.
-const CALL_TICKS: u64 = 2000;
+/// What any call may take. What a filter may take at work is the operator's choice for one machine; a trial has to come
+/// out alike on all.
+const CALL_TIME: Duration = Duration::from_secs(2);
 
 /// Log lines kept of one call.
 const LOG_LINES: usize = 100;
@@ -43,13 +47,18 @@ pub struct Trial {
     mark: Mark,
     setup: types::Setup,
     config: Vec<config::ConfigNode>,
-    limits: config::Limits,
+    /// Octets of it that an instance may take.
+    linear_memory: usize,
     manifest: types::Manifest,
     interest: Interest,
     /// None: lost to a failure. The next call starts another one.
     guest: Option<Guest>,
     /// What configuring it took.
     configured: Cost,
+    /// Processor time that is left for all calls together.
+    left: Duration,
+    /// Whether the outcome is still wanted.
+    cancel: Cancel,
 }
 
 /// What a filter did in one call.
@@ -102,6 +111,8 @@ struct Recorder {
     log: Vec<(&'static str, String)>,
     printed: String,
     counts: OwnCounters,
+    time: TimeLimit,
+    cancel: Cancel,
 }
 
 impl Trial {
@@ -115,8 +126,10 @@ impl Trial {
         lookup: impl Fn(&str) -> Option<&'static [u8]>,
         zones: &[String],
     ) -> Result<Trial, LoadError> {
-        let component = load::component(engine, load::bytes(config, lookup)?)?;
-        Trial::start(engine, &component, config, zones)
+        let bytes = load::bytes(config, lookup)?;
+        let overhead = overhead(bytes, &config.limits)?;
+        let component = load::component(engine, bytes, &config.limits)?;
+        Trial::start(engine, &component, config, overhead, zones)
     }
 
     /// Puts a loaded filter on trial with another configuration, `config`, and other zones.
@@ -129,13 +142,20 @@ impl Trial {
         config: &config::Filter,
         zones: &[String],
     ) -> Result<Trial, LoadError> {
-        Trial::start(engine, filter.code.component(), config, zones)
+        Trial::start(
+            engine,
+            filter.code.component(),
+            config,
+            filter.context.overhead,
+            zones,
+        )
     }
 
     fn start(
         engine: &Engine,
         component: &Component,
         config: &config::Filter,
+        overhead: usize,
         zones: &[String],
     ) -> Result<Trial, LoadError> {
         let interface = |error: wasmtime::Error| LoadError::Interface(load::in_words(&error));
@@ -147,7 +167,7 @@ impl Trial {
             mark: engine.ticker.mark(),
             setup: setup(config, zones),
             config: config.config.clone(),
-            limits: config.limits,
+            linear_memory: config.limits.memory.saturating_sub(overhead),
             manifest: types::Manifest {
                 qtypes: Vec::new(),
                 suffixes: Vec::new(),
@@ -159,6 +179,8 @@ impl Trial {
             interest: Interest::none(),
             guest: None,
             configured: Cost::default(),
+            left: config.limits.load_time,
+            cancel: engine.cancel.clone(),
         };
         let (guest, manifest, cost) = trial.configure()?;
         let missing = trial.code.missing(&manifest);
@@ -172,15 +194,18 @@ impl Trial {
 
     fn configure(&self) -> Result<(Guest, types::Manifest, Cost), LoadError> {
         let recorder = Recorder {
-            allocated: Allocated::new(self.limits.memory, Arc::default()),
+            allocated: Allocated::new(self.linear_memory, Arc::default()),
             log: Vec::new(),
             printed: String::new(),
             counts: OwnCounters::default(),
+            time: TimeLimit::new(CALL_TIME.min(self.left)),
+            cancel: self.cancel.clone(),
         };
         let mut store = Store::new(self.code.component().engine(), recorder);
         store.limiter(|recorder| &mut recorder.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
+        store.epoch_deadline_callback(|mut store| Ok(store.data_mut().deadline()));
         let failed = |store: &Store<Recorder>, error| LoadError::Failed(failure(store, &error));
         arm(&mut store);
         let called = self.mark.during(|| {
@@ -291,6 +316,12 @@ impl Trial {
         if !wanted {
             return observed;
         }
+        let begun = thread_clock();
+        if self.left.is_zero() {
+            observed.outcome = Some(Outcome::Failed);
+            observed.failure = Some(out_of_time());
+            return observed;
+        }
         let mut guest = match self.guest.take() {
             Some(guest) => guest,
             // It was configured before with the same configuration: whatever it says now, it fails.
@@ -307,10 +338,12 @@ impl Trial {
             },
         };
         let recorder = guest.store.data_mut();
+        recorder.time = TimeLimit::new(CALL_TIME.min(self.left));
         recorder.counts = OwnCounters::default();
         (recorder.log, recorder.printed) = (Vec::new(), String::new());
         arm(&mut guest.store);
         let outcome = self.mark.during(|| call(&mut guest));
+        self.left = self.left.saturating_sub(thread_clock().saturating_sub(begun));
         observed.cost = cost(&guest.store);
         let recorder = guest.store.data_mut();
         observed.log = std::mem::take(&mut recorder.log);
@@ -343,7 +376,17 @@ fn placed(query: types::Query, name: &[u8]) -> types::Query {
 fn arm(store: &mut Store<Recorder>) {
     // Refused by an engine that does not count instructions, which then do not run out either.
     let _ = store.set_fuel(u64::MAX);
-    store.set_epoch_deadline(CALL_TICKS);
+    store.data_mut().time.begin();
+    // The next tick calls back, and so does each after it.
+    store.set_epoch_deadline(1);
+}
+
+/// The failure of a call that is not made.
+fn out_of_time() -> Failure {
+    Failure {
+        reason: Reason::Time,
+        message: "all recorded questions together took longer than `limits load-time=` allows".into(),
+    }
 }
 
 fn cost(store: &Store<Recorder>) -> Cost {
@@ -355,6 +398,17 @@ fn cost(store: &Store<Recorder>) -> Cost {
 
 fn failure(store: &Store<Recorder>, error: &wasmtime::Error) -> Failure {
     Failure::of(error, store.data().allocated.out_of_memory)
+}
+
+impl Recorder {
+    /// What becomes of a call under way when the epoch advances.
+    fn deadline(&mut self) -> UpdateDeadline {
+        if self.time.is_up() || self.cancel.is_cancelled() {
+            UpdateDeadline::Interrupt
+        } else {
+            UpdateDeadline::Continue(1)
+        }
+    }
 }
 
 impl types::Host for Recorder {}

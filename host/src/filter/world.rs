@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use wasmtime::{Memory, ResourceLimiter, UpdateDeadline};
 
 use super::bindings::dnsweir::filter::{host, types};
+use super::cancel::Cancel;
 use super::counters::{Counters, add};
+use super::footprint::INSTANCES;
 use super::text;
 use super::ticker::Ticker;
 use super::time_limit::TimeLimit;
@@ -25,9 +27,6 @@ pub(super) const LOG_LINE: usize = 1024;
 const LOG_BURST: u32 = 50;
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Core instances of a component. One of the SDK's has three, one that brings CPython and its libraries 38.
-const INSTANCES: usize = 64;
-
 /// Memories of a component: more than one if it was composed of several.
 const MEMORIES: usize = 4;
 
@@ -35,12 +34,14 @@ const MEMORIES: usize = 4;
 const TABLES: usize = 8;
 
 /// Entries of all tables together. Go's runtime takes 6000.
-const TABLE_ENTRIES: usize = 32 << 10;
+pub(super) const TABLE_ENTRIES: usize = 32 << 10;
 
 /// What the instances of one filter share.
 pub(super) struct Context {
     pub(super) name: String,
     pub(super) limits: Limits,
+    /// Octets that an instance takes beside linear memory.
+    pub(super) overhead: usize,
     pub(super) counters: Arc<Counters>,
     pub(super) output: Arc<Queue>,
     pub(super) ticker: Arc<Ticker>,
@@ -57,6 +58,7 @@ impl Context {
     pub(super) fn new(
         name: String,
         limits: Limits,
+        overhead: usize,
         counters: Arc<Counters>,
         output: Arc<Queue>,
         ticker: Arc<Ticker>,
@@ -69,11 +71,17 @@ impl Context {
         Context {
             name,
             limits,
+            overhead,
             counters,
             output,
             ticker,
             log: Mutex::new(log),
         }
+    }
+
+    /// Octets of linear memory that an instance may take.
+    pub(super) fn linear_memory(&self) -> usize {
+        self.limits.memory.saturating_sub(self.overhead)
     }
 
     /// Whether one more line may be logged for this filter, and how many were left out before it.
@@ -108,6 +116,8 @@ pub(super) struct State {
     pub(super) may_leave: bool,
     /// How long a call may take.
     pub(super) time: TimeLimit,
+    /// Whether what it does is still wanted.
+    cancel: Cancel,
 }
 
 /// What an instance may take and has taken, over all its memories and tables.
@@ -148,21 +158,29 @@ fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
 }
 
 impl State {
-    /// Of an instance whose calls may take as long as `time` says.
-    pub(super) fn new(context: Arc<Context>, time: TimeLimit) -> State {
+    /// Of an instance whose calls may take as long as `time` says, and end when they are cancelled.
+    pub(super) fn new(context: Arc<Context>, time: TimeLimit, cancel: Cancel) -> State {
         State {
-            allocated: Allocated::new(context.limits.memory, Arc::clone(&context.counters)),
+            allocated: Allocated::new(context.linear_memory(), Arc::clone(&context.counters)),
             time,
+            cancel,
             context,
             memory: None,
             may_leave: false,
         }
     }
 
+    /// From now on calls may take as long as `time` says. They are wanted for as long as the instance is there,
+    /// whatever becomes of who wanted its start.
+    pub(super) fn start_serving(&mut self, time: TimeLimit) {
+        self.time = time;
+        self.cancel = Cancel::default();
+    }
+
     /// What becomes of a call under way when the epoch advances.
     #[cold]
     pub(super) fn deadline(&mut self) -> UpdateDeadline {
-        if self.time.is_up() {
+        if self.time.is_up() || self.cancel.is_cancelled() {
             UpdateDeadline::Interrupt
         } else {
             UpdateDeadline::Continue(1)
@@ -276,12 +294,13 @@ mod tests {
         let limits = Limits {
             memory: 1 << 20,
             time: Duration::from_millis(5),
+            ..Limits::default()
         };
         let output = Arc::new(Queue::start("test", sink, Duration::ZERO).unwrap());
         let ticker = Arc::new(Ticker::start(|| ()).unwrap());
         let time = TimeLimit::new(limits.time);
-        let context = Context::new("test".into(), limits, Arc::default(), output, ticker);
-        State::new(Arc::new(context), time)
+        let context = Context::new("test".into(), limits, 0, Arc::default(), output, ticker);
+        State::new(Arc::new(context), time, Cancel::default())
     }
 
     #[test]

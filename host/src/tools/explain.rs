@@ -92,7 +92,9 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
     }
     let machine = |error: &dyn std::fmt::Display| Stop::Machine(error.to_string());
     let printed = Printed::default();
-    let engine = Engine::printing_to(printed.clone()).map_err(|error| machine(&error))?;
+    let engine = Engine::printing_to(printed.clone())
+        .map_err(|error| machine(&error))?
+        .compiling_aside();
     let generation = Arc::new(Generation::build(1, config, &engine, None)?);
     let instances = generation
         .filters

@@ -52,7 +52,9 @@ struct Manifest {
 /// # Errors
 /// When the file is no module, or the configuration is not valid.
 pub fn info(file: &str, config: Option<&Path>, json: bool) -> Result<String, Stop> {
-    let engine = Engine::metered().map_err(|error| Stop::Machine(error.to_string()))?;
+    let engine = Engine::metered()
+        .map_err(|error| Stop::Machine(error.to_string()))?
+        .compiling_aside();
     let module = module(file)?;
     let (source, nodes) = match config {
         Some(path) => questions::load_config(path)?,
@@ -60,8 +62,8 @@ pub fn info(file: &str, config: Option<&Path>, json: bool) -> Result<String, Sto
     };
     let block = configured(module, nodes);
     let bytes = block.module.bytes(filter::builtin).unwrap_or_default();
-    let anatomy =
-        filter::inspect(&engine, bytes).map_err(|error| Stop::Refused(format!("{file}: {error}")))?;
+    let anatomy = filter::inspect(&engine, bytes, &block.limits)
+        .map_err(|error| Stop::Refused(format!("{file}: {error}")))?;
     let (manifest, refused) = match Trial::load(&engine, &block, filter::builtin, &[".".to_owned()]) {
         Ok(trial) => {
             let (declared, cost) = (trial.declared(), trial.configured());

@@ -51,7 +51,9 @@ pub fn of_configuration(path: &Path) -> Result<(String, bool), Stop> {
 }
 
 fn test_all(subjects: &[Subject], bless: bool) -> Result<(String, bool), Stop> {
-    let engine = Engine::metered().map_err(|error| Stop::Machine(error.to_string()))?;
+    let engine = Engine::metered()
+        .map_err(|error| Stop::Machine(error.to_string()))?
+        .compiling_aside();
     let mut report = String::new();
     let mut unchanged = true;
     for subject in subjects {

@@ -187,6 +187,24 @@ fn an_instance_that_goes_away_is_not_suspended_any_more() {
     assert_eq!(read(&counters.suspended), 0);
 }
 
+/// What was started in the place of a lost instance serves like the first one: a call may last for several ticks.
+#[test]
+fn a_new_instance_may_take_its_time() {
+    let mut block = block(guests::puppet());
+    block.limits.time = Duration::from_secs(1);
+    let filter = Filter::load(&ENGINE, &block, builtin, &[], Arc::default()).unwrap();
+    let mut instance = filter.instantiate().unwrap();
+    assert_eq!(ask(&mut instance, &batch(&[3])), "!");
+    let begun = time_limit::thread_clock();
+    assert_eq!(
+        ask(&mut instance, &batch(&[4])),
+        "!",
+        "it loops until its time is up"
+    );
+    assert!(time_limit::thread_clock() - begun >= Duration::from_millis(100));
+    assert_eq!(traps(&instance), [1, 1, 0, 0]);
+}
+
 #[test]
 fn responses_fail_one_by_one_too() {
     let mut instance = puppet();

@@ -38,6 +38,12 @@ pub(super) fn puppet() -> Vec<u8> {
     with_configure("(i32.const 16)")
 }
 
+/// The puppet with one more function for queries, exported by this name, which traps.
+pub(super) fn puppet_with_another(name: &str) -> Vec<u8> {
+    let function = r#"(param i64 i32 i32 i32 i32) (result i32) unreachable"#;
+    with_configure(&format!(r#"(i32.const 16)) (func (export "{name}") {function}"#))
+}
+
 /// The puppet with another `configure`, an expression that leaves the address of its result. At 16 there is a
 /// manifest for all phases, at 128 a rejection, and 64 octets at 256 may be written.
 pub(super) fn with_configure(configure: &str) -> Vec<u8> {

@@ -24,7 +24,7 @@ const SPAN: Span = Span { start: 0, length: 0 };
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::printing_to(io::sink()).unwrap());
 
 /// A `filter` block with this module and one `config` node with two arguments.
-fn block(module: Vec<u8>) -> config::Filter {
+pub(super) fn block(module: Vec<u8>) -> config::Filter {
     config::Filter {
         name: "test".into(),
         module: Module::File {
@@ -35,6 +35,7 @@ fn block(module: Vec<u8>) -> config::Filter {
         limits: Limits {
             memory: 2 << 20,
             time: LIMIT,
+            ..Limits::default()
         },
         config: vec![ConfigNode {
             name: "node".into(),

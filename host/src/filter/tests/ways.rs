@@ -7,7 +7,7 @@ use super::checks::{replacement, verdict};
 use super::guests::PARROT_BYTES;
 use super::*;
 use crate::filter::bindings::dnsweir::filter::types;
-use crate::filter::executor::{Executor, Lowered, StartError};
+use crate::filter::executor::{self, Executor, Lowered, StartError};
 
 /// A filter called through the component API, and the same called through its core module.
 pub(super) fn both(module: &[u8], config: Vec<ConfigNode>) -> [Arc<Filter>; 2] {
@@ -27,7 +27,7 @@ pub(super) fn both(module: &[u8], config: Vec<ConfigNode>) -> [Arc<Filter>; 2] {
 }
 
 fn start(filter: &Filter) -> Executor {
-    match Executor::start(&filter.code, &filter.context, &filter.setup) {
+    match Executor::start(&filter.code, &filter.context, &filter.setup, &Cancel::default()) {
         Ok((executor, _)) => executor,
         Err(_) => panic!("does not start"),
     }
@@ -75,6 +75,35 @@ fn every_builtin_has_a_core_path() {
 fn what_only_a_component_can_do_is_left_to_it() {
     let filter = load(&ENGINE, guests::passer_in_utf16()).unwrap();
     assert!(!filter.code.has_core());
+}
+
+/// A component may lift another function than the one whose name the core path would call: then what it lifts is what
+/// runs, as in `filter test`.
+#[test]
+fn a_component_with_two_faces_shows_the_one_it_lifts() {
+    let decoyed = guests::puppet_with_another("dnsweir:filter/queries@0.1.0#on-querieZ");
+    let mut component = plain::component(&decoyed).unwrap();
+    assert!(executor::exported(&component).is_some());
+    // The first mention of the name is the module's own, the second says what is lifted.
+    let name = b"dnsweir:filter/queries@0.1.0#on-queries";
+    let mut mentions = (0..component.len()).filter(|&at| component[at..].starts_with(name));
+    let at = mentions.nth(1).unwrap();
+    component[at + name.len() - 1] = b'Z';
+    assert!(executor::exported(&component).is_none());
+    for (module, core, said) in [(decoyed, true, "-5"), (component, false, "!!")] {
+        let filter = load(&ENGINE, module).unwrap();
+        assert_eq!(filter.code.has_core(), core);
+        assert_eq!(ask(&mut filter.instantiate().unwrap(), &batch(&[1, 2])), said);
+    }
+}
+
+/// The canonical ABI has a second form of names, which a module may use beside the first.
+#[test]
+fn names_of_two_forms_are_left_to_the_component() {
+    let module = guests::puppet_with_another("cm32p2|dnsweir:filter/queries@0.1|on-queries");
+    if let Ok(component) = plain::component(&module) {
+        assert!(executor::exported(&component).is_none());
+    }
 }
 
 /// Each guest is hostile in one respect.
@@ -368,7 +397,7 @@ proptest! {
     ) {
         let setup = types::Setup { name, config, zones };
         let started = NODECACHES.each_ref().map(|filter| {
-            match Executor::start(&filter.code, &filter.context, &setup) {
+            match Executor::start(&filter.code, &filter.context, &setup, &Cancel::default()) {
                 Ok((_, manifest)) => format!("{manifest:?}"),
                 Err(StartError::Rejected(errors)) => format!("{errors:?}"),
                 Err(StartError::Failed(failure)) => format!("{:?}", failure.reason),

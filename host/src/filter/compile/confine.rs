@@ -1,0 +1,59 @@
+//! What a process gives up before it reads a module.
+
+use std::io;
+use std::process::exit;
+
+use super::Confinement;
+
+/// A third of the share that whoever answers queries gets of a processor that both want. Less, and a busy machine would
+/// leave it none.
+const NICE: libc::c_int = 5;
+
+/// Confines this process, which has no rights, for the rest of its life. `parent` is the process that waits for it.
+///
+/// # Errors
+///
+/// When the kernel refuses a limit: then nothing is safe to be done.
+pub(super) fn confine(parent: u32, confinement: Confinement) -> io::Result<()> {
+    // What std opens is closed on exec; this is for what a library or whoever started us left open.
+    // SAFETY: nothing in this process has opened anything but standard input, output and error yet.
+    done(unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) })?;
+    // SAFETY: takes numbers and no memory.
+    done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }.into())?;
+    if std::os::unix::process::parent_id() != parent {
+        // It ended before it could have told us.
+        exit(1);
+    }
+    let seconds = confinement.time.as_secs() + u64::from(confinement.time.subsec_nanos() > 0);
+    let memory = confinement.memory as u64;
+    // Not the address space (RLIMIT_AS), of which allocators and stacks reserve more than anybody uses.
+    limit(libc::RLIMIT_DATA, memory, memory)?;
+    // Standard output is a file in memory.
+    limit(libc::RLIMIT_FSIZE, memory, memory)?;
+    // At the first one the kernel sends SIGXCPU, which says what happened; SIGKILL, at the second, does not.
+    limit(libc::RLIMIT_CPU, seconds, seconds + 1)?;
+    limit(libc::RLIMIT_CORE, 0, 0)?;
+    // Wishes, which change no outcome: to come after those who answer queries, and to be the one that the kernel ends when
+    // the machine, and not the container, runs out of memory.
+    // SAFETY: takes numbers and no memory.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    Ok(())
+}
+
+fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    // SAFETY: reads one `rlimit`, which is ours.
+    done(unsafe { libc::setrlimit(resource, &raw const limit) }.into())
+}
+
+fn done(result: libc::c_long) -> io::Result<()> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,67 @@
+//! A new instance in the place of one that was lost, made beside the worker.
+//!
+//! A filter configures itself when it starts, for as long as it was allowed to when it was loaded, and a worker has
+//! others to serve. So a thread of its own makes the instance, and the worker waits for it as long as it would for a
+//! call at most; after that the filter counts as failed until the instance is there.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use super::cancel::CancelOnDrop;
+use super::check::Garbage;
+use super::executor::{Executor, Failure, Reason, StartError};
+use super::load::Filter;
+
+/// An instance in the making. It is given up if this is dropped.
+pub(super) struct Restart {
+    made: Receiver<Result<Executor, Failure>>,
+    _unwanted: CancelOnDrop,
+}
+
+impl Restart {
+    /// Begins to make one. There is one at most for each filter of each worker, so these threads are few.
+    ///
+    /// # Errors
+    ///
+    /// When there is no thread.
+    pub(super) fn begin(filter: &Arc<Filter>) -> io::Result<Restart> {
+        let filter = Arc::clone(filter);
+        let unwanted = CancelOnDrop::default();
+        let cancel = unwanted.cancel().clone();
+        let (sender, made) = sync_channel(1);
+        thread::Builder::new()
+            .name("filter-start".into())
+            .spawn(move || {
+                let started = Executor::start(&filter.code, &filter.context, &filter.setup, &cancel);
+                let made = started
+                    .map(|(executor, _)| executor)
+                    .map_err(|error| match error {
+                        StartError::Failed(failure) => failure,
+                        StartError::Rejected(_) => {
+                            Garbage("it rejects the configuration that it had accepted".into()).into()
+                        }
+                    });
+                // Nobody may want it any more.
+                let _ = sender.send(made);
+            })?;
+        Ok(Restart {
+            made,
+            _unwanted: unwanted,
+        })
+    }
+
+    /// What was made, if it is there within this time.
+    pub(super) fn wait(&self, most: Duration) -> Option<Result<Executor, Failure>> {
+        match self.made.recv_timeout(most) {
+            Ok(made) => Some(made),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Err(Failure {
+                reason: Reason::Trap,
+                message: "its start panicked, which is a fault of dnsweir: please report it".into(),
+            })),
+        }
+    }
+}
