@@ -84,7 +84,7 @@ impl Sockets {
     }
 
     fn send(&self, query: &Rc<Query>) -> Result<(Rc<Socket>, usize), Fault> {
-        let alone = self.upstream.is_wary();
+        let alone = self.upstream.is_wary() && Descriptor::is_left();
         let current = self.current.borrow().clone();
         if let Some(socket) = current {
             let takes = !alone && socket.takes_queries();

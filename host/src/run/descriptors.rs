@@ -92,7 +92,7 @@ impl Descriptors {
         }
         let of_worker = WORKER + GENERATIONS * (LISTENER * config.listen.addresses.len() + pools);
         let admin = GENERATIONS * config.admin.map_or(0, |_| 1 + admin::CONNECTIONS);
-        let fixed = BASE + workers * of_worker + admin + listen::LEAVING;
+        let fixed = BASE + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
         let sockets_minimum = under_way.min(UPSTREAM_SOCKETS_MINIMUM);
         let connections_minimum = config.listen.tcp_connections.unwrap_or(CONNECTIONS_MINIMUM);
         let needed = fixed + sockets_minimum + connections_minimum;
