@@ -277,6 +277,14 @@ fn any_is_asked_of_nobody_unless_told_so() {
          zone \"uncached.test\" {{ {forward} }} }}\n\
          zone \".\" {{ use \"table\"; cache; {forward} }} }}"
     ));
+    // Its probes have other types.
+    let any = |name: &str| {
+        upstream
+            .asked(name)
+            .iter()
+            .filter(|asked| asked.is("ANY"))
+            .count()
+    };
     for name in ["www.test.", "uncached.test."] {
         for _ in 0..2 {
             // HINFO "RFC8482" ""
@@ -287,7 +295,7 @@ fn any_is_asked_of_nobody_unless_told_so() {
             );
             assert_eq!(answer.ttl(), 3600);
         }
-        assert_eq!(upstream.count(name), 0, "{name}");
+        assert_eq!(any(name), 0, "{name}");
     }
     assert_eq!(
         proxy.query("known.test", "ANY").answers(),
@@ -297,5 +305,5 @@ fn any_is_asked_of_nobody_unless_told_so() {
         proxy.query("all.test", "ANY").answers(),
         ["all.test. TXT \"all\""]
     );
-    assert_eq!(upstream.count("all.test."), 1);
+    assert_eq!(any("all.test."), 1);
 }

@@ -14,6 +14,9 @@ const PROGRAM: usize = 24 << 20;
 /// A worker's stack, buffers, counters and share of what the allocator keeps.
 const WORKER: usize = 2 << 20;
 
+/// What tells how often clients asked lately: a table for `queries` and one for `responses`.
+const RATES: usize = 512 << 10;
+
 /// The allocator has holes between what is in use: as much again as this part of it. Measured with a full cache: a third.
 const HOLES: usize = 2;
 
@@ -47,10 +50,15 @@ impl Ceiling {
         let tcp = config.listen.tcp_memory + (connections + listen::LEAVING) * listen::CONNECTION_MEMORY;
         let waiting = config.waiting_queries * WAITING_OCTETS;
         let under_way: usize = forwards.sum();
+        let rates = config
+            .clients
+            .iter()
+            .flat_map(|clients| [clients.queries, clients.responses]);
         Ceiling {
             parts: vec![
                 ("program", PROGRAM),
                 ("workers", workers * (WORKER + listeners)),
+                ("rates", rates.flatten().count() * RATES),
                 ("cache", cache),
                 ("tcp", tcp),
                 ("waiting", waiting),
