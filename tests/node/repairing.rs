@@ -215,7 +215,7 @@ fn a_stranger_with_our_name_is_no_obstacle() {
     assert!(errors(&world, "turn") > 0.0);
     assert_eq!(world.admin("/ready").map(|(status, _)| status), Some(200));
     let wanted = world.network();
-    world.script("iptables -w -t raw -F");
+    world.script("iptables -w -t raw -F PREROUTING");
     repaired(&world, &wanted);
 
     // Nor when so many wait for it that nobody can ask who has it.
