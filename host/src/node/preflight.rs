@@ -110,7 +110,10 @@ fn taken(wanted: &super::Link, carried: &Carried) -> Vec<String> {
                 "{ip} is on {IPVS}: kube-proxy is in IPVS mode and takes what is sent there, whatever rules say. Listen on a \
                  link-local address, with mode \"link-local\", and give pods that address"
             ),
-            _ => format!("{ip} is on the link {name} already: the two stand in each other's way. Take it off there"),
+            _ => format!(
+                "{ip} is on the link {name} already: what is sent there reaches us all the same, and nobody if that link \
+                 keeps it after us. Take it off there when whoever put it there needs it no more"
+            ),
         })
         .collect()
 }
