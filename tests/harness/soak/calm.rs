@@ -1,5 +1,6 @@
 //! The calm client: a hundred queries a second, half of them for what is in the cache, half for names that nobody asked
-//! for before.
+//! for before. It is patient as stub resolvers are: a datagram may be dropped where the machine is busy, so it sends again
+//! what is not answered, and says how often that was.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,6 +17,9 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// How long an answer may take before the query counts as lost: longer than the proxy tries.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long an answer may take before the query is sent again.
+const AGAIN: Duration = Duration::from_secs(2);
+
 /// Names that are in the cache.
 const HITS: u64 = 8;
 
@@ -23,6 +27,8 @@ const HITS: u64 = 8;
 pub struct Seen {
     /// Queries.
     pub sent: u64,
+    /// Those that were sent again.
+    pub again: u64,
     /// Those that nobody answered.
     pub lost: u64,
     /// Those for what is in the cache.
@@ -59,14 +65,27 @@ impl Answers {
 
 /// It, at work in two threads.
 pub struct Client {
+    /// No more queries are sent.
+    stopping: Arc<AtomicBool>,
+    /// None is to come any more.
     stopped: Arc<AtomicBool>,
     sender: JoinHandle<u64>,
+    again: JoinHandle<u64>,
     receiver: JoinHandle<[Answers; 2]>,
     under_way: Arc<UnderWay>,
 }
 
-/// By ID: when the query was due, and whether it is a miss.
-type UnderWay = Mutex<HashMap<u16, (Instant, bool)>>;
+/// By ID.
+type UnderWay = Mutex<HashMap<u16, Query>>;
+
+/// A query that has no answer yet.
+struct Query {
+    octets: Vec<u8>,
+    due: Instant,
+    /// When it was sent last.
+    sent: Instant,
+    miss: bool,
+}
 
 impl Client {
     /// Begins to ask.
@@ -74,20 +93,28 @@ impl Client {
         let socket = Arc::new(super::super::client::socket(server));
         let wait = Some(Duration::from_millis(100));
         socket.set_read_timeout(wait).expect("a timeout");
+        let stopping = Arc::new(AtomicBool::new(false));
         let stopped = Arc::new(AtomicBool::new(false));
         let under_way = Arc::new(UnderWay::default());
         let sender = std::thread::spawn({
+            let (socket, stopping, under_way) =
+                (Arc::clone(&socket), Arc::clone(&stopping), Arc::clone(&under_way));
+            move || send(&socket, &stopping, &under_way)
+        });
+        let again = std::thread::spawn({
             let (socket, stopped, under_way) =
                 (Arc::clone(&socket), Arc::clone(&stopped), Arc::clone(&under_way));
-            move || send(&socket, &stopped, &under_way)
+            move || send_again(&socket, &stopped, &under_way)
         });
         let receiver = std::thread::spawn({
             let (stopped, under_way) = (Arc::clone(&stopped), Arc::clone(&under_way));
             move || receive(&socket, &stopped, &under_way)
         });
         Client {
+            stopping,
             stopped,
             sender,
+            again,
             receiver,
             under_way,
         }
@@ -95,12 +122,15 @@ impl Client {
 
     /// Ends it when the last answers have come, or do not.
     pub fn stop(self) -> Seen {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.stopping.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("the calm client");
+        self.stopped.store(true, Ordering::Relaxed);
         let [hits, misses] = self.receiver.join().expect("the calm client");
         let lost = locked(&self.under_way).len() as u64;
+        let again = self.again.join().expect("the calm client");
         Seen {
             sent,
+            again,
             lost,
             hits,
             misses,
@@ -119,12 +149,12 @@ fn hit(number: u64) -> String {
     format!("hit{number}.calm.test")
 }
 
-fn send(socket: &UdpSocket, stopped: &AtomicBool, under_way: &UnderWay) -> u64 {
+fn send(socket: &UdpSocket, stopping: &AtomicBool, under_way: &UnderWay) -> u64 {
     // New in each phase.
     static MISSES: AtomicU64 = AtomicU64::new(0);
     let begun = Instant::now();
     let mut number = 0;
-    while !stopped.load(Ordering::Relaxed) {
+    while !stopping.load(Ordering::Relaxed) {
         let due = begun + INTERVAL * number;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let miss = number % 2 == 1;
@@ -135,12 +165,39 @@ fn send(socket: &UdpSocket, stopped: &AtomicBool, under_way: &UnderWay) -> u64 {
         let mut query = Message::query(&name, "A");
         // Unlike random ones, no two that are under way are equal.
         query.id = number as u16;
-        locked(under_way).insert(query.id, (due, miss));
-        // Not sent is lost.
-        let _ = socket.send(&query.encode());
+        let octets = query.encode();
+        let waiting = Query {
+            octets: octets.clone(),
+            due,
+            sent: Instant::now(),
+            miss,
+        };
+        locked(under_way).insert(query.id, waiting);
+        let _ = socket.send(&octets);
         number += 1;
     }
     u64::from(number)
+}
+
+/// Sends again what is not answered, until all is or it is too late; says how often.
+fn send_again(socket: &UdpSocket, stopped: &AtomicBool, under_way: &UnderWay) -> u64 {
+    let mut again = 0;
+    let mut ends = None;
+    loop {
+        std::thread::sleep(Duration::from_millis(50));
+        let mut waiting = locked(under_way);
+        if stopped.load(Ordering::Relaxed) {
+            let ends = *ends.get_or_insert_with(|| Instant::now() + PATIENCE);
+            if waiting.is_empty() || Instant::now() > ends {
+                return again;
+            }
+        }
+        for query in waiting.values_mut().filter(|query| query.sent.elapsed() > AGAIN) {
+            query.sent = Instant::now();
+            again += 1;
+            let _ = socket.send(&query.octets);
+        }
+    }
 }
 
 fn receive(socket: &UdpSocket, stopped: &AtomicBool, under_way: &UnderWay) -> [Answers; 2] {
@@ -158,14 +215,14 @@ fn receive(socket: &UdpSocket, stopped: &AtomicBool, under_way: &UnderWay) -> [A
             continue;
         };
         let answer = Message::decode(&buffer[..length]).expect("a whole message");
-        if let Some((due, miss)) = locked(under_way).remove(&answer.id) {
-            let answers = &mut answers[usize::from(miss)];
-            answers.waits.push(due.elapsed());
+        if let Some(query) = locked(under_way).remove(&answer.id) {
+            let answers = &mut answers[usize::from(query.miss)];
+            answers.waits.push(query.due.elapsed());
             answers.failed += u64::from(answer.answers.len() != 1);
         }
     }
 }
 
-fn locked(under_way: &UnderWay) -> std::sync::MutexGuard<'_, HashMap<u16, (Instant, bool)>> {
+fn locked(under_way: &UnderWay) -> std::sync::MutexGuard<'_, HashMap<u16, Query>> {
     under_way.lock().unwrap_or_else(PoisonError::into_inner)
 }

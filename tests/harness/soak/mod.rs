@@ -179,15 +179,22 @@ fn warm(server: SocketAddr, name: &str) {
 
 impl Row {
     /// The table's head.
-    pub const HEAD: &'static str = "| beside | sent | lost | failed | hits p50 | p99 | max | misses p50 | p99 | max | peak MiB | resident MiB | descriptors |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
+    pub const HEAD: &'static str = "| beside | sent | again | lost | failed | hits p50 | p99 | max | misses p50 | p99 | max | peak MiB | resident MiB | descriptors |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
 }
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let Seen { sent, lost, .. } = self.seen;
-        write!(f, "| {} | {sent} | {lost} | {} |", self.phase, self.seen.failed())?;
+        let Seen {
+            sent, again, lost, ..
+        } = self.seen;
+        write!(
+            f,
+            "| {} | {sent} | {again} | {lost} | {} |",
+            self.phase,
+            self.seen.failed()
+        )?;
         for kind in [&self.seen.hits, &self.seen.misses] {
             for part in [0.5, 0.99, 1.0] {
                 write!(f, " {:.1} ms |", kind.percentile(part).as_secs_f64() * 1e3)?;
