@@ -95,6 +95,65 @@ fn every_documented_option_is_exercised() {
     assert!(missing.is_empty(), "documented, and in no test: {missing:#?}");
 }
 
+/// A bound whose test has gone, or has another name now, is a claim.
+#[test]
+fn every_test_that_a_document_names_exists() {
+    let functions: BTreeSet<String> = sources(&root())
+        .iter()
+        .flat_map(|file| {
+            let text = fs::read_to_string(file).expect("source");
+            let names = text.lines().filter_map(|line| {
+                let rest = line
+                    .trim_start()
+                    .strip_prefix("fn ")
+                    .or_else(|| line.trim_start().strip_prefix("async fn "))?;
+                Some(rest.split(['(', '<']).next()?.to_owned())
+            });
+            names.collect::<Vec<_>>()
+        })
+        .collect();
+    let text = fs::read_to_string(root().join("docs/robustness.md")).expect("the document");
+    let rows = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.contains("| test |"));
+    let mut missing = Vec::new();
+    for row in rows {
+        let tests = row
+            .trim_end_matches([' ', '|'])
+            .rsplit('|')
+            .next()
+            .unwrap_or_default();
+        let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "no test in the last column: {row}");
+        for test in named {
+            if !functions.contains(test.rsplit("::").next().unwrap_or(test)) {
+                missing.push(test.to_owned());
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "docs/robustness.md names tests that there are not: {missing:#?}"
+    );
+}
+
+/// The Rust files of the tests and of the proxy.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.join("tests"), root.join("host")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
 fn filters() -> impl Iterator<Item = &'static str> {
     BUILT_IN.into_iter().chain(EXAMPLES)
 }
