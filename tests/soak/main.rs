@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     for flood in floods::ALL {
         note(soak.phase(Some(flood), each));
     }
-    note(soak.all_at_once(each));
+    note(soak.all_at_once(&floods::ALL, each));
     let settled = soak.settles();
     note(soak.phase(None, each));
     let (lost, failed) = rows.iter().fold((0, 0), |(lost, failed), row| {
