@@ -1,0 +1,241 @@
+//! From one generation to the next: what is waited for while the proxy runs, and what becomes of a configuration that
+//! changed.
+//!
+//! Whatever can fail has succeeded before the first worker is told, and whatever is under way when the process is told to
+//! end is given up.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use tokio::signal::unix::Signal;
+use tokio::sync::oneshot;
+
+use super::descriptors::Descriptors;
+use super::worker::{self, Adoption, Command};
+use super::{Prepared, Proxy, Signals, Stop, bind, ceiling, interval, load, machine, port, prepare, watch};
+use crate::admin;
+use crate::filter;
+use crate::listen::Limits;
+use crate::node::{self, Plan};
+
+/// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
+/// can be loaded would never be.
+const SUPERSEDED: u32 = 3;
+
+impl Proxy {
+    /// Waits for what happens, and returns when it is time to end.
+    pub(super) async fn attend(
+        &mut self,
+        signals: &mut Signals,
+        mut changes: watch::Changes,
+    ) -> Result<(), Stop> {
+        let mut superseded = 0;
+        let mut newer = None;
+        loop {
+            let why = match newer.take() {
+                Some(why) => why,
+                None => tokio::select! {
+                    () = signals.end.come() => return Ok(()),
+                    index = worker::first_to_end(&mut self.workers) => {
+                        return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
+                    }
+                    why = reason_to_load(&mut signals.hangup, &mut changes) => why,
+                },
+            };
+            tracing::info!(why, "loading the configuration again");
+            let loaded = tokio::select! {
+                loaded = self.load_next() => loaded,
+                // What is being loaded ends with being waited for.
+                () = signals.end.come() => return Ok(()),
+                // The files say something else by now.
+                why = reason_to_load(&mut signals.hangup, &mut changes), if superseded < SUPERSEDED => {
+                    superseded += 1;
+                    newer = Some(why);
+                    continue;
+                }
+            };
+            superseded = 0;
+            tokio::select! {
+                () = self.reload(why, loaded) => {}
+                // A reload that is not waited for any more is one that did not happen: we end.
+                () = signals.end.come() => return Ok(()),
+            }
+            changes.watch(&self.state.generation.read().config.files);
+        }
+    }
+
+    /// Makes the next generation of what the file says now, and changes nothing. It is given up if this is dropped.
+    async fn load_next(&self) -> Result<Prepared, Stop> {
+        let Some(file) = self.file.clone() else {
+            return Err(machine("there is no configuration file to reload"));
+        };
+        let current = Arc::clone(&self.state.generation.read());
+        let (number, workers) = (current.number + 1, self.workers.len());
+        let whatever_was_recorded = self.whatever_was_recorded;
+        // Compiling takes a while; the admin address goes on answering.
+        let prepared = filter::beside(&self.engine, move |engine| {
+            let config = load(Some(&file), whatever_was_recorded)?;
+            prepare(number, config, engine, workers, Some(&current))
+        });
+        prepared.await.map_err(machine)?
+    }
+
+    /// Changes over to what was loaded; if that is not valid, changes nothing.
+    async fn reload(&mut self, why: &str, loaded: Result<Prepared, Stop>) {
+        let done = match loaded {
+            Ok(prepared) => self.change_over(prepared).await,
+            Err(stop) => Err(stop),
+        };
+        match done {
+            Ok(()) => {
+                self.state.reloads.fetch_add(1, Ordering::Relaxed);
+                *self.state.reload_error.lock() = None;
+                let generation = self.state.generation.read();
+                match &self.onlooker {
+                    Some(tell) => tell(Ok(&generation)),
+                    None => tracing::info!(generation = generation.number, why, "reloaded"),
+                }
+            }
+            Err(stop) => {
+                self.state.failed_reloads.fetch_add(1, Ordering::Relaxed);
+                *self.state.reload_error.lock() = Some(stop.to_string());
+                let running = self.state.generation.read().number;
+                match &self.onlooker {
+                    Some(tell) => tell(Err(&stop)),
+                    None => tracing::error!(
+                        generation = running,
+                        why,
+                        "not reloaded, going on as before:\n{stop}"
+                    ),
+                }
+            }
+        }
+    }
+
+    async fn change_over(&mut self, prepared: Prepared) -> Result<(), Stop> {
+        let current = Arc::clone(&self.state.generation.read());
+        let workers = self.workers.len();
+        let Prepared {
+            generation,
+            instances,
+        } = prepared;
+        let (config, old) = (&generation.config, &current.config);
+        let descriptors = Descriptors::of_process(config, workers).map_err(machine)?;
+
+        let added: Vec<SocketAddr> = config
+            .listen
+            .addresses
+            .iter()
+            .copied()
+            .filter(|address| !old.listen.addresses.contains(address))
+            .collect();
+        if self.keeper.is_none() && config.node.is_some() {
+            return Err(machine(
+                "a `node` section needs rights that were given up at the start, since there was none: restart dnsweir",
+            ));
+        }
+        let plan = Plan::of(config);
+        let changed = plan != Plan::of(old) || config.node != old.node;
+        let keeper = self.keeper.as_ref().filter(|_| changed);
+        let bound = async {
+            let _turn = match keeper {
+                Some(keeper) => Some(keeper.carry(plan.clone()).await.map_err(machine)?),
+                None => None,
+            };
+            let sockets = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
+            self.register(sockets).await?;
+            match config.admin {
+                Some(address) if config.admin != old.admin => {
+                    let predecessors = node::Predecessors::of(address);
+                    let listener = admin::Listener::bind(address, port(config)).map_err(machine)?;
+                    Ok(Some((listener, predecessors)))
+                }
+                _ => Ok(None),
+            }
+        };
+        // Nothing that comes after this can fail.
+        let admin = match bound.await {
+            Ok(admin) => admin,
+            Err(stop) => {
+                for worker in &self.workers {
+                    worker.send(Command::Forget);
+                }
+                if let Some(keeper) = keeper {
+                    keeper
+                        .guard(Plan::of(old), interval(old))
+                        .await
+                        .map_err(machine)?;
+                }
+                return Err(stop);
+            }
+        };
+        if config.workers != workers {
+            tracing::warn!(
+                workers,
+                wanted = config.workers,
+                "the number of workers changes with a restart"
+            );
+        }
+
+        descriptors.apply();
+        let accounts = &self.state.accounts;
+        accounts.bound(&config.listen, descriptors.connections);
+        *self.state.ceiling.write() = ceiling(&generation, workers, descriptors);
+        let limits = Limits::new(&config.listen, workers, Arc::clone(accounts));
+        let mut adopted = Vec::new();
+        for (worker, instances) in self.workers.iter().zip(instances) {
+            let (done, wait) = oneshot::channel();
+            let adoption = Adoption {
+                generation: Arc::clone(&generation),
+                instances,
+                limits: limits.clone(),
+            };
+            worker.send(Command::Adopt(adoption, done));
+            adopted.push(wait);
+        }
+        for adopted in adopted {
+            // If it has ended, so do we: that is found out where all ends are.
+            let _ = adopted.await;
+        }
+        if let Some(keeper) = keeper {
+            keeper.guard(plan, interval(config)).await.map_err(machine)?;
+            self.watchdog.beat();
+        }
+        self.state.shared.cache.set_limit(config.cache_memory);
+        self.state.shared.waiting.set_limit(config.waiting_queries);
+        if config.admin != old.admin {
+            let told = Arc::new(OnceLock::from(Arc::clone(&self.state)));
+            let (admin, predecessors) = admin.unzip();
+            *self.state.predecessors.write() = predecessors;
+            self.admin = admin.map(|admin: admin::Listener| admin.serve(told));
+        }
+        *self.state.generation.write() = generation;
+        Ok(())
+    }
+
+    /// Has each worker make the sockets of the next generation ready.
+    async fn register(&self, sockets: Vec<worker::Bound>) -> Result<(), Stop> {
+        let mut registered = Vec::new();
+        for (worker, sockets) in self.workers.iter().zip(sockets) {
+            let (done, wait) = oneshot::channel();
+            worker.send(Command::Register(sockets, done));
+            registered.push(wait);
+        }
+        for registered in registered {
+            registered
+                .await
+                .map_err(|_| machine("a worker has ended"))?
+                .map_err(machine)?;
+        }
+        Ok(())
+    }
+}
+
+/// Resolves when the configuration is to be loaded again, and says why.
+async fn reason_to_load(hangup: &mut Signal, changes: &mut watch::Changes) -> &'static str {
+    tokio::select! {
+        _ = hangup.recv() => { changes.note(); "SIGHUP" }
+        () = changes.changed() => "a file changed",
+    }
+}
