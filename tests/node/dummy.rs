@@ -7,7 +7,7 @@ use super::world::alone;
 
 #[test]
 fn a_kernel_with_dummy_links_ipvs_and_legacy_iptables() {
-    let programs = ["linux.uml", "modprobe", "ipvsadm", "iptables-legacy", "dig"];
+    let programs = ["linux.uml", "modprobe", "ipvsadm", "iptables-legacy", "dig", "cc"];
     let Some(_alone) = alone(&programs) else {
         return;
     };
