@@ -8,7 +8,7 @@ use crate::harness::{Proxy, Upstream, needs, proxy, tools};
 
 #[test]
 fn rust() {
-    try_out("rust", &["cargo"], "16MiB");
+    try_out("rust", &["cargo"], "memory=\"16MiB\"");
 }
 
 #[test]

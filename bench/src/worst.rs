@@ -80,7 +80,7 @@ impl Filling {
                     data.extend(to(before));
                 }
                 let links = (data.len() - 1) / 2;
-                push(&mut message, &[0], TXT, &data);
+                push(&mut message, &[0], OPAQUE, &data);
                 let mut link = 0;
                 while push(
                     &mut message,
@@ -92,15 +92,15 @@ impl Filling {
                 }
             }
             Filling::Compressed => {
-                push(&mut message, &[0], TXT, &deep);
+                push(&mut message, &[0], OPAQUE, &deep);
                 while push(&mut message, &to(first), CNAME, &to(first)) {}
             }
             Filling::Labels => {
                 while push(&mut message, &deep, CNAME, &deep) {}
-                while push(&mut message, &[0], A, &[]) {}
+                while push(&mut message, &[0], OPAQUE, &[]) {}
             }
             Filling::Records => {
-                let mut rtype = 0xff00;
+                let mut rtype = OPAQUE;
                 while push(&mut message, &[0], rtype, &[]) {
                     rtype -= 1;
                 }
@@ -122,10 +122,10 @@ impl Filling {
     }
 }
 
-const A: u16 = 1;
 const CNAME: u16 = 5;
-const TXT: u16 = 16;
 const OPT: u16 = 41;
+/// For private use (RFC 6895 section 3.1): whatever its data is, it is well formed.
+const OPAQUE: u16 = 0xff00;
 
 /// Takes in such a query so many times. Says how it is met.
 ///

@@ -171,7 +171,7 @@ pub fn verdicts(octets: &[u8]) {
 pub fn framing(octets: &[u8]) {
     let (cuts, stream) = octets.split_at(octets.len().min(32));
     let whole: Vec<&[u8]> = Frames::of(stream).collect();
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     let (mut kept, mut found) = (Vec::new(), Vec::<Vec<u8>>::new());
     let mut left = stream;
     let mut cuts = cuts.chunks_exact(2).cycle();

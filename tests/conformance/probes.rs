@@ -6,12 +6,15 @@ use crate::harness::{Message, Proxy, Reply, Upstream, client, flags, forward_onc
 /// Every bit of the header that a query of opcode 0 may set, but for the opcode.
 const ALL_FLAGS: u16 = flags::TC | flags::RD | flags::RA | flags::CD | flags::AD | flags::AA | flags::Z;
 
+/// An option's code and data.
+type Opt = (u16, &'static [u8]);
+
 /// A probe: genreport's name for it, header, version of EDNS and its flags and options; none: without EDNS.
 struct Probe {
     name: &'static str,
     header: u16,
     qtype: &'static str,
-    edns: Option<(u16, u8, u16, &'static [(u16, &'static [u8])])>,
+    edns: Option<(u16, u8, u16, &'static [Opt])>,
     tcp: bool,
 }
 
@@ -31,12 +34,7 @@ const fn plain(name: &'static str, header: u16) -> Probe {
     }
 }
 
-const fn edns(
-    name: &'static str,
-    version: u8,
-    flags: u16,
-    options: &'static [(u16, &'static [u8])],
-) -> Probe {
+const fn edns(name: &'static str, version: u8, flags: u16, options: &'static [Opt]) -> Probe {
     Probe {
         edns: Some((4096, version, flags, options)),
         ..plain(name, 0)

@@ -203,10 +203,8 @@ fn a_stranger_with_our_name_is_no_obstacle() {
     let before = world.network();
     let stranger = world.within("node", || {
         // SAFETY: the bare system call changes this thread's user only, and takes numbers.
-        assert_eq!(
-            unsafe { libc::syscall(libc::SYS_setresuid, 12345, 12345, 12345) },
-            0
-        );
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, 12345, 12345, 12345) };
+        assert_eq!(changed, 0);
         let name = SocketAddr::from_abstract_name("dnsweir-node").expect("a name");
         UnixListener::bind_addr(&name).expect("nobody has it")
     });

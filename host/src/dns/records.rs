@@ -536,7 +536,7 @@ mod tests {
         let more = [
             &(0xc000 | b as u16).to_be_bytes()[..],
             b"\x00\x05\0\x01\0\0\0\x07\0\x04\x01y",
-            &(0xc000 | b as u16 + 2).to_be_bytes(),
+            &(0xc000 | (b as u16 + 2)).to_be_bytes(),
             b"\x01\xc0\x00\x00\x05\0\x01\0\0\0\x07\0\x02\xc0\x0c",
         ];
         with.extend(more.concat());

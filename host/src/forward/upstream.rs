@@ -111,7 +111,7 @@ impl Upstream {
     /// A datagram came that answers nothing: somebody may be looking for our ports.
     pub(super) fn saw_stray(&self) {
         self.counters.strays.fetch_add(1, Relaxed);
-        self.wary_until.store(self.from_now(WARINESS), Relaxed);
+        self.wary_until.store(self.after(WARINESS), Relaxed);
     }
 
     /// Whether each query shall have a port to itself.
@@ -126,7 +126,7 @@ impl Upstream {
         } else if self.edns_silences.fetch_add(1, Relaxed) + 1 >= EDNS_SILENCES {
             // Not left to grow until it wraps.
             self.edns_silences.store(EDNS_SILENCES, Relaxed);
-            self.plain_until.store(self.from_now(EDNS_MEMORY), Relaxed);
+            self.plain_until.store(self.after(EDNS_MEMORY), Relaxed);
         }
     }
 
@@ -140,7 +140,7 @@ impl Upstream {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn from_now(&self, duration: Duration) -> u64 {
+    fn after(&self, duration: Duration) -> u64 {
         self.milliseconds(Instant::now() + duration)
     }
 

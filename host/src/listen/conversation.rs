@@ -42,7 +42,7 @@ const NEVER: Duration = Duration::from_secs(3600);
 thread_local! {
     /// What a worker's connections use one after the other: none keeps anything here while it waits.
     static EXCHANGE: RefCell<Exchange> = RefCell::new(Exchange {
-        scratch: Scratch::new(),
+        scratch: Scratch::default(),
         batch: Batch::default(),
         replies: vec![0; 2 * FRAME_MAXIMUM].into(),
     });

@@ -21,12 +21,14 @@ pub const KEPT_MAXIMUM: usize = FRAME_MAXIMUM + READ;
 /// Where octets are read, with room in front of them for what was kept.
 pub struct Scratch(Box<[u8]>);
 
-impl Scratch {
+impl Default for Scratch {
     /// Room for what may be kept and one read.
-    pub fn new() -> Scratch {
+    fn default() -> Scratch {
         Scratch(vec![0; FRAME_MAXIMUM + READ].into())
     }
+}
 
+impl Scratch {
     /// Where the next octets are to be read.
     pub fn read(&mut self) -> &mut [u8] {
         &mut self.0[FRAME_MAXIMUM..]
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_longest_message_fits_beside_a_read() {
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::default();
         let read = scratch.read().len();
         let kept = [&[255, 255][..], &vec![1; MESSAGE_MAXIMUM - 1]].concat();
         let mut frames = Frames::of(scratch.join(&kept, read));

@@ -326,10 +326,8 @@ mod tests {
             }
             let stranger = std::thread::spawn(|| {
                 // SAFETY: the bare system call changes this thread's user only, and takes numbers.
-                assert_eq!(
-                    unsafe { libc::syscall(libc::SYS_setresuid, 12345, 12345, 12345) },
-                    0
-                );
+                let changed = unsafe { libc::syscall(libc::SYS_setresuid, 12345, 12345, 12345) };
+                assert_eq!(changed, 0);
                 bind().unwrap().unwrap()
             });
             let _held = stranger.join().unwrap();

@@ -33,13 +33,16 @@ impl KubeProxy {
     /// Starts it, and waits until it has written its rules.
     fn start(&self) {
         let log = std::fs::File::create(state().join("log/proxy-node-again")).expect("a log");
+        #[expect(
+            clippy::zombie_processes,
+            reason = "it goes with the nodes, whose script ends it"
+        )]
         let child = Command::new(&self.program)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log"))
             .stderr(log)
             .spawn()
             .expect("kube-proxy");
-        // It goes with the nodes.
         std::fs::write(&self.file, child.id().to_string()).expect("its number");
         until("kube-proxy's rules", proxy_is_healthy);
     }
