@@ -1,6 +1,6 @@
 //! Keeps the network of a running proxy: one task owns it, and does one thing after the other.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::link::{address_of, destination_of, name_of};
 use super::peers::{Presence, Turn, Turns, others_hold, others_listen};
-use super::{Counters, Error, Kind, Network, Outcome, Plan, no_netlink, obstacles};
+use super::{Counters, Error, Kind, Network, Outcome, Plan, Rule, no_netlink, obstacles};
 
 /// How long the kernel's news must pause before we look: deleting a link is several of them.
 const QUIET: Duration = Duration::from_millis(20);
@@ -234,10 +234,8 @@ impl Kept {
                     .map(|it| it.ip())
                     .collect();
                 let mut outcome = self.network.unguard(&plan, &ours).await;
-                if self.presence.as_ref().is_some_and(Presence::is_alone) {
-                    let taken = taken.iter().map(|listener| listener.ip());
-                    outcome.extend(self.network.hand_over(taken.collect()).await);
-                }
+                // What was taken is still asked for upstream.
+                outcome.extend(self.hand_over(plan.leaving(), &taken).await);
                 self.tell(&outcome);
                 self.counters.heartbeats.write().clear();
                 Reply {
@@ -253,6 +251,7 @@ impl Kept {
                 let gone = plan.listeners.iter().filter(|it| !taken.contains(it));
                 let gone = gone.map(|it| it.ip()).collect();
                 outcome.extend(self.network.forget(gone).await);
+                outcome.extend(self.hand_over(Vec::new(), &taken).await);
                 self.tell(&outcome);
                 Reply {
                     errors: outcome.errors,
@@ -261,6 +260,16 @@ impl Kept {
                 }
             }
         }
+    }
+
+    /// Leaves the rules about these listeners to whoever took them over: all of them to a process of our kind, and to a
+    /// node-cache those that it knows, beside what is wanted.
+    async fn hand_over(&self, wanted: Vec<Rule>, taken: &[SocketAddr]) -> Outcome {
+        if !self.presence.as_ref().is_some_and(Presence::is_alone) {
+            return Outcome::default();
+        }
+        let ips = taken.iter().map(SocketAddr::ip).collect();
+        self.network.hand_over(wanted, ips).await
     }
 
     /// Whether news of the kernel is about what we keep.

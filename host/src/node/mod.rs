@@ -354,9 +354,10 @@ impl Network {
         self.delete(wanted, ips.to_vec(), |difference| difference).await
     }
 
-    /// Of the rules about addresses that a node-cache serves from now on, those go that it does not know.
-    async fn hand_over(&self, ips: Vec<IpAddr>) -> Outcome {
-        self.delete(Vec::new(), ips, rules::Difference::without_node_caches)
+    /// Of the rules about addresses that a node-cache serves from now on, those go that it does not know and that are not
+    /// wanted.
+    async fn hand_over(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
+        self.delete(wanted, ips, rules::Difference::without_node_caches)
             .await
     }
 
