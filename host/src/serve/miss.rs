@@ -198,13 +198,8 @@ impl Worker {
     async fn below(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit) -> Option<Response> {
         let (stage, hash) = (transit.stage, transit.hash);
         transit.stage += 1;
-        let mut step = Step::Passing;
-        self.advance(
-            live,
-            std::slice::from_mut(transit),
-            std::slice::from_mut(&mut step),
-        );
-        let response = match self.at_once(live, transit, &step, self.now() / 1000) {
+        let (step, at_once) = self.inward(live, transit);
+        let response = match at_once {
             AtOnce::Response(response) => Some(response),
             AtOnce::Drop => None,
             AtOnce::Later => self.source(live, transit, step).await,
@@ -343,15 +338,23 @@ impl Worker {
         }
     }
 
-    /// Takes a query of the proxy's own through its pipeline, and the response back.
-    async fn travel(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit) -> Option<Response> {
+    /// Takes one query by itself through the filters from where it stands: how far it came, and what it gets there without
+    /// waiting.
+    fn inward(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit) -> (Step, AtOnce) {
         let mut step = Step::Passing;
         self.advance(
             live,
             std::slice::from_mut(transit),
             std::slice::from_mut(&mut step),
         );
-        let response = match self.at_once(live, transit, &step, self.now() / 1000) {
+        let at_once = self.at_once(live, transit, &step, self.now() / 1000);
+        (step, at_once)
+    }
+
+    /// Takes a query of the proxy's own through its pipeline, and the response back.
+    async fn travel(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit) -> Option<Response> {
+        let (step, at_once) = self.inward(live, transit);
+        let response = match at_once {
             AtOnce::Response(response) => Some(response),
             AtOnce::Drop => None,
             AtOnce::Later => self.finish(live, transit, step).await,
