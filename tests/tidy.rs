@@ -15,11 +15,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admission", &[]),
     ("netstat", &[]),
     ("output", &[]),
-    ("forward", &["admission", "config", "dns"]),
+    ("source", &["admission", "config", "dns"]),
     ("filter", &["output", "config", "dns"]),
     (
         "serve",
-        &["admission", "filter", "cache", "forward", "config", "dns"],
+        &["admission", "filter", "cache", "source", "config", "dns"],
     ),
     ("listen", &["netstat", "serve", "filter", "config", "dns"]),
     ("node", &["netstat", "config"]),
@@ -28,14 +28,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "metrics",
         &[
-            "ceiling", "state", "node", "output", "serve", "filter", "cache", "forward", "listen", "config",
+            "ceiling", "state", "node", "output", "serve", "filter", "cache", "source", "listen", "config",
             "dns",
         ],
     ),
     (
         "admin",
         &[
-            "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache", "forward", "listen",
+            "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache", "source", "listen",
             "config", "dns",
         ],
     ),
@@ -49,7 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "run",
         &[
             "ceiling", "admin", "metrics", "state", "node", "output", "listen", "serve", "filter", "cache",
-            "forward", "config", "dns",
+            "source", "config", "dns",
         ],
     ),
 ];
@@ -65,7 +65,7 @@ const OUTSIDE: &[(&str, &[&str])] = &[
     ("hyper_util", &["admin"]),
     ("http_body_util", &["admin"]),
     ("prometheus_client", &["metrics", "admin"]),
-    ("socket2", &["listen", "forward", "admin"]),
+    ("socket2", &["listen", "source", "admin"]),
     ("notify", &["run", "tools"]),
 ];
 
@@ -73,7 +73,7 @@ const OUTSIDE: &[(&str, &[&str])] = &[
 const SOCKETS: &[&str] = &["UdpSocket", "TcpStream", "TcpListener", "TcpSocket"];
 
 /// Who may.
-const WITH_SOCKETS: &[&str] = &["listen", "forward", "admin"];
+const WITH_SOCKETS: &[&str] = &["listen", "source", "admin"];
 
 /// What a file or module must not be called: a name that says nothing collects everything.
 const EMPTY_NAMES: &[&str] = &[

@@ -13,7 +13,7 @@ use divan::counter::ItemsCount;
 use dnsweir::cache::{Cache, Entry, Key, KeyFlags, KeyHasher, Kind, Stored};
 use dnsweir::config::{self, Config};
 use dnsweir::dns::query::Query;
-use dnsweir::dns::reply::{self, Body, Client, Ttl};
+use dnsweir::dns::reply::{self, Body, Head, Ttl};
 use dnsweir::filter::{self, Batch, Engine, Filter, Instance};
 
 fn main() {
@@ -102,7 +102,7 @@ fn patch(bencher: Bencher) {
     let cache = filled(std::slice::from_ref(&name));
     let entry: Arc<Entry> = cache.lookup(&key(&name), 1).expect("what was just stored");
     let message = question(&name);
-    let client = Client {
+    let head = Head {
         id: 7,
         flags: 0x0100,
         question: &message[12..],
@@ -122,7 +122,7 @@ fn patch(bencher: Bencher) {
             rcode: 0,
             authoritative: false,
         };
-        reply::write(&mut out, black_box(&client), body)
+        reply::write(&mut out, black_box(&head), body)
     });
 }
 

@@ -13,9 +13,10 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use dnsweir::config;
-use dnsweir::filter::{CompiledCache, Engine, Filter, Transport};
+use dnsweir::dns::Transport;
+use dnsweir::filter::{CompiledCache, Engine, Filter};
 use dnsweir::serve::generation::{Generation, Live};
-use dnsweir::serve::{Admission, Arrival, Batch, LateReply, Replies, Shared, Worker};
+use dnsweir::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
 use tokio::runtime::LocalRuntime;
 
 use crate::growth::{Point, Source};
@@ -253,7 +254,7 @@ struct HitPath<'a> {
     /// How far it is to the one after that.
     step: usize,
     outbox: Outbox,
-    arrival: Arrival,
+    client: Client,
 }
 
 impl<'a> HitPath<'a> {
@@ -275,8 +276,8 @@ impl<'a> HitPath<'a> {
             worker,
         );
         let worker = Worker::new(Arc::clone(shared), live);
-        let arrival = Arrival {
-            client: "127.0.0.2:40000".parse()?,
+        let client = Client {
+            address: "127.0.0.2:40000".parse()?,
             server,
             transport: Transport::Udp,
             received: worker.now(),
@@ -295,7 +296,7 @@ impl<'a> HitPath<'a> {
                 answered: 0,
                 late: 0,
             },
-            arrival,
+            client,
         })
     }
 
@@ -304,7 +305,7 @@ impl<'a> HitPath<'a> {
     fn answer(&mut self, count: u64) {
         let mut asked = 0;
         while asked < count {
-            self.arrival.received = self.worker.now();
+            self.client.received = self.worker.now();
             for _ in 0..self.size {
                 let query = &self.queries[self.next];
                 self.next += self.step;
@@ -313,7 +314,7 @@ impl<'a> HitPath<'a> {
                 }
                 let admitted =
                     self.worker
-                        .admit(&mut self.batch, query, self.arrival, &mut self.outbox.buffer);
+                        .admit(&mut self.batch, query, self.client, &mut self.outbox.buffer);
                 debug_assert!(matches!(admitted, Admission::Travelling));
             }
             self.worker.run(&mut self.batch, &mut self.outbox);
@@ -339,7 +340,7 @@ impl Replies for Outbox {
         self.answered += u64::from(one_record);
     }
 
-    fn later(&mut self, _: usize) -> Box<dyn LateReply> {
+    fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {
         self.late += 1;
         Box::new(Nobody)
     }
@@ -347,7 +348,7 @@ impl Replies for Outbox {
 
 struct Nobody;
 
-impl LateReply for Nobody {
+impl DeferredReply for Nobody {
     fn send(self: Box<Self>, _: &[u8]) {}
 }
 

@@ -11,12 +11,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dnsweir::config;
+use dnsweir::dns::Transport;
 use dnsweir::dns::records::{Answer, BadRecords};
-use dnsweir::dns::reply::{self, Body, Client, Ttl};
+use dnsweir::dns::reply::{self, Body, Head, Ttl};
 use dnsweir::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
-use dnsweir::filter::{Engine, Transport};
+use dnsweir::filter::Engine;
 use dnsweir::serve::generation::{Generation, Live};
-use dnsweir::serve::{Admission, Arrival, Batch, Shared, Worker};
+use dnsweir::serve::{Admission, Batch, Client, Shared, Worker};
 
 /// What a message is full of.
 #[derive(Clone, Copy)]
@@ -140,8 +141,8 @@ pub fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<
     let engine = Engine::printing_to(io::sink())?;
     let generation = Arc::new(Generation::build(1, config, &engine, None)?);
     let shared = Shared::new(1 << 20, None);
-    let arrival = Arrival {
-        client: "127.0.0.2:40000".parse()?,
+    let client = Client {
+        address: "127.0.0.2:40000".parse()?,
         server: shared.server(address),
         transport: Transport::Tcp,
         received: 0,
@@ -157,7 +158,7 @@ pub fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<
     for _ in 0..count {
         // What the batch before it grew to is not the message's fault.
         let mut batch = Batch::default();
-        met = match admit(&worker, &mut batch, &message, arrival, &mut out) {
+        met = match admit(&worker, &mut batch, &message, client, &mut out) {
             Admission::Travelling => "served".to_owned(),
             Admission::Answered(_) => format!("rcode {}", out[3] & 0x0f),
             Admission::Silence => "silence".to_owned(),
@@ -171,10 +172,10 @@ fn admit(
     worker: &Rc<Worker>,
     batch: &mut Batch,
     message: &[u8],
-    arrival: Arrival,
+    client: Client,
     out: &mut [u8],
 ) -> Admission {
-    worker.admit(batch, message, arrival, out)
+    worker.admit(batch, message, client, out)
 }
 
 /// Reads such an answer so many times, and cuts it to what a client without EDNS takes. Says how it is met.
@@ -195,7 +196,7 @@ pub fn answer(filling: Filling, octets: usize, count: u64) -> String {
 fn read(message: Vec<u8>, out: &mut [u8]) -> Result<usize, BadRecords> {
     let mut answer = Answer::read(message)?;
     answer.clamp(1, 3600);
-    let client = Client {
+    let client = Head {
         id: 1,
         flags: 0,
         question: &answer.message[HEADER..HEADER + 11],

@@ -9,7 +9,7 @@ use crate::cache::{Cache, Insertion, Key, KeyFlags, KeyHasher, Kind, Stored};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
 use crate::dns::records::Answer;
-use crate::dns::reply::{self, Body, Client, Ttl};
+use crate::dns::reply::{self, Body, Head, Ttl};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, build};
 use crate::filter::{self, Decision, Outcome};
 use crate::listen::framing::{FRAME_MAXIMUM, Frames, KEPT_MAXIMUM, READ, Scratch};
@@ -28,7 +28,7 @@ pub fn query(octets: &[u8]) {
                 Ok(&name),
                 "a name's text is the name"
             );
-            let length = reply::write_empty(&mut out, &Client::of(&query, 512), dns::rcode::NXDOMAIN);
+            let length = reply::write_empty(&mut out, &Head::of(&query, 512), dns::rcode::NXDOMAIN);
             assert!(length <= 512);
             assert!(
                 out[HEADER..].starts_with(query.question()),
@@ -75,7 +75,7 @@ pub fn cache_round_trip(octets: &[u8]) {
     let entry = cache.lookup(&key, 1_000).expect("what was just stored is there");
     let mut out = vec![0; MESSAGE_MAXIMUM];
     for limit in [512, 1232, MESSAGE_MAXIMUM] {
-        let client = Client {
+        let head = Head {
             id: 1,
             flags: 0,
             question: &question,
@@ -93,7 +93,7 @@ pub fn cache_round_trip(octets: &[u8]) {
             rcode: answer.rcode,
             authoritative: false,
         };
-        let length = reply::write(&mut out, &client, body);
+        let length = reply::write(&mut out, &head, body);
         assert!(length <= limit);
         assert_eq!(
             out[HEADER..length],

@@ -2,8 +2,8 @@
 //!
 //! [`run`] starts and ends everything. [`listen`] takes messages from sockets and hands them to
 //! [`serve`], which tells the life of a query and is the file to read first. It uses three things that
-//! do not know each other: [`filter`] runs WebAssembly, [`cache`] keeps answers, [`forward`] asks
-//! upstreams. [`dns`] reads and writes messages and [`config`] the operator's file; neither uses
+//! do not know each other: [`filter`] runs WebAssembly, [`cache`] keeps answers, [`source`] answers
+//! what neither knows, as a rule by asking upstreams. [`dns`] reads and writes messages and [`config`] the operator's file; neither uses
 //! anything else of ours. [`admin`] and [`metrics`] show what goes on, [`ceiling`] what may at most, [`tools`] what would.
 
 pub mod admin;
@@ -14,7 +14,7 @@ pub mod ceiling;
 pub mod config;
 pub mod dns;
 pub mod filter;
-pub mod forward;
+
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod listen;
@@ -24,5 +24,6 @@ pub mod node;
 pub mod output;
 pub mod run;
 pub mod serve;
+pub mod source;
 pub mod state;
 pub mod tools;

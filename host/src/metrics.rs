@@ -14,10 +14,10 @@ use prometheus_client::registry::Registry;
 use crate::cache::Kind;
 use crate::ceiling;
 use crate::dns::rcode_text;
-use crate::forward::{Counters, Histogram, Reason};
 use crate::listen::{self, Accounts};
 use crate::serve::counters::{BUCKETS, PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
 use crate::serve::gate;
+use crate::source::forward::{Counters, Histogram, Reason};
 use crate::state::State;
 use crate::{node, output};
 
@@ -289,7 +289,7 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
         }
     }
 
-    let help = "From the arrival of a query to its response";
+    let help = "From the client of a query to its response";
     let mut family = Family::histogram(encoder, "request_duration_seconds", help)?;
     for ZoneOnServer {
         server,

@@ -30,10 +30,10 @@ use crate::ceiling::Ceiling;
 use crate::config::{self, Config, Report};
 use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{Accounts, Limits, Port, Sockets};
-use crate::node::{self, Keeper, Plan};
+use crate::node::{self, Plan, Reconciler};
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
-use crate::serve::story::Audience;
+use crate::serve::trace::TraceSink;
 use crate::state::State;
 use descriptors::Descriptors;
 use privileges::Needs;
@@ -97,7 +97,7 @@ pub fn check(file: &Path) -> Result<(), Stop> {
 #[derive(Default)]
 pub struct Spectators {
     /// Is told of every query.
-    pub queries: Option<Audience>,
+    pub queries: Option<TraceSink>,
     /// Is told of every generation that begins to answer, the first one included, and why one does not. Then
     /// the log is not.
     pub generations: Option<Onlooker>,
@@ -225,9 +225,9 @@ struct Proxy {
     workers: Vec<WorkerThread>,
     admin: Option<admin::Server>,
     /// Of the node's network, from the first configuration on that has a `node` section.
-    keeper: Option<Keeper>,
+    reconciler: Option<Reconciler>,
     watchdog: Watchdog,
-    /// Told of every generation.
+    /// TraceView of every generation.
     onlooker: Option<Onlooker>,
     whatever_was_recorded: bool,
 }
@@ -276,25 +276,25 @@ impl Proxy {
         let read = || load(file.as_deref(), spectators.whatever_was_recorded);
         let config = changes.watch_from(read, |config| &config.files)?;
         let node = Arc::new(node::Counters::default());
-        let keeper = match &config.node {
-            Some(_) => Some(Keeper::start(Arc::clone(&node)).map_err(machine)?),
+        let reconciler = match &config.node {
+            Some(_) => Some(Reconciler::start(Arc::clone(&node)).map_err(machine)?),
             None => None,
         };
         // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
         let begun = tokio::select! {
-            begun = Proxy::begin(file, engine, config, &keeper, node, spectators, started) => begun.map(Some),
+            begun = Proxy::begin(file, engine, config, &reconciler, node, spectators, started) => begun.map(Some),
             () = end.come() => Ok(None),
         };
         match begun {
             Ok(Some(mut proxy)) => {
-                proxy.keeper = keeper;
+                proxy.reconciler = reconciler;
                 Ok(Some(proxy))
             }
             ended => {
                 // What was set up for a proxy that did not start serves nobody.
-                if let Some(keeper) = keeper {
-                    let _ = keeper.unguard().await;
-                    let _ = keeper.drop_link().await;
+                if let Some(reconciler) = reconciler {
+                    let _ = reconciler.unguard().await;
+                    let _ = reconciler.drop_link().await;
                 }
                 ended
             }
@@ -305,7 +305,7 @@ impl Proxy {
         file: Option<PathBuf>,
         engine: Engine,
         config: Config,
-        keeper: &Option<Keeper>,
+        reconciler: &Option<Reconciler>,
         node: Arc<node::Counters>,
         spectators: Spectators,
         started: Instant,
@@ -321,7 +321,7 @@ impl Proxy {
         let bind_admin = |address| admin::Listener::bind(address, port);
         let mut admin = match config.admin.map(bind_admin).transpose() {
             Ok(listener) => listener.map(serve),
-            Err(error) if keeper.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => None,
+            Err(error) if reconciler.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => None,
             Err(error) => return Err(machine(error)),
         };
         let engine = Arc::new(engine);
@@ -341,8 +341,8 @@ impl Proxy {
         let accounts = Accounts::new(&config.listen, descriptors.connections);
         let limits = Limits::new(&config.listen, workers, Arc::clone(&accounts));
         // A predecessor that ends must not take the addresses away before we listen on them.
-        let turn = match keeper {
-            Some(keeper) => Some(keeper.carry(Plan::of(config)).await.map_err(machine)?),
+        let turn = match reconciler {
+            Some(reconciler) => Some(reconciler.carry(Plan::of(config)).await.map_err(machine)?),
             None => None,
         };
         let sockets = bind(&shared, &config.listen.addresses, workers, port).map_err(machine)?;
@@ -391,9 +391,12 @@ impl Proxy {
         let pulses: Vec<_> = threads.iter().map(|thread| Arc::clone(&thread.pulse)).collect();
         let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
         let watchdog = Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs).map_err(machine)?;
-        if let (Some(keeper), Some(node)) = (keeper, &config.node) {
+        if let (Some(reconciler), Some(node)) = (reconciler, &config.node) {
             let plan = Plan::of(config);
-            keeper.guard(plan.clone(), node.interval).await.map_err(machine)?;
+            reconciler
+                .guard(plan.clone(), node.interval)
+                .await
+                .map_err(machine)?;
             watchdog.beat();
             // It is only told: queries need not wait for it.
             tokio::spawn(name_leftovers(plan));
@@ -419,7 +422,7 @@ impl Proxy {
             state,
             workers: threads,
             admin,
-            keeper: None,
+            reconciler: None,
             watchdog,
             onlooker: spectators.generations,
             whatever_was_recorded: spectators.whatever_was_recorded,
@@ -438,11 +441,11 @@ impl Proxy {
             .node
             .as_ref()
             .is_some_and(|node| node.skip_teardown);
-        let keeper = self.keeper.as_ref().filter(|_| !skip);
+        let reconciler = self.reconciler.as_ref().filter(|_| !skip);
         // First the rules, while our sockets still take what the rules keep from the cluster's DNS.
         let mut handed_over = false;
-        if let Some(keeper) = keeper {
-            handed_over = keeper.unguard().await.unwrap_or(false);
+        if let Some(reconciler) = reconciler {
+            handed_over = reconciler.unguard().await.unwrap_or(false);
             if handed_over {
                 tracing::info!("another process listens on our addresses: the node's network is left to it");
             }
@@ -462,8 +465,8 @@ impl Proxy {
         if timeout(DRAIN + LATE, ended).await.is_err() {
             tracing::warn!("a worker hangs: it is not waited for");
         }
-        if let Some(keeper) = keeper {
-            let _ = keeper.drop_link().await;
+        if let Some(reconciler) = reconciler {
+            let _ = reconciler.drop_link().await;
         }
         tracing::info!(milliseconds = begun.elapsed().as_millis() as u64, "stopped");
     }

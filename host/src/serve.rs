@@ -16,9 +16,10 @@
 //! 7. When the answers have left, [`Worker::tell`] hands filters with an events phase what happened,
 //!    many at a time.
 //!
-//! A [`Transit`] is a query on its way in, a [`Response`] what comes back.
+//! A [`Request`] is a query on its way in, a [`Response`] what comes back.
 
 pub mod counters;
+mod deferred;
 mod events;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -26,15 +27,14 @@ pub mod gate;
 pub mod generation;
 mod interfaces;
 mod inward;
-mod late;
 mod miss;
 mod outward;
 mod rates;
 mod refusals;
+mod request;
 mod response;
 mod steps;
-pub mod story;
-mod transit;
+pub mod trace;
 mod upstream;
 mod zones;
 
@@ -51,21 +51,21 @@ use crate::dns::edns::ExtendedError;
 use crate::dns::query::{Query, Unanswerable};
 use crate::dns::reply::{self, Ttl};
 use crate::dns::special;
-use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rcode, rtype};
+use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, Origin, rcode, rtype};
 use crate::filter::{self, Decision, Verdict};
 
 use counters::{CounterTable, add};
+use deferred::Deferred;
+pub use deferred::WAITING_OCTETS;
 use events::Sent;
 use gate::Ledger;
 use generation::{Live, Pipeline, Stage};
-use late::Late;
-pub use late::WAITING_OCTETS;
+pub use request::Client;
+use request::Request;
 use response::Response;
-use story::{Audience, Moment, Story, Way};
-pub use transit::Arrival;
-use transit::Transit;
+use trace::{Direction, Trace, TraceEvent, TraceSink};
 use upstream::Fetched;
-use zones::Owner;
+use zones::ZoneMatch;
 
 /// What all workers share.
 pub struct Shared {
@@ -85,13 +85,13 @@ pub struct Shared {
     servers: parking_lot::Mutex<Vec<Arc<str>>>,
     start: Instant,
     /// Who wants to be told of every query.
-    audience: Option<Audience>,
+    trace_sink: Option<TraceSink>,
 }
 
 impl Shared {
-    /// Nothing cached, nothing counted; `cache_memory` in bytes. An audience is told of every query, which
+    /// Nothing cached, nothing counted; `cache_memory` in bytes. A sink is told of every query, which
     /// costs more than answering it: there is one for the tools only.
-    pub fn new(cache_memory: usize, audience: Option<Audience>) -> Arc<Shared> {
+    pub fn new(cache_memory: usize, trace_sink: Option<TraceSink>) -> Arc<Shared> {
         Arc::new(Shared {
             cache: Cache::new(cache_memory),
             flights: Flights::new(),
@@ -101,11 +101,11 @@ impl Shared {
             ledger: Ledger::default(),
             servers: Default::default(),
             start: Instant::now(),
-            audience,
+            trace_sink,
         })
     }
 
-    /// The index that stands for a listener's address in [`Arrival::server`].
+    /// The index that stands for a listener's address in [`Client::server`].
     pub fn server(&self, address: SocketAddr) -> u16 {
         let label = address.to_string();
         let mut servers = self.servers.lock();
@@ -125,7 +125,7 @@ pub struct Worker {
     scratch: RefCell<Scratch>,
     reply: RefCell<ReplyBuffer>,
     /// Queries that wait for an upstream.
-    late: Late,
+    deferred: Deferred,
     /// Events that no filter has heard of yet.
     events_waiting: Cell<usize>,
     /// The first of them came.
@@ -158,10 +158,10 @@ pub struct Clocks {
 /// Messages taken from a socket at once, on their way.
 #[derive(Default)]
 pub struct Batch {
-    transits: Vec<Transit>,
+    requests: Vec<Request>,
     steps: Vec<Step>,
     responses: Vec<Option<Response>>,
-    /// How many of the transits are in use.
+    /// How many of the requests are in use.
     length: usize,
 }
 
@@ -192,14 +192,14 @@ pub enum Admission {
 
 /// Where a batch's replies go. `index` counts the queries that travel, in the order they were admitted.
 pub trait Replies {
-    /// Has `write` fill a buffer of at least the arrival's `limit` octets, and sends as many as it returns.
+    /// Has `write` fill a buffer of at least the client's `limit` octets, and sends as many as it returns.
     fn reply(&mut self, index: usize, write: impl FnOnce(&mut [u8]) -> usize);
     /// The way back for a reply that will come after the batch.
-    fn later(&mut self, index: usize) -> Box<dyn LateReply>;
+    fn defer(&mut self, index: usize) -> Box<dyn DeferredReply>;
 }
 
 /// The way back to a client whose query outlives its batch.
-pub trait LateReply {
+pub trait DeferredReply {
     /// Sends the reply. Dropped unsent: the client gets none.
     fn send(self: Box<Self>, message: &[u8]);
 }
@@ -212,7 +212,7 @@ impl Worker {
             live: RefCell::new(Rc::new(live)),
             scratch: RefCell::default(),
             reply: RefCell::new(Box::new([0; MESSAGE_MAXIMUM])),
-            late: Late::default(),
+            deferred: Deferred::default(),
             events_waiting: Cell::new(0),
             event: tokio::sync::Notify::new(),
         })
@@ -243,74 +243,74 @@ impl Worker {
     }
 
     /// Takes one message into the batch, or writes the reply to `out` if that needs no pipeline.
-    pub fn admit(&self, batch: &mut Batch, message: &[u8], arrival: Arrival, out: &mut [u8]) -> Admission {
+    pub fn admit(&self, batch: &mut Batch, message: &[u8], client: Client, out: &mut [u8]) -> Admission {
         let live = self.live.borrow();
-        if let Some(gate) = live.gate(arrival.server)
-            && let Some(refusal) = gate.refusal(&self.shared.ledger, &arrival)
+        if let Some(gate) = live.gate(client.server)
+            && let Some(refusal) = gate.refusal(&self.shared.ledger, &client)
         {
-            return self.turn_away(&live, batch, message, arrival, refusal, out);
+            return self.turn_away(&live, batch, message, client, refusal, out);
         }
         let query = match Query::parse(message) {
             Ok(query) => query,
             Err(Unanswerable::Silence) => return Admission::Silence,
             Err(error @ Unanswerable::Error { rcode, .. }) => {
-                let counters = live.counters_outside(arrival.server);
-                counters.request(arrival.transport, arrival.client.ip(), 0);
-                counters.response(rcode, self.now().saturating_sub(arrival.received));
+                let counters = live.counters_outside(client.server);
+                counters.request(client.transport, client.address.ip(), 0);
+                counters.response(rcode, self.now().saturating_sub(client.received));
                 return Admission::Answered(reply::write_unanswerable(out, message, error));
             }
         };
-        let transit = batch.next(arrival);
-        transit.admit(&query, arrival);
-        if self.shared.audience.is_some() {
-            transit.story = Some(Story::begin());
+        let request = batch.next(client);
+        request.admit(&query, client);
+        if self.shared.trace_sink.is_some() {
+            request.trace = Some(Trace::begin());
         }
-        transit.hash = self
+        request.hash = self
             .shared
             .hasher
-            .question(transit.name.as_bytes(), transit.qtype, transit.qclass);
-        let refusal = match live.generation.zones.find(transit.name.as_bytes(), query.qtype) {
+            .question(request.name.as_bytes(), request.qtype, request.qclass);
+        let refusal = match live.generation.zones.find(request.name.as_bytes(), query.qtype) {
             // Zone transfers are between authorities; a cache has nothing to transfer.
             _ if matches!(query.qtype, rtype::AXFR | rtype::IXFR | rtype::TKEY) => {
                 Response::error(rcode::REFUSED, ExtendedError::Other)
             }
-            Some(Owner::Pipeline { pipeline, .. })
-                if query.qtype == rtype::HINFO && live.is_own_probe(pipeline, transit.name.as_bytes()) =>
+            Some(ZoneMatch::Pipeline { pipeline, .. })
+                if query.qtype == rtype::HINFO && live.is_own_probe(pipeline, request.name.as_bytes()) =>
             {
                 Response::error(rcode::REFUSED, ExtendedError::Other)
             }
-            Some(Owner::Pipeline { pipeline, zone }) => {
-                (transit.pipeline, transit.zone) = (pipeline, zone);
+            Some(ZoneMatch::Pipeline { pipeline, zone }) => {
+                (request.pipeline, request.zone) = (pipeline, zone);
                 if let Some(gate) = &live.generation.pipelines[pipeline].gate
-                    && let Some(refusal) = gate.refusal(&self.shared.ledger, &arrival)
+                    && let Some(refusal) = gate.refusal(&self.shared.ledger, &client)
                 {
-                    return self.refuse(live.counters(transit), transit, refusal, out);
+                    return self.refuse(live.counters(request), request, refusal, out);
                 }
-                live.counters(transit)
-                    .request(arrival.transport, arrival.client.ip(), query.qtype);
-                transit.tell(|| {
+                live.counters(request)
+                    .request(client.transport, client.address.ip(), query.qtype);
+                request.trace(|| {
                     let zone = &live.generation.pipelines[pipeline].zones[zone];
                     let did = format!("{zone} owns the name");
-                    Moment::new("zone", Way::In, story::question(transit), did)
+                    TraceEvent::new("zone", Direction::In, trace::question(request), did)
                 });
                 batch.length += 1;
                 return Admission::Travelling;
             }
-            Some(Owner::Special(special)) if query.qclass == CLASS_IN => {
-                local_answer(special.answer(&transit.question))
+            Some(ZoneMatch::Special(special)) if query.qclass == CLASS_IN => {
+                local_answer(special.answer(&request.question))
             }
             _ => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
         };
-        let counters = live.counters_outside(arrival.server);
-        counters.request(arrival.transport, arrival.client.ip(), query.qtype);
-        counters.response(refusal.rcode, self.now().saturating_sub(arrival.received));
-        transit.tell(|| {
+        let counters = live.counters_outside(client.server);
+        counters.request(client.transport, client.address.ip(), query.qtype);
+        counters.response(refusal.rcode, self.now().saturating_sub(client.received));
+        request.trace(|| {
             let did = "no zone is asked: the name is nobody's, or special".into();
-            Moment::new("zone", Way::In, story::question(transit), did)
+            TraceEvent::new("zone", Direction::In, trace::question(request), did)
         });
-        let client = transit.client(refusal.error);
-        let size = refusal.write(out, &client);
-        self.tell_story(transit, Some(&refusal), size);
+        let head = request.reply_head(refusal.error);
+        let size = refusal.write(out, &head);
+        self.finish_trace(request, Some(&refusal), size);
         Admission::Answered(size)
     }
 
@@ -319,82 +319,82 @@ impl Worker {
     pub fn run(self: &Rc<Self>, batch: &mut Batch, replies: &mut impl Replies) {
         let live = self.live();
         let length = std::mem::take(&mut batch.length);
-        let transits = &mut batch.transits[..length];
+        let requests = &mut batch.requests[..length];
         let steps = &mut batch.steps[..length];
         let responses = &mut batch.responses[..length];
         steps.fill(Step::Passing);
-        self.advance(&live, transits, steps);
+        self.advance(&live, requests, steps);
 
-        for (index, transit) in transits.iter_mut().enumerate() {
+        for (index, request) in requests.iter_mut().enumerate() {
             let step = std::mem::replace(&mut steps[index], Step::Gone);
             // What is fresh when a query comes is fresh enough to answer it: no need for another look at the clock.
-            let now_ms = transit.arrival.received / 1000;
-            responses[index] = match self.at_once(&live, transit, &step, now_ms) {
-                AtOnce::Response(response) => Some(response),
-                AtOnce::Drop => {
-                    self.hear(&live, transit, None, Sent::default(), self.clocks());
+            let now_ms = request.client.received / 1000;
+            responses[index] = match self.immediate(&live, request, &step, now_ms) {
+                Immediate::Response(response) => Some(response),
+                Immediate::Drop => {
+                    self.hear(&live, request, None, Sent::default(), self.clocks());
                     None
                 }
-                AtOnce::Later => self.spawn_late(&live, transit, step, || replies.later(index)),
+                Immediate::Deferred => self.defer(&live, request, step, || replies.defer(index)),
             };
         }
-        self.outward(&live, transits, responses, 0);
+        self.outward(&live, requests, responses, 0);
 
         let clocks = self.clocks();
-        for (index, (transit, response)) in transits.iter().zip(responses).enumerate() {
+        for (index, (request, response)) in requests.iter().zip(responses).enumerate() {
             if let Some(response) = response.take() {
-                let client = transit.client(response.error);
+                let head = request.reply_head(response.error);
                 let mut sent = Sent::default();
                 replies.reply(index, |out| {
-                    let size = response.write(out, &client);
+                    let size = response.write(out, &head);
                     sent = Sent::of(out, size);
                     size
                 });
-                self.count_response(&live, transit, &response, sent, clocks);
+                self.count_response(&live, request, &response, sent, clocks);
             }
         }
     }
 
     /// What a query that came as far as it could gets without waiting.
-    fn at_once(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, step: &Step, now_ms: u64) -> AtOnce {
+    fn immediate(self: &Rc<Self>, live: &Rc<Live>, request: &Request, step: &Step, now_ms: u64) -> Immediate {
         match step {
-            Step::Decided(verdict) => decided(transit, verdict),
+            Step::Decided(verdict) => decided(request, verdict),
             // That a filter failed says nothing about the name: not to be kept (RFC 9520 section 2).
-            Step::Failed(rcode) => AtOnce::Response(Response {
+            Step::Failed(rcode) => Immediate::Response(Response {
                 store: false,
                 ..Response::error(*rcode, ExtendedError::Other)
             }),
             Step::Passing | Step::Arrived | Step::Gone => {
-                let pipeline = &live.generation.pipelines[transit.pipeline];
-                match pipeline.stages.get(transit.stage) {
+                let pipeline = &live.generation.pipelines[request.pipeline];
+                match pipeline.stages.get(request.stage) {
                     // The class matters only now: a filter may have rewritten it.
-                    Some(Stage::Cache(_) | Stage::Forward(_)) if transit.qclass != CLASS_IN => {
-                        AtOnce::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
+                    Some(Stage::Cache(_) | Stage::Forward(_)) if request.qclass != CLASS_IN => {
+                        Immediate::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
                     }
                     // RFC 8482: nobody needs all that there is of a name but whoever sends it to somebody else.
                     Some(Stage::Cache(_) | Stage::Forward(_))
-                        if transit.qtype == rtype::ANY && !pipeline.asks_any =>
+                        if request.qtype == rtype::ANY && !pipeline.asks_any =>
                     {
-                        AtOnce::Response(local_answer(special::any(&transit.question)))
+                        Immediate::Response(local_answer(special::any(&request.question)))
                     }
-                    Some(Stage::Cache(cache)) => match self.look_up(live, transit, cache, now_ms) {
+                    Some(Stage::Cache(cache)) => match self.look_up(live, request, cache, now_ms) {
                         Some(response) => {
-                            let hit = || format!("hit: {}", story::response(&response));
-                            transit.tell(|| story::cache(transit, hit()));
-                            AtOnce::Response(response)
+                            let hit = || format!("hit: {}", trace::response(&response));
+                            request.trace(|| trace::cache(request, hit()));
+                            Immediate::Response(response)
                         }
                         None => {
-                            transit.tell(|| story::cache(transit, story::miss(transit).into()));
-                            AtOnce::Later
+                            request.trace(|| trace::cache(request, trace::miss(request).into()));
+                            Immediate::Deferred
                         }
                     },
-                    Some(_) => AtOnce::Later,
+                    Some(_) => Immediate::Deferred,
                     None => {
-                        transit.tell(|| {
+                        request.trace(|| {
                             let did = "refused: no stage is left that could answer".into();
-                            Moment::new("end", Way::In, story::question(transit), did)
+                            TraceEvent::new("end", Direction::In, trace::question(request), did)
                         });
-                        AtOnce::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
+                        Immediate::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
                     }
                 }
             }
@@ -407,26 +407,26 @@ impl Worker {
     fn look_up(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: &Transit,
+        request: &Request,
         cache: &config::Cache,
         now_ms: u64,
     ) -> Option<Response> {
-        if transit.signed.is_some() || !transit.may_store() {
+        if request.signed.is_some() || !request.may_store() {
             return None;
         }
-        let key = self.key(&live.generation.pipelines[transit.pipeline], transit);
+        let key = self.key(&live.generation.pipelines[request.pipeline], request);
         let entry = self.shared.cache.lookup(&key, now_ms)?;
         let Freshness::Fresh { age_secs } = entry.lifetime().freshness(now_ms) else {
             return None;
         };
-        let counters = live.counters(transit);
+        let counters = live.counters(request);
         add(&counters.hits[entry.kind().index()], 1);
         if let Some(prefetch) = cache.prefetch
             && entry.prefetch_due(&prefetch, now_ms)
             && let Some(claim) = entry.claim_refresh(now_ms)
         {
             add(&counters.prefetches, 1);
-            self.spawn_refresh(live, transit, claim);
+            self.spawn_refresh(live, request, claim);
         }
         Some(Response {
             rcode: u16::from(entry.rcode()),
@@ -435,7 +435,7 @@ impl Worker {
                 min: 0,
                 max: u32::MAX,
             },
-            source: filter::Source::Cache,
+            origin: Origin::Cache,
             authoritative: false,
             error: entry.error(),
             content: response::Content::Entry(entry),
@@ -445,29 +445,29 @@ impl Worker {
     }
 
     /// What the cache knows the query by.
-    fn key<'a>(&self, pipeline: &Pipeline, transit: &'a Transit) -> Key<'a> {
-        let flags = KeyFlags::new(transit.dnssec_ok(), transit.checking_disabled());
+    fn key<'a>(&self, pipeline: &Pipeline, request: &'a Request) -> Key<'a> {
+        let flags = KeyFlags::new(request.dnssec_ok(), request.checking_disabled());
         Key::new(
-            transit.hash,
-            transit.name.as_bytes(),
-            transit.qtype,
-            transit.qclass,
+            request.hash,
+            request.name.as_bytes(),
+            request.qtype,
+            request.qclass,
             flags,
-            pipeline.view,
+            pipeline.partition,
         )
     }
 
     /// When a call into a filter begins, if anybody wants to know.
     #[inline]
     fn begun(&self) -> Option<Instant> {
-        self.shared.audience.as_ref().map(|_| Instant::now())
+        self.shared.trace_sink.as_ref().map(|_| Instant::now())
     }
 
-    /// Tells the audience, if there is one, what became of a query; no response: it was dropped.
+    /// Tells the sink, if there is one, what became of a query; no response: it was dropped.
     #[inline]
-    fn tell_story(&self, transit: &Transit, response: Option<&Response>, size: usize) {
-        if let (Some(audience), Some(story)) = (&self.shared.audience, &transit.story) {
-            story::told(story, transit, response, size, |told| audience(told));
+    fn finish_trace(&self, request: &Request, response: Option<&Response>, size: usize) {
+        if let (Some(trace_sink), Some(trace)) = (&self.shared.trace_sink, &request.trace) {
+            trace::finish(trace, request, response, size, |told| trace_sink(told));
         }
     }
 
@@ -475,46 +475,46 @@ impl Worker {
     fn count_response(
         &self,
         live: &Live,
-        transit: &Transit,
+        request: &Request,
         response: &Response,
         sent: Sent,
         clocks: Clocks,
     ) {
-        let microseconds = clocks.now.saturating_sub(transit.arrival.received);
-        let counters = live.counters(transit);
+        let microseconds = clocks.now.saturating_sub(request.client.received);
+        let counters = live.counters(request);
         counters.response(response.rcode, microseconds);
-        self.hear(live, transit, Some(response), sent, clocks);
+        self.hear(live, request, Some(response), sent, clocks);
     }
 }
 
 /// What a query that came as far as it could gets.
-enum AtOnce {
+enum Immediate {
     Response(Response),
     Drop,
     /// Only an upstream, or another name's answer, can tell.
-    Later,
+    Deferred,
 }
 
-fn decided(transit: &Transit, verdict: &Verdict) -> AtOnce {
+fn decided(request: &Request, verdict: &Verdict) -> Immediate {
     let mut response = match &verdict.decision {
-        Decision::Answer(records) => Response::from_filter(&transit.question, records),
+        Decision::Answer(records) => Response::from_filter(&request.question, records),
         Decision::Refuse(rcode) => Response {
-            source: filter::Source::Filter,
+            origin: Origin::Filter,
             ..Response::error(*rcode, ExtendedError::Blocked)
         },
-        Decision::Drop => return AtOnce::Drop,
-        Decision::Alias(_) | Decision::Pass | Decision::Rewrite(_) => return AtOnce::Later,
+        Decision::Drop => return Immediate::Drop,
+        Decision::Alias(_) | Decision::Pass | Decision::Rewrite(_) => return Immediate::Deferred,
     };
     if let Some(edit) = &verdict.edit {
         response.edit(edit);
     }
-    AtOnce::Response(response)
+    Immediate::Response(response)
 }
 
 /// The proxy's own answer in these octets.
 fn local_answer(message: Vec<u8>) -> Response {
     match crate::dns::records::Answer::read(message) {
-        Ok(answer) => Response::answer(Arc::new(answer), filter::Source::Local, false),
+        Ok(answer) => Response::answer(Arc::new(answer), Origin::Local, false),
         Err(_) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
     }
 }
@@ -529,13 +529,13 @@ impl Batch {
     /// The place for the next query; it counts only once `length` is raised.
     // As `look_up`.
     #[inline(always)]
-    fn next(&mut self, arrival: Arrival) -> &mut Transit {
-        if self.transits.len() == self.length {
-            self.transits.push(Transit::new(arrival));
+    fn next(&mut self, client: Client) -> &mut Request {
+        if self.requests.len() == self.length {
+            self.requests.push(Request::new(client));
             self.steps.push(Step::Gone);
             self.responses.push(None);
         }
-        &mut self.transits[self.length]
+        &mut self.requests[self.length]
     }
 
     /// Queries admitted so far.

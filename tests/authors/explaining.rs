@@ -1,4 +1,4 @@
-//! `dnsweir explain`: the story of one query, which is what the proxy does and counts.
+//! `dnsweir explain`: the trace of one query, which is what the proxy does and counts.
 
 use std::fs;
 
@@ -46,8 +46,8 @@ fn explain(text: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
 }
 
 /// Stage, way and the first words of each step.
-fn steps(story: &serde_json::Value) -> Vec<String> {
-    let steps = story["steps"].as_array().expect("steps").iter();
+fn steps(trace: &serde_json::Value) -> Vec<String> {
+    let steps = trace["steps"].as_array().expect("steps").iter();
     steps
         .map(|step| {
             let text = |key: &str| step[key].as_str().unwrap_or_default().to_owned();
@@ -85,8 +85,8 @@ fn every_stage_says_what_it_saw_and_did() {
     assert_eq!(reply["source"], "upstream");
     assert_eq!(reply["answers"][0], "db.example. 10 IN A 192.0.2.1");
     assert_eq!(told[1]["reply"]["source"], "cache");
-    for story in &told {
-        let call = &story["steps"][1];
+    for trace in &told {
+        let call = &trace["steps"][1];
         let called = call["did"].as_array().is_some_and(|did| did.len() == 1);
         assert!(
             !called || call["took_microseconds"].as_f64() > Some(0.0),
@@ -121,7 +121,7 @@ fn the_story_is_what_the_metrics_count() {
     );
     let remembered = told
         .iter()
-        .flat_map(|story| story["steps"].as_array().expect("steps"))
+        .flat_map(|trace| trace["steps"].as_array().expect("steps"))
         .filter(|step| step["did"].to_string().contains("(remembered"))
         .count() as f64;
     assert_eq!(metrics.sum("dnsweir_filter_remembered_total", &[]), remembered);

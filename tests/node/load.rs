@@ -86,7 +86,7 @@ impl Load {
             let stop = Arc::clone(&stop);
             place.within(move || {
                 let mut asked = Vec::new();
-                // One after the other, and not all at the same moment.
+                // One after the other, and not all at the same event.
                 std::thread::sleep(PACE * client / CLIENTS);
                 while !stop.load(Ordering::Relaxed) {
                     let at = Instant::now();
@@ -106,7 +106,7 @@ impl Load {
     }
 
     /// How many of its connections a listener may reset when it opens: those to the cluster's DNS that are open in
-    /// that moment, since their next packet finds a socket.
+    /// that event, since their next packet finds a socket.
     pub fn open_at_once(&self) -> usize {
         match self.protocol {
             Protocol::Udp => 0,
@@ -146,7 +146,7 @@ impl Fates {
         self.0.iter().filter(|asked| asked.answer == answer).count()
     }
 
-    /// Those asked between two moments.
+    /// Those asked between two events.
     pub fn between(&self, from: Instant, to: Instant) -> Fates {
         Fates(
             self.0
@@ -157,12 +157,12 @@ impl Fates {
         )
     }
 
-    /// Those asked before a moment.
+    /// Those asked before an event.
     pub fn until(&self, to: Instant) -> Fates {
         Fates(self.0.iter().copied().filter(|asked| asked.at < to).collect())
     }
 
-    /// Those asked from a moment on.
+    /// Those asked from an event on.
     pub fn since(&self, from: Instant) -> Fates {
         Fates(self.0.iter().copied().filter(|asked| asked.at >= from).collect())
     }

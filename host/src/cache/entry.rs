@@ -71,7 +71,7 @@ pub struct Stored<'a> {
 #[derive(Debug)]
 pub struct Entry {
     lifetime: Lifetime,
-    view: u64,
+    partition: u64,
     retry_at_ms: AtomicU64,
     hits: AtomicU32,
     qtype: u16,
@@ -116,7 +116,7 @@ impl Entry {
                     stored.stale_secs
                 },
             },
-            view: key.view,
+            partition: key.partition,
             retry_at_ms: AtomicU64::new(0),
             hits: AtomicU32::new(0),
             qtype: key.qtype,
@@ -150,7 +150,7 @@ impl Entry {
         self.qtype == key.qtype
             && self.qclass == key.qclass
             && self.flags == key.flags
-            && self.view == key.view
+            && self.partition == key.partition
             && self.name() == key.name
     }
 

@@ -34,7 +34,7 @@ struct Flight<T> {
     qtype: u16,
     qclass: u16,
     flags: KeyFlags,
-    view: u64,
+    partition: u64,
     /// Set once: the leader's result, `None` if it gave up.
     result: OnceLock<Option<T>>,
     waiting: Mutex<Waiting>,
@@ -109,7 +109,7 @@ impl<T: Clone + Send + Sync> Flights<T> {
             qtype: key.qtype,
             qclass: key.qclass,
             flags: key.flags,
-            view: key.view,
+            partition: key.partition,
             result: OnceLock::new(),
             waiting: Mutex::default(),
         });
@@ -128,7 +128,7 @@ impl<T> Flight<T> {
             && self.qtype == key.qtype
             && self.qclass == key.qclass
             && self.flags == key.flags
-            && self.view == key.view
+            && self.partition == key.partition
             && *self.name == *key.name
     }
 }

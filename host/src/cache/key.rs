@@ -62,22 +62,29 @@ pub struct Key<'a> {
     pub flags: KeyFlags,
     /// Fingerprint of what answers a miss. Zones with different sources do not share answers, and a
     /// reload that changes a source leaves its old answers unreachable.
-    pub view: u64,
+    pub partition: u64,
 }
 
 impl<'a> Key<'a> {
     /// `question` is [`KeyHasher::question`] of the same name, type and class.
     #[inline]
-    pub fn new(question: u64, name: &'a [u8], qtype: u16, qclass: u16, flags: KeyFlags, view: u64) -> Self {
+    pub fn new(
+        question: u64,
+        name: &'a [u8],
+        qtype: u16,
+        qclass: u16,
+        flags: KeyFlags,
+        partition: u64,
+    ) -> Self {
         // The question's hash is evenly spread, and XOR with anything keeps it so.
-        let hash = question ^ view ^ u64::from(flags.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = question ^ partition ^ u64::from(flags.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self {
             hash,
             name,
             qtype,
             qclass,
             flags,
-            view,
+            partition,
         }
     }
 }
@@ -105,9 +112,9 @@ mod tests {
 
     const NAME: &[u8] = b"\x03www\x07example\x03org\0";
 
-    fn key(flags: KeyFlags, view: u64) -> Key<'static> {
+    fn key(flags: KeyFlags, partition: u64) -> Key<'static> {
         let hasher = KeyHasher(RandomState::default());
-        Key::new(hasher.question(NAME, 1, 1), NAME, 1, 1, flags, view)
+        Key::new(hasher.question(NAME, 1, 1), NAME, 1, 1, flags, partition)
     }
 
     #[test]
@@ -122,8 +129,16 @@ mod tests {
 
     #[test]
     fn flags_and_view_change_the_hash() {
-        let hash = |dnssec_ok, checking_disabled, view| {
-            Key::new(99, NAME, 1, 1, KeyFlags::new(dnssec_ok, checking_disabled), view).hash
+        let hash = |dnssec_ok, checking_disabled, partition| {
+            Key::new(
+                99,
+                NAME,
+                1,
+                1,
+                KeyFlags::new(dnssec_ok, checking_disabled),
+                partition,
+            )
+            .hash
         };
         let all = [
             hash(false, false, 0),

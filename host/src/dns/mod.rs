@@ -9,6 +9,7 @@ pub mod build;
 pub mod edns;
 pub mod name;
 pub mod names;
+mod origin;
 pub mod query;
 pub mod records;
 pub mod reply;
@@ -16,6 +17,10 @@ pub mod signature;
 pub mod special;
 pub mod suffix_map;
 pub mod text;
+mod transport;
+
+pub use origin::Origin;
+pub use transport::Transport;
 
 /// Octets of a message's header (RFC 1035 section 4.1.1).
 pub const HEADER: usize = 12;

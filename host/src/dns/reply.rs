@@ -7,7 +7,7 @@ use super::{HEADER, MESSAGE_MAXIMUM, flag, rcode, u16_at, u32_at};
 
 /// Whom a reply is for: what its message must repeat and may not exceed.
 #[derive(Debug, Clone, Copy)]
-pub struct Client<'a> {
+pub struct Head<'a> {
     /// The ID of the query.
     pub id: u16,
     /// The second 16 bits of the query's header.
@@ -60,26 +60,26 @@ impl Ttl {
     };
 }
 
-/// Writes the reply to the start of `out` and returns its length, at most `client.limit`.
+/// Writes the reply to the start of `out` and returns its length, at most `head.limit`.
 ///
 /// A message that does not fit is cut behind the last record that does, and TC says so if anything
 /// but additional data is missing (RFC 2181 section 9): resolvers that do not retry over TCP still
 /// get what there was room for. Before a record is left out, the extended error is (RFC 8914 section 3), and
 /// that alone does not set TC: the answer is whole, and to ask for it again over TCP a waste. A message that came truncated says so whatever its size.
-/// `out` must hold `client.limit` octets or the whole reply.
-pub fn write(out: &mut [u8], client: &Client<'_>, body: Body<'_, impl Iterator<Item = usize>>) -> usize {
+/// `out` must hold `head.limit` octets or the whole reply.
+pub fn write(out: &mut [u8], head: &Head<'_>, body: Body<'_, impl Iterator<Item = usize>>) -> usize {
     let message = body.message;
-    let mut opt = client.opt;
-    let limit = client.limit.min(out.len());
+    let mut opt = head.opt;
+    let limit = head.limit.min(out.len());
     let room = |opt: Option<Opt>| limit.saturating_sub(opt.map_or(0, |opt| opt.length()));
-    let mut flags = self::flags(client, u16_at(message, 2), body.authoritative);
+    let mut flags = self::flags(head, u16_at(message, 2), body.authoritative);
     let mut counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
     let mut end = message.len();
     if end > room(opt) {
         opt = opt.map(|opt| Opt { error: None, ..opt });
         if end > room(opt) {
             let truncated;
-            (end, counts, truncated) = cut(message, HEADER + client.question.len(), counts, room(opt));
+            (end, counts, truncated) = cut(message, HEADER + head.question.len(), counts, room(opt));
             if truncated {
                 flags |= flag::TC;
             }
@@ -88,16 +88,16 @@ pub fn write(out: &mut [u8], client: &Client<'_>, body: Body<'_, impl Iterator<I
 
     // Without OPT there is no place for the upper bits, and the lower ones alone would say something
     // else (RFC 6891 section 6.1.3).
-    let rcode = if body.rcode > 15 && client.opt.is_none() {
+    let rcode = if body.rcode > 15 && head.opt.is_none() {
         rcode::SERVFAIL
     } else {
         body.rcode
     };
     flags |= rcode & flag::RCODE;
-    let question_end = HEADER + client.question.len();
+    let question_end = HEADER + head.question.len();
     out[question_end..end].copy_from_slice(&message[question_end..end]);
-    write_header(out, client.id, flags, counts);
-    out[HEADER..question_end].copy_from_slice(client.question);
+    write_header(out, head.id, flags, counts);
+    out[HEADER..question_end].copy_from_slice(head.question);
     for at in body.ttl_offsets {
         if at + 4 > end {
             break;
@@ -112,34 +112,34 @@ pub fn write(out: &mut [u8], client: &Client<'_>, body: Body<'_, impl Iterator<I
 }
 
 /// Writes a reply with no records: an error, or an empty NOERROR.
-pub fn write_empty(out: &mut [u8], client: &Client<'_>, rcode: u16) -> usize {
-    let rcode = if rcode > 15 && client.opt.is_none() {
+pub fn write_empty(out: &mut [u8], head: &Head<'_>, rcode: u16) -> usize {
+    let rcode = if rcode > 15 && head.opt.is_none() {
         rcode::SERVFAIL
     } else {
         rcode
     };
-    let flags = self::flags(client, 0, false) | rcode & flag::RCODE;
-    let end = HEADER + client.question.len();
-    write_header(out, client.id, flags, [0; 3]);
-    out[HEADER..end].copy_from_slice(client.question);
-    finish_opt(out, end, client.opt, 0, rcode)
+    let flags = self::flags(head, 0, false) | rcode & flag::RCODE;
+    let end = HEADER + head.question.len();
+    write_header(out, head.id, flags, [0; 3]);
+    out[HEADER..end].copy_from_slice(head.question);
+    finish_opt(out, end, head.opt, 0, rcode)
 }
 
 /// Writes header and question with TC, so that the client asks over TCP.
-pub fn write_truncated(out: &mut [u8], client: &Client<'_>) -> usize {
-    let length = write_empty(out, client, rcode::NOERROR);
+pub fn write_truncated(out: &mut [u8], head: &Head<'_>) -> usize {
+    let length = write_empty(out, head, rcode::NOERROR);
     out[2] |= (flag::TC >> 8) as u8;
     length
 }
 
 /// Writes an upstream's whole message with only its ID changed (RFC 5625 section 4.5); if it does not fit,
 /// header and question with TC, so that the client asks over TCP.
-pub fn write_verbatim(out: &mut [u8], client: &Client<'_>, message: &[u8]) -> usize {
-    if message.len() > client.limit.min(out.len()) {
-        return write_truncated(out, &Client { opt: None, ..*client });
+pub fn write_verbatim(out: &mut [u8], head: &Head<'_>, message: &[u8]) -> usize {
+    if message.len() > head.limit.min(out.len()) {
+        return write_truncated(out, &Head { opt: None, ..*head });
     }
     out[..message.len()].copy_from_slice(message);
-    out[..2].copy_from_slice(&client.id.to_be_bytes());
+    out[..2].copy_from_slice(&head.id.to_be_bytes());
     message.len()
 }
 
@@ -174,10 +174,10 @@ pub fn write_unanswerable(out: &mut [u8], message: &[u8], error: Unanswerable) -
     finish_opt(out, question_end, opt, 0, rcode)
 }
 
-impl<'a> Client<'a> {
+impl<'a> Head<'a> {
     /// The client that sent `query` and takes replies of `limit` octets.
-    pub fn of(query: &Query<'a>, limit: usize) -> Client<'a> {
-        Client {
+    pub fn of(query: &Query<'a>, limit: usize) -> Head<'a> {
+        Head {
             id: query.id,
             flags: query.flags,
             question: query.question(),
@@ -195,12 +195,12 @@ impl<'a> Client<'a> {
 /// RD and CD are the query's (RFC 1035 section 4.1.1, RFC 4035 section 3.2.2); RA says that we
 /// recurse, by asking upstream; AD is passed on to those who asked for it with DO or AD (RFC 6840
 /// section 5.8); TC is an upstream's that had no more to give over TCP either.
-fn flags(client: &Client<'_>, response: u16, authoritative: bool) -> u16 {
+fn flags(head: &Head<'_>, response: u16, authoritative: bool) -> u16 {
     let mut passed_on = flag::TC;
-    if client.flags & flag::AD != 0 || client.opt.is_some_and(|opt| opt.dnssec_ok) {
+    if head.flags & flag::AD != 0 || head.opt.is_some_and(|opt| opt.dnssec_ok) {
         passed_on |= flag::AD;
     }
-    let mut flags = flag::QR | flag::RA | client.flags & (flag::RD | flag::CD) | response & passed_on;
+    let mut flags = flag::QR | flag::RA | head.flags & (flag::RD | flag::CD) | response & passed_on;
     if authoritative {
         flags |= flag::AA;
     }
@@ -275,7 +275,7 @@ mod tests {
             rcode: 0,
             authoritative: false,
         };
-        let length = write(&mut out, &Client::of(&query, limit), body);
+        let length = write(&mut out, &Head::of(&query, limit), body);
         out.truncate(length);
         out
     }
@@ -362,8 +362,8 @@ mod tests {
             (whole, 10, false),
             (whole - 1, 9, false),
         ] {
-            let mut client = Client::of(&query, limit);
-            client.opt = client.opt.map(|opt| Opt {
+            let mut head = Head::of(&query, limit);
+            head.opt = head.opt.map(|opt| Opt {
                 error: Some(3),
                 ..opt
             });
@@ -375,7 +375,7 @@ mod tests {
                 authoritative: false,
             };
             let mut out = vec![0xff; 4096];
-            let length = write(&mut out, &client, body);
+            let length = write(&mut out, &head, body);
             assert!(length <= limit);
             let got = (
                 u16_at(&out, 6),
@@ -401,7 +401,7 @@ mod tests {
             authoritative: false,
         };
         let mut out = [0; 512];
-        write(&mut out, &Client::of(&query, 512), body);
+        write(&mut out, &Head::of(&query, 512), body);
         assert_eq!((u16_at(&out, 2) & flag::TC, u16_at(&out, 6)), (flag::TC, 2));
     }
 
@@ -422,7 +422,7 @@ mod tests {
             let query = message("a.", rtype::A, records);
             let query = Query::parse(&query).unwrap();
             let mut out = [0; 512];
-            let length = write_empty(&mut out, &Client::of(&query, 512), 23);
+            let length = write_empty(&mut out, &Head::of(&query, 512), 23);
             assert_eq!(u16::from(out[3]) & flag::RCODE, expected);
             assert_eq!(length, HEADER + 7 + if records.is_empty() { 0 } else { 11 });
         }
@@ -456,7 +456,7 @@ mod tests {
             let query = message(&name, rtype::A, &[]);
             let query = Query::parse(&query).unwrap();
             let mut out = [0; 512];
-            prop_assert!(write_empty(&mut out, &Client::of(&query, 512), 3) <= 512);
+            prop_assert!(write_empty(&mut out, &Head::of(&query, 512), 3) <= 512);
         }
     }
 }

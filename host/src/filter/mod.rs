@@ -31,6 +31,7 @@ mod load;
 mod memo;
 mod observed;
 mod plain;
+mod provenance;
 mod restart;
 #[cfg(test)]
 mod tests;

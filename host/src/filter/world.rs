@@ -305,8 +305,8 @@ mod tests {
 
     #[test]
     fn forged_lines_and_escapes_are_spelt_out() {
-        struct Told(Sender<Vec<u8>>);
-        impl Write for Told {
+        struct TraceView(Sender<Vec<u8>>);
+        impl Write for TraceView {
             fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
                 self.0.send(octets.to_vec()).unwrap();
                 Ok(octets.len())
@@ -316,7 +316,7 @@ mod tests {
             }
         }
         let (sender, told) = channel();
-        state_printing_to(Told(sender)).print_lines("a\rb\x1b[2J\n");
+        state_printing_to(TraceView(sender)).print_lines("a\rb\x1b[2J\n");
         assert_eq!(told.recv().unwrap(), b"a\\rb\\u{1b}[2J\n");
     }
 

@@ -25,8 +25,8 @@ use super::datagrams::BATCH;
 use super::framing::{FRAME_MAXIMUM, Frames, READ, Scratch};
 use super::outbox::{Outbox, Owed, UNSENT};
 use crate::dns::MESSAGE_MAXIMUM;
-use crate::filter::Transport;
-use crate::serve::{Admission, Arrival, Batch, Worker};
+use crate::dns::Transport;
+use crate::serve::{Admission, Batch, Client, Worker};
 
 /// Octets that a client has to take within `tcp-write`, unless it is sent less: one that takes a single octet now and
 /// then might as well take none.
@@ -268,8 +268,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let accounts = Arc::clone(self.owed.account.accounts());
         let mut frames = Frames::of(octets);
         let mut outbox = Outbox::new(&self.owed, Pin::new(&mut self.stream), replies);
-        let arrival = Arrival {
-            client: self.client,
+        let client = Client {
+            address: self.client,
             server: self.server,
             transport: Transport::Tcp,
             received: self.worker.now(),
@@ -278,14 +278,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             keepalive: Some(u16::try_from(accounts.idle().as_millis() / 100).unwrap_or(u16::MAX)),
         };
         if frames.is_due() {
-            self.owed.account.note(arrival.received);
+            self.owed.account.note(client.received);
         }
         while !self.read_all && frames.is_due() && !self.owed.is_crowded() {
             // As many as there is room for if their replies are like the last ones.
             let room = UNSENT.saturating_sub(self.owed.account.unsent() + outbox.filled());
             let most = (1 + room / self.largest).min(BATCH);
             for message in frames.by_ref().take(most) {
-                match self.worker.admit(batch, message, arrival, outbox.space()) {
+                match self.worker.admit(batch, message, client, outbox.space()) {
                     Admission::Travelling => {}
                     Admission::Answered(length) => outbox.take(length),
                     Admission::Silence => {

@@ -10,7 +10,7 @@ use tokio::io::AsyncWrite;
 
 use super::account::Account;
 use super::framing::{FRAME_MAXIMUM, PREFIX};
-use crate::serve::{LateReply, Replies, Worker};
+use crate::serve::{DeferredReply, Replies, Worker};
 
 /// Queries of one connection that may wait for upstreams; the client's next ones wait in its own buffer.
 const OUTSTANDING: usize = 256;
@@ -123,16 +123,16 @@ impl<S: AsyncWrite> Replies for Outbox<'_, S> {
         self.take(length);
     }
 
-    fn later(&mut self, _: usize) -> Box<dyn LateReply> {
+    fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {
         self.owed.outstanding.set(self.owed.outstanding.get() + 1);
         self.owed.account.owe(true);
-        Box::new(Late(Rc::clone(self.owed)))
+        Box::new(Deferred(Rc::clone(self.owed)))
     }
 }
 
-struct Late(Rc<Owed>);
+struct Deferred(Rc<Owed>);
 
-impl LateReply for Late {
+impl DeferredReply for Deferred {
     fn send(self: Box<Self>, message: &[u8]) {
         // Before it leaves: whoever has it may look at once who was quiet for how long.
         self.0.account.note(self.0.worker.now());
@@ -141,7 +141,7 @@ impl LateReply for Late {
     }
 }
 
-impl Drop for Late {
+impl Drop for Deferred {
     fn drop(&mut self) {
         self.0.outstanding.set(self.0.outstanding.get() - 1);
         self.0.account.owe(self.0.outstanding.get() > 0);

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use super::datagrams::{BATCH, Datagrams, Route, send_one};
 use super::{Limits, Switch};
-use crate::filter::Transport;
-use crate::serve::{Admission, Arrival, Batch, LateReply, Replies, Worker};
+use crate::dns::Transport;
+use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Worker};
 
 /// A socket that can be waited for.
 pub struct Socket {
@@ -70,7 +70,7 @@ pub async fn listen(
             Some(Err(error)) => return tracing::error!(%error, "a UDP listener has ended"),
             None => break,
         };
-        if exchange.at_once.len() != limit() {
+        if exchange.immediate.len() != limit() {
             // A reload changed it.
             exchange = Exchange::new(&socket, limit());
         }
@@ -109,18 +109,18 @@ fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, exchange: &mut Ex
         let Some((message, client)) = exchange.datagrams.get(slot) else {
             continue;
         };
-        let arrival = Arrival {
-            client,
+        let client = Client {
+            address: client,
             server,
             transport: Transport::Udp,
             received: now,
-            limit: exchange.at_once.len(),
+            limit: exchange.immediate.len(),
             keepalive: None,
         };
-        match worker.admit(batch, message, arrival, &mut exchange.at_once) {
+        match worker.admit(batch, message, client, &mut exchange.immediate) {
             Admission::Travelling => exchange.travelling.push(slot),
             Admission::Answered(length) => {
-                let reply = &exchange.at_once[..length];
+                let reply = &exchange.immediate[..length];
                 exchange.datagrams.reply(slot, |out| {
                     out[..length].copy_from_slice(reply);
                     length
@@ -141,7 +141,7 @@ struct Exchange {
     /// The slots of the queries that travel.
     travelling: Vec<usize>,
     /// Room for a reply that is written while its query is still read; as much as is sent at most.
-    at_once: Box<[u8]>,
+    immediate: Box<[u8]>,
 }
 
 impl Exchange {
@@ -150,7 +150,7 @@ impl Exchange {
             socket: Rc::clone(socket),
             datagrams: Datagrams::new(socket.wildcard, limit),
             travelling: Vec::with_capacity(BATCH),
-            at_once: vec![0; limit].into(),
+            immediate: vec![0; limit].into(),
         }
     }
 }
@@ -160,20 +160,20 @@ impl Replies for Exchange {
         self.datagrams.reply(self.travelling[index], write);
     }
 
-    fn later(&mut self, index: usize) -> Box<dyn LateReply> {
-        Box::new(Late {
+    fn defer(&mut self, index: usize) -> Box<dyn DeferredReply> {
+        Box::new(Deferred {
             socket: Rc::clone(&self.socket),
             route: self.datagrams.route(self.travelling[index]),
         })
     }
 }
 
-struct Late {
+struct Deferred {
     socket: Rc<Socket>,
     route: Route,
 }
 
-impl LateReply for Late {
+impl DeferredReply for Deferred {
     fn send(self: Box<Self>, message: &[u8]) {
         if let Err(error) = send_one(self.socket.socket.as_raw_fd(), &self.route, message) {
             tracing::debug!(client = ?self.route.peer(), %error, "a reply could not be sent");

@@ -2,16 +2,16 @@
 //! away from queries.
 //!
 //! [`Plan::of`] says what a configuration wants; [`inspect`] compares that with what is there, [`up`] and
-//! [`down`] change it, any number of times with the same outcome; [`Keeper`] does so for a running proxy.
+//! [`down`] change it, any number of times with the same outcome; [`Reconciler`] does so for a running proxy.
 //! What is not ours is never touched: [`link`] and [`rules`] say how they know.
 
 mod forerunners;
-mod keeper;
 mod link;
 mod peers;
 mod plan;
 mod preflight;
 mod program;
+mod reconciler;
 mod rules;
 mod table;
 
@@ -26,10 +26,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use forerunners::{Author, Leftover, find as find_leftovers, remove as remove_leftovers};
-pub use keeper::Keeper;
 pub use peers::{Predecessors, Turn, Turns};
 pub use plan::{Detour, End, Family, Link, Plan, Rule, Target};
 pub use preflight::{obstacles, occupied};
+pub use reconciler::Reconciler;
 pub use table::HEARTBEAT_PORT;
 use table::Line;
 
@@ -252,7 +252,7 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
     Ok(findings)
 }
 
-/// Makes the network as planned. For a process that serves, there is [`Keeper`].
+/// Makes the network as planned. For a process that serves, there is [`Reconciler`].
 pub async fn up(plan: &Plan) -> Outcome {
     let network = match Network::open() {
         Ok(network) => network,

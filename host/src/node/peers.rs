@@ -106,7 +106,7 @@ async fn wait() -> Result<UnixListener, String> {
 
 /// Beginning of the names by which processes of our kind know that there are others. What follows is random: in their
 /// containers, all of them may have the same process id.
-const KEEPER: &str = "dnsweir-keeper-";
+const KEEPER: &str = "dnsweir-reconciler-";
 
 /// Tells others of our kind, for as long as this process lives, that it keeps the node.
 pub struct Presence {

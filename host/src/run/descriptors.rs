@@ -7,7 +7,8 @@
 use std::io;
 
 use crate::config::{Config, Stage};
-use crate::{admin, forward, listen};
+use crate::source::forward;
+use crate::{admin, listen};
 
 /// What is open whatever the configuration says: standard streams, the main thread's event loop, netlink, watched
 /// folders, the log; and for a moment the files that are read.

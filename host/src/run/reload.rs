@@ -130,17 +130,17 @@ impl Proxy {
             .copied()
             .filter(|address| !old.listen.addresses.contains(address))
             .collect();
-        if self.keeper.is_none() && config.node.is_some() {
+        if self.reconciler.is_none() && config.node.is_some() {
             return Err(machine(
                 "a `node` section needs rights that were given up at the start, since there was none: restart dnsweir",
             ));
         }
         let plan = Plan::of(config);
         let changed = plan != Plan::of(old) || config.node != old.node;
-        let keeper = self.keeper.as_ref().filter(|_| changed);
+        let reconciler = self.reconciler.as_ref().filter(|_| changed);
         let bound = async {
-            let _turn = match keeper {
-                Some(keeper) => Some(keeper.carry(plan.clone()).await.map_err(machine)?),
+            let _turn = match reconciler {
+                Some(reconciler) => Some(reconciler.carry(plan.clone()).await.map_err(machine)?),
                 None => None,
             };
             let sockets = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
@@ -161,8 +161,8 @@ impl Proxy {
                 for worker in &self.workers {
                     worker.send(Command::Forget);
                 }
-                if let Some(keeper) = keeper {
-                    keeper
+                if let Some(reconciler) = reconciler {
+                    reconciler
                         .guard(Plan::of(old), interval(old))
                         .await
                         .map_err(machine)?;
@@ -198,8 +198,8 @@ impl Proxy {
             // If it has ended, so do we: that is found out where all ends are.
             let _ = adopted.await;
         }
-        if let Some(keeper) = keeper {
-            keeper.guard(plan, interval(config)).await.map_err(machine)?;
+        if let Some(reconciler) = reconciler {
+            reconciler.guard(plan, interval(config)).await.map_err(machine)?;
             self.watchdog.beat();
         }
         self.state.shared.cache.set_limit(config.cache_memory);

@@ -138,7 +138,7 @@ impl Watchdog {
                     Ordering::Relaxed,
                 );
                 send_heartbeats(&pulses, &node);
-                // Told last: everything is done by then.
+                // TraceView last: everything is done by then.
                 for worker in hung {
                     tracing::error!(worker, "hangs: its listeners are off until it is back");
                 }
@@ -147,7 +147,7 @@ impl Watchdog {
         Ok(watchdog)
     }
 
-    /// Sends the heartbeats that are wanted since a moment ago.
+    /// Sends the heartbeats that are wanted since an event ago.
     pub fn beat(&self) {
         send_heartbeats(&self.pulses, &self.node);
     }

@@ -38,7 +38,7 @@ pub enum Command {
     Register(Bound, oneshot::Sender<io::Result<()>>),
     /// There will be no next generation: close what is ready for it.
     Forget,
-    /// Go on with another generation, and listen on what is ready for it. Told when the next batch will be served
+    /// Go on with another generation, and listen on what is ready for it. TraceView when the next batch will be served
     /// by it.
     Adopt(Adoption, oneshot::Sender<()>),
     /// Take nothing new, and end when nothing is under way or the time is over.

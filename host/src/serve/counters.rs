@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::dns::Transport;
 use crate::dns::rtype;
-use crate::filter::Transport;
 
 use super::gate::Reason;
 

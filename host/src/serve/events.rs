@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::dns::u16_at;
 
 use super::generation::{Live, event_record};
+use super::request::Request;
 use super::response::Response;
-use super::transit::Transit;
 use super::{Clocks, Worker};
 
 /// Events that make a call of an events phase worth its price.
@@ -38,24 +38,24 @@ impl Worker {
     pub(super) fn hear(
         &self,
         live: &Live,
-        transit: &Transit,
+        request: &Request,
         response: Option<&Response>,
         sent: Sent,
         clocks: Clocks,
     ) {
-        self.tell_story(transit, response, sent.size);
-        let filters = &live.generation.pipelines[transit.pipeline].event_filters;
+        self.finish_trace(request, response, sent.size);
+        let filters = &live.generation.pipelines[request.pipeline].event_filters;
         if filters.is_empty() {
             return;
         }
-        let mut event = event_record(transit, response, sent, clocks);
+        let mut event = event_record(request, response, sent, clocks);
         for heard in filters {
             let interest = live.generation.filters[heard.filter].interest();
-            if interest.covers(event.query.qtype, transit.name.as_bytes()) {
-                event.query.zone = (heard.zone_base + transit.zone) as u16;
+            if interest.covers(event.query.qtype, request.name.as_bytes()) {
+                event.query.zone = (heard.zone_base + request.zone) as u16;
                 live.events[heard.filter]
                     .borrow_mut()
-                    .push_event(event, transit.name.as_bytes());
+                    .push_event(event, request.name.as_bytes());
                 self.events_waiting.set(self.events_waiting.get() + 1);
                 if self.events_waiting.get() == 1 {
                     self.event.notify_one();
@@ -64,7 +64,7 @@ impl Worker {
         }
     }
 
-    /// Hands filters with an events phase what happened, a moment after it did, for as long as the
+    /// Hands filters with an events phase what happened, an event after it did, for as long as the
     /// worker lives.
     pub async fn tell_when_due(self: Rc<Self>) {
         loop {

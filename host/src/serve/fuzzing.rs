@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::response::Response;
+use crate::dns::Origin;
 use crate::dns::edns::Opt;
 use crate::dns::records::Answer;
-use crate::dns::reply::Client;
+use crate::dns::reply::Head;
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, name, u16_at};
-use crate::filter::{self, Decision, Outcome, Source, Verdict};
+use crate::filter::{self, Decision, Outcome, Verdict};
 
 /// Takes a message back through verdicts: the first octet says how many of the others are verdicts, the rest is the
 /// message. Whatever they do to it, clients get messages that can be read and that fit, and so does the cache.
@@ -26,7 +27,7 @@ pub fn response_path(octets: &[u8]) {
         return;
     };
     let mut question = answer.message[HEADER..end + QUESTION_TAIL].to_vec();
-    let mut response = Response::answer(Arc::new(answer), Source::Upstream, false);
+    let mut response = Response::answer(Arc::new(answer), Origin::Upstream, false);
     check(&response, &question);
     for outcome in filter::check_octets(verdicts) {
         if let Outcome::Decided(verdict) = outcome {
@@ -65,14 +66,14 @@ fn check(response: &Response, question: &[u8]) {
             error: response.error,
             ..Opt::default()
         };
-        let client = Client {
+        let head = Head {
             id: 1,
             flags: 0,
             question,
             opt: Some(opt),
             limit,
         };
-        let length = response.write(&mut out, &client);
+        let length = response.write(&mut out, &head);
         assert!(length <= limit, "it fits");
         assert!(
             out[HEADER..].starts_with(question),

@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 use parking_lot::RwLock;
 
 use crate::config::{self, Config, Network, Rate};
-use crate::filter::Transport;
+use crate::dns::Transport;
 
 use super::interfaces;
 use super::rates::RateTable;
+use super::request::Client;
 use super::steps::Steps;
-use super::transit::Arrival;
 
 /// A gate on a listener's or a zone's way in.
 #[derive(Debug)]
@@ -176,16 +176,16 @@ impl Gate {
     }
 
     /// Whether, and how, a query is turned away.
-    pub fn refusal(&self, ledger: &Ledger, arrival: &Arrival) -> Option<Refusal> {
-        let (client, now) = (arrival.client.ip(), arrival.received);
+    pub fn refusal(&self, ledger: &Ledger, client: &Client) -> Option<Refusal> {
+        let (address, now) = (client.address.ip(), client.received);
         let reply = if self.silent {
             Reply::Silence
         } else {
             Reply::Refused
         };
-        let allowed = match self.steps.find(client) {
+        let allowed = match self.steps.find(address) {
             Some(allowed) => allowed,
-            None => self.others || self.node && ledger.is_own(client, now),
+            None => self.others || self.node && ledger.is_own(address, now),
         };
         if !allowed {
             let reason = Reason::Client;
@@ -195,17 +195,17 @@ impl Gate {
             && !ledger
                 .queries
                 .get_or_init(RateTable::default)
-                .take(client, rate, now)
+                .take(address, rate, now)
         {
             let reason = Reason::Queries;
             return Some(Refusal { reason, reply });
         }
         // Over TCP a client is who it says it is: nobody else gets the answer.
         if let Some(rate) = &self.responses
-            && arrival.transport == Transport::Udp
+            && client.transport == Transport::Udp
         {
             let table = ledger.responses.get_or_init(RateTable::default);
-            if !table.take(client, rate, now) {
+            if !table.take(address, rate, now) {
                 let slips = table.slips(rate.slip);
                 return Some(Refusal {
                     reason: if slips { Reason::Slip } else { Reason::Responses },
@@ -233,9 +233,9 @@ mod tests {
         Gate::of_listener(&config, config.listen.addresses[0])
     }
 
-    fn arrival(client: &str, transport: Transport) -> Arrival {
-        Arrival {
-            client: SocketAddr::new(client.parse().unwrap(), 4000),
+    fn client(client: &str, transport: Transport) -> Client {
+        Client {
+            address: SocketAddr::new(client.parse().unwrap(), 4000),
             server: 0,
             transport,
             received: 1,
@@ -251,8 +251,8 @@ mod tests {
         ledger
     }
 
-    fn passes(gate: &Gate, client: &str) -> bool {
-        gate.refusal(&ledger(), &arrival(client, Transport::Udp))
+    fn passes(gate: &Gate, address: &str) -> bool {
+        gate.refusal(&ledger(), &client(address, Transport::Udp))
             .is_none()
     }
 
@@ -353,7 +353,7 @@ mod tests {
     fn rates_are_kept_and_tcp_is_not_slipped() {
         let gate = gate("127.0.0.1", "clients { queries 6; responses 4 slip=2 }").unwrap();
         let ledger = Ledger::default();
-        let met = |client: &str, transport| gate.refusal(&ledger, &arrival(client, transport));
+        let met = |address: &str, transport| gate.refusal(&ledger, &client(address, transport));
         let udp: Vec<_> = (0..8).map(|_| met("127.0.0.1", Transport::Udp)).collect();
         assert_eq!(udp[..4], [None; 4]);
         let (reason, reply) = (Reason::Responses, Reply::Silence);

@@ -8,16 +8,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::config::{self, Config, Diagnostic, Report};
+use crate::dns::Origin;
 use crate::dns::edns;
 use crate::dns::name::Name;
 use crate::filter::{self, ConfigError, Engine, Filter, Instance, LoadError, Place};
-use crate::forward::{Forward, Forwarder};
+use crate::source::forward::{Forward, Forwarder};
 
 use super::counters::ZoneCounters;
 use super::events::Sent;
 use super::gate::Gate;
+use super::request::Request;
 use super::response::Response;
-use super::transit::Transit;
 use super::zones::Zones;
 use super::{Clocks, Shared};
 
@@ -48,7 +49,7 @@ pub struct Pipeline {
     pub stages: Vec<Stage>,
     /// Fingerprint of `cache` and what is below it: pipelines that agree in it share cached answers,
     /// over reloads, too.
-    pub view: u64,
+    pub partition: u64,
     /// Filters that hear what happened.
     pub event_filters: Vec<EventFilter>,
     /// Whether a filter looks at responses.
@@ -131,7 +132,7 @@ impl Generation {
             pipelines.push(Pipeline {
                 zones,
                 stages,
-                view: view(zone, &fingerprints),
+                partition: partition(zone, &fingerprints),
                 event_filters: Vec::new(),
                 looks_at_responses: false,
                 gate: zone.clients.as_ref().map(Gate::of_zone),
@@ -280,10 +281,10 @@ impl Live {
     /// The counters of the zone that owns a query.
     // Once or twice for every query; left to itself, the compiler makes a call of it.
     #[inline(always)]
-    pub fn counters(&self, transit: &Transit) -> &ZoneCounters {
-        let at = self.counters.offsets[transit.pipeline] + transit.zone;
-        self.counters.get(transit.arrival.server, at, || {
-            Arc::from(self.generation.pipelines[transit.pipeline].zones[transit.zone].to_string())
+    pub fn counters(&self, request: &Request) -> &ZoneCounters {
+        let at = self.counters.offsets[request.pipeline] + request.zone;
+        self.counters.get(request.client.server, at, || {
+            Arc::from(self.generation.pipelines[request.pipeline].zones[request.zone].to_string())
         })
     }
 
@@ -304,30 +305,30 @@ impl Live {
     }
 
     /// The filter's index of the zone that owns a query at its stage.
-    fn zone(&self, transit: &Transit) -> u16 {
-        match self.generation.pipelines[transit.pipeline]
+    fn zone(&self, request: &Request) -> u16 {
+        match self.generation.pipelines[request.pipeline]
             .stages
-            .get(transit.stage)
+            .get(request.stage)
         {
-            Some(Stage::Filter { zone_base, .. }) => (zone_base + transit.zone) as u16,
+            Some(Stage::Filter { zone_base, .. }) => (zone_base + request.zone) as u16,
             _ => 0,
         }
     }
 
     /// A query as its stage's filter sees it.
-    pub fn query_record(&self, transit: &Transit) -> filter::Query {
+    pub fn query_record(&self, request: &Request) -> filter::Query {
         filter::Query {
-            zone: self.zone(transit),
-            ..query_record(transit)
+            zone: self.zone(request),
+            ..query_record(request)
         }
     }
 
     /// A response as its stage's filter sees it.
-    pub fn response_record(&self, transit: &Transit, response: &Response) -> filter::Response {
+    pub fn response_record(&self, request: &Request, response: &Response) -> filter::Response {
         filter::Response {
-            query: self.query_record(transit),
+            query: self.query_record(request),
             rcode: response.rcode,
-            source: response.source,
+            source: response.origin.into(),
             answer_count: response.answer_count(),
             ttl: response.lowest_ttl(),
             message_start: 0,
@@ -358,44 +359,44 @@ fn client_halves(address: IpAddr) -> [u64; 2] {
 
 /// A query as filters see it, but for the zone, which each has its own index of.
 #[inline]
-fn query_record(transit: &Transit) -> filter::Query {
-    let [client_high, client_low] = client_halves(transit.arrival.client.ip());
+fn query_record(request: &Request) -> filter::Query {
+    let [client_high, client_low] = client_halves(request.client.address.ip());
     filter::Query {
         client_high,
         client_low,
         name_start: 0,
         name_length: 0,
-        qtype: transit.qtype,
-        qclass: transit.qclass,
-        header: transit.flags,
-        udp_size: transit.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size),
-        edns_flags: transit.edns.map_or(0, |edns| edns.flags),
-        client_port: transit.arrival.client.port(),
+        qtype: request.qtype,
+        qclass: request.qclass,
+        header: request.flags,
+        udp_size: request.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size),
+        edns_flags: request.edns.map_or(0, |edns| edns.flags),
+        client_port: request.client.address.port(),
         zone: 0,
-        transport: transit.arrival.transport,
-        edns: transit.edns.is_some(),
+        transport: request.client.transport.into(),
+        edns: request.edns.is_some(),
     }
 }
 
 /// What became of a query, but for the zone.
 pub fn event_record(
-    transit: &Transit,
+    request: &Request,
     response: Option<&Response>,
     sent: Sent,
     clocks: Clocks,
 ) -> filter::Event {
-    let microseconds = clocks.now.saturating_sub(transit.arrival.received);
+    let microseconds = clocks.now.saturating_sub(request.client.received);
     filter::Event {
-        query: query_record(transit),
+        query: query_record(request),
         time: clocks.unix_ms.saturating_sub(microseconds / 1000),
         duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
-        id: transit.id,
-        query_size: transit.size,
+        id: request.id,
+        query_size: request.size,
         response_size: sent.size as u32,
         rcode: response.map_or(0, |response| response.rcode),
         response_header: sent.header,
         has_answers: response.is_some_and(|response| response.answer_count() > 0),
-        source: response.map_or(filter::Source::Filter, |response| response.source),
+        source: response.map_or(Origin::Filter, |response| response.origin).into(),
     }
 }
 
@@ -462,7 +463,7 @@ fn asks_any(zone: &config::Zone) -> bool {
 }
 
 /// What decides the answers that a zone's cache holds. `fingerprints` are those of all filters.
-fn view(zone: &config::Zone, fingerprints: &[u64]) -> u64 {
+fn partition(zone: &config::Zone, fingerprints: &[u64]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     let below = zone
         .stages

@@ -10,19 +10,20 @@ use tokio::time::Instant;
 
 use crate::cache::{Entry, Freshness, Kind, RefreshClaim, Stored};
 use crate::config;
+use crate::dns::Origin;
 use crate::dns::edns::ExtendedError;
 use crate::dns::records::{Answer, Meaning};
 use crate::dns::reply::Ttl;
 use crate::dns::{build, rcode, rtype};
-use crate::filter::{Decision, Source};
+use crate::filter::Decision;
 
 use super::counters::add;
 use super::generation::{Live, Stage};
+use super::request::Request;
 use super::response::{Content, Response};
-use super::story;
-use super::transit::Transit;
-use super::zones::Owner;
-use super::{AtOnce, Step, Worker};
+use super::trace;
+use super::zones::ZoneMatch;
+use super::{Immediate, Step, Worker};
 
 /// How many aliases a query may lead through; a longer chain is a loop. Only the first may have several names.
 const ALIASES: u8 = 8;
@@ -32,12 +33,12 @@ const ALIAS_TTL: u32 = 30;
 
 impl Worker {
     /// Fetches an entry again before it runs out, or after.
-    pub(super) fn spawn_refresh(self: &Rc<Self>, live: &Rc<Live>, transit: &Transit, claim: RefreshClaim) {
+    pub(super) fn spawn_refresh(self: &Rc<Self>, live: &Rc<Live>, request: &Request, claim: RefreshClaim) {
         let (worker, live) = (Rc::clone(self), Rc::clone(live));
-        let mut transit = transit.refresh();
+        let mut request = request.refresh();
         spawn_local(async move {
-            if let Some(Stage::Cache(cache)) = worker.stage(&live, &transit) {
-                worker.fetch(&live, &mut transit, cache).await;
+            if let Some(Stage::Cache(cache)) = worker.stage(&live, &request) {
+                worker.fetch(&live, &mut request, cache).await;
             }
             // Of no consequence if a newer entry has taken its place; if none could be had, or kept, the next
             // attempt waits a while.
@@ -49,101 +50,101 @@ impl Worker {
     pub(super) async fn finish(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: &mut Transit,
+        request: &mut Request,
         step: Step,
     ) -> Option<Response> {
-        match (&step, self.stage(live, transit)) {
+        match (&step, self.stage(live, request)) {
             (Step::Passing | Step::Arrived | Step::Gone, Some(Stage::Cache(cache))) => {
-                self.cached(live, transit, cache).await
+                self.cached(live, request, cache).await
             }
-            _ => self.source(live, transit, step).await,
+            _ => self.source(live, request, step).await,
         }
     }
 
     /// What a query gets that no cache is in front of.
-    async fn source(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit, step: Step) -> Option<Response> {
+    async fn source(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request, step: Step) -> Option<Response> {
         if let Step::Decided(verdict) = &step
             && let Decision::Alias(targets) = &verdict.decision
         {
             // In a box, since what an alias leads to may be an alias.
-            let mut response = Box::pin(self.alias(live, transit, targets)).await?;
+            let mut response = Box::pin(self.alias(live, request, targets)).await?;
             if let Some(edit) = &verdict.edit {
                 response.edit(edit);
             }
             return Some(response);
         }
-        match self.stage(live, transit) {
-            Some(&Stage::Forward(index)) => Some(self.forwarded(live, transit, index).await),
+        match self.stage(live, request) {
+            Some(&Stage::Forward(index)) => Some(self.forwarded(live, request, index).await),
             _ => Some(Response::error(rcode::SERVFAIL, ExtendedError::Other)),
         }
     }
 
     /// The stage that a query stands at.
-    fn stage<'a>(&self, live: &'a Live, transit: &Transit) -> Option<&'a Stage> {
-        live.generation.pipelines[transit.pipeline]
+    fn stage<'a>(&self, live: &'a Live, request: &Request) -> Option<&'a Stage> {
+        live.generation.pipelines[request.pipeline]
             .stages
-            .get(transit.stage)
+            .get(request.stage)
     }
 
     /// What a query gets that the cache had nothing fresh for when it came.
     async fn cached(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: &mut Transit,
+        request: &mut Request,
         cache: &config::Cache,
     ) -> Option<Response> {
         // Somebody else's answer may have come into the cache since.
-        if let Some(response) = self.look_up(live, transit, cache, self.now() / 1000) {
+        if let Some(response) = self.look_up(live, request, cache, self.now() / 1000) {
             return Some(response);
         }
-        add(&live.counters(transit).misses, 1);
-        if !transit.may_share() {
-            return self.below(live, transit).await;
+        add(&live.counters(request).misses, 1);
+        if !request.may_share() {
+            return self.below(live, request).await;
         }
-        let Some((entry, after)) = self.stale(live, transit, cache) else {
-            return self.fetch(live, transit, cache).await;
+        let Some((entry, after)) = self.stale(live, request, cache) else {
+            return self.fetch(live, request, cache).await;
         };
         let now_ms = self.now() / 1000;
         if let Some(claim) = entry.claim_refresh(now_ms) {
             // The attempt goes on when the client has its answer.
-            self.spawn_refresh(live, transit, claim);
+            self.spawn_refresh(live, request, claim);
         } else if !entry.may_retry(now_ms) {
-            return Some(self.stale_response(live, transit, cache, entry));
+            return Some(self.stale_response(live, request, cache, entry));
         }
         // RFC 8767 section 5: the client waits this long for something fresh.
         let soon = Instant::now() + after;
-        let before = transit
+        let before = request
             .until
-            .replace(transit.until.map_or(soon, |until| until.min(soon)));
-        let fetched = self.fetch(live, transit, cache).await;
-        transit.until = before;
+            .replace(request.until.map_or(soon, |until| until.min(soon)));
+        let fetched = self.fetch(live, request, cache).await;
+        request.until = before;
         match fetched {
-            Some(response) if response.failed() => Some(self.stale_response(live, transit, cache, entry)),
+            Some(response) if response.failed() => Some(self.stale_response(live, request, cache, entry)),
             fetched => fetched,
         }
     }
 
     /// What a query gets for which there is no room to wait: something stale, or SERVFAIL.
-    pub(super) fn crowded_out(&self, live: &Live, transit: &Transit) -> Response {
-        add(&live.counters(transit).waiting_rejects, 1);
-        if let Some(Stage::Cache(cache)) = self.stage(live, transit)
-            && transit.may_share()
-            && let Some((entry, _)) = self.stale(live, transit, cache)
+    pub(super) fn crowded_out(&self, live: &Live, request: &Request) -> Response {
+        add(&live.counters(request).waiting_rejects, 1);
+        if let Some(Stage::Cache(cache)) = self.stage(live, request)
+            && request.may_share()
+            && let Some((entry, _)) = self.stale(live, request, cache)
         {
-            return self.stale_response(live, transit, cache, entry);
+            return self.stale_response(live, request, cache, entry);
         }
-        transit.tell(|| story::forward(transit, "turned away: too many queries wait".into()));
+        request.trace(|| trace::forward(request, "turned away: too many queries wait".into()));
         Response::error(rcode::SERVFAIL, ExtendedError::Other)
     }
 
     /// An entry past its TTL that may be served if nothing better comes, and how long to wait for that.
-    fn stale(&self, live: &Live, transit: &Transit, cache: &config::Cache) -> Option<(Arc<Entry>, Duration)> {
+    fn stale(&self, live: &Live, request: &Request, cache: &config::Cache) -> Option<(Arc<Entry>, Duration)> {
         let after = cache.serve_stale?.after;
-        if !transit.may_store() || !transit.may_be_stale() {
+        if !request.may_store() || !request.may_be_stale() {
             return None;
         }
         let now_ms = self.now() / 1000;
-        let key = self.key(&live.generation.pipelines[transit.pipeline], transit);
+        let key = self.key(&live.generation.pipelines[request.pipeline], request);
         let entry = self.shared.cache.lookup(&key, now_ms)?;
         let usable = matches!(entry.lifetime().freshness(now_ms), Freshness::Stale { .. });
         (usable && entry.kind() != Kind::Failure).then_some((entry, after))
@@ -152,12 +153,12 @@ impl Worker {
     fn stale_response(
         &self,
         live: &Live,
-        transit: &Transit,
+        request: &Request,
         cache: &config::Cache,
         entry: Arc<Entry>,
     ) -> Response {
-        add(&live.counters(transit).stale, 1);
-        transit.tell(|| story::cache(transit, "stale: nothing fresher is to be had".into()));
+        add(&live.counters(request).stale, 1);
+        request.trace(|| trace::cache(request, "stale: nothing fresher is to be had".into()));
         let ttl = cache
             .serve_stale
             .map_or(Duration::ZERO, |stale| stale.ttl)
@@ -170,7 +171,7 @@ impl Worker {
         Response {
             rcode,
             ttl: Ttl::Fixed(ttl),
-            source: Source::Stale,
+            origin: Origin::Stale,
             content: Content::Entry(entry),
             ..Response::error(rcode, error)
         }
@@ -180,33 +181,33 @@ impl Worker {
     async fn fetch(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: &mut Transit,
+        request: &mut Request,
         cache: &config::Cache,
     ) -> Option<Response> {
         let began_ms = self.now() / 1000;
-        let mut response = self.below(live, transit).await;
+        let mut response = self.below(live, request).await;
         if let Some(response) = &mut response {
-            self.keep(live, transit, cache, response, began_ms);
+            self.keep(live, request, cache, response, began_ms);
         }
         // Those who follow go on only now.
-        transit.led = None;
+        request.led = None;
         response
     }
 
     /// What the stages below the one the query stands at make of it; then it stands there again. What filters above
     /// decided stays untouched.
-    async fn below(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit) -> Option<Response> {
-        let (stage, hash) = (transit.stage, transit.hash);
-        transit.stage += 1;
-        let (step, at_once) = self.inward(live, transit);
-        let response = match at_once {
-            AtOnce::Response(response) => Some(response),
-            AtOnce::Drop => None,
-            AtOnce::Later => self.source(live, transit, step).await,
+    async fn below(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> Option<Response> {
+        let (stage, hash) = (request.stage, request.hash);
+        request.stage += 1;
+        let (step, immediate) = self.inward(live, request);
+        let response = match immediate {
+            Immediate::Response(response) => Some(response),
+            Immediate::Drop => None,
+            Immediate::Deferred => self.source(live, request, step).await,
         };
         let mut responses = [response];
-        self.outward(live, std::slice::from_mut(transit), &mut responses, stage + 1);
-        (transit.stage, transit.hash) = (stage, hash);
+        self.outward(live, std::slice::from_mut(request), &mut responses, stage + 1);
+        (request.stage, request.hash) = (stage, hash);
         let [response] = responses;
         response
     }
@@ -216,7 +217,7 @@ impl Worker {
     fn keep(
         &self,
         live: &Live,
-        transit: &Transit,
+        request: &Request,
         cache: &config::Cache,
         response: &mut Response,
         began_ms: u64,
@@ -230,9 +231,9 @@ impl Worker {
         if let Some((_, bounds)) = kept {
             response.bound_ttl(seconds(bounds.min), seconds(bounds.max));
         }
-        let key = self.key(&live.generation.pipelines[transit.pipeline], transit);
+        let key = self.key(&live.generation.pipelines[request.pipeline], request);
         let since = self.shared.cache.stored_at(&key);
-        if !response.store || !transit.may_store() || since.is_some_and(|since| since >= began_ms) {
+        if !response.store || !request.may_store() || since.is_some_and(|since| since >= began_ms) {
             return;
         }
         let now_ms = self.now() / 1000;
@@ -241,13 +242,13 @@ impl Worker {
                 wire: &answer.message,
                 ttl_offsets: &answer.ttl_offsets,
                 kind,
-                // Reasons of our own are about the moment: who meets the failure again is told that it was kept.
-                error: response.error.filter(|_| response.source == Source::Upstream),
+                // Reasons of our own are about the event: who meets the failure again is told that it was kept.
+                error: response.error.filter(|_| response.origin == Origin::Upstream),
                 ttl_secs: ttl,
                 stale_secs: seconds(stale),
                 now_ms,
             };
-            transit.tell(|| story::kept(transit, kind, Duration::from_secs(ttl.into()), stale));
+            request.trace(|| trace::kept(request, kind, Duration::from_secs(ttl.into()), stale));
             self.shared.cache.insert(&key, &stored);
         };
         match (kept, response.to_answer()) {
@@ -259,7 +260,7 @@ impl Worker {
             // RFC 9520 section 3.2: that a resolution failed is kept, too, so that a dead upstream is not asked for
             // every query; never stale, since it is no answer. What a filter refuses is not a failure.
             (None, _) if response.failed() && response.rcode <= 15 => {
-                if let Ok(failure) = Answer::read(build::empty(&transit.question, response.rcode)) {
+                if let Ok(failure) = Answer::read(build::empty(&request.question, response.rcode)) {
                     stored(&failure, Kind::Failure, seconds(cache.failure), Duration::ZERO);
                 }
             }
@@ -271,49 +272,49 @@ impl Worker {
     async fn alias(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: &Transit,
+        request: &Request,
         targets: &[Box<[u8]>],
     ) -> Option<Response> {
         // Lists in lists would multiply what one query costs.
-        if transit.depth >= ALIASES || transit.depth > 0 && targets.len() > 1 {
-            tracing::warn!(name = %transit.name, "aliases go round in a circle");
+        if request.depth >= ALIASES || request.depth > 0 && targets.len() > 1 {
+            tracing::warn!(name = %request.name, "aliases go round in a circle");
             return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
         }
         let mut targets = targets.iter();
         let (target, inner, found) = loop {
             let target = targets.next()?;
-            let mut inner = transit.internal(target);
-            transit.tell(|| story::alias(transit, &inner));
+            let mut inner = request.internal(target);
+            request.trace(|| trace::alias(request, &inner));
             let found = self.from_the_top(live, &mut inner).await?;
             if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {
                 break (target, inner, found);
             }
         };
-        if inner.name == transit.name {
+        if inner.name == request.name {
             return Some(found);
         }
         let ttl = match found.answer_count() {
             0 => ALIAS_TTL,
             _ => found.lowest_ttl(),
         };
-        let message = match transit.qtype {
+        let message = match request.qtype {
             // The CNAME itself was asked for.
             rtype::CNAME => build::empty(&inner.question, rcode::NOERROR),
             _ => found.message(&inner.question),
         };
-        let message = build::aliased(&message, &transit.question, target, ttl);
+        let message = build::aliased(&message, &request.question, target, ttl);
         let answer = message.and_then(|message| Answer::read(message).ok());
         Some(match answer {
             Some(answer) => {
-                let answer = Response::answer(Arc::new(answer), Source::Filter, false);
+                let answer = Response::answer(Arc::new(answer), Origin::Filter, false);
                 Response {
                     error: found.error,
                     store: found.store,
                     // That the target could not be found out is nobody's decision.
-                    source: if found.failed() {
-                        found.source
+                    origin: if found.failed() {
+                        found.origin
                     } else {
-                        Source::Filter
+                        Origin::Filter
                     },
                     ..answer
                 }
@@ -323,45 +324,45 @@ impl Worker {
     }
 
     /// What a query of the proxy's own comes to in the zone that owns its name.
-    async fn from_the_top(self: &Rc<Self>, live: &Rc<Live>, inner: &mut Transit) -> Option<Response> {
+    async fn from_the_top(self: &Rc<Self>, live: &Rc<Live>, inner: &mut Request) -> Option<Response> {
         inner.hash = self
             .shared
             .hasher
             .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
         match live.generation.zones.find(inner.name.as_bytes(), inner.qtype) {
-            Some(Owner::Pipeline { pipeline, zone }) => {
+            Some(ZoneMatch::Pipeline { pipeline, zone }) => {
                 (inner.pipeline, inner.zone) = (pipeline, zone);
                 self.travel(live, inner).await
             }
-            Some(Owner::Special(special)) => Some(super::local_answer(special.answer(&inner.question))),
+            Some(ZoneMatch::Special(special)) => Some(super::local_answer(special.answer(&inner.question))),
             None => Some(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)),
         }
     }
 
     /// Takes one query by itself through the filters from where it stands: how far it came, and what it gets there without
     /// waiting.
-    fn inward(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit) -> (Step, AtOnce) {
+    fn inward(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> (Step, Immediate) {
         let mut step = Step::Passing;
         self.advance(
             live,
-            std::slice::from_mut(transit),
+            std::slice::from_mut(request),
             std::slice::from_mut(&mut step),
         );
-        let at_once = self.at_once(live, transit, &step, self.now() / 1000);
-        (step, at_once)
+        let immediate = self.immediate(live, request, &step, self.now() / 1000);
+        (step, immediate)
     }
 
     /// Takes a query of the proxy's own through its pipeline, and the response back.
-    async fn travel(self: &Rc<Self>, live: &Rc<Live>, transit: &mut Transit) -> Option<Response> {
-        let (step, at_once) = self.inward(live, transit);
-        let response = match at_once {
-            AtOnce::Response(response) => Some(response),
-            AtOnce::Drop => None,
-            AtOnce::Later => self.finish(live, transit, step).await,
+    async fn travel(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> Option<Response> {
+        let (step, immediate) = self.inward(live, request);
+        let response = match immediate {
+            Immediate::Response(response) => Some(response),
+            Immediate::Drop => None,
+            Immediate::Deferred => self.finish(live, request, step).await,
         };
-        transit.led = None;
+        request.led = None;
         let mut responses = [response];
-        self.outward(live, std::slice::from_mut(transit), &mut responses, 0);
+        self.outward(live, std::slice::from_mut(request), &mut responses, 0);
         let [response] = responses;
         response
     }

@@ -6,9 +6,9 @@ use crate::dns::{QUESTION_TAIL, rcode, u16_at};
 use crate::filter::Outcome;
 
 use super::generation::{Live, Stage};
+use super::request::{ChangeKind, Request};
 use super::response::Response;
-use super::transit::{ChangeKind, Transit};
-use super::{Scratch, Worker, story, unix_milliseconds};
+use super::{Scratch, Worker, trace, unix_milliseconds};
 
 impl Worker {
     /// Takes responses back from where each query stands to `floor`, doing what filters decided on the way
@@ -16,7 +16,7 @@ impl Worker {
     pub(super) fn outward(
         &self,
         live: &Live,
-        transits: &mut [Transit],
+        requests: &mut [Request],
         responses: &mut [Option<Response>],
         floor: usize,
     ) {
@@ -30,32 +30,32 @@ impl Worker {
         waiting.resize_with(live.instances.len(), Vec::new);
         loop {
             let mut asked = false;
-            for (index, (transit, response)) in transits.iter_mut().zip(responses.iter_mut()).enumerate() {
+            for (index, (request, response)) in requests.iter_mut().zip(responses.iter_mut()).enumerate() {
                 let Some(response) = response else { continue };
-                let pipeline = &live.generation.pipelines[transit.pipeline];
+                let pipeline = &live.generation.pipelines[request.pipeline];
                 if !pipeline.looks_at_responses {
-                    if transit.changes.is_empty() {
+                    if request.changes.is_empty() {
                         continue;
                     }
                     // Nobody is asked, and if nobody watches, all of it is done at once.
-                    if transit.story.is_none() {
-                        self.undo(transit, response, floor);
+                    if request.trace.is_none() {
+                        self.undo(request, response, floor);
                         continue;
                     }
                 }
-                while transit.stage > floor {
-                    transit.stage -= 1;
-                    let Stage::Filter { filter, .. } = pipeline.stages[transit.stage] else {
+                while request.stage > floor {
+                    request.stage -= 1;
+                    let Stage::Filter { filter, .. } = pipeline.stages[request.stage] else {
                         continue;
                     };
-                    let changes = transit.changes.len();
-                    let before = transit.story.as_ref().map(|_| story::response(response));
-                    let skip = self.undo(transit, response, transit.stage);
-                    if let Some(saw) = before.filter(|_| transit.changes.len() < changes) {
-                        transit.tell(|| story::undone(live, transit, filter, saw, response));
+                    let changes = request.changes.len();
+                    let before = request.trace.as_ref().map(|_| trace::response(response));
+                    let skip = self.undo(request, response, request.stage);
+                    if let Some(saw) = before.filter(|_| request.changes.len() < changes) {
+                        request.trace(|| trace::undone(live, request, filter, saw, response));
                     }
                     let interest = live.generation.filters[filter].interest();
-                    if interest.responses && !skip && interest.covers(transit.qtype, transit.name.as_bytes())
+                    if interest.responses && !skip && interest.covers(request.qtype, request.name.as_bytes())
                     {
                         waiting[filter].push(index);
                         asked = true;
@@ -75,17 +75,17 @@ impl Worker {
                 let messages = live.generation.filters[filter].interest().messages;
                 batch.clear();
                 for &index in waiting.iter() {
-                    let (transit, Some(response)) = (&transits[index], &responses[index]) else {
+                    let (request, Some(response)) = (&requests[index], &responses[index]) else {
                         continue;
                     };
                     let message = if messages {
-                        response.message(&transit.question)
+                        response.message(&request.question)
                     } else {
                         Vec::new()
                     };
                     batch.push_response(
-                        live.response_record(transit, response),
-                        transit.name.as_bytes(),
+                        live.response_record(request, response),
+                        request.name.as_bytes(),
                         &message,
                     );
                 }
@@ -95,15 +95,15 @@ impl Worker {
                     .responses(now, batch, verdicts);
                 let took = begun.map(|begun| begun.elapsed());
                 for (index, verdict) in waiting.drain(..).zip(verdicts.drain(..)) {
-                    let (transit, Some(response)) = (&transits[index], &mut responses[index]) else {
+                    let (request, Some(response)) = (&requests[index], &mut responses[index]) else {
                         continue;
                     };
-                    transit.tell(|| story::changed(live, transit, filter, response, &verdict, took));
+                    request.trace(|| trace::changed(live, request, filter, response, &verdict, took));
                     match verdict {
                         Outcome::Passed => {}
                         Outcome::Decided(verdict) => {
                             if let Some(records) = &verdict.replace {
-                                *response = Response::from_filter(&transit.question, records);
+                                *response = Response::from_filter(&request.question, records);
                             }
                             if let Some(edit) = &verdict.edit {
                                 response.edit(edit);
@@ -129,19 +129,19 @@ impl Worker {
 
     /// Does what the filters from `stage` on decided on the way in, last first; whether the response phase of one
     /// is left out.
-    fn undo(&self, transit: &mut Transit, response: &mut Response, stage: usize) -> bool {
+    fn undo(&self, request: &mut Request, response: &mut Response, stage: usize) -> bool {
         let mut skip = false;
-        while transit.changes.last().is_some_and(|change| change.stage >= stage) {
-            match transit.changes.pop().map(|change| change.what) {
+        while request.changes.last().is_some_and(|change| change.stage >= stage) {
+            match request.changes.pop().map(|change| change.what) {
                 Some(ChangeKind::Edit(edit)) => response.edit(&edit),
                 Some(ChangeKind::SkipResponse) => skip = true,
                 Some(ChangeKind::Renamed { question, revert }) => {
-                    let below = std::mem::replace(&mut transit.question, question);
-                    response.rename(&below, &transit.question, revert);
-                    let tail = transit.question.len() - QUESTION_TAIL;
-                    transit.name.set_lowercased(&transit.question[..tail]);
-                    transit.qtype = u16_at(&transit.question, tail);
-                    transit.qclass = u16_at(&transit.question, tail + 2);
+                    let below = std::mem::replace(&mut request.question, question);
+                    response.rename(&below, &request.question, revert);
+                    let tail = request.question.len() - QUESTION_TAIL;
+                    request.name.set_lowercased(&request.question[..tail]);
+                    request.qtype = u16_at(&request.question, tail);
+                    request.qclass = u16_at(&request.question, tail + 2);
                 }
                 None => {}
             }

@@ -7,9 +7,9 @@ use crate::dns::{rcode, reply};
 use super::counters::ZoneCounters;
 use super::gate::{Refusal, Reply};
 use super::generation::Live;
+use super::request::{Client, Request};
 use super::response::Response;
-use super::story::{self, Moment, Story, Way};
-use super::transit::{Arrival, Transit};
+use super::trace::{self, Direction, Trace, TraceEvent};
 use super::{Admission, Batch, Worker};
 
 impl Worker {
@@ -21,21 +21,21 @@ impl Worker {
         live: &Live,
         batch: &mut Batch,
         message: &[u8],
-        arrival: Arrival,
+        client: Client,
         refusal: Refusal,
         out: &mut [u8],
     ) -> Admission {
-        let counters = live.counters_outside(arrival.server);
-        let heard = refusal.reply != Reply::Silence || self.shared.audience.is_some();
+        let counters = live.counters_outside(client.server);
+        let heard = refusal.reply != Reply::Silence || self.shared.trace_sink.is_some();
         if let Some(query) = heard.then(|| Query::parse(message).ok()).flatten() {
-            let transit = batch.next(arrival);
-            transit.admit(&query, arrival);
-            if self.shared.audience.is_some() {
-                transit.story = Some(Story::begin());
+            let request = batch.next(client);
+            request.admit(&query, client);
+            if self.shared.trace_sink.is_some() {
+                request.trace = Some(Trace::begin());
             }
-            return self.refuse(counters, transit, refusal, out);
+            return self.refuse(counters, request, refusal, out);
         }
-        counters.request(arrival.transport, arrival.client.ip(), 0);
+        counters.request(client.transport, client.address.ip(), 0);
         counters.refuse(refusal.reason);
         Admission::Silence
     }
@@ -45,31 +45,31 @@ impl Worker {
     pub(super) fn refuse(
         &self,
         counters: &ZoneCounters,
-        transit: &Transit,
+        request: &Request,
         refusal: Refusal,
         out: &mut [u8],
     ) -> Admission {
-        let arrival = transit.arrival;
-        counters.request(arrival.transport, arrival.client.ip(), transit.qtype);
+        let client = request.client;
+        counters.request(client.transport, client.address.ip(), request.qtype);
         counters.refuse(refusal.reason);
         let why = || refusal.reason.text().into();
-        transit.tell(|| Moment::new("clients", Way::In, story::question(transit), why()));
+        request.trace(|| TraceEvent::new("clients", Direction::In, trace::question(request), why()));
         let rcode = match refusal.reply {
             Reply::Refused => rcode::REFUSED,
             Reply::Truncated => rcode::NOERROR,
             Reply::Silence => {
-                self.tell_story(transit, None, 0);
+                self.finish_trace(request, None, 0);
                 return Admission::Silence;
             }
         };
         let response = Response::error(rcode, ExtendedError::Prohibited);
-        let client = transit.client(response.error);
+        let head = request.reply_head(response.error);
         let size = match refusal.reply {
-            Reply::Truncated => reply::write_truncated(out, &client),
-            _ => response.write(out, &client),
+            Reply::Truncated => reply::write_truncated(out, &head),
+            _ => response.write(out, &head),
         };
-        counters.response(rcode, self.now().saturating_sub(arrival.received));
-        self.tell_story(transit, Some(&response), size);
+        counters.response(rcode, self.now().saturating_sub(client.received));
+        self.finish_trace(request, Some(&response), size);
         Admission::Answered(size)
     }
 }

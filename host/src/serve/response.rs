@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::cache::Entry;
+use crate::dns::Origin;
 use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
 use crate::dns::records::{Answer, Meaning};
-use crate::dns::reply::{self, Body, Client, Ttl};
+use crate::dns::reply::{self, Body, Head, Ttl};
 use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, rcode};
-use crate::filter::{Answer as FilterAnswer, ResponseEdit, Source};
+use crate::filter::{Answer as FilterAnswer, ResponseEdit};
 
 /// A response. Edits change what is beside the octets; only a new name or new records touch them.
 #[derive(Clone)]
@@ -19,7 +20,7 @@ pub struct Response {
     /// What happens to the TTLs when it is written.
     pub ttl: Ttl,
     /// Where it came from.
-    pub source: Source,
+    pub origin: Origin,
     /// Whether AA is set: an upstream's own answer, not one from the cache.
     pub authoritative: bool,
     /// Why it is as it is (RFC 8914).
@@ -50,7 +51,7 @@ impl Response {
             content: Content::Empty,
             rcode,
             ttl: Ttl::AS_IS,
-            source: Source::Local,
+            origin: Origin::Local,
             authoritative: false,
             error: Some(error.code()),
             store: true,
@@ -59,14 +60,14 @@ impl Response {
     }
 
     /// A response with these octets.
-    pub fn answer(answer: Arc<Answer>, source: Source, authoritative: bool) -> Response {
+    pub fn answer(answer: Arc<Answer>, origin: Origin, authoritative: bool) -> Response {
         let (rcode, error) = (answer.rcode, answer.error);
         let content = Content::Answer(answer);
         Response {
             content,
             rcode,
             ttl: Ttl::AS_IS,
-            source,
+            origin,
             authoritative,
             error,
             store: true,
@@ -101,7 +102,7 @@ impl Response {
                     rcode: records.rcode,
                     ..answer
                 };
-                Response::answer(Arc::new(answer), Source::Filter, records.authoritative)
+                Response::answer(Arc::new(answer), Origin::Filter, records.authoritative)
             }
             _ => Response::error(rcode::SERVFAIL, ExtendedError::Other),
         }
@@ -143,8 +144,8 @@ impl Response {
     /// (RFC 8767 section 4). What a filter decides is no failure.
     pub fn failed(&self) -> bool {
         match self.meaning() {
-            Some(meaning) => meaning == Meaning::Failure && self.source != Source::Filter,
-            None => self.rcode == rcode::SERVFAIL && matches!(self.source, Source::Local | Source::Upstream),
+            Some(meaning) => meaning == Meaning::Failure && self.origin != Origin::Filter,
+            None => self.rcode == rcode::SERVFAIL && matches!(self.origin, Origin::Local | Origin::Upstream),
         }
     }
 
@@ -161,16 +162,16 @@ impl Response {
         }
     }
 
-    /// Writes it for `client`; returns the octets written.
-    pub fn write(&self, out: &mut [u8], client: &Client<'_>) -> usize {
+    /// Writes it under `head`; returns the octets written.
+    pub fn write(&self, out: &mut [u8], head: &Head<'_>) -> usize {
         let (ttl, rcode, authoritative) = (self.ttl, self.rcode, self.authoritative);
         match &self.content {
-            Content::Empty => reply::write_empty(out, client, rcode),
+            Content::Empty => reply::write_empty(out, head, rcode),
             Content::Entry(entry) => {
                 let (message, ttl_offsets) = (entry.wire(), entry.ttl_offsets());
                 reply::write(
                     out,
-                    client,
+                    head,
                     Body {
                         message,
                         ttl_offsets,
@@ -184,7 +185,7 @@ impl Response {
                 let ttl_offsets = answer.ttl_offsets.iter().map(|&at| usize::from(at));
                 reply::write(
                     out,
-                    client,
+                    head,
                     Body {
                         message: &answer.message,
                         ttl_offsets,
@@ -194,14 +195,14 @@ impl Response {
                     },
                 )
             }
-            Content::Verbatim(message) => reply::write_verbatim(out, client, message),
+            Content::Verbatim(message) => reply::write_verbatim(out, head, message),
         }
     }
 
     /// The whole message, TTLs as they are now, for what needs octets: renaming, aliases, filters that
     /// look at messages.
     pub fn message(&self, question: &[u8]) -> Vec<u8> {
-        let client = Client {
+        let head = Head {
             id: 0,
             flags: u16::MAX,
             question,
@@ -209,7 +210,7 @@ impl Response {
             limit: MESSAGE_MAXIMUM,
         };
         let mut out = vec![0; MESSAGE_MAXIMUM];
-        let length = self.write(&mut out, &client);
+        let length = self.write(&mut out, &head);
         out.truncate(length);
         out
     }
@@ -222,9 +223,9 @@ impl Response {
                 self.ttl = Ttl::AS_IS;
             }
             None => {
-                let source = self.source;
+                let origin = self.origin;
                 *self = Response {
-                    source,
+                    origin,
                     ..Response::error(rcode::SERVFAIL, ExtendedError::Other)
                 };
             }

@@ -20,17 +20,17 @@ use tokio::time::sleep_until;
 
 use crate::admission::Place;
 use crate::cache::{Join, Key, KeyFlags, Leader};
+use crate::dns::Origin;
 use crate::dns::edns::ExtendedError;
 use crate::dns::records::Answer;
 use crate::dns::{HEADER, QUESTION_TAIL, build, flag, rcode, u16_at};
-use crate::filter::Source;
-use crate::forward::{self, Failure};
+use crate::source::forward::{self, Failure};
 
 use super::counters::add;
 use super::generation::Live;
+use super::request::Request;
 use super::response::{Content, Response};
-use super::transit::Transit;
-use super::{Worker, story};
+use super::{Worker, trace};
 
 /// Labels below the zone of the configuration by which names share `concurrent`: in the root zone those that one
 /// registers, in a cluster's domain a namespace's services.
@@ -68,34 +68,34 @@ impl Worker {
     pub(super) async fn forwarded(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: &mut Transit,
+        request: &mut Request,
         index: usize,
     ) -> Response {
-        if transit.signed.is_some() {
+        if request.signed.is_some() {
             // In a box: it is rare, and all who wait would have room for it.
-            return Box::pin(self.relayed(live, transit, index)).await;
+            return Box::pin(self.relayed(live, request, index)).await;
         }
-        let flags = KeyFlags::new(transit.dnssec_ok(), transit.checking_disabled())
-            .with_recursion(transit.recursion_desired());
+        let flags = KeyFlags::new(request.dnssec_ok(), request.checking_disabled())
+            .with_recursion(request.recursion_desired());
         let key = Key::new(
-            transit.hash,
-            transit.name.as_bytes(),
-            transit.qtype,
-            transit.qclass,
+            request.hash,
+            request.name.as_bytes(),
+            request.qtype,
+            request.qclass,
             flags,
             live.generation.sources[index],
         );
         let fetched = match self.shared.flights.join(&key) {
-            Join::Lead(leader) => self.lead(live, transit, index, leader).await,
+            Join::Lead(leader) => self.lead(live, request, index, leader).await,
             Join::Follow(fetched) => {
-                add(&live.counters(transit).coalesced, 1);
+                add(&live.counters(request).coalesced, 1);
                 let did = || "waits for somebody else's upstream query".into();
-                transit.tell(|| story::forward(transit, did()));
-                match wait(transit, pin!(fetched)).await {
+                request.trace(|| trace::forward(request, did()));
+                match wait(request, pin!(fetched)).await {
                     Ok(Some(fetched)) => fetched,
                     // Whoever asked was turned away.
                     Ok(None) => Fetched::LIMITED,
-                    Err(why) => self.gave_up(live, transit, why),
+                    Err(why) => self.gave_up(live, request, why),
                 }
             }
         };
@@ -106,30 +106,30 @@ impl Worker {
     async fn lead(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: &mut Transit,
+        request: &mut Request,
         index: usize,
         leader: Leader<Fetched>,
     ) -> Fetched {
-        let place = match self.upstream_place(live, transit, index) {
+        let place = match self.upstream_place(live, request, index) {
             Ok(place) => place,
             Err(failure) => return Fetched::failed(&failure),
         };
         let query = build::upstream_query(
-            transit.name.as_bytes(),
-            transit.qtype,
-            transit.qclass,
-            transit.flags,
-            transit.dnssec_ok(),
+            request.name.as_bytes(),
+            request.qtype,
+            request.qclass,
+            request.flags,
+            request.dnssec_ok(),
         );
-        let begun = transit.story.as_ref().map(|_| Instant::now());
+        let begun = request.trace.as_ref().map(|_| Instant::now());
         // In a box, or all who wait would be as large as one who asks.
         let mut asking = Box::pin(ask(Rc::clone(live), index, query, place));
-        match wait(transit, asking.as_mut()).await {
+        match wait(request, asking.as_mut()).await {
             Ok((query, asked)) => {
-                self.note(live, transit, &asked, begun);
+                self.note(live, request, &asked, begun);
                 let fetched = Fetched::read(question(&query), asked);
                 // Those who follow are told when the answer is in the cache: who asks then finds it there.
-                transit.led = Some(leader.with(fetched.clone()));
+                request.led = Some(leader.with(fetched.clone()));
                 fetched
             }
             Err(why) => {
@@ -140,30 +140,30 @@ impl Worker {
                         leader.finish(Fetched::read(question(&query), asked));
                     });
                 }
-                self.gave_up(live, transit, why)
+                self.gave_up(live, request, why)
             }
         }
     }
 
     /// Relays a signed query as it is, and the answer to it, which concerns nobody else.
-    async fn relayed(&self, live: &Rc<Live>, transit: &Transit, index: usize) -> Response {
-        let place = match self.upstream_place(live, transit, index) {
+    async fn relayed(&self, live: &Rc<Live>, request: &Request, index: usize) -> Response {
+        let place = match self.upstream_place(live, request, index) {
             Ok(place) => place,
             Err(failure) => return Fetched::failed(&failure).response(),
         };
-        let query = transit.signed.as_deref().unwrap_or_default().to_vec();
-        let begun = transit.story.as_ref().map(|_| Instant::now());
+        let query = request.signed.as_deref().unwrap_or_default().to_vec();
+        let begun = request.trace.as_ref().map(|_| Instant::now());
         let asking = Box::pin(ask(Rc::clone(live), index, query, place));
-        let asked = match wait(transit, asking).await {
+        let asked = match wait(request, asking).await {
             Ok((_, asked)) => asked,
-            Err(why) => return self.gave_up(live, transit, why).response(),
+            Err(why) => return self.gave_up(live, request, why).response(),
         };
-        self.note(live, transit, &asked, begun);
+        self.note(live, request, &asked, begun);
         match asked {
             Ok(answer) if answer.message.len() >= HEADER => Response {
                 rcode: u16_at(&answer.message, 2) & flag::RCODE,
                 content: Content::Verbatim(answer.message.into()),
-                source: Source::Upstream,
+                origin: Origin::Upstream,
                 error: None,
                 store: false,
                 ..Response::error(rcode::NOERROR, ExtendedError::Other)
@@ -174,48 +174,48 @@ impl Worker {
     }
 
     /// A place among the queries that the upstreams of a stage are asked at a time.
-    fn upstream_place(&self, live: &Live, transit: &Transit, index: usize) -> Result<Place, Failure> {
-        let zone = &live.generation.pipelines[transit.pipeline].zones[transit.zone];
+    fn upstream_place(&self, live: &Live, request: &Request, index: usize) -> Result<Place, Failure> {
+        let zone = &live.generation.pipelines[request.pipeline].zones[request.zone];
         let about = last_labels(
-            transit.name.as_bytes(),
+            request.name.as_bytes(),
             labels(zone.as_bytes()).count() + SHARED_LABELS,
         );
         live.generation.forwarders[index]
-            .admit(transit.arrival.client.ip(), about)
+            .admit(request.client.address.ip(), about)
             .inspect_err(|failure| {
-                add(&live.counters(transit).rejects, 1);
-                transit.tell(|| story::unanswered(transit, failure, None));
+                add(&live.counters(request).rejects, 1);
+                request.trace(|| trace::unanswered(request, failure, None));
             })
     }
 
-    /// Tells the story of what came from upstream, and counts.
+    /// Tells the trace of what came from upstream, and counts.
     fn note(
         &self,
         live: &Live,
-        transit: &Transit,
+        request: &Request,
         asked: &Result<forward::Answer, Failure>,
         begun: Option<Instant>,
     ) {
         let took = begun.map(|begun| begun.elapsed());
         match asked {
             Ok(answer) => {
-                transit.tell(|| story::forwarded(transit, answer.upstream, &answer.message, took));
+                request.trace(|| trace::forwarded(request, answer.upstream, &answer.message, took));
             }
             Err(failure) => {
                 if matches!(failure, Failure::Displaced) {
-                    add(&live.counters(transit).displaced, 1);
+                    add(&live.counters(request).displaced, 1);
                 }
-                transit.tell(|| story::unanswered(transit, failure, took));
-                tracing::debug!(name = %transit.name, %failure, "no upstream answered");
+                request.trace(|| trace::unanswered(request, failure, took));
+                tracing::debug!(name = %request.name, %failure, "no upstream answered");
             }
         }
     }
 
-    fn gave_up(&self, live: &Live, transit: &Transit, why: GaveUp) -> Fetched {
+    fn gave_up(&self, live: &Live, request: &Request, why: GaveUp) -> Fetched {
         if matches!(why, GaveUp::Displaced) {
-            add(&live.counters(transit).waiting_displaced, 1);
+            add(&live.counters(request).waiting_displaced, 1);
             let did = || "gave way: too many queries wait".into();
-            transit.tell(|| story::forward(transit, did()));
+            request.trace(|| trace::forward(request, did()));
         }
         Fetched::LIMITED
     }
@@ -262,15 +262,15 @@ fn question(query: &[u8]) -> &[u8] {
 
 /// Waits for something as long as the client may.
 async fn wait<F: Future>(
-    transit: &Transit,
+    request: &Request,
     mut awaited: Pin<impl std::ops::DerefMut<Target = F>>,
 ) -> Result<F::Output, GaveUp> {
-    let mut overtime = transit.until.map(|until| Box::pin(sleep_until(until)));
+    let mut overtime = request.until.map(|until| Box::pin(sleep_until(until)));
     poll_fn(|context| {
         if let Poll::Ready(output) = awaited.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        if transit.poll_displaced(context).is_ready() {
+        if request.poll_displaced(context).is_ready() {
             return Poll::Ready(Err(GaveUp::Displaced));
         }
         match &mut overtime {
@@ -332,7 +332,7 @@ impl Fetched {
             Fetched::Answer {
                 answer,
                 authoritative,
-            } => Response::answer(answer, Source::Upstream, authoritative),
+            } => Response::answer(answer, Origin::Upstream, authoritative),
             Fetched::Failed { error, local } => Response {
                 // RFC 9520 section 2: resolution failed, or was not tried.
                 store: !local,

@@ -6,7 +6,7 @@ use crate::dns::suffix_map::SuffixMap;
 
 /// What a zone's names lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum ZoneMatch {
     /// A pipeline of the configuration, and which of its zones it was.
     Pipeline {
         /// Index of the pipeline.
@@ -19,7 +19,7 @@ pub enum Owner {
 }
 
 /// Suffixes and their owners.
-pub struct Zones(SuffixMap<Owner>);
+pub struct Zones(SuffixMap<ZoneMatch>);
 
 impl Zones {
     /// The zones of all pipelines, in their order, and the special-use names they leave alone; if `local`, also the
@@ -28,14 +28,14 @@ impl Zones {
         let mut zones = SuffixMap::default();
         for (pipeline, names) in pipelines.enumerate() {
             for (zone, name) in names.iter().enumerate() {
-                zones.insert(name.as_bytes(), Owner::Pipeline { pipeline, zone });
+                zones.insert(name.as_bytes(), ZoneMatch::Pipeline { pipeline, zone });
             }
         }
         // After the configuration, which may claim their names.
         let on_demand = local.then(special::local).into_iter().flatten();
         for (name, special) in special::ALWAYS.into_iter().chain(on_demand) {
             if let Ok(name) = Name::parse(name) {
-                zones.insert(name.as_bytes(), Owner::Special(special));
+                zones.insert(name.as_bytes(), ZoneMatch::Special(special));
             }
         }
         Zones(zones)
@@ -44,16 +44,16 @@ impl Zones {
     /// The owner of a question about a lowercased wire name.
     // Every query comes here from one place; left to itself, the compiler makes a call of it.
     #[inline(always)]
-    pub fn find(&self, name: &[u8], qtype: u16) -> Option<Owner> {
+    pub fn find(&self, name: &[u8], qtype: u16) -> Option<ZoneMatch> {
         match self.0.longest(name).copied() {
-            Some(Owner::Special(special)) if special.leaves(name, qtype) => self.find_above(name, qtype),
+            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => self.find_above(name, qtype),
             owner => owner,
         }
     }
 
     /// The owner of a question that is answered above its zone's cut.
     #[cold]
-    fn find_above(&self, name: &[u8], qtype: u16) -> Option<Owner> {
+    fn find_above(&self, name: &[u8], qtype: u16) -> Option<ZoneMatch> {
         let above = name.get(1 + usize::from(*name.first()?)..)?;
         self.find(above, qtype)
     }
@@ -80,29 +80,29 @@ mod tests {
         let zones = Zones::new(pipelines.iter().map(Vec::as_slice), true);
         let find = |name: &str, qtype| zones.find(Name::parse(name).unwrap().as_bytes(), qtype);
         for (name, expected) in [
-            ("cluster.local", Owner::Pipeline { pipeline: 0, zone: 0 }),
-            ("a.b.cluster.local", Owner::Pipeline { pipeline: 0, zone: 0 }),
-            ("1.10.in-addr.arpa", Owner::Pipeline { pipeline: 0, zone: 1 }),
-            ("xcluster.local", Owner::Pipeline { pipeline: 1, zone: 0 }),
-            (".", Owner::Pipeline { pipeline: 1, zone: 0 }),
-            ("localhost", Owner::Special(Special::Loopback)),
-            ("x.localhost", Owner::Special(Special::Loopback)),
-            ("x.a.localhost", Owner::Pipeline { pipeline: 2, zone: 0 }),
-            ("x.onion", Owner::Special(Special::Nonexistent)),
+            ("cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
+            ("a.b.cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
+            ("1.10.in-addr.arpa", ZoneMatch::Pipeline { pipeline: 0, zone: 1 }),
+            ("xcluster.local", ZoneMatch::Pipeline { pipeline: 1, zone: 0 }),
+            (".", ZoneMatch::Pipeline { pipeline: 1, zone: 0 }),
+            ("localhost", ZoneMatch::Special(Special::Loopback)),
+            ("x.localhost", ZoneMatch::Special(Special::Loopback)),
+            ("x.a.localhost", ZoneMatch::Pipeline { pipeline: 2, zone: 0 }),
+            ("x.onion", ZoneMatch::Special(Special::Nonexistent)),
             (
                 "_dns.resolver.arpa",
-                Owner::Special(Special::Bare("resolver.arpa.")),
+                ZoneMatch::Special(Special::Bare("resolver.arpa.")),
             ),
-            ("x.home.arpa", Owner::Special(Special::Empty("home.arpa."))),
+            ("x.home.arpa", ZoneMatch::Special(Special::Empty("home.arpa."))),
             (
                 "1.31.172.in-addr.arpa",
-                Owner::Special(Special::Empty("31.172.in-addr.arpa.")),
+                ZoneMatch::Special(Special::Empty("31.172.in-addr.arpa.")),
             ),
         ] {
             assert_eq!(find(name, rtype::PTR), Some(expected), "{name}");
         }
         // RFC 8375 section 4: what is at the cut is asked above it.
-        let root = Some(Owner::Pipeline { pipeline: 1, zone: 0 });
+        let root = Some(ZoneMatch::Pipeline { pipeline: 1, zone: 0 });
         assert_eq!(find("home.arpa", rtype::DS), root);
         assert_ne!(find("x.home.arpa", rtype::DS), root);
         let some = Zones::new([names(&["a"])].iter().map(Vec::as_slice), false);

@@ -19,13 +19,14 @@ use tokio::time::timeout;
 
 use super::Stop;
 use crate::config;
+use crate::dns::Transport;
 use crate::dns::name::Name;
 use crate::dns::text::parse_type;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, build, flag};
-use crate::filter::{self, Engine, Filter, Transport};
+use crate::filter::{self, Engine, Filter};
 use crate::serve::generation::{Generation, Live};
-use crate::serve::story::{Moment, Told, Way};
-use crate::serve::{Admission, Arrival, Batch, LateReply, Replies, Shared, Worker};
+use crate::serve::trace::{Direction, TraceEvent, TraceView};
+use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
 
 /// Longer than any deadline of the configuration.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,7 +41,7 @@ pub struct Asked {
     pub client: IpAddr,
 }
 
-/// The story in the form of the JSON output; its keys are a promise.
+/// The trace in the form of the JSON output; its keys are a promise.
 #[derive(Serialize)]
 struct Record {
     question: String,
@@ -54,7 +55,7 @@ struct Record {
 #[derive(Serialize)]
 struct StepRecord {
     stage: String,
-    way: &'static str,
+    direction: &'static str,
     saw: String,
     did: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,8 +144,8 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
 
 /// Hands a query to the worker as a listener does.
 fn ask(worker: &Rc<Worker>, message: &[u8], client: SocketAddr, server: u16) {
-    let arrival = Arrival {
-        client,
+    let client = Client {
+        address: client,
         server,
         transport: Transport::Udp,
         received: worker.now(),
@@ -153,13 +154,13 @@ fn ask(worker: &Rc<Worker>, message: &[u8], client: SocketAddr, server: u16) {
     };
     let mut batch = Batch::default();
     let buffer = RefCell::new(vec![0; MESSAGE_MAXIMUM]);
-    let admission = worker.admit(&mut batch, message, arrival, &mut buffer.borrow_mut());
+    let admission = worker.admit(&mut batch, message, client, &mut buffer.borrow_mut());
     if matches!(admission, Admission::Travelling) {
         worker.run(&mut batch, &mut Nowhere(buffer));
     }
 }
 
-/// Where replies go: what they say is in the story.
+/// Where replies go: what they say is in the trace.
 struct Nowhere(RefCell<Vec<u8>>);
 
 impl Replies for Nowhere {
@@ -167,14 +168,14 @@ impl Replies for Nowhere {
         write(&mut self.0.borrow_mut());
     }
 
-    fn later(&mut self, _: usize) -> Box<dyn LateReply> {
+    fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {
         Box::new(NowhereLater)
     }
 }
 
 struct NowhereLater;
 
-impl LateReply for NowhereLater {
+impl DeferredReply for NowhereLater {
     fn send(self: Box<Self>, _: &[u8]) {}
 }
 
@@ -193,23 +194,23 @@ impl Write for Printed {
     }
 }
 
-fn record(told: &Told<'_>) -> Record {
-    let step = |moment: &Moment| StepRecord {
-        stage: moment.stage.clone(),
-        way: match moment.way {
-            Way::In => "in",
-            Way::Out => "out",
+fn record(told: &TraceView<'_>) -> Record {
+    let step = |event: &TraceEvent| StepRecord {
+        stage: event.stage.clone(),
+        direction: match event.direction {
+            Direction::In => "in",
+            Direction::Out => "out",
         },
-        saw: moment.saw.clone(),
-        did: moment.did.clone(),
-        took_microseconds: moment.took.map(|took| took.as_nanos() as f64 / 1000.0),
-        at_microseconds: moment.at.as_micros() as u64,
-        alias_depth: moment.depth,
+        saw: event.saw.clone(),
+        did: event.did.clone(),
+        took_microseconds: event.took.map(|took| took.as_nanos() as f64 / 1000.0),
+        at_microseconds: event.at.as_micros() as u64,
+        alias_depth: event.depth,
     };
     Record {
         question: told.question.clone(),
         client: told.client.ip().to_string(),
-        steps: told.moments.iter().map(step).collect(),
+        steps: told.events.iter().map(step).collect(),
         microseconds: told.took.as_micros() as u64,
         reply: told.reply.as_ref().map(|reply| ReplyRecord {
             rcode: reply.rcode.clone(),
@@ -221,7 +222,7 @@ fn record(told: &Told<'_>) -> Record {
     }
 }
 
-/// The story for people.
+/// The trace for people.
 fn show(record: &Record) -> String {
     let mut out = format!("{} asked by {}\n", record.question, record.client);
     for step in &record.steps {
@@ -235,7 +236,7 @@ fn show(record: &Record) -> String {
         let _ = writeln!(
             out,
             "{at:>10}  {indent}{:<3}  {:<18} {}{took}",
-            step.way, step.stage, step.saw
+            step.direction, step.stage, step.saw
         );
         for line in &step.did {
             let _ = writeln!(out, "{:10}  {indent}     {:<18}   {line}", "", "");

@@ -67,7 +67,10 @@ fn every_field_of_the_key_counts() {
         flags: KeyFlags::new(false, false),
         ..key()
     }));
-    assert!(!entry.answers(&Key { view: 8, ..key() }));
+    assert!(!entry.answers(&Key {
+        partition: 8,
+        ..key()
+    }));
     assert!(!entry.answers(&Key {
         name: b"\x01b\x03org\0",
         ..key()

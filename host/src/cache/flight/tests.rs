@@ -150,7 +150,7 @@ fn questions_that_differ_in_any_field_do_not_share_a_flight() {
             flags: KeyFlags::default().with_recursion(false),
             ..base
         },
-        Key { view: 1, ..base },
+        Key { partition: 1, ..base },
     ];
     let leaders = all.map(|key| lead(flights.join(&key)));
     assert_eq!(flights.len(), leaders.len());

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::ways::both;
+use super::equivalence::both;
 use super::*;
 use crate::filter::time_limit::{PATIENCE, thread_clock};
 

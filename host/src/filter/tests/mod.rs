@@ -2,12 +2,12 @@
 
 mod boundaries;
 mod checks;
+mod equivalence;
 mod failures;
 mod guests;
 mod interface;
 mod loading;
 mod phases;
-mod ways;
 
 use std::io;
 use std::sync::{Arc, LazyLock};

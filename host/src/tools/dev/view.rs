@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex};
 
 use crate::serve::generation::Generation;
-use crate::serve::story::{Moment, Told};
+use crate::serve::trace::{TraceEvent, TraceView};
 use crate::tools::explain::time;
 
 const RED: &str = "\x1b[31m";
@@ -105,7 +105,7 @@ impl View {
     }
 
     /// A query, and what filters decided about it.
-    pub fn query(&self, told: &Told<'_>) {
+    pub fn query(&self, told: &TraceView<'_>) {
         let took = time(told.took.as_nanos() as f64 / 1000.0);
         let reply = match &told.reply {
             None => "dropped".to_owned(),
@@ -124,16 +124,16 @@ impl View {
             told.client.ip(),
             reply.trim_end()
         );
-        for moment in told.moments.iter().filter(|moment| of_filter(moment)) {
-            let took = moment
+        for event in told.events.iter().filter(|event| of_filter(event)) {
+            let took = event
                 .took
                 .map(|took| format!("  ({})", time(took.as_nanos() as f64 / 1000.0)));
             // Infallible for String.
             let _ = write!(
                 text,
                 "\n              {}: {}{}",
-                moment.stage.trim_start_matches("use "),
-                moment
+                event.stage.trim_start_matches("use "),
+                event
                     .did
                     .iter()
                     .map(|line| line.trim())
@@ -161,8 +161,8 @@ impl View {
 }
 
 /// Whether a filter was asked, or remembered.
-fn of_filter(moment: &Moment) -> bool {
-    moment.stage.starts_with("use ") && !moment.did.iter().any(|line| line.starts_with("not asked"))
+fn of_filter(event: &TraceEvent) -> bool {
+    event.stage.starts_with("use ") && !event.did.iter().any(|line| line.starts_with("not asked"))
 }
 
 /// Whoever reads may have gone, and there is nobody else to tell.

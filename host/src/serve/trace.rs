@@ -1,7 +1,7 @@
 //! What happens to a query, told while it happens: for `dnsweir explain` and `dnsweir dev`.
 //!
 //! The way of a query is told by the code that takes it along, at the places where it decides something; there
-//! is no second account of it. Without an audience no story is begun, and each of those places costs one
+//! is no second account of it. Without a sink no trace is begun, and each of those places costs one
 //! look at an absent pointer.
 
 use std::cell::RefCell;
@@ -10,30 +10,31 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::cache::Kind;
+use crate::dns::Transport;
 use crate::dns::name::Text;
 use crate::dns::records::Section;
 use crate::dns::text::{class_text, record_lines, type_text};
 use crate::dns::{CLASS_IN, QUESTION_TAIL, flag, rcode_text, u16_at};
-use crate::filter::{self, Outcome, QueryOutcome, ResponseOutcome, Source, Transport, Verdict};
-use crate::forward::Failure;
+use crate::filter::{self, Outcome, QueryOutcome, ResponseOutcome, Verdict};
+use crate::source::forward::Failure;
 
 use super::generation::Live;
+use super::request::Request;
 use super::response::Response;
-use super::transit::Transit;
 
 /// Who is told of every query, on the thread that answered it.
-pub type Audience = Box<dyn Fn(&Told<'_>) + Send + Sync>;
+pub type TraceSink = Box<dyn Fn(&TraceView<'_>) + Send + Sync>;
 
-/// A query's story so far.
+/// A query's trace so far.
 #[derive(Debug)]
-pub struct Story {
+pub struct Trace {
     begun: Instant,
-    moments: RefCell<Vec<Moment>>,
+    events: RefCell<Vec<TraceEvent>>,
 }
 
 /// Whether the query was on its way in or its response on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// The query, top to bottom.
     In,
     /// The response, bottom to top.
@@ -42,11 +43,11 @@ pub enum Way {
 
 /// One thing that happened on a query's way.
 #[derive(Debug, Clone)]
-pub struct Moment {
+pub struct TraceEvent {
     /// Which stage: `zone`, `use NAME`, `cache`, `forward`, `alias`, `end`.
     pub stage: String,
     /// On which way.
-    pub way: Way,
+    pub direction: Direction,
     /// What it saw.
     pub saw: String,
     /// What it did about it, a line each.
@@ -59,9 +60,9 @@ pub struct Moment {
     pub depth: u8,
 }
 
-/// A whole story.
+/// A whole trace.
 #[derive(Debug)]
-pub struct Told<'a> {
+pub struct TraceView<'a> {
     /// Who asked.
     pub client: SocketAddr,
     /// How.
@@ -69,7 +70,7 @@ pub struct Told<'a> {
     /// What: name, class and type.
     pub question: String,
     /// In order.
-    pub moments: &'a [Moment],
+    pub events: &'a [TraceEvent],
     /// From arrival to response.
     pub took: Duration,
     /// What the client got; none: nothing.
@@ -91,27 +92,27 @@ pub struct Reply {
     pub answers: Vec<String>,
 }
 
-impl Story {
+impl Trace {
     /// Begins now.
-    pub(super) fn begin() -> Rc<Story> {
-        Rc::new(Story {
+    pub(super) fn begin() -> Rc<Trace> {
+        Rc::new(Trace {
             begun: Instant::now(),
-            moments: RefCell::default(),
+            events: RefCell::default(),
         })
     }
 
-    pub(super) fn add(&self, depth: u8, moment: Moment) {
+    pub(super) fn add(&self, depth: u8, event: TraceEvent) {
         let at = self.begun.elapsed();
-        self.moments.borrow_mut().push(Moment { at, depth, ..moment });
+        self.events.borrow_mut().push(TraceEvent { at, depth, ..event });
     }
 }
 
-impl Moment {
-    pub(super) fn new(stage: &str, way: Way, saw: String, did: String) -> Moment {
+impl TraceEvent {
+    pub(super) fn new(stage: &str, direction: Direction, saw: String, did: String) -> TraceEvent {
         let (stage, did) = (stage.to_owned(), vec![did]);
-        Moment {
+        TraceEvent {
             stage,
-            way,
+            direction,
             saw,
             did,
             took: None,
@@ -121,37 +122,37 @@ impl Moment {
     }
 }
 
-/// The story of a query that has been answered or dropped.
-pub(super) fn told(
-    story: &Story,
-    transit: &Transit,
+/// The trace of a query that has been answered or dropped.
+pub(super) fn finish(
+    trace: &Trace,
+    request: &Request,
     response: Option<&Response>,
     size: usize,
-    hear: impl FnOnce(&Told<'_>),
+    hear: impl FnOnce(&TraceView<'_>),
 ) {
     let reply = response.map(|response| Reply {
         rcode: rcode_text(response.rcode),
-        source: source(response.source),
+        source: response.origin.as_str(),
         error: response.error,
         size,
-        answers: record_lines(&response.message(&transit.question), Section::Answer),
+        answers: record_lines(&response.message(&request.question), Section::Answer),
     });
-    hear(&Told {
-        client: transit.arrival.client,
-        transport: transit.arrival.transport,
-        question: question(transit),
-        moments: &story.moments.borrow(),
-        took: story.begun.elapsed(),
+    hear(&TraceView {
+        client: request.client.address,
+        transport: request.client.transport,
+        question: question(request),
+        events: &trace.events.borrow(),
+        took: trace.begun.elapsed(),
         reply,
     });
 }
 
 /// A query's question as it stands: name and type, and the class if it is not the usual one.
-pub(super) fn question(transit: &Transit) -> String {
-    let name = Text(&transit.question[..transit.question.len() - QUESTION_TAIL]);
-    match transit.qclass {
-        CLASS_IN => format!("{name} {}", type_text(transit.qtype)),
-        other => format!("{name} {} {}", class_text(other), type_text(transit.qtype)),
+pub(super) fn question(request: &Request) -> String {
+    let name = Text(&request.question[..request.question.len() - QUESTION_TAIL]);
+    match request.qclass {
+        CLASS_IN => format!("{name} {}", type_text(request.qtype)),
+        other => format!("{name} {} {}", class_text(other), type_text(request.qtype)),
     }
 }
 
@@ -166,16 +167,6 @@ pub(super) fn response(response: &Response) -> String {
     }
 }
 
-fn source(source: Source) -> &'static str {
-    match source {
-        Source::Upstream => "upstream",
-        Source::Cache => "cache",
-        Source::Stale => "stale",
-        Source::Filter => "filter",
-        Source::Local => "local",
-    }
-}
-
 fn stage(live: &Live, filter: usize) -> String {
     format!("use {}", live.generation.filters[filter].name())
 }
@@ -185,92 +176,108 @@ fn on_error(live: &Live, filter: usize) -> String {
     format!("failed: on-error \"{policy}\" applies")
 }
 
-pub(super) fn unasked(live: &Live, transit: &Transit, filter: usize) -> Moment {
+pub(super) fn unasked(live: &Live, request: &Request, filter: usize) -> TraceEvent {
     let did = match live.generation.filters[filter].interest().queries {
         true => "not asked: its manifest does not cover the question",
         false => "not asked: it takes no part in queries",
     };
-    Moment::new(&stage(live, filter), Way::In, question(transit), did.into())
+    TraceEvent::new(&stage(live, filter), Direction::In, question(request), did.into())
 }
 
-pub(super) fn remembered(live: &Live, transit: &Transit, filter: usize, verdict: &Verdict) -> Moment {
+pub(super) fn remembered(live: &Live, request: &Request, filter: usize, verdict: &Verdict) -> TraceEvent {
     let mut did = filter::verdict_lines(verdict);
     did.push("(remembered: it was not called)".into());
-    Moment {
+    TraceEvent {
         did,
-        ..Moment::new(&stage(live, filter), Way::In, question(transit), String::new())
+        ..TraceEvent::new(
+            &stage(live, filter),
+            Direction::In,
+            question(request),
+            String::new(),
+        )
     }
 }
 
 pub(super) fn decided(
     live: &Live,
-    transit: &Transit,
+    request: &Request,
     filter: usize,
     outcome: &QueryOutcome,
     took: Option<Duration>,
-) -> Moment {
+) -> TraceEvent {
     let did = match outcome {
         Outcome::Passed => vec!["pass".into()],
         Outcome::Decided(verdict) => filter::verdict_lines(verdict),
         Outcome::Failed => vec![on_error(live, filter)],
     };
-    Moment {
+    TraceEvent {
         did,
         took,
-        ..Moment::new(&stage(live, filter), Way::In, question(transit), String::new())
+        ..TraceEvent::new(
+            &stage(live, filter),
+            Direction::In,
+            question(request),
+            String::new(),
+        )
     }
 }
 
 /// What a filter's response phase did; `seen` is the response as it saw it.
 pub(super) fn changed(
     live: &Live,
-    transit: &Transit,
+    request: &Request,
     filter: usize,
     seen: &Response,
     outcome: &ResponseOutcome,
     took: Option<Duration>,
-) -> Moment {
+) -> TraceEvent {
     let did = match outcome {
         Outcome::Passed => vec!["pass".into()],
         Outcome::Decided(verdict) => filter::response_verdict_lines(verdict),
         Outcome::Failed => vec![on_error(live, filter)],
     };
-    let saw = format!("{}: {}", question(transit), response(seen));
-    Moment {
+    let saw = format!("{}: {}", question(request), response(seen));
+    TraceEvent {
         did,
         took,
-        ..Moment::new(&stage(live, filter), Way::Out, saw, String::new())
+        ..TraceEvent::new(&stage(live, filter), Direction::Out, saw, String::new())
     }
 }
 
 /// What a filter had decided about the response when it saw the query.
-pub(super) fn undone(live: &Live, transit: &Transit, filter: usize, saw: String, now: &Response) -> Moment {
+pub(super) fn undone(
+    live: &Live,
+    request: &Request,
+    filter: usize,
+    saw: String,
+    now: &Response,
+) -> TraceEvent {
     let did = format!(
         "as decided on the way in, now {}: {}",
-        question(transit),
+        question(request),
         response(now)
     );
-    Moment::new(&stage(live, filter), Way::Out, saw, did)
+    TraceEvent::new(&stage(live, filter), Direction::Out, saw, did)
 }
 
-pub(super) fn cache(transit: &Transit, did: String) -> Moment {
-    Moment::new("cache", Way::In, question(transit), did)
+pub(super) fn cache(request: &Request, did: String) -> TraceEvent {
+    TraceEvent::new("cache", Direction::In, question(request), did)
 }
 
-pub(super) fn forward(transit: &Transit, did: String) -> Moment {
-    Moment::new("forward", Way::In, question(transit), did)
+pub(super) fn forward(request: &Request, did: String) -> TraceEvent {
+    TraceEvent::new("forward", Direction::In, question(request), did)
 }
 
 /// Why the cache has nothing.
-pub(super) fn miss(transit: &Transit) -> &'static str {
-    match (transit.signed.is_some(), transit.may_store()) {
+pub(super) fn miss(request: &Request) -> &'static str {
+    match (request.signed.is_some(), request.may_store()) {
         (true, _) => "passed by: a signed query is relayed as it is",
         (_, false) => "passed by: a filter said `store=#false`",
         _ => "miss",
     }
 }
 
-pub(super) fn kept(transit: &Transit, kind: Kind, ttl: Duration, stale: Duration) -> Moment {
+pub(super) fn kept(request: &Request, kind: Kind, ttl: Duration, stale: Duration) -> TraceEvent {
     let kind = match kind {
         Kind::Success => "success",
         Kind::Denial => "denial",
@@ -280,15 +287,15 @@ pub(super) fn kept(transit: &Transit, kind: Kind, ttl: Duration, stale: Duration
     if !stale.is_zero() {
         did.push_str(&format!(", stale for another {} s", stale.as_secs()));
     }
-    Moment::new("cache", Way::Out, question(transit), did)
+    TraceEvent::new("cache", Direction::Out, question(request), did)
 }
 
 pub(super) fn forwarded(
-    transit: &Transit,
+    request: &Request,
     from: SocketAddr,
     message: &[u8],
     took: Option<Duration>,
-) -> Moment {
+) -> TraceEvent {
     let did = match message.len() {
         0..4 => format!("{from} sent something that is no message"),
         _ => {
@@ -300,29 +307,29 @@ pub(super) fn forwarded(
             )
         }
     };
-    Moment {
+    TraceEvent {
         took,
-        ..Moment::new("forward", Way::In, question(transit), did)
+        ..TraceEvent::new("forward", Direction::In, question(request), did)
     }
 }
 
-pub(super) fn unanswered(transit: &Transit, failure: &Failure, took: Option<Duration>) -> Moment {
-    Moment {
+pub(super) fn unanswered(request: &Request, failure: &Failure, took: Option<Duration>) -> TraceEvent {
+    TraceEvent {
         took,
-        ..Moment::new(
+        ..TraceEvent::new(
             "forward",
-            Way::In,
-            question(transit),
+            Direction::In,
+            question(request),
             format!("no answer: {failure}"),
         )
     }
 }
 
-pub(super) fn alias(transit: &Transit, target: &Transit) -> Moment {
-    Moment::new(
+pub(super) fn alias(request: &Request, target: &Request) -> TraceEvent {
+    TraceEvent::new(
         "alias",
-        Way::In,
-        question(transit),
+        Direction::In,
+        question(request),
         format!("asks for {} from the top", question(target)),
     )
 }

@@ -31,7 +31,7 @@ const NEIGHBOUR: Duration = Duration::from_secs(1);
 
 /// The task that keeps the network. Its commands are done in order, and none begins before the one before
 /// it has ended; dropped, it leaves everything as it is.
-pub struct Keeper {
+pub struct Reconciler {
     commands: mpsc::UnboundedSender<(Command, oneshot::Sender<Reply>)>,
     task: JoinHandle<()>,
 }
@@ -51,15 +51,15 @@ struct Reply {
     left: bool,
 }
 
-impl Drop for Keeper {
+impl Drop for Reconciler {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Starts with nothing to keep.
-    pub fn start(counters: Arc<Counters>) -> Result<Keeper, Error> {
+    pub fn start(counters: Arc<Counters>) -> Result<Reconciler, Error> {
         let groups = [
             MulticastGroup::Link,
             MulticastGroup::Ipv4Ifaddr,
@@ -121,7 +121,7 @@ impl Keeper {
                 }
             }
         });
-        Ok(Keeper { commands, task })
+        Ok(Reconciler { commands, task })
     }
 
     /// Link and addresses of a plan, beside what is kept already. While the caller holds what it returns,

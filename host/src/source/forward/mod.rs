@@ -103,7 +103,7 @@ impl Forwarder {
 
     /// How long a query that is under way is safe from others: for what upstreams usually take, if nothing is written.
     fn jostle(&self) -> Duration {
-        let usual = || self.upstreams.iter().map(|upstream| upstream.patience()).max();
+        let usual = || self.upstreams.iter().map(|upstream| upstream.rto()).max();
         self.config
             .jostle
             .unwrap_or_else(|| usual().map_or(JOSTLE, |usual| usual.min(JOSTLE)))
@@ -300,13 +300,13 @@ impl Forward {
                 && now < deadline
                 && let Some(index) = rotation.next()
             {
-                let (upstream, early) = (&self.shared.upstreams[index], !race.is_empty());
-                if early && !upstream.spare.take() {
+                let (upstream, hedge) = (&self.shared.upstreams[index], !race.is_empty());
+                if hedge && !upstream.hedge_budget.take() {
                     // When one that is under way fails, and not before.
                     next = deadline;
                 } else {
                     rotation.advance();
-                    if early {
+                    if hedge {
                         upstream.counters.hedges.fetch_add(1, Relaxed);
                     }
                     let earlier = race.iter().filter(|attempt| attempt.index == index).count()
@@ -320,11 +320,11 @@ impl Forward {
                     race.push(Attempt {
                         index,
                         begin: now,
-                        early,
+                        hedge,
                         reply: Box::pin(self.attempt(index, over, query, deadline)),
                     });
                     // Each attempt is given twice the time of the one before (RFC 6298 section 5.5).
-                    next = now + self.patience(index, &rotation).saturating_mul(1 << begun.min(8));
+                    next = now + self.rto(index, &rotation).saturating_mul(1 << begun.min(8));
                     begun += 1;
                 }
             }
@@ -339,7 +339,7 @@ impl Forward {
             };
             let index = attempt.index;
             if outcome.is_ok() {
-                self.shared.upstreams[index].spare.earn(attempt.early);
+                self.shared.upstreams[index].hedge_budget.earn(attempt.hedge);
             }
             match outcome {
                 Ok(reply) => match Reason::of_rcode(reply.rcode) {
@@ -375,21 +375,21 @@ impl Forward {
 
     /// How long the upstream just asked may be silent before the next attempt begins. TCP repeats what is
     /// lost by itself: there, the same upstream is not asked again before the time is up.
-    fn patience(&self, index: usize, rotation: &Rotation) -> Duration {
+    fn rto(&self, index: usize, rotation: &Rotation) -> Duration {
         let config = &self.shared.config;
         match config.protocol {
             Protocol::Tcp if rotation.has_one() => config.timeout,
-            Protocol::Tcp | Protocol::Udp => self.shared.upstreams[index].patience().min(config.timeout),
+            Protocol::Tcp | Protocol::Udp => self.shared.upstreams[index].rto().min(config.timeout),
         }
     }
 
     /// Those that were asked earlier and left behind are about to be forgotten together with their sockets.
     /// If they had time enough to answer, that is remembered: or a dead upstream would cost every query its
-    /// patience, for ever.
+    /// rto, for ever.
     fn note_overtaken(&self, winner: usize, race: &[Attempt<'_>]) {
         for attempt in race.iter().filter(|attempt| attempt.index != winner) {
             let upstream = &self.shared.upstreams[attempt.index];
-            if attempt.begin.elapsed() >= upstream.patience() {
+            if attempt.begin.elapsed() >= upstream.rto() {
                 let suspect = upstream.overtaken(Instant::now());
                 self.shared.probe(attempt.index, suspect);
             }
@@ -495,7 +495,7 @@ impl Forward {
             Err(fault) => {
                 counters.failure((*fault).into());
                 // Silence that the deadline cut short proves nothing, unless it was long already.
-                let fair = *fault != Fault::Timeout || limit == config.timeout || took >= upstream.patience();
+                let fair = *fault != Fault::Timeout || limit == config.timeout || took >= upstream.rto();
                 // A server may do without TCP, and be well.
                 if fair && over == config.protocol {
                     self.shared.probe(index, upstream.failed(*fault));
@@ -511,7 +511,7 @@ struct Attempt<'q> {
     index: usize,
     begin: Instant,
     /// Whether others were under way when it began.
-    early: bool,
+    hedge: bool,
     reply: Pin<Box<dyn Future<Output = Result<Reply, Fault>> + 'q>>,
 }
 

@@ -257,7 +257,7 @@ fn early_attempts_that_bring_nothing_come_to_an_end() {
             .collect();
         // All that would send a second time have done so, or have found that they may not.
         until(|| log.borrow().len() >= 132).await;
-        tokio::time::sleep(2 * upstream.patience()).await;
+        tokio::time::sleep(2 * upstream.rto()).await;
         assert_eq!(log.borrow().len(), 132);
         assert_eq!(upstream.counters.hedges.load(Relaxed), 32);
         under_way.iter().for_each(tokio::task::JoinHandle::abort);

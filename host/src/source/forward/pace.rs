@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 /// What an early attempt costs, in replies.
-const EARLY: u32 = 10;
+const COST: u32 = 10;
 /// Early attempts that need not have been earned.
 const FREE: u32 = 32;
 
@@ -15,28 +15,28 @@ const FREE: u32 = 32;
 /// does not has to be earned by ten replies. So a lossy path is made up for at once, and an upstream that is
 /// slow because it has too much to do gets a tenth more at most, and nothing more once it is silent.
 #[derive(Debug)]
-pub(super) struct Spare(AtomicU32);
+pub(super) struct HedgeBudget(AtomicU32);
 
-impl Default for Spare {
+impl Default for HedgeBudget {
     fn default() -> Self {
-        Self(AtomicU32::new(FREE * EARLY))
+        Self(AtomicU32::new(FREE * COST))
     }
 }
 
-impl Spare {
+impl HedgeBudget {
     /// Whether one may be sent now, which is then spent.
     pub fn take(&self) -> bool {
-        let take = |spare: u32| spare.checked_sub(EARLY);
+        let take = |hedge_budget: u32| hedge_budget.checked_sub(COST);
         self.0.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
 
     /// A reply to an attempt has come, to one that began early perhaps.
-    pub fn earn(&self, early: bool) {
-        let replies = if early { EARLY } else { 1 };
+    pub fn earn(&self, hedge: bool) {
+        let replies = if hedge { COST } else { 1 };
         // A sum lost in a race is no loss.
-        let spare = self.0.load(Relaxed);
-        if spare < FREE * EARLY {
-            self.0.store((spare + replies).min(FREE * EARLY), Relaxed);
+        let hedge_budget = self.0.load(Relaxed);
+        if hedge_budget < FREE * COST {
+            self.0.store((hedge_budget + replies).min(FREE * COST), Relaxed);
         }
     }
 }
@@ -83,23 +83,23 @@ mod tests {
 
     #[test]
     fn early_attempts_that_bring_nothing_are_a_tenth_of_the_replies() {
-        let spare = Spare::default();
-        assert!((0..FREE).all(|_| spare.take()));
-        assert!(!spare.take());
+        let hedge_budget = HedgeBudget::default();
+        assert!((0..FREE).all(|_| hedge_budget.take()));
+        assert!(!hedge_budget.take());
         let mut sent = 0;
         for _ in 0..1000 {
-            spare.earn(false);
-            sent += u32::from(spare.take());
+            hedge_budget.earn(false);
+            sent += u32::from(hedge_budget.take());
         }
         assert_eq!(sent, 100);
     }
 
     #[test]
     fn early_attempts_that_bring_the_answer_are_free() {
-        let spare = Spare::default();
+        let hedge_budget = HedgeBudget::default();
         for _ in 0..1000 {
-            assert!(spare.take());
-            spare.earn(true);
+            assert!(hedge_budget.take());
+            hedge_budget.earn(true);
         }
     }
 }

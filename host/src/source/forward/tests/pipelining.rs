@@ -231,7 +231,7 @@ fn a_reply_for_nobody_is_dropped() {
 #[test]
 fn a_query_that_is_given_up_leaves_nothing_registered() {
     run(async {
-        let (arrived, mut arrival) = tokio::sync::mpsc::unbounded_channel();
+        let (arrived, mut client) = tokio::sync::mpsc::unbounded_channel();
         let address = tcp(move |_, mut stream| {
             let arrived = arrived.clone();
             async move {
@@ -243,7 +243,7 @@ fn a_query_that_is_given_up_leaves_nothing_registered() {
         .await;
         let forward = forward(&tcp_config(address));
         let asked = spawn(&forward, "a");
-        arrival.recv().await.unwrap();
+        client.recv().await.unwrap();
         assert_eq!(forward.pools[0].pending(), 1);
         asked.abort();
         assert!(asked.await.unwrap_err().is_cancelled());

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use super::counters::Counters;
 use super::failure::Fault;
 use super::health::{FAILURE, Health};
-use super::pace::{RoundTrip, Spare};
+use super::pace::{HedgeBudget, RoundTrip};
 
 /// An upstream is never given less time than this before the query is sent again: most that is slower on a
-/// node's own network is lost, and what is not is bounded by [`Spare`].
-const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+/// node's own network is lost, and what is not is bounded by [`HedgeBudget`].
+const LEAST_RTO: Duration = Duration::from_millis(10);
 /// What an upstream is given that has not answered yet: enough for a recursive server that has to ask around.
-const FIRST_PATIENCE: Duration = Duration::from_millis(400);
+const FIRST_RTO: Duration = Duration::from_millis(400);
 /// For how long each query has a port to itself after a stray was seen: longer than any way of finding ports that
 /// needs to be tried again and again.
 const WARINESS: Duration = Duration::from_secs(60);
@@ -33,11 +33,11 @@ pub struct Upstream {
     /// What has been counted since the stage that asks it was last changed.
     pub counters: Counters,
     pub(super) health: Health,
-    pub(super) spare: Spare,
+    pub(super) hedge_budget: HedgeBudget,
     rtt: RoundTrip,
     /// Answers in a row that came only without EDNS.
     edns_silences: AtomicU32,
-    /// The points in time below are milliseconds since [`LEAST_PATIENCE`] before this.
+    /// The points in time below are milliseconds since [`LEAST_RTO`] before this.
     created: Instant,
     /// When it was last found overtaken.
     overtaken: AtomicU64,
@@ -53,7 +53,7 @@ impl Upstream {
             address,
             counters: Counters::default(),
             health: Health::new(address, max_fails),
-            spare: Spare::default(),
+            hedge_budget: HedgeBudget::default(),
             rtt: RoundTrip::default(),
             edns_silences: AtomicU32::new(0),
             created: Instant::now(),
@@ -75,10 +75,10 @@ impl Upstream {
     }
 
     /// How long to wait for it before asking again elsewhere.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn rto(&self) -> Duration {
         self.rtt
             .timeout()
-            .map_or(FIRST_PATIENCE, |timeout| timeout.max(LEAST_PATIENCE))
+            .map_or(FIRST_RTO, |timeout| timeout.max(LEAST_RTO))
     }
 
     pub(super) fn measured(&self, round_trip: Duration) {
@@ -101,7 +101,7 @@ impl Upstream {
     pub(super) fn overtaken(&self, now: Instant) -> bool {
         let now = self.milliseconds(now);
         let last = self.overtaken.load(Relaxed);
-        if u128::from(now.saturating_sub(last)) < LEAST_PATIENCE.as_millis() {
+        if u128::from(now.saturating_sub(last)) < LEAST_RTO.as_millis() {
             return false;
         }
         self.overtaken.store(now, Relaxed);
@@ -136,7 +136,7 @@ impl Upstream {
     }
 
     fn milliseconds(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.created) + LEAST_PATIENCE;
+        let since = at.saturating_duration_since(self.created) + LEAST_RTO;
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn being_overtaken_again_and_again_raises_suspicion() {
         let upstream = upstream(2);
-        let later = |n| upstream.created + n * LEAST_PATIENCE;
+        let later = |n| upstream.created + n * LEAST_RTO;
         assert!((0..7).all(|n| !upstream.overtaken(later(n))));
         assert!(upstream.overtaken(later(7)));
     }
@@ -180,7 +180,7 @@ mod tests {
     fn a_pause_that_many_queries_meet_counts_once() {
         let upstream = upstream(1);
         assert!((0..100).all(|_| !upstream.overtaken(upstream.created)));
-        let just_before = upstream.created + LEAST_PATIENCE - Duration::from_millis(1);
+        let just_before = upstream.created + LEAST_RTO - Duration::from_millis(1);
         assert!((0..100).all(|_| !upstream.overtaken(just_before)));
     }
 
@@ -198,17 +198,17 @@ mod tests {
     #[test]
     fn patience_follows_the_round_trip() {
         let upstream = upstream(2);
-        assert_eq!(upstream.patience(), FIRST_PATIENCE);
+        assert_eq!(upstream.rto(), FIRST_RTO);
         (0..50).for_each(|_| upstream.measured(Duration::from_millis(1)));
-        assert_eq!(upstream.patience(), LEAST_PATIENCE);
+        assert_eq!(upstream.rto(), LEAST_RTO);
         // One answer in four takes 300 ms: repeating each of them would be a waste.
         for n in 0..200 {
             upstream.measured(Duration::from_millis(if n % 4 == 0 { 300 } else { 1 }));
         }
         assert!(
-            upstream.patience() > Duration::from_millis(300),
+            upstream.rto() > Duration::from_millis(300),
             "{:?}",
-            upstream.patience()
+            upstream.rto()
         );
     }
 }

@@ -15,9 +15,9 @@ use crate::admission::{Full, JOSTLE};
 
 use super::events::Sent;
 use super::generation::Live;
+use super::request::Request;
 use super::response::Response;
-use super::transit::Transit;
-use super::{LateReply, Step, Worker};
+use super::{DeferredReply, Step, Worker};
 
 /// Octets of memory that one query takes while it waits for an upstream, its way back to the client included: what
 /// `waiting-queries` costs at most is a multiple of this. Who asks an upstream itself takes some kilobytes more, and of
@@ -29,7 +29,7 @@ const KEPT: usize = 256;
 
 /// What is late.
 #[derive(Default)]
-pub(super) struct Late {
+pub(super) struct Deferred {
     /// Queries that no task has taken yet.
     queries: RefCell<VecDeque<Box<Query>>>,
     /// How many tasks wait, and have not been told of a query.
@@ -43,9 +43,9 @@ pub(super) struct Late {
 struct Query {
     owed: Owed,
     live: Rc<Live>,
-    transit: Transit,
+    request: Request,
     step: Step,
-    reply: Box<dyn LateReply>,
+    reply: Box<dyn DeferredReply>,
 }
 
 /// A reply is owed for as long as this lives; [`Worker::drained`] waits for all of them.
@@ -53,17 +53,17 @@ struct Owed(Rc<Worker>);
 
 impl Owed {
     fn new(worker: &Rc<Worker>) -> Owed {
-        worker.late.owed.set(worker.late.owed.get() + 1);
+        worker.deferred.owed.set(worker.deferred.owed.get() + 1);
         Owed(Rc::clone(worker))
     }
 }
 
 impl Drop for Owed {
     fn drop(&mut self) {
-        let late = &self.0.late;
-        late.owed.set(late.owed.get() - 1);
-        if late.owed.get() == 0 {
-            late.none_owed.notify_waiters();
+        let deferred = &self.0.deferred;
+        deferred.owed.set(deferred.owed.get() - 1);
+        if deferred.owed.get() == 0 {
+            deferred.none_owed.notify_waiters();
         }
     }
 }
@@ -71,62 +71,62 @@ impl Drop for Owed {
 impl Worker {
     /// Goes on with a query as a task of its own, which replies when it is done; leaves an empty one in its place. If
     /// there is no room to wait, what the client gets instead comes back.
-    pub(super) fn spawn_late(
+    pub(super) fn defer(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        transit: &mut Transit,
+        request: &mut Request,
         step: Step,
-        reply: impl FnOnce() -> Box<dyn LateReply>,
+        reply: impl FnOnce() -> Box<dyn DeferredReply>,
     ) -> Option<Response> {
-        let client = transit.arrival.client.ip();
-        let place = match self.shared.waiting.enter(client, transit.hash, JOSTLE) {
+        let client = request.client.address.ip();
+        let place = match self.shared.waiting.enter(client, request.hash, JOSTLE) {
             Ok(place) => Rc::new(place),
-            Err(Full) => return Some(self.crowded_out(live, transit)),
+            Err(Full) => return Some(self.crowded_out(live, request)),
         };
-        let mut transit = std::mem::replace(transit, Transit::new(transit.arrival));
-        transit.place = Some(place);
+        let mut request = std::mem::replace(request, Request::new(request.client));
+        request.place = Some(place);
         // In a box: a task that has moved what it works on keeps room for it in each place where it was.
         let query = Box::new(Query {
             owed: Owed::new(self),
             live: Rc::clone(live),
-            transit,
+            request,
             step,
             reply: reply(),
         });
-        self.late.queries.borrow_mut().push_back(query);
-        match self.late.idle.get().checked_sub(1) {
+        self.deferred.queries.borrow_mut().push_back(query);
+        match self.deferred.idle.get().checked_sub(1) {
             Some(idle) => {
-                self.late.idle.set(idle);
-                self.late.query.notify_one();
+                self.deferred.idle.set(idle);
+                self.deferred.query.notify_one();
             }
-            None => drop(spawn_local(Rc::clone(self).finish_late())),
+            None => drop(spawn_local(Rc::clone(self).run_deferred())),
         }
         None
     }
 
     /// One task: one query after the other, for as long as it is worth keeping.
-    async fn finish_late(self: Rc<Self>) {
+    async fn run_deferred(self: Rc<Self>) {
         loop {
             loop {
-                let query = self.late.queries.borrow_mut().pop_front();
+                let query = self.deferred.queries.borrow_mut().pop_front();
                 match query {
                     Some(query) => query.finish().await,
                     None => break,
                 }
             }
-            let idle = self.late.idle.get();
+            let idle = self.deferred.idle.get();
             if idle >= KEPT {
                 return;
             }
-            self.late.idle.set(idle + 1);
-            self.late.query.notified().await;
+            self.deferred.idle.set(idle + 1);
+            self.deferred.query.notified().await;
         }
     }
 
     /// Resolves when no query waits for an upstream any more.
     pub async fn drained(&self) {
-        while self.late.owed.get() > 0 {
-            self.late.none_owed.notified().await;
+        while self.deferred.owed.get() > 0 {
+            self.deferred.none_owed.notified().await;
         }
     }
 }
@@ -135,7 +135,7 @@ impl Query {
     async fn finish(mut self: Box<Self>) {
         let worker = Rc::clone(&self.owed.0);
         let step = std::mem::replace(&mut self.step, Step::Gone);
-        let response = worker.finish(&self.live, &mut self.transit, step).await;
+        let response = worker.finish(&self.live, &mut self.request, step).await;
         self.reply(&worker, response);
     }
 
@@ -144,27 +144,27 @@ impl Query {
         let Query {
             owed: _owed,
             live,
-            mut transit,
+            mut request,
             reply,
             ..
         } = self;
         // Who has its answer leads nobody: those who ask from now on ask anew.
-        transit.led = None;
+        request.led = None;
         let mut responses = [response];
-        worker.outward(&live, std::slice::from_mut(&mut transit), &mut responses, 0);
+        worker.outward(&live, std::slice::from_mut(&mut request), &mut responses, 0);
         let [response] = responses;
         match response {
             Some(response) => {
                 let sent = {
                     let mut buffer = worker.reply.borrow_mut();
-                    let client = transit.client(response.error);
-                    let size = response.write(&mut buffer[..], &client);
+                    let head = request.reply_head(response.error);
+                    let size = response.write(&mut buffer[..], &head);
                     reply.send(&buffer[..size]);
                     Sent::of(&buffer[..], size)
                 };
-                worker.count_response(&live, &transit, &response, sent, worker.clocks());
+                worker.count_response(&live, &request, &response, sent, worker.clocks());
             }
-            None => worker.hear(&live, &transit, None, Sent::default(), worker.clocks()),
+            None => worker.hear(&live, &request, None, Sent::default(), worker.clocks()),
         }
     }
 }

@@ -8,21 +8,22 @@ use tokio::time::Instant;
 
 use crate::admission::Place;
 use crate::cache::Leader;
+use crate::dns::Transport;
 use crate::dns::edns::{self, Edns, Opt};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
-use crate::dns::reply::Client;
+use crate::dns::reply::Head;
 use crate::dns::{MESSAGE_MAXIMUM, flag};
-use crate::filter::{self, ResponseEdit, Transport};
+use crate::filter::{self, ResponseEdit};
 
-use super::story::{Moment, Story};
+use super::trace::{Trace, TraceEvent};
 use super::upstream::Fetched;
 
-/// Where a query came from, and when.
+/// Who sent a query, through which listener, and when.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival {
+pub struct Client {
     /// Who asks.
-    pub client: SocketAddr,
+    pub address: SocketAddr,
     /// Index of the listener that took it.
     pub server: u16,
     /// How it came.
@@ -36,9 +37,9 @@ pub struct Arrival {
 }
 
 /// One query on its way through a pipeline.
-pub struct Transit {
-    /// Where it came from.
-    pub arrival: Arrival,
+pub struct Request {
+    /// Who sent it.
+    pub client: Client,
     /// The message ID.
     pub id: u16,
     /// The second 16 bits of the header.
@@ -76,7 +77,7 @@ pub struct Transit {
     /// What others wait for, who are told when it leaves the cache behind, or is dropped.
     pub led: Option<Leader<Fetched>>,
     /// What happens to it, for those who asked to be told; as a rule nobody.
-    pub story: Option<Rc<Story>>,
+    pub trace: Option<Rc<Trace>>,
 }
 
 /// What a filter decided about a response before there was one.
@@ -104,11 +105,11 @@ pub enum ChangeKind {
     SkipResponse,
 }
 
-impl Transit {
-    /// An empty one, to be [`admit`](Transit::admit)ted into.
-    pub fn new(arrival: Arrival) -> Transit {
-        Transit {
-            arrival,
+impl Request {
+    /// An empty one, to be [`admit`](Request::admit)ted into.
+    pub fn new(client: Client) -> Request {
+        Request {
+            client,
             id: 0,
             flags: 0,
             edns: None,
@@ -127,13 +128,13 @@ impl Transit {
             place: None,
             until: None,
             led: None,
-            story: None,
+            trace: None,
         }
     }
 
     /// Becomes the start of a new query's way, keeping its buffers.
-    pub fn admit(&mut self, query: &Query<'_>, arrival: Arrival) {
-        self.arrival = arrival;
+    pub fn admit(&mut self, query: &Query<'_>, client: Client) {
+        self.client = client;
         self.id = query.id;
         self.flags = query.flags;
         self.edns = query.edns;
@@ -147,29 +148,29 @@ impl Transit {
         self.stage = 0;
         self.changes.clear();
         self.depth = 0;
-        self.story = None;
+        self.trace = None;
     }
 
-    /// Adds to the story, if one is told.
+    /// Adds to the trace, if one is told.
     // A look at a pointer that is never set, where nobody watches.
     #[inline(always)]
-    pub fn tell(&self, moment: impl FnOnce() -> Moment) {
-        if let Some(story) = &self.story {
-            story.add(self.depth, moment());
+    pub fn trace(&self, event: impl FnOnce() -> TraceEvent) {
+        if let Some(trace) = &self.trace {
+            trace.add(self.depth, event());
         }
     }
 
     /// A query of the proxy's own for `name`, with the wishes of the client it is asked for, who waits for it.
-    pub fn internal(&self, name: &[u8]) -> Transit {
+    pub fn internal(&self, name: &[u8]) -> Request {
         let mut question = name.to_vec();
         question.extend(self.qtype.to_be_bytes());
         question.extend(self.qclass.to_be_bytes());
-        let arrival = Arrival {
+        let client = Client {
             transport: Transport::Internal,
             limit: MESSAGE_MAXIMUM,
-            ..self.arrival
+            ..self.client
         };
-        Transit {
+        Request {
             id: self.id,
             flags: self.flags,
             edns: self.edns,
@@ -184,21 +185,21 @@ impl Transit {
             depth: self.depth + 1,
             place: self.place.clone(),
             until: self.until,
-            story: self.story.clone(),
-            ..Transit::new(arrival)
+            trace: self.trace.clone(),
+            ..Request::new(client)
         }
     }
 
     /// A query of the proxy's own for the same again, for which nobody waits. It begins at the same stage. What it
     /// brings is for everybody: nothing in it but DO and CD, which the cache keeps apart, is the client's wish.
-    pub fn refresh(&self) -> Transit {
-        Transit {
+    pub fn refresh(&self) -> Request {
+        Request {
             flags: self.flags & flag::CD | flag::RD,
             stage: self.stage,
             depth: 0,
             place: None,
             until: None,
-            story: None,
+            trace: None,
             ..self.internal(self.name.as_bytes())
         }
     }
@@ -262,12 +263,12 @@ impl Transit {
     }
 
     /// The client as the reply's writer sees it.
-    pub fn client(&self, error: Option<u16>) -> Client<'_> {
+    pub fn reply_head(&self, error: Option<u16>) -> Head<'_> {
         let keepalive = self
-            .arrival
+            .client
             .keepalive
             .filter(|_| self.edns.is_some_and(|edns| edns.keepalive));
-        Client {
+        Head {
             id: self.id,
             flags: self.flags,
             question: &self.question,
@@ -284,12 +285,12 @@ impl Transit {
     /// Octets of the largest reply: what the client takes (RFC 6891 section 6.2.3), and what the
     /// listener sends.
     fn limit(&self) -> usize {
-        match self.arrival.transport {
+        match self.client.transport {
             Transport::Udp => {
                 let size = self.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size);
-                usize::from(size).min(self.arrival.limit)
+                usize::from(size).min(self.client.limit)
             }
-            Transport::Tcp | Transport::Internal => self.arrival.limit,
+            Transport::Tcp | Transport::Internal => self.client.limit,
         }
     }
 }

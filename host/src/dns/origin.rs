@@ -1,0 +1,29 @@
+//! Where answers come from.
+
+/// What made a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// An upstream, just now.
+    Upstream,
+    /// The cache, still fresh.
+    Cache,
+    /// The cache, past its TTL (RFC 8767).
+    Stale,
+    /// A filter.
+    Filter,
+    /// The proxy itself: an error, a special-use name (RFC 6761).
+    Local,
+}
+
+impl Origin {
+    /// One word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Origin::Upstream => "upstream",
+            Origin::Cache => "cache",
+            Origin::Stale => "stale",
+            Origin::Filter => "filter",
+            Origin::Local => "local",
+        }
+    }
+}

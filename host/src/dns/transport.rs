@@ -1,0 +1,12 @@
+//! How queries come.
+
+/// What a query came over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// A datagram.
+    Udp,
+    /// A connection, messages with their length before them (RFC 1035 section 4.2.2).
+    Tcp,
+    /// Nothing: the proxy asks itself, to refresh an entry or for the target of an alias.
+    Internal,
+}
