@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::{Failure, answers, call, cargo, setup, strict};
+use crate::commands::{Failure, answers, call, cargo, strict};
+use crate::setup;
 
 /// Runs them all, cheapest first, and stops at the first that fails.
 pub fn lint() -> Result<(), Failure> {

@@ -4,14 +4,16 @@
 //! WebAssembly target that the filters need, tests that say which of them were skipped, and one
 //! name for every check that a change has to pass. It does nothing that a person could not type.
 
+mod commands;
 mod lint;
 mod released;
 mod setup;
 mod test;
 
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+
+use commands::{Failure, answers, built, call, cargo, root};
 
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
@@ -30,9 +32,6 @@ Usage: cargo xtask COMMAND
   keep-filter        keep a filter as it is built today for the tests of later releases: docs/interface.md
 
 With CI=true, a test that skips itself fails the run.";
-
-/// What went wrong, for a person to read. The commands themselves have already said more.
-type Failure = String;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -153,56 +152,4 @@ fn fuzz_targets() -> Result<Vec<String>, Failure> {
         .collect();
     targets.sort();
     Ok(targets)
-}
-
-/// The workspace's root.
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
-}
-
-/// A program that cargo built. This one was built by cargo, too, so they stand in one folder,
-/// wherever `CARGO_TARGET_DIR` or a configuration file put that.
-fn built(name: &str) -> PathBuf {
-    std::env::current_exe().map_or_else(|_| PathBuf::from(name), |this| this.with_file_name(name))
-}
-
-/// The cargo that runs us, at the workspace's root.
-fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args).current_dir(root());
-    command
-}
-
-/// Runs a command to its end, its output going where ours goes.
-fn call(mut command: impl std::borrow::BorrowMut<Command>) -> Result<(), Failure> {
-    let command = command.borrow_mut();
-    let shown = shown(command);
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("`{shown}` failed: {status}")),
-        Err(error) => Err(format!("cannot run `{shown}`: {error}")),
-    }
-}
-
-/// Whether a command runs and succeeds; its output is dropped.
-fn answers(command: &mut Command) -> bool {
-    command.output().is_ok_and(|output| output.status.success())
-}
-
-/// A command as one would type it.
-fn shown(command: &Command) -> String {
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or(command.get_program());
-    let words = std::iter::once(program).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-/// Whether what skips itself fails the run.
-fn strict() -> bool {
-    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

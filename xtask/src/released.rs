@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Failure, call, cargo, root, setup};
+use crate::commands::{Failure, call, cargo, root};
+use crate::setup;
 
 /// Where the kept ones are.
 const KEPT: &str = "tests/released";

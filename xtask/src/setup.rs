@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Failure, answers, call};
+use crate::commands::{Failure, answers, call};
 
 /// What the filters are compiled to. Not a WASI target: a filter imports nothing but the filter
 /// interface.

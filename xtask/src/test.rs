@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
 
-use crate::{Failure, built, call, cargo, root, setup, strict};
+use crate::commands::{Failure, built, call, cargo, root, strict};
+use crate::setup;
 
 /// What runs the tests on a Kubernetes node.
 const CLUSTER: &str = "tests/cluster/run.sh";

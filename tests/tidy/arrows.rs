@@ -1,0 +1,180 @@
+//! Which room may name which other room, and which crate only some of them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::source::{files, read, relative, root};
+use crate::tree::{File, Tree};
+
+/// The rooms of the host, and which others each may use. A room is a file or folder at the top of `host/src`, or both.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("config", &[]),
+    ("dns", &[]),
+    ("cache", &["config", "dns"]),
+    ("admission", &[]),
+    ("netstat", &[]),
+    ("output", &[]),
+    ("source", &["admission", "config", "dns"]),
+    ("filter", &["output", "config", "dns"]),
+    (
+        "serve",
+        &["admission", "filter", "cache", "source", "config", "dns"],
+    ),
+    ("listen", &["netstat", "serve", "filter", "config", "dns"]),
+    ("node", &["netstat", "config"]),
+    ("ceiling", &["listen", "serve", "filter", "config"]),
+    ("state", &["ceiling", "listen", "node", "serve"]),
+    (
+        "metrics",
+        &[
+            "ceiling", "state", "node", "output", "serve", "filter", "cache", "source", "listen", "config",
+            "dns",
+        ],
+    ),
+    (
+        "admin",
+        &[
+            "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache", "source", "listen",
+            "config", "dns",
+        ],
+    ),
+    ("args", &[]),
+    ("tools", &["run", "serve", "filter", "config", "dns"]),
+    (
+        "fuzzing",
+        &["listen", "serve", "filter", "cache", "config", "dns"],
+    ),
+    (
+        "run",
+        &[
+            "ceiling", "admin", "metrics", "state", "node", "output", "listen", "serve", "filter", "cache",
+            "source", "config", "dns",
+        ],
+    ),
+];
+
+/// Crates that only some rooms may name; `main` is the program, above all rooms.
+const CRATES: &[(&str, &[&str])] = &[
+    ("wasmtime", &["filter"]),
+    ("wit_component", &["filter"]),
+    ("wit_parser", &["filter"]),
+    ("wasmparser", &["filter"]),
+    ("kdl", &["config"]),
+    ("resolv_conf", &["config"]),
+    ("miette", &["config", "main"]),
+    ("clap", &["args", "main"]),
+    ("hyper", &["admin"]),
+    ("hyper_util", &["admin"]),
+    ("http_body_util", &["admin"]),
+    ("prometheus_client", &["metrics", "admin"]),
+    ("socket2", &["listen", "source", "admin"]),
+    ("notify", &["run", "tools"]),
+    ("hickory_proto", &["dns", "config"]),
+    ("rtnetlink", &["node"]),
+    ("futures_util", &["node"]),
+    ("iptables", &["node"]),
+    ("rustix", &["filter"]),
+    ("sha2", &["config", "filter"]),
+    ("rand", &["node", "source"]),
+    ("hashbrown", &["cache", "dns"]),
+    ("tracing_subscriber", &["main"]),
+    // System calls that no safe crate has: datagrams in batches, limits of a process, who has a port.
+    ("libc", &["filter", "listen", "netstat", "node", "run", "serve"]),
+];
+
+/// Types that open a socket, by the last part of their path.
+const SOCKETS: &[&str] = &["UdpSocket", "TcpStream", "TcpListener", "TcpSocket"];
+
+/// Who may.
+const WITH_SOCKETS: &[&str] = &["listen", "source", "admin"];
+
+#[test]
+fn rooms_use_only_what_their_arrows_say() {
+    let tree = Tree::read("host/src/lib.rs");
+    let mut wrong = Vec::new();
+    for file in &tree.files {
+        let room = room(&file.path);
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == room) else {
+            continue;
+        };
+        for (line, used) in tree.rooms_named(file) {
+            let known = ARROWS.iter().any(|(name, _)| *name == used);
+            if known && used != room && !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{}:{line}: {room} uses {used}", relative(&file.path)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// A room that nobody wrote down is one that nobody thought about.
+#[test]
+fn every_room_has_its_place() {
+    let rooms: BTreeSet<String> = files(&root().join("host/src"), &["rs"])
+        .iter()
+        .map(|file| room(file))
+        .filter(|room| !["main", "lib"].contains(&room.as_str()))
+        .collect();
+    let known: BTreeSet<String> = ARROWS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(rooms, known, "rooms, and those with arrows");
+}
+
+#[test]
+fn dependencies_stay_in_their_rooms() {
+    let mut wrong = Vec::new();
+    for tree in ["host/src/lib.rs", "host/src/main.rs"].map(Tree::read) {
+        for file in &tree.files {
+            let room = room(&file.path);
+            for (line, path) in named(file) {
+                for (dependency, allowed) in CRATES {
+                    if path[0] == *dependency && !allowed.contains(&room.as_str()) {
+                        wrong.push(format!(
+                            "{}:{line}: {room} names {dependency}",
+                            relative(&file.path)
+                        ));
+                    }
+                }
+                for socket in SOCKETS {
+                    if path.iter().any(|name| name == socket) && !WITH_SOCKETS.contains(&room.as_str()) {
+                        let file = relative(&file.path);
+                        wrong.push(format!("{file}:{line}: {room} opens a socket: {socket}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Filters and their SDK know nothing of the host, in code and in what they depend on.
+#[test]
+fn filters_do_not_know_the_host() {
+    let mut wrong = Vec::new();
+    for folder in ["filters", "guest-sdk", "examples"] {
+        for file in files(&root().join(folder), &["rs", "toml"]) {
+            for (number, line) in (1..).zip(read(&file).lines()) {
+                let line = line.split("//").next().unwrap_or_default();
+                let names = ["../host", "dnsweir.workspace", "dnsweir =", "use dnsweir::"];
+                if names.iter().any(|name| line.contains(name)) {
+                    wrong.push(format!("{}:{number}: {line}", relative(&file)));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The room that a file belongs to: its folder, or its own name at the top.
+fn room(file: &Path) -> String {
+    let inside = file.strip_prefix(root().join("host/src")).unwrap_or(file);
+    let first = inside.iter().next().map(Path::new).unwrap_or(inside);
+    let name = first.file_stem().and_then(|stem| stem.to_str());
+    name.unwrap_or_default().to_owned()
+}
+
+/// Every path that a file imports or names, with its line.
+fn named(file: &File) -> impl Iterator<Item = (usize, &[String])> {
+    let bindings = file.paths.bindings.iter().map(|binding| &binding.mention);
+    let all = bindings.chain(&file.paths.mentions);
+    all.map(|mention| (mention.line, &mention.path[..]))
+}

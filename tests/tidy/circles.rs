@@ -1,0 +1,156 @@
+//! Files do not use each other in a circle, so that each can be read after those it stands on.
+//!
+//! What counts is code outside of tests that names something of another file: by its path, or by an import. To
+//! declare a module and to re-export what is in it is not to use it, and a name that a parent re-exports is its
+//! child's. So a parent may use its children, or its children may use what the parent has of its own, but not both.
+//! Methods are not seen: only names are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tree::{Tree, Use};
+
+/// Circles that are still there: each entry the files of one. The list only shrinks.
+const CIRCLES: &[&[&str]] = &[
+    &[
+        "host/src/config/mod.rs",
+        "host/src/config/config_block.rs",
+        "host/src/config/filter.rs",
+        "host/src/config/module.rs",
+        "host/src/config/questions.rs",
+        "host/src/config/spell.rs",
+    ],
+    &[
+        "host/src/filter/compile.rs",
+        "host/src/filter/compile/child.rs",
+        "host/src/filter/compile/confine.rs",
+        "host/src/filter/compiled.rs",
+        "host/src/filter/engine.rs",
+        "host/src/filter/executor.rs",
+        "host/src/filter/executor/core_module.rs",
+        "host/src/filter/footprint.rs",
+        "host/src/filter/instance.rs",
+        "host/src/filter/load.rs",
+        "host/src/filter/observed.rs",
+        "host/src/filter/restart.rs",
+        "host/src/filter/trial.rs",
+        "host/src/filter/world.rs",
+    ],
+    &[
+        "host/src/listen/mod.rs",
+        "host/src/listen/tcp.rs",
+        "host/src/listen/udp.rs",
+    ],
+    &["host/src/listen/account.rs", "host/src/listen/accounts.rs"],
+    &[
+        "host/src/node/mod.rs",
+        "host/src/node/link.rs",
+        "host/src/node/peers.rs",
+        "host/src/node/program.rs",
+        "host/src/node/rules.rs",
+        "host/src/node/table.rs",
+    ],
+    &[
+        "host/src/serve.rs",
+        "host/src/serve/counters.rs",
+        "host/src/serve/deferred.rs",
+        "host/src/serve/events.rs",
+        "host/src/serve/gate.rs",
+        "host/src/serve/generation.rs",
+        "host/src/serve/request.rs",
+        "host/src/serve/trace.rs",
+        "host/src/serve/upstream.rs",
+    ],
+    &[
+        "host/src/source/forward/mod.rs",
+        "host/src/source/forward/probe.rs",
+    ],
+    &[
+        "host/src/source/forward/bounds.rs",
+        "host/src/source/forward/tcp.rs",
+    ],
+];
+
+/// Crates that are held to it.
+const CRATES: [&str; 3] = ["host/src/lib.rs", "bench/src/main.rs", "xtask/src/main.rs"];
+
+#[test]
+fn files_use_each_other_in_no_circle() {
+    let mut wrong = Vec::new();
+    let mut met = BTreeSet::new();
+    for first in CRATES {
+        let tree = Tree::read(first);
+        let uses = tree.uses();
+        for circle in circles(tree.files.len(), &uses) {
+            let names: Vec<String> = circle.iter().map(|&file| tree.name(file)).collect();
+            let known = CIRCLES
+                .iter()
+                .position(|known| names.iter().all(|name| known.contains(&name.as_str())));
+            match known {
+                Some(known) if CIRCLES[known].len() == names.len() => drop(met.insert(known)),
+                Some(_) => wrong.push(format!(
+                    "a circle has become smaller, shorten its entry:\n{}",
+                    told(&tree, &uses, &circle)
+                )),
+                None => wrong.push(format!("a circle of files:\n{}", told(&tree, &uses, &circle))),
+            }
+        }
+    }
+    for (number, circle) in CIRCLES.iter().enumerate() {
+        if wrong.is_empty() && !met.contains(&number) {
+            wrong.push(format!("no circle any more, take it off the list: {circle:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The files that use each other, directly or by way of others: each set of more than one.
+fn circles(files: usize, uses: &[Use]) -> Vec<Vec<usize>> {
+    let reach: Vec<BTreeSet<usize>> = (0..files).map(|file| reached(file, uses)).collect();
+    let mut circles = Vec::new();
+    for file in 0..files {
+        let circle: Vec<usize> = reach[file]
+            .iter()
+            .copied()
+            .filter(|other| reach[*other].contains(&file))
+            .collect();
+        if circle.len() > 1 && circle[0] == file {
+            circles.push(circle);
+        }
+    }
+    circles
+}
+
+fn reached(file: usize, uses: &[Use]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![file];
+    while let Some(from) = open.pop() {
+        let next = uses.iter().filter(|used| used.from == from).map(|used| used.to);
+        open.extend(next.filter(|to| found.insert(*to)));
+    }
+    found
+}
+
+/// What makes the circle: its files, and what each uses of which other, first as an entry of the list has it.
+fn told(tree: &Tree, uses: &[Use], circle: &[usize]) -> String {
+    let mut between: BTreeMap<(usize, usize), BTreeSet<&str>> = BTreeMap::new();
+    for used in uses {
+        if circle.contains(&used.from) && circle.contains(&used.to) {
+            let names = between.entry((used.from, used.to)).or_default();
+            names.insert(used.path.rsplit("::").next().unwrap_or_default());
+        }
+    }
+    let mut told = String::new();
+    for file in circle {
+        told += &format!("    \"{}\",\n", tree.name(*file));
+    }
+    for ((from, to), names) in between {
+        let names: Vec<&str> = names.into_iter().collect();
+        told += &format!(
+            "  {} uses {}: {}\n",
+            tree.name(from),
+            tree.name(to),
+            names.join(", ")
+        );
+    }
+    told
+}

@@ -1,0 +1,237 @@
+//! How long files and functions are, tests included. Lines are counted that have code on them.
+
+use std::collections::BTreeMap;
+
+use proc_macro2::Span;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{ImplItemFn, Item, ItemFn, ItemImpl, TraitItemFn, Type};
+
+use crate::source::{attributes, is_code, only_in_tests, parse, read, relative, rust_files};
+
+/// No function is to be longer, from its signature to its closing brace.
+const FUNCTION: usize = 60;
+
+/// Functions that are, and how long they may be. The list only shrinks.
+const LONG: &[(&str, &str, usize)] = &[
+    ("bench/src/bars.rs", "draw", 67),
+    ("bench/src/dnsperf.rs", "compare", 63),
+    ("bench/src/loss.rs", "set_up", 68),
+    ("bench/src/run.rs", "run_workload", 69),
+    ("bench/src/worst.rs", "Filling::message", 71),
+    ("filters/rewrite/tests/rules.rs", "mistakes_are_told", 92),
+    (
+        "guest-sdk/tests/configuration.rs",
+        "every_mistake_is_reported_with_its_place",
+        81,
+    ),
+    ("host/src/admin.rs", "status", 98),
+    (
+        "host/src/cache/flight/tests.rs",
+        "over_threads_and_runtimes_one_leads_and_nobody_is_forgotten",
+        71,
+    ),
+    ("host/src/config/clients.rs", "mistakes_are_found", 73),
+    ("host/src/config/forward.rs", "mistakes_are_found", 61),
+    ("host/src/config/load.rs", "decode", 69),
+    ("host/src/config/questions.rs", "decode_case", 102),
+    ("host/src/config/syntax.rs", "scan", 76),
+    ("host/src/config/zone.rs", "mistakes_are_found", 71),
+    ("host/src/dns/records.rs", "Answer::read", 65),
+    ("host/src/filter/observed.rs", "ask_one", 98),
+    (
+        "host/src/filter/tests/boundaries.rs",
+        "preview_1_is_an_empty_world",
+        75,
+    ),
+    (
+        "host/src/filter/tests/equivalence.rs",
+        "hostile_guests_end_alike",
+        69,
+    ),
+    ("host/src/filter/tests/guests.rs", "with_configure", 110),
+    ("host/src/fuzzing.rs", "cache_round_trip", 61),
+    ("host/src/metrics.rs", "filters", 107),
+    ("host/src/metrics.rs", "forward", 104),
+    ("host/src/metrics.rs", "zones", 145),
+    ("host/src/node/reconciler.rs", "Kept::obey", 75),
+    ("host/src/node/reconciler.rs", "Reconciler::start", 61),
+    ("host/src/node/rules.rs", "parse", 71),
+    ("host/src/run.rs", "Proxy::begin", 119),
+    ("host/src/run/reload.rs", "Proxy::change_over", 96),
+    ("host/src/run/worker.rs", "work", 85),
+    ("host/src/serve.rs", "Worker::admit", 69),
+    ("host/src/serve/generation.rs", "Generation::build", 88),
+    ("host/src/serve/inward.rs", "Worker::advance", 83),
+    ("host/src/serve/outward.rs", "Worker::outward", 111),
+    ("host/src/source/forward/mod.rs", "Forward::resolve", 95),
+    ("host/src/tools/new.rs", "problem", 65),
+    (
+        "tests/checking.rs",
+        "every_kind_of_mistake_is_found_in_its_line",
+        90,
+    ),
+    (
+        "tests/conformance/messages.rs",
+        "malformed_messages_are_answered_with_the_right_rcode",
+        253,
+    ),
+    ("tests/filters/garbage/src/lib.rs", "verdicts_for", 86),
+    ("tests/node/world.rs", "World::new", 74),
+];
+
+/// No file is to be longer, tests aside.
+const FILE: usize = 600;
+
+/// Also a look at oneself: the figures are printed.
+#[test]
+fn functions_are_short() {
+    let mut found = BTreeMap::new();
+    for path in rust_files() {
+        let text = read(&path);
+        let mut functions = Functions {
+            lines: text.lines().map(is_code).collect(),
+            ..Functions::default()
+        };
+        functions.visit_file(&parse(&path));
+        for (name, length) in functions.found {
+            // Of several with one name the longest counts.
+            let longest = found.entry((relative(&path), name)).or_insert(0);
+            *longest = length.max(*longest);
+        }
+    }
+    let long = found.values().filter(|length| **length > FUNCTION).count();
+    println!("{} functions, {long} above {FUNCTION} lines", found.len());
+    let mut wrong = Vec::new();
+    for ((file, name), length) in &found {
+        let listed = LONG.iter().find(|entry| (entry.0, entry.1) == (file, name));
+        match listed.map(|entry| entry.2) {
+            None if *length > FUNCTION => {
+                wrong.push(format!(
+                    "(\"{file}\", \"{name}\", {length}), // too long: tell it in parts"
+                ));
+            }
+            Some(before) if *length > before => {
+                wrong.push(format!(
+                    "{file}: {name} has grown from {before} lines to {length}"
+                ));
+            }
+            Some(_) if *length <= FUNCTION => {
+                wrong.push(format!("{file}: {name} is short now, take it off the list"));
+            }
+            _ => {}
+        }
+    }
+    for (file, name, _) in LONG {
+        if !found.contains_key(&((*file).to_owned(), (*name).to_owned())) {
+            wrong.push(format!("{file}: {name} is gone, take it off the list"));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_are_short() {
+    let mut lengths: Vec<(usize, String)> = rust_files()
+        .iter()
+        .map(|path| {
+            let text = read(path);
+            let tests = Tests::of(&parse(path));
+            let code = (1..)
+                .zip(text.lines())
+                .filter(|(line, text)| is_code(text) && !tests.hold(*line));
+            (code.count(), relative(path))
+        })
+        .collect();
+    lengths.sort_unstable();
+    let at = |part: f64| lengths[((lengths.len() - 1) as f64 * part) as usize].0;
+    println!(
+        "{} files, median {} lines of code, nine of ten at most {}",
+        lengths.len(),
+        at(0.5),
+        at(0.9)
+    );
+    for (length, file) in lengths.iter().rev().take(10) {
+        println!("{length:6} {file}");
+    }
+    let (longest, file) = lengths.last().expect("files");
+    assert!(
+        *longest <= FILE,
+        "{file} has {longest} lines of code: cut it along a seam"
+    );
+}
+
+/// Every function of a file, with its length.
+#[derive(Default)]
+struct Functions {
+    /// Whether each line is code.
+    lines: Vec<bool>,
+    found: Vec<(String, usize)>,
+    /// The type whose functions these are.
+    of: String,
+}
+
+impl Functions {
+    fn add(&mut self, name: &dyn ToString, signature: Span, block: Span) {
+        let lines = signature.start().line - 1..block.end().line;
+        let length = self.lines[lines].iter().filter(|code| **code).count();
+        self.found
+            .push((format!("{}{}", self.of, name.to_string()), length));
+    }
+}
+
+impl<'a> Visit<'a> for Functions {
+    fn visit_item_fn(&mut self, function: &'a ItemFn) {
+        self.add(&function.sig.ident, function.sig.span(), function.block.span());
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'a ImplItemFn) {
+        self.add(&function.sig.ident, function.sig.span(), function.block.span());
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'a TraitItemFn) {
+        if let Some(block) = &function.default {
+            self.add(&function.sig.ident, function.sig.span(), block.span());
+        }
+        visit::visit_trait_item_fn(self, function);
+    }
+
+    fn visit_item_impl(&mut self, item: &'a ItemImpl) {
+        let name = match &*item.self_ty {
+            Type::Path(path) => path.path.segments.last().map(|last| format!("{}::", last.ident)),
+            _ => None,
+        };
+        let outer = std::mem::replace(&mut self.of, name.unwrap_or_default());
+        visit::visit_item_impl(self, item);
+        self.of = outer;
+    }
+}
+
+/// Lines of items that only tests are built with.
+struct Tests(Vec<(usize, usize)>);
+
+impl Tests {
+    fn of(file: &syn::File) -> Tests {
+        let mut tests = Tests(Vec::new());
+        tests.visit_file(file);
+        tests
+    }
+
+    fn hold(&self, line: usize) -> bool {
+        self.0
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&line))
+    }
+}
+
+impl<'a> Visit<'a> for Tests {
+    fn visit_item(&mut self, item: &'a Item) {
+        if only_in_tests(attributes(item)) {
+            self.0.push((item.span().start().line, item.span().end().line));
+        } else {
+            visit::visit_item(self, item);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The paths that a file names, outside of what only tests are built with.
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Macro, UseTree, Visibility};
+
+use crate::source::{attributes, only_in_tests};
+
+/// A path that some code names.
+pub struct Mention {
+    /// The module inside of the file that names it: nearly always the file's own, which is empty.
+    pub module: Vec<String>,
+    /// As it is written; a glob ends with `*`.
+    pub path: Vec<String>,
+    pub line: usize,
+}
+
+/// A name that a `use` makes known in a module.
+pub struct Binding {
+    pub name: String,
+    pub mention: Mention,
+    /// Whether it is there for others: a re-export is not yet a use.
+    pub exported: bool,
+}
+
+/// What a file names.
+#[derive(Default)]
+pub struct Paths {
+    pub mentions: Vec<Mention>,
+    pub bindings: Vec<Binding>,
+    /// Modules that stand in files of their own.
+    pub declared: Vec<Vec<String>>,
+    /// Modules that stand in this file.
+    pub inline: Vec<Vec<String>>,
+    module: Vec<String>,
+}
+
+impl Paths {
+    pub fn of(file: &syn::File) -> Paths {
+        let mut paths = Paths::default();
+        paths.visit_file(file);
+        paths
+    }
+
+    fn mention(&self, path: Vec<String>, line: usize) -> Mention {
+        Mention {
+            module: self.module.clone(),
+            path,
+            line,
+        }
+    }
+
+    fn import(&mut self, tree: &UseTree, before: &[String], exported: bool) {
+        let with = |name: String| [before, &[name]].concat();
+        let line = tree.span().start().line;
+        let (name, path) = match tree {
+            UseTree::Path(path) => {
+                self.import(&path.tree, &with(path.ident.to_string()), exported);
+                return;
+            }
+            UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.import(tree, before, exported);
+                }
+                return;
+            }
+            UseTree::Glob(_) => ("*".to_owned(), with("*".to_owned())),
+            UseTree::Name(name) if name.ident == "self" => {
+                (before.last().cloned().unwrap_or_default(), before.to_vec())
+            }
+            UseTree::Name(name) => (name.ident.to_string(), with(name.ident.to_string())),
+            UseTree::Rename(rename) => (rename.rename.to_string(), with(rename.ident.to_string())),
+        };
+        let mention = self.mention(path, line);
+        self.bindings.push(Binding {
+            name,
+            mention,
+            exported,
+        });
+    }
+
+    /// What a macro is called with is not parsed; paths in it are found by their looks.
+    fn tokens(&mut self, tokens: TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        let mut colons = 0;
+        let mut line = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Ident(ident) => {
+                    if colons != 2 {
+                        self.end(&mut path, line);
+                    }
+                    line = ident.span().start().line;
+                    path.push(ident.to_string());
+                    colons = 0;
+                }
+                TokenTree::Group(group) => {
+                    self.end(&mut path, line);
+                    self.tokens(group.stream());
+                    colons = 0;
+                }
+                _ => {
+                    self.end(&mut path, line);
+                    colons = 0;
+                }
+            }
+        }
+        self.end(&mut path, line);
+    }
+
+    fn end(&mut self, path: &mut Vec<String>, line: usize) {
+        if !path.is_empty() {
+            let mention = self.mention(std::mem::take(path), line);
+            self.mentions.push(mention);
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Paths {
+    fn visit_item(&mut self, item: &'a Item) {
+        if !only_in_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_impl_item(&mut self, item: &'a ImplItem) {
+        let attributes: &[Attribute] = match item {
+            ImplItem::Const(item) => &item.attrs,
+            ImplItem::Fn(item) => &item.attrs,
+            _ => &[],
+        };
+        if !only_in_tests(attributes) {
+            visit::visit_impl_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'a ItemMod) {
+        self.module.push(item.ident.to_string());
+        if item.content.is_some() {
+            self.inline.push(self.module.clone());
+            visit::visit_item_mod(self, item);
+        } else {
+            self.declared.push(self.module.clone());
+        }
+        self.module.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'a ItemUse) {
+        let exported = !matches!(item.vis, Visibility::Inherited);
+        self.import(&item.tree, &[], exported);
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        let names = path.segments.iter().map(|segment| segment.ident.to_string());
+        let mention = self.mention(names.collect(), path.span().start().line);
+        self.mentions.push(mention);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, called: &'a Macro) {
+        self.visit_path(&called.path);
+        self.tokens(called.tokens.clone());
+    }
+
+    fn visit_attribute(&mut self, _: &'a Attribute) {}
+
+    /// `pub(in crate::x)` says who may look, and uses nothing.
+    fn visit_visibility(&mut self, _: &'a Visibility) {}
+}

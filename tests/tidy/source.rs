@@ -1,0 +1,90 @@
+//! Finding and parsing source files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::{Attribute, Item, Meta};
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// A path as messages have it: from the root on.
+pub fn relative(file: &Path) -> String {
+    file.strip_prefix(root()).unwrap_or(file).display().to_string()
+}
+
+/// Files below a folder with one of these extensions, in order.
+pub fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(folder) else {
+        return found;
+    };
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.unwrap_or_default();
+        if path.is_dir() {
+            if !name.starts_with('.') && name != "target" {
+                found.extend(files(&path, extensions));
+            }
+        } else if path
+            .extension()
+            .is_some_and(|found| extensions.iter().any(|extension| found == *extension))
+        {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// All Rust files of the workspace. What `dnsweir filter new` writes is not Rust before it has a name.
+pub fn rust_files() -> Vec<PathBuf> {
+    let mut all = files(&root(), &["rs"]);
+    all.retain(|file| !file.starts_with(root().join("host/src/tools/template")));
+    all
+}
+
+pub fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+pub fn parse(file: &Path) -> syn::File {
+    syn::parse_file(&read(file)).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// Whether what has these attributes is only there in tests.
+pub fn only_in_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string() == "test",
+        _ => false,
+    })
+}
+
+/// The attributes of an item, whatever it is.
+pub fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Union(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// Whether a line has code on it: more than a comment, an attribute or nothing.
+pub fn is_code(line: &str) -> bool {
+    let line = line.trim_start();
+    !(line.is_empty() || line.starts_with("//") || line.starts_with("#[") || line.starts_with("#!["))
+}

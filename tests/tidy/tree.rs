@@ -1,0 +1,181 @@
+//! A crate as the compiler sees it: its modules, and which file names what of which other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::paths::{Mention, Paths};
+use crate::source::{parse, relative, root};
+
+/// The name of a module, from the crate on.
+pub type Module = Vec<String>;
+
+/// A file of the crate.
+pub struct File {
+    pub path: PathBuf,
+    module: Module,
+    pub paths: Paths,
+}
+
+/// A crate, without what only tests are built with.
+pub struct Tree {
+    pub files: Vec<File>,
+    /// Which file each module stands in.
+    modules: BTreeMap<Module, usize>,
+    /// The names that `use` makes known in a module, and what they mean there.
+    names: BTreeMap<Module, BTreeMap<String, Vec<String>>>,
+}
+
+/// One file naming something that stands in another.
+pub struct Use {
+    pub from: usize,
+    pub to: usize,
+    /// What, as the first has it.
+    pub path: String,
+}
+
+/// What a path leads to.
+enum Target {
+    Module(Module),
+    /// Something in a module.
+    Item(Module),
+}
+
+impl Tree {
+    /// Reads the crate that begins with this file.
+    pub fn read(first: &str) -> Tree {
+        let mut tree = Tree {
+            files: Vec::new(),
+            modules: BTreeMap::new(),
+            names: BTreeMap::new(),
+        };
+        tree.add(&root().join(first), Vec::new());
+        for file in &tree.files {
+            for binding in &file.paths.bindings {
+                let module = [&file.module[..], &binding.mention.module].concat();
+                let names = tree.names.entry(module).or_default();
+                names.insert(binding.name.clone(), binding.mention.path.clone());
+            }
+        }
+        tree
+    }
+
+    fn add(&mut self, path: &Path, module: Module) {
+        let paths = Paths::of(&parse(path));
+        let number = self.files.len();
+        self.modules.insert(module.clone(), number);
+        for inline in &paths.inline {
+            self.modules.insert([&module[..], inline].concat(), number);
+        }
+        let stem = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or_default();
+        let mut folder = path.parent().unwrap_or(path).to_owned();
+        if !["mod", "lib", "main"].contains(&stem) {
+            folder.push(stem);
+        }
+        let declared = paths.declared.clone();
+        self.files.push(File {
+            path: path.to_owned(),
+            module: module.clone(),
+            paths,
+        });
+        for child in declared {
+            let place = folder.join(child.iter().collect::<PathBuf>());
+            let candidates = [place.with_extension("rs"), place.join("mod.rs")];
+            let found = candidates.iter().find(|path| path.is_file());
+            let found = found.unwrap_or_else(|| panic!("{} is nowhere", place.display()));
+            self.add(found, [&module[..], &child].concat());
+        }
+    }
+
+    /// Everything that one file uses of another. To re-export something is not to use it, and what a parent
+    /// re-exports is its child's.
+    pub fn uses(&self) -> Vec<Use> {
+        let mut uses = Vec::new();
+        for (from, file) in self.files.iter().enumerate() {
+            let bindings = file.paths.bindings.iter();
+            let imports = bindings
+                .filter(|binding| !binding.exported)
+                .map(|binding| &binding.mention);
+            for mention in imports.chain(&file.paths.mentions) {
+                let Some(Target::Item(module)) = self.target(file, mention) else {
+                    continue;
+                };
+                let to = self.modules[&module];
+                if to != from {
+                    uses.push(Use {
+                        from,
+                        to,
+                        path: mention.path.join("::"),
+                    });
+                }
+            }
+        }
+        uses
+    }
+
+    /// The top modules of the crate that a file names, with the lines.
+    pub fn rooms_named(&self, file: &File) -> BTreeSet<(usize, String)> {
+        let bindings = file.paths.bindings.iter().map(|binding| &binding.mention);
+        let named = bindings.chain(&file.paths.mentions).filter_map(|mention| {
+            let (mut module, mut path) = (&file.module[..], &mention.path[..]);
+            while let Some((first, rest)) = path.split_first() {
+                match first.as_str() {
+                    "crate" => module = &[],
+                    "super" => module = module.split_last()?.1,
+                    _ => break,
+                }
+                path = rest;
+            }
+            // A relative path that did not leave its module stays in its room.
+            let climbed = path.len() < mention.path.len() && module.is_empty();
+            Some((mention.line, path.first().filter(|_| climbed)?.clone()))
+        });
+        named.collect()
+    }
+
+    fn target(&self, file: &File, mention: &Mention) -> Option<Target> {
+        let from = [&file.module[..], &mention.module].concat();
+        self.resolve(&from, &mention.path, 8)
+    }
+
+    /// Where `path` leads from `module`; none: out of the crate, or to something local. Re-exports of re-exports are
+    /// followed so many times.
+    fn resolve(&self, module: &[String], path: &[String], times: u8) -> Option<Target> {
+        let times = times.checked_sub(1)?;
+        let (mut at, mut rest) = (module.to_vec(), path);
+        let mut anchored = false;
+        while let Some((first, after)) = rest.split_first() {
+            match first.as_str() {
+                "crate" => at.clear(),
+                "self" => {}
+                "super" => drop(at.pop()?),
+                _ => break,
+            }
+            (anchored, rest) = (true, after);
+        }
+        while let Some((first, after)) = rest.split_first() {
+            let child = [&at[..], std::slice::from_ref(first)].concat();
+            let bound = self.names.get(&at).and_then(|names| names.get(first));
+            // A module and a function may have one name: what ends a path is the function.
+            if self.modules.contains_key(&child) && !(after.is_empty() && bound.is_some()) {
+                at = child;
+            } else if let Some(bound) = bound {
+                match self.resolve(&at, bound, times)? {
+                    Target::Module(module) => at = module,
+                    item @ Target::Item(_) => return Some(item),
+                }
+            } else {
+                return anchored.then_some(Target::Item(at));
+            }
+            (anchored, rest) = (true, after);
+        }
+        Some(Target::Module(at))
+    }
+
+    /// Which file is which, for messages.
+    pub fn name(&self, file: usize) -> String {
+        relative(&self.files[file].path)
+    }
+}

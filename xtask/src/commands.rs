@@ -1,0 +1,59 @@
+//! Cargo and other programs, called as a person would call them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What went wrong, for a person to read. The commands themselves have already said more.
+pub type Failure = String;
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// A program that cargo built. This one was built by cargo, too, so they stand in one folder,
+/// wherever `CARGO_TARGET_DIR` or a configuration file put that.
+pub fn built(name: &str) -> PathBuf {
+    std::env::current_exe().map_or_else(|_| PathBuf::from(name), |this| this.with_file_name(name))
+}
+
+/// The cargo that runs us, at the workspace's root.
+pub fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Runs a command to its end, its output going where ours goes.
+pub fn call(mut command: impl std::borrow::BorrowMut<Command>) -> Result<(), Failure> {
+    let command = command.borrow_mut();
+    let shown = shown(command);
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{shown}` failed: {status}")),
+        Err(error) => Err(format!("cannot run `{shown}`: {error}")),
+    }
+}
+
+/// Whether a command runs and succeeds; its output is dropped.
+pub fn answers(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// A command as one would type it.
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Whether what skips itself fails the run.
+pub fn strict() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
