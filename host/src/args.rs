@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// A DNS proxy for one node whose filters are sandboxed WebAssembly.
+/// A caching DNS proxy for one node, with filters in sandboxed WebAssembly.
 #[derive(Debug, Parser)]
 #[command(name = "dnsweir", version, arg_required_else_help = true)]
 pub struct Args {
@@ -16,111 +16,111 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Answer queries until SIGTERM or SIGINT; SIGHUP, or a change of a file, reloads.
+    /// Answer queries until SIGTERM or SIGINT; SIGHUP or a changed file reloads the configuration.
     Run {
-        /// The configuration; without it, a demonstration on 127.0.0.1:15353.
+        /// Configuration file; without it, a built-in demonstration on 127.0.0.1:15353.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Where compiled filters are kept; without it, in dnsweir's folder of the user's caches.
+        /// Folder to keep compiled filters in [default: dnsweir's folder in the user's cache folder].
         #[arg(long, value_name = "FOLDER")]
         compiled_cache: Option<PathBuf>,
-        /// How much is logged.
+        /// The least severe messages to log.
         #[arg(long, value_enum, default_value_t = LogLevel::Info)]
         log_level: LogLevel,
-        /// How logs are written, to standard error.
+        /// Format of the log on standard error.
         #[arg(long, value_enum, default_value_t = LogFormat::Text)]
         log_format: LogFormat,
     },
-    /// Show or change what a configuration's `node` section wants of this machine's network.
+    /// Show, apply, remove or verify the network setup that the `node` section asks for.
     Node {
         /// What to do.
         #[command(subcommand)]
         command: NodeCommand,
     },
-    /// Say everything that is wrong with a configuration.
+    /// Check a configuration and report every mistake in it.
     Check {
-        /// The configuration.
+        /// Configuration file.
         file: PathBuf,
     },
-    /// Send one query through a configuration, and say what each stage did about it.
+    /// Send a query through a configuration and show what each stage does with it.
     Explain {
-        /// The name to ask for.
+        /// Name to query.
         name: String,
-        /// The type.
+        /// Record type to query.
         #[arg(value_name = "TYPE", default_value = "A")]
         qtype: String,
-        /// The configuration. Nothing of it is listened on, and the cache begins empty.
+        /// Configuration file. No listener is opened, and the cache starts empty.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Who asks.
+        /// Client address to ask from.
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
         client: std::net::IpAddr,
-        /// How many times: the second answer may come from the cache.
+        /// How many times to ask; later answers may come from the cache.
         #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
         times: u16,
-        /// As JSON, a line for each time.
+        /// Print JSON, one line per query.
         #[arg(long)]
         json: bool,
     },
-    /// Serve a configuration, rebuild its filters whenever their source changes, and show what happens.
+    /// Serve a configuration, rebuild its filters when their source changes, and trace every query.
     Dev {
-        /// The configuration.
+        /// Configuration file.
         #[arg(long, value_name = "FILE", default_value = "dnsweir.kdl")]
         config: PathBuf,
-        /// The cargo package of a filter whose module lies somewhere else; may be given several times.
+        /// Cargo package of a filter whose module is not in the package's target folder; may be repeated.
         #[arg(long, value_name = "FOLDER")]
         source: Vec<PathBuf>,
     },
-    /// Write, look at and try filters.
+    /// Create, inspect and test filters.
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// Compile a filter's module for the dnsweir that started this one.
+    /// Compile a filter's module for the process that started this one.
     #[command(hide = true)]
     CompileFilter {
-        /// Its process id.
+        /// Process ID of the parent.
         #[arg(long)]
         parent: u32,
-        /// Octets of memory.
+        /// Memory limit in octets.
         #[arg(long)]
         memory: usize,
-        /// Of processor time.
+        /// Limit of processor time in milliseconds.
         #[arg(long)]
         milliseconds: u64,
-        /// Whether the code is to count instructions.
+        /// Make the code count its instructions.
         #[arg(long)]
         metered: bool,
     },
 }
 
-/// What can be done with a filter that no proxy runs.
+/// What can be done with a filter outside of a running proxy.
 #[derive(Debug, Subcommand)]
 pub enum FilterCommand {
-    /// Make a folder with a new filter: documented, tested, ready for `cargo build`.
+    /// Create a folder with a new filter: documented, with tests, ready for `cargo build`.
     New {
-        /// The folder; its last part is the name of the filter.
+        /// Folder to create; its last component becomes the filter's name.
         name: PathBuf,
     },
-    /// Say what a module imports and exports, and what it wants to see.
+    /// Show what a module imports and exports, and which queries it asks to see.
     Info {
-        /// A .wasm file, or builtin:NAME.
+        /// A .wasm file or builtin:NAME.
         #[arg(value_name = "FILE")]
         module: String,
-        /// A file with the nodes of its `config` block; without it, the block is empty.
+        /// File with the contents of the filter's `config` block; without it, the block is empty.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Ask a module its recorded questions, and say what has changed.
+    /// Run a module's test cases and show where the results differ from the snapshot.
     Test {
-        /// A .wasm file, or builtin:NAME; without it, every filter of dnsweir.kdl that has questions.
+        /// A .wasm file or builtin:NAME; without it, every filter in dnsweir.kdl that has test cases.
         #[arg(value_name = "FILE")]
         module: Option<String>,
-        /// The questions; without it, FILE.questions.kdl beside FILE.wasm.
+        /// File with the test cases [default: FILE.questions.kdl beside FILE.wasm].
         #[arg(long, value_name = "FILE", requires = "module")]
         questions: Option<PathBuf>,
-        /// Record what is observed.
+        /// Accept the results: write them to the file as the new snapshot.
         #[arg(long)]
         bless: bool,
     },
@@ -129,51 +129,51 @@ pub enum FilterCommand {
 /// What `dnsweir node` does.
 #[derive(Debug, Clone, Subcommand)]
 pub enum NodeCommand {
-    /// Print the link, addresses and rules that are wanted, and what other node caches have left; do nothing.
+    /// Print the link, addresses and rules to set up, and what other node caches left behind; change nothing.
     Plan(NodeConfig),
-    /// Make the network as planned.
+    /// Set up the network as planned.
     Up(NodeConfig),
-    /// Take away everything that is planned.
+    /// Remove everything in the plan.
     Down {
         /// Whose `node` section is meant.
         #[command(flatten)]
         config: NodeConfig,
-        /// Also what other node caches have left behind, as `plan` names it.
+        /// Also remove what other node caches left behind, as listed by `plan`.
         #[arg(long)]
         adopt: bool,
     },
-    /// Compare the network with the plan; exit with 1 if they differ.
+    /// Compare the network with the plan; the exit status is 1 if they differ.
     Status(NodeConfig),
 }
 
 /// Whose `node` section is meant.
 #[derive(Debug, Clone, clap::Args)]
 pub struct NodeConfig {
-    /// The configuration.
+    /// Configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
 }
 
-/// How much is logged; each level has those before it.
+/// The least severe messages to log; each level includes those before it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum LogLevel {
-    /// What does not work.
+    /// Failures.
     Error,
-    /// What works worse than it could.
+    /// Degraded service, and what may lead to failures.
     Warn,
-    /// What has changed.
+    /// Starts, stops, reloads and other changes.
     Info,
-    /// What may explain the rest.
+    /// Details for troubleshooting.
     Debug,
     /// Every step.
     Trace,
 }
 
-/// How logs are written.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum LogFormat {
-    /// A line each, for people.
+    /// One line per message.
     Text,
-    /// An object each, for programs.
+    /// One JSON object per message.
     Json,
 }

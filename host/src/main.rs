@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         } => {
             log(log_level, log_format);
             if let Err(error) = kept {
-                tracing::warn!(%error, "more rights are kept than are needed");
+                tracing::warn!(%error, "could not drop unneeded capabilities");
             }
             match run::run(config, compiled_cache, Spectators::default()) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Command::Node { command } => node(&command).unwrap_or_else(|stop| fail(&stop)),
         Command::Check { file } => match run::check(&file) {
             Ok(()) => {
-                println!("{}: no mistakes", file.display());
+                println!("{}: valid", file.display());
                 ExitCode::SUCCESS
             }
             Err(stop) => fail(&stop),
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
             metered,
         } => {
             if let Err(error) = kept {
-                eprintln!("rights cannot be given up: {error}");
+                eprintln!("dnsweir: could not drop capabilities: {error}");
                 return ExitCode::FAILURE;
             }
             let time = Duration::from_millis(milliseconds);
@@ -143,7 +143,9 @@ fn node(command: &NodeCommand) -> Result<ExitCode, Stop> {
             match by_hand::leftovers(&plan) {
                 Ok(leftovers) => leftovers.iter().for_each(|leftover| println!("found {leftover}")),
                 // A plan can be looked at without being root, and elsewhere.
-                Err(stop) => eprintln!("dnsweir: what others have left here was not looked for: {stop}"),
+                Err(stop) => {
+                    eprintln!("dnsweir: did not look for what other node caches left behind: {stop}")
+                }
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -173,10 +175,10 @@ fn report(outcome: &Outcome) -> ExitCode {
         println!("{done}");
     }
     if let Some(why) = &outcome.shortfall {
-        eprintln!("dnsweir: no heartbeats, which are not possible here: {why}");
+        eprintln!("dnsweir: running without heartbeats, which this node does not support: {why}");
     }
     for ip in &outcome.spared {
-        println!("left {ip} and the rules about it alone: a process is bound to it");
+        println!("kept {ip} and its rules: another process is bound to it");
     }
     for error in &outcome.errors {
         eprintln!("dnsweir: {error}");

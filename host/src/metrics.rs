@@ -135,14 +135,18 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 fn process(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let mut family = Family::gauge(encoder, "build_info", "The program; the value is 1")?;
+    let mut family = Family::gauge(encoder, "build_info", "Build information; the value is always 1")?;
     family.level(&[("version", env!("CARGO_PKG_VERSION"))], 1)?;
-    let mut family = Family::gauge(encoder, "generation", "The running configuration, counted from 1")?;
+    let mut family = Family::gauge(
+        encoder,
+        "generation",
+        "Number of the running configuration, starting at 1",
+    )?;
     family.total(state.generation.read().number)?;
-    let mut family = Family::counter(encoder, "reloads", "Attempts to load a changed configuration")?;
+    let mut family = Family::counter(encoder, "reloads", "Configuration reloads, by result")?;
     family.count(&[("result", "ok")], get(&state.reloads))?;
     family.count(&[("result", "failed")], get(&state.failed_reloads))?;
-    let help = "Lines of output that nobody read in time";
+    let help = "Lines of output dropped because nothing read the stream in time";
     let mut family = Family::counter(encoder, "output_lines_dropped", help)?;
     for (stream, lines) in output::dropped() {
         family.count(&[("stream", stream)], lines)?;
@@ -154,26 +158,30 @@ fn process(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
 }
 
 fn memory(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let help = "The most memory that the process comes to hold by its configuration, by what it is for";
+    let help = "Upper bound of the process's memory under its configuration, by part";
     let mut family = Family::gauge(encoder, "memory_ceiling_bytes", help)?;
     for (part, octets) in &state.ceiling.read().parts {
         family.level(&[("part", *part)], *octets as u64)?;
     }
-    let mut family = Family::gauge(encoder, "memory_resident_bytes", "Memory that the process holds")?;
+    let mut family = Family::gauge(encoder, "memory_resident_bytes", "Resident memory of the process")?;
     family.total(ceiling::resident().unwrap_or_default() as u64)
 }
 
 fn tcp(accounts: &Accounts, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let help = "Client connections that may be open";
+    let help = "Maximum number of open client connections";
     let mut family = Family::gauge(encoder, "tcp_limit_connections", help)?;
     family.total(accounts.connections_maximum() as u64)?;
-    let help = "Memory of client connections: queries not yet answered, replies not yet taken";
+    let help = "Memory held for client connections: unanswered queries and unread replies";
     let mut family = Family::gauge(encoder, "tcp_bytes", help)?;
     family.total(accounts.octets() as u64)?;
-    let help = "Memory that client connections may use";
+    let help = "Maximum memory for client connections";
     let mut family = Family::gauge(encoder, "tcp_limit_bytes", help)?;
     family.total(accounts.octets_maximum() as u64)?;
-    let mut family = Family::counter(encoder, "tcp_closed", "Client connections that we closed")?;
+    let mut family = Family::counter(
+        encoder,
+        "tcp_closed",
+        "Client connections closed by the proxy, by reason",
+    )?;
     for reason in listen::Reason::ALL {
         family.count(&[("reason", reason.as_str())], accounts.closed(reason))?;
     }
@@ -184,36 +192,37 @@ fn network(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::counter(
         encoder,
         "node_errors",
-        "Failed attempts to set up the node's network",
+        "Errors while setting up or checking the node's network, by kind",
     )?;
     for kind in node::Kind::ALL {
         family.count(&[("kind", kind.label())], state.node.errors(kind))?;
     }
-    let help = "Links, addresses and rules that were found missing or changed, and put right";
+    let help = "Times a link, address or rule was found missing or changed and was restored";
     let mut family = Family::counter(encoder, "node_repairs", help)?;
     family
         .0
         .encode_counter::<NoLabelSet, u64, f64>(&get(&state.node.repairs), None)?;
-    let help = "Packets that the rules which bring us queries have matched, when last looked at";
+    let help = "Packets matched by the rules that direct queries to the proxy, as of the last check";
     let mut family = Family::counter(encoder, "node_rule_packets", help)?;
     family
         .0
         .encode_counter::<NoLabelSet, u64, f64>(&get(&state.node.rule_packets), None)?;
-    let help = "Packets that went past us because no heartbeat was heard, when last looked at";
+    let help = "Packets that bypassed the proxy because its heartbeat had stopped, as of the last check";
     let mut family = Family::counter(encoder, "node_unheard_packets", help)?;
     family
         .0
         .encode_counter::<NoLabelSet, u64, f64>(&get(&state.node.unheard_packets), None)?;
-    let help = "Things that stand in the way of what is wanted of the network; the log names them";
+    let help =
+        "Problems on this node that keep its network from being set up as configured; the log names them";
     let mut family = Family::gauge(encoder, "node_obstacles", help)?;
     family.total(get(&state.node.obstacles))?;
-    let help = "Listeners whose rules hold only while a heartbeat is heard";
+    let help = "Listeners whose rules apply only while their heartbeat continues";
     let mut family = Family::gauge(encoder, "node_heartbeats", help)?;
     family.total(state.node.heartbeats.read().len() as u64)?;
     let mut family = Family::counter(
         encoder,
         "worker_hangs",
-        "Times that a worker was silent for a second",
+        "Times a worker was unresponsive for a second",
     )?;
     family
         .0
@@ -272,7 +281,7 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
         }
     }
 
-    let help = "Queries turned away by who may ask, and how often";
+    let help = "Queries turned away by access control or rate limits, by reason";
     let mut family = Family::counter(encoder, "refused", help)?;
     for ZoneOnServer {
         server,
@@ -289,7 +298,7 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
         }
     }
 
-    let help = "From the client of a query to its response";
+    let help = "Time from receiving a query to sending its response";
     let mut family = Family::histogram(encoder, "request_duration_seconds", help)?;
     for ZoneOnServer {
         server,
@@ -309,7 +318,7 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     }
 
     let by_zone = by_zone_name(&zones);
-    let mut family = Family::counter(encoder, "cache_hits", "Answers that were fresh in the cache")?;
+    let mut family = Family::counter(encoder, "cache_hits", "Queries answered from a fresh cache entry")?;
     for (zone, counters) in &by_zone {
         for kind in Kind::ALL {
             let count = counters
@@ -323,40 +332,42 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     const PLAIN: [Counted; 8] = [
         (
             "cache_misses",
-            "Queries the cache had nothing fresh for",
+            "Queries for which the cache had no fresh entry",
             |counters| &counters.misses,
         ),
-        ("cache_stale", "Answers served past their TTL", |counters| {
-            &counters.stale
-        }),
+        (
+            "cache_stale",
+            "Answers served after their TTL had expired",
+            |counters| &counters.stale,
+        ),
         (
             "cache_prefetches",
-            "Entries fetched again before they ran out",
+            "Cache entries refreshed before they expired",
             |counters| &counters.prefetches,
         ),
         (
             "cache_coalesced",
-            "Queries that waited for another's upstream query",
+            "Queries that shared an upstream query already in flight",
             |counters| &counters.coalesced,
         ),
         (
             "forward_rejects",
-            "Queries beyond what may be under way at once",
+            "Queries rejected because too many upstream queries were in flight",
             |counters| &counters.rejects,
         ),
         (
             "forward_displaced",
-            "Queries under way that gave way to others",
+            "Queries abandoned in flight to make room for others",
             |counters| &counters.displaced,
         ),
         (
             "waiting_rejects",
-            "Queries beyond what may wait at once",
+            "Queries rejected because too many were already waiting",
             |counters| &counters.waiting_rejects,
         ),
         (
             "waiting_displaced",
-            "Waiting queries that gave way to others",
+            "Waiting queries abandoned to make room for others",
             |counters| &counters.waiting_displaced,
         ),
     ];
@@ -367,7 +378,11 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.count(&[("zone", *zone)], count)?;
         }
     }
-    let mut family = Family::gauge(encoder, "waiting_queries", "Queries that wait for an upstream")?;
+    let mut family = Family::gauge(
+        encoder,
+        "waiting_queries",
+        "Client queries waiting for an upstream",
+    )?;
     family.total(state.shared.waiting.len() as u64)
 }
 
@@ -390,15 +405,19 @@ fn by_zone_name(zones: &[ZoneOnServer]) -> std::collections::BTreeMap<&str, Vec<
 
 fn cache(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let stats = state.shared.cache.stats();
-    let mut family = Family::gauge(encoder, "cache_entries", "Answers in the cache")?;
+    let mut family = Family::gauge(encoder, "cache_entries", "Entries in the cache")?;
     for kind in Kind::ALL {
         family.level(&[("type", kind.as_str())], stats.kind(kind).entries)?;
     }
-    let mut family = Family::gauge(encoder, "cache_bytes", "Memory that the cache uses")?;
+    let mut family = Family::gauge(encoder, "cache_bytes", "Memory used by the cache")?;
     family.total(stats.bytes)?;
-    let mut family = Family::gauge(encoder, "cache_limit_bytes", "Memory that the cache may use")?;
+    let mut family = Family::gauge(encoder, "cache_limit_bytes", "Maximum memory for the cache")?;
     family.total(stats.limit_bytes)?;
-    let mut family = Family::counter(encoder, "cache_evictions", "Answers that made room for others")?;
+    let mut family = Family::counter(
+        encoder,
+        "cache_evictions",
+        "Entries evicted to make room for others",
+    )?;
     for kind in Kind::ALL {
         family.count(&[("type", kind.as_str())], stats.kind(kind).evictions)?;
     }
@@ -426,7 +445,7 @@ fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
         family.count(&[("to", &**to), ("proto", "udp")], udp)?;
         family.count(&[("to", &**to), ("proto", "tcp")], tcp)?;
     }
-    let help = "From a query to an upstream to its reply";
+    let help = "Time from sending a query to an upstream to its reply";
     let mut family = Family::histogram(encoder, "forward_request_duration_seconds", help)?;
     for (to, upstreams) in &upstreams {
         let mut sum = 0.0;
@@ -445,7 +464,7 @@ fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::counter(
         encoder,
         "forward_failures",
-        "Queries an upstream did not answer well",
+        "Upstream queries that failed, by reason",
     )?;
     for (to, upstreams) in &upstreams {
         for (at, reason) in Reason::ALL.iter().enumerate() {
@@ -453,14 +472,22 @@ fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.count(&[("to", &**to), ("reason", reason.as_str())], count)?;
         }
     }
-    let mut family = Family::gauge(encoder, "forward_healthy", "Whether an upstream is asked")?;
+    let mut family = Family::gauge(
+        encoder,
+        "forward_healthy",
+        "1 if the upstream is in use, 0 if it failed its probe or loops back",
+    )?;
     for (to, upstreams) in &upstreams {
         family.level(
             &[("to", &**to)],
             u64::from(upstreams.iter().all(|one| one.healthy())),
         )?;
     }
-    let mut family = Family::gauge(encoder, "forward_looping", "Whether an upstream leads back to us")?;
+    let mut family = Family::gauge(
+        encoder,
+        "forward_looping",
+        "1 if queries to the upstream come back to the proxy",
+    )?;
     for (to, upstreams) in &upstreams {
         family.level(
             &[("to", &**to)],
@@ -471,32 +498,32 @@ fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     const PLAIN: [Counted; 6] = [
         (
             "forward_failed_probes",
-            "Probes that an upstream did not answer well",
+            "Probes without an answer, or answered with SERVFAIL or REFUSED",
             |counters| &counters.failed_probes,
         ),
         (
             "forward_loops",
-            "Probes to an upstream that came back to us",
+            "Loop probes that came back to the proxy",
             |counters| &counters.loops,
         ),
         (
-            "forward_early",
-            "Queries sent while an earlier one was still unanswered",
+            "forward_hedges",
+            "Hedged queries: sent while an earlier attempt was still unanswered",
             |counters| &counters.hedges,
         ),
         (
             "forward_truncated",
-            "Answers over UDP that were cut, and asked for again over TCP",
+            "Truncated UDP answers, retried over TCP",
             |counters| &counters.truncated,
         ),
         (
             "forward_without_edns",
-            "Queries sent without EDNS, since an upstream cannot take it",
+            "Queries sent without EDNS because the upstream does not handle it",
             |counters| &counters.without_edns,
         ),
         (
             "forward_strays",
-            "Messages that answered nothing that was asked",
+            "Messages that matched no outstanding query, late or forged",
             |counters| &counters.strays,
         ),
     ];
@@ -519,13 +546,13 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             .map(|filter| (filter.name(), filter.counters()))
     };
 
-    let mut family = Family::counter(encoder, "filter_calls", "Calls into a filter")?;
+    let mut family = Family::counter(encoder, "filter_calls", "Calls into a filter, by phase")?;
     for (name, counters) in filters() {
         for (phase, counters) in counters.phases() {
             family.count(&[("filter", name), ("phase", phase)], get(&counters.calls))?;
         }
     }
-    let mut family = Family::counter(encoder, "filter_seconds", "Time inside a filter")?;
+    let mut family = Family::counter(encoder, "filter_seconds", "Time spent inside a filter, by phase")?;
     for (name, counters) in filters() {
         for (phase, counters) in counters.phases() {
             let seconds = get(&counters.nanoseconds) as f64 / 1e9;
@@ -535,7 +562,7 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::counter(
         encoder,
         "filter_items",
-        "Queries, responses and events handed to a filter",
+        "Queries, responses and events passed to a filter",
     )?;
     for (name, counters) in filters() {
         for (phase, counters) in counters.phases() {
@@ -545,14 +572,14 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::counter(
         encoder,
         "filter_failed",
-        "Those that a filter could not be asked about",
+        "Queries, responses and events on which a filter failed",
     )?;
     for (name, counters) in filters() {
         for (phase, counters) in counters.phases() {
             family.count(&[("filter", name), ("phase", phase)], get(&counters.failed))?;
         }
     }
-    let mut family = Family::counter(encoder, "filter_verdicts", "What a filter said of queries")?;
+    let mut family = Family::counter(encoder, "filter_verdicts", "Verdicts on queries, by kind")?;
     for (name, counters) in filters() {
         let verdicts = &counters.verdicts;
         for (verdict, count) in [
@@ -566,11 +593,19 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.count(&[("filter", name), ("verdict", verdict)], get(count))?;
         }
     }
-    let mut family = Family::counter(encoder, "filter_remembered", "Queries with a remembered verdict")?;
+    let mut family = Family::counter(
+        encoder,
+        "filter_remembered",
+        "Queries decided by a remembered verdict, without a call",
+    )?;
     for (name, counters) in filters() {
         family.count(&[("filter", name)], get(&counters.remembered))?;
     }
-    let mut family = Family::counter(encoder, "filter_traps", "Calls that ended badly")?;
+    let mut family = Family::counter(
+        encoder,
+        "filter_traps",
+        "Calls that trapped, exceeded a limit or returned an invalid result",
+    )?;
     for (name, counters) in filters() {
         let traps = &counters.traps;
         for (reason, count) in [
@@ -585,7 +620,7 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::counter(
         encoder,
         "filter_restarts",
-        "Instances started in the place of one that had failed",
+        "Instances started to replace a failed one",
     )?;
     for (name, counters) in filters() {
         family.count(&[("filter", name)], get(&counters.restarts))?;
@@ -593,7 +628,7 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::gauge(
         encoder,
         "filter_suspended",
-        "Workers on which a filter is suspended",
+        "Workers on which the filter is suspended",
     )?;
     for (name, counters) in filters() {
         family.level(&[("filter", name)], get(&counters.suspended))?;
@@ -601,16 +636,20 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::gauge(
         encoder,
         "filter_memory_bytes",
-        "The most memory an instance ever had",
+        "Peak memory of any instance of the filter",
     )?;
     for (name, counters) in filters() {
         family.level(&[("filter", name)], get(&counters.memory))?;
     }
-    let mut family = Family::counter(encoder, "filter_lines_dropped", "Lines that nobody read in time")?;
+    let mut family = Family::counter(
+        encoder,
+        "filter_lines_dropped",
+        "Lines printed by the filter and dropped because nothing read them in time",
+    )?;
     for (name, counters) in filters() {
         family.count(&[("filter", name)], get(&counters.lines_dropped))?;
     }
-    let mut family = Family::counter(encoder, "filter_counter", "Counters that filters keep themselves")?;
+    let mut family = Family::counter(encoder, "filter_counter", "Counters kept by the filter itself")?;
     for (filter, counters) in filters() {
         for (name, value) in counters.own.snapshot() {
             family.count(&[("filter", filter), ("name", &*name)], value)?;
