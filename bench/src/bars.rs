@@ -47,7 +47,7 @@ pub fn draw(run: &Run, workload: Workload) -> Option<String> {
     let height = TOP + GROUP * peers.len() as f64 + 14.0;
 
     let mut picture = Picture::new(WIDTH, height);
-    let title = "Processor time per answered query, × a loop that answers without looking";
+    let title = "Processor time per answered query, relative to a loop that sends a fixed reply";
     picture.text("title", 20.0, 28.0, title);
     picture.text("note", 20.0, 46.0, workload.title());
     let mut x = 20.0;
