@@ -137,11 +137,8 @@ fn get(counter: &AtomicU64) -> u64 {
 fn process(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let mut family = Family::gauge(encoder, "build_info", "Build information; the value is always 1")?;
     family.level(&[("version", env!("CARGO_PKG_VERSION"))], 1)?;
-    let mut family = Family::gauge(
-        encoder,
-        "generation",
-        "Number of the running configuration, starting at 1",
-    )?;
+    let help = "Number of the running configuration, starting at 1";
+    let mut family = Family::gauge(encoder, "generation", help)?;
     family.total(state.generation.read().number)?;
     let mut family = Family::counter(encoder, "reloads", "Configuration reloads, by result")?;
     family.count(&[("result", "ok")], get(&state.reloads))?;
@@ -177,11 +174,8 @@ fn tcp(accounts: &Accounts, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let help = "Maximum memory for client connections";
     let mut family = Family::gauge(encoder, "tcp_limit_bytes", help)?;
     family.total(accounts.octets_maximum() as u64)?;
-    let mut family = Family::counter(
-        encoder,
-        "tcp_closed",
-        "Client connections closed by the proxy, by reason",
-    )?;
+    let help = "Client connections closed by the proxy, by reason";
+    let mut family = Family::counter(encoder, "tcp_closed", help)?;
     for reason in listen::Reason::ALL {
         family.count(&[("reason", reason.as_str())], accounts.closed(reason))?;
     }
@@ -189,11 +183,8 @@ fn tcp(accounts: &Accounts, encoder: &mut DescriptorEncoder) -> fmt::Result {
 }
 
 fn network(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let mut family = Family::counter(
-        encoder,
-        "node_errors",
-        "Errors while setting up or checking the node's network, by kind",
-    )?;
+    let help = "Errors while setting up or checking the node's network, by kind";
+    let mut family = Family::counter(encoder, "node_errors", help)?;
     for kind in node::Kind::ALL {
         family.count(&[("kind", kind.label())], state.node.errors(kind))?;
     }
@@ -219,11 +210,8 @@ fn network(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let help = "Listeners whose rules apply only while their heartbeat continues";
     let mut family = Family::gauge(encoder, "node_heartbeats", help)?;
     family.total(state.node.heartbeats.read().len() as u64)?;
-    let mut family = Family::counter(
-        encoder,
-        "worker_hangs",
-        "Times a worker was unresponsive for a second",
-    )?;
+    let help = "Times a worker was unresponsive for a second";
+    let mut family = Family::counter(encoder, "worker_hangs", help)?;
     family
         .0
         .encode_counter::<NoLabelSet, u64, f64>(&get(&state.hangs), None)
@@ -378,11 +366,8 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.count(&[("zone", *zone)], count)?;
         }
     }
-    let mut family = Family::gauge(
-        encoder,
-        "waiting_queries",
-        "Client queries waiting for an upstream",
-    )?;
+    let help = "Client queries waiting for an upstream";
+    let mut family = Family::gauge(encoder, "waiting_queries", help)?;
     family.total(state.shared.waiting.len() as u64)
 }
 
@@ -413,11 +398,8 @@ fn cache(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     family.total(stats.bytes)?;
     let mut family = Family::gauge(encoder, "cache_limit_bytes", "Maximum memory for the cache")?;
     family.total(stats.limit_bytes)?;
-    let mut family = Family::counter(
-        encoder,
-        "cache_evictions",
-        "Entries evicted to make room for others",
-    )?;
+    let help = "Entries evicted to make room for others";
+    let mut family = Family::counter(encoder, "cache_evictions", help)?;
     for kind in Kind::ALL {
         family.count(&[("type", kind.as_str())], stats.kind(kind).evictions)?;
     }
@@ -461,33 +443,24 @@ fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
         }
         family.distribution(&[("to", &**to)], sum, &buckets)?;
     }
-    let mut family = Family::counter(
-        encoder,
-        "forward_failures",
-        "Upstream queries that failed, by reason",
-    )?;
+    let help = "Upstream queries that failed, by reason";
+    let mut family = Family::counter(encoder, "forward_failures", help)?;
     for (to, upstreams) in &upstreams {
         for (at, reason) in Reason::ALL.iter().enumerate() {
             let count = upstreams.iter().map(|one| get(&one.counters.failures[at])).sum();
             family.count(&[("to", &**to), ("reason", reason.as_str())], count)?;
         }
     }
-    let mut family = Family::gauge(
-        encoder,
-        "forward_healthy",
-        "1 if the upstream is in use, 0 if it failed its probe or loops back",
-    )?;
+    let help = "1 if the upstream is in use, 0 if it failed its probe or loops back";
+    let mut family = Family::gauge(encoder, "forward_healthy", help)?;
     for (to, upstreams) in &upstreams {
         family.level(
             &[("to", &**to)],
             u64::from(upstreams.iter().all(|one| one.healthy())),
         )?;
     }
-    let mut family = Family::gauge(
-        encoder,
-        "forward_looping",
-        "1 if queries to the upstream come back to the proxy",
-    )?;
+    let help = "1 if queries to the upstream come back to the proxy";
+    let mut family = Family::gauge(encoder, "forward_looping", help)?;
     for (to, upstreams) in &upstreams {
         family.level(
             &[("to", &**to)],
@@ -559,21 +532,15 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.seconds(&[("filter", name), ("phase", phase)], seconds)?;
         }
     }
-    let mut family = Family::counter(
-        encoder,
-        "filter_items",
-        "Queries, responses and events passed to a filter",
-    )?;
+    let help = "Queries, responses and events passed to a filter";
+    let mut family = Family::counter(encoder, "filter_items", help)?;
     for (name, counters) in filters() {
         for (phase, counters) in counters.phases() {
             family.count(&[("filter", name), ("phase", phase)], get(&counters.items))?;
         }
     }
-    let mut family = Family::counter(
-        encoder,
-        "filter_failed",
-        "Queries, responses and events on which a filter failed",
-    )?;
+    let help = "Queries, responses and events on which a filter failed";
+    let mut family = Family::counter(encoder, "filter_failed", help)?;
     for (name, counters) in filters() {
         for (phase, counters) in counters.phases() {
             family.count(&[("filter", name), ("phase", phase)], get(&counters.failed))?;
@@ -593,19 +560,13 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.count(&[("filter", name), ("verdict", verdict)], get(count))?;
         }
     }
-    let mut family = Family::counter(
-        encoder,
-        "filter_remembered",
-        "Queries decided by a remembered verdict, without a call",
-    )?;
+    let help = "Queries decided by a remembered verdict, without a call";
+    let mut family = Family::counter(encoder, "filter_remembered", help)?;
     for (name, counters) in filters() {
         family.count(&[("filter", name)], get(&counters.remembered))?;
     }
-    let mut family = Family::counter(
-        encoder,
-        "filter_traps",
-        "Calls that trapped, exceeded a limit or returned an invalid result",
-    )?;
+    let help = "Calls that trapped, exceeded a limit or returned an invalid result";
+    let mut family = Family::counter(encoder, "filter_traps", help)?;
     for (name, counters) in filters() {
         let traps = &counters.traps;
         for (reason, count) in [
@@ -617,35 +578,23 @@ fn filters(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
             family.count(&[("filter", name), ("reason", reason)], get(count))?;
         }
     }
-    let mut family = Family::counter(
-        encoder,
-        "filter_restarts",
-        "Instances started to replace a failed one",
-    )?;
+    let help = "Instances started to replace a failed one";
+    let mut family = Family::counter(encoder, "filter_restarts", help)?;
     for (name, counters) in filters() {
         family.count(&[("filter", name)], get(&counters.restarts))?;
     }
-    let mut family = Family::gauge(
-        encoder,
-        "filter_suspended",
-        "Workers on which the filter is suspended",
-    )?;
+    let help = "Workers on which the filter is suspended";
+    let mut family = Family::gauge(encoder, "filter_suspended", help)?;
     for (name, counters) in filters() {
         family.level(&[("filter", name)], get(&counters.suspended))?;
     }
-    let mut family = Family::gauge(
-        encoder,
-        "filter_memory_bytes",
-        "Peak memory of any instance of the filter",
-    )?;
+    let help = "Peak memory of any instance of the filter";
+    let mut family = Family::gauge(encoder, "filter_memory_bytes", help)?;
     for (name, counters) in filters() {
         family.level(&[("filter", name)], get(&counters.memory))?;
     }
-    let mut family = Family::counter(
-        encoder,
-        "filter_lines_dropped",
-        "Lines printed by the filter and dropped because nothing read them in time",
-    )?;
+    let help = "Lines printed by the filter and dropped because nothing read them in time";
+    let mut family = Family::counter(encoder, "filter_lines_dropped", help)?;
     for (name, counters) in filters() {
         family.count(&[("filter", name)], get(&counters.lines_dropped))?;
     }
