@@ -17,6 +17,7 @@ pub mod filter;
 
 #[doc(hidden)]
 pub mod fuzzing;
+mod histogram;
 pub mod listen;
 pub mod metrics;
 pub mod netstat;

@@ -14,10 +14,11 @@ use prometheus_client::registry::Registry;
 use crate::cache::Kind;
 use crate::ceiling;
 use crate::dns::rcode_text;
+use crate::histogram::Histogram;
 use crate::listen::{self, Accounts};
-use crate::serve::counters::{BUCKETS, PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
+use crate::serve::counters::{PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
 use crate::serve::gate;
-use crate::source::forward::{Counters, Histogram, Reason};
+use crate::source::forward::{Counters, Reason};
 use crate::state::State;
 use crate::{node, output};
 
@@ -117,16 +118,16 @@ impl Family<'_> {
         self.0.encode_gauge(&value)
     }
 
-    fn distribution(
+    fn distribution<'h, const BUCKETS: usize>(
         &mut self,
         labels: &impl EncodeLabelSet,
-        sum: f64,
-        buckets: &[(f64, u64)],
+        histograms: impl Iterator<Item = &'h Histogram<BUCKETS>>,
     ) -> fmt::Result {
+        let (sum, buckets) = Histogram::total(histograms);
         let count = buckets.iter().map(|(_, count)| count).sum();
         self.0
             .encode_family(labels)?
-            .encode_histogram::<NoLabelSet>(sum, count, buckets, None)
+            .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
     }
 }
 
@@ -294,15 +295,8 @@ fn zones(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
         workers: counters,
     } in &zones
     {
-        let mut buckets = Vec::new();
-        for at in 0..=BUCKETS.len() {
-            let bound = BUCKETS
-                .get(at)
-                .map_or(f64::INFINITY, |&microseconds| microseconds as f64 / 1e6);
-            buckets.push((bound, sum(counters, &|counters| get(&counters.buckets[at]))));
-        }
-        let total = sum(counters, &|counters| get(&counters.microseconds)) as f64 / 1e6;
-        family.distribution(&[("server", &**server), ("zone", zone)], total, &buckets)?;
+        let durations = counters.iter().map(|counters| &counters.durations);
+        family.distribution(&[("server", &**server), ("zone", zone)], durations)?;
     }
 
     let by_zone = by_zone_name(&zones);
@@ -430,18 +424,8 @@ fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let help = "Time from sending a query to an upstream to its reply";
     let mut family = Family::histogram(encoder, "forward_request_duration_seconds", help)?;
     for (to, upstreams) in &upstreams {
-        let mut sum = 0.0;
-        let mut buckets: Vec<(f64, u64)> = Vec::new();
-        for histogram in upstreams.iter().map(|one| &one.counters.durations) {
-            sum += get(&histogram.sum) as f64 / 1e6;
-            for (at, count) in histogram.buckets.iter().enumerate() {
-                match buckets.get_mut(at) {
-                    Some(bucket) => bucket.1 += get(count),
-                    None => buckets.push((Histogram::bound(at), get(count))),
-                }
-            }
-        }
-        family.distribution(&[("to", &**to)], sum, &buckets)?;
+        let durations = upstreams.iter().map(|one| &one.counters.durations);
+        family.distribution(&[("to", &**to)], durations)?;
     }
     let help = "Upstream queries that failed, by reason";
     let mut family = Family::counter(encoder, "forward_failures", help)?;

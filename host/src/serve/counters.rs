@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::dns::Transport;
 use crate::dns::rtype;
+use crate::histogram::Histogram;
 
 use super::gate::Reason;
 
@@ -37,13 +38,6 @@ pub const TYPES: [(u16, &str); 18] = [
     (rtype::ANY, "ANY"),
 ];
 
-/// Upper bounds of the latency histogram in microseconds, doubling from 0.25 ms; the last bucket of the
-/// histogram is unbounded. Cache hits are all in the first two.
-pub const BUCKETS: [u64; 18] = [
-    10, 50, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 512_000,
-    1_024_000, 2_048_000, 4_096_000, 8_192_000,
-];
-
 /// The rcodes that have a label of their own; the last slot is for all others.
 const RCODES: usize = 24;
 
@@ -54,10 +48,8 @@ pub struct ZoneCounters {
     pub requests: [[AtomicU64; TYPES.len() + 1]; 6],
     /// By rcode; dropped queries are not responses.
     pub responses: [AtomicU64; RCODES + 1],
-    /// By latency.
-    pub buckets: [AtomicU64; BUCKETS.len() + 1],
-    /// Microseconds of all responses together.
-    pub microseconds: AtomicU64,
+    /// From a query to its response.
+    pub durations: Histogram<19>,
     /// Answers from the cache: success, denial, failure.
     pub hits: [AtomicU64; 3],
     /// Queries the cache had nothing fresh for.
@@ -106,12 +98,7 @@ impl ZoneCounters {
     /// Counts a reply that went out `microseconds` after its query came.
     pub fn response(&self, rcode: u16, microseconds: u64) {
         add(&self.responses[usize::from(rcode).min(RCODES)], 1);
-        let at = BUCKETS
-            .iter()
-            .position(|&bound| microseconds <= bound)
-            .unwrap_or(BUCKETS.len());
-        add(&self.buckets[at], 1);
-        add(&self.microseconds, microseconds);
+        self.durations.observe(microseconds, add);
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::failure::Fault;
-use super::message;
+use crate::dns::rcode;
+use crate::histogram::Histogram;
 
 /// What has been counted about one upstream. All are totals, updated without order between them.
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ pub struct Counters {
     /// Queries sent over TCP.
     pub tcp: AtomicU64,
     /// Time from sending to a reply, for those that got one.
-    pub durations: Histogram,
+    pub durations: Histogram<17>,
     /// Attempts that did not give an answer, by [`Reason`].
     pub failures: [AtomicU64; Reason::ALL.len()],
     /// Attempts begun because an earlier one was silent for too long.
@@ -35,6 +36,13 @@ pub struct Counters {
 impl Counters {
     pub(super) fn failure(&self, reason: Reason) {
         self.failures[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn reply(&self, took: Duration) {
+        let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.durations.observe(microseconds, |counter, by| {
+            counter.fetch_add(by, Relaxed);
+        });
     }
 }
 
@@ -98,8 +106,8 @@ impl Reason {
     /// For an RCODE with which a server declines a query that another one may answer.
     pub(super) fn of_rcode(rcode: u16) -> Option<Self> {
         match rcode {
-            message::SERVFAIL => Some(Self::Servfail),
-            message::REFUSED => Some(Self::Refused),
+            rcode::SERVFAIL => Some(Self::Servfail),
+            rcode::REFUSED => Some(Self::Refused),
             _ => None,
         }
     }
@@ -120,54 +128,9 @@ impl From<Fault> for Reason {
     }
 }
 
-/// Durations in buckets that double from 0.25 ms to 8.192 s.
-#[derive(Debug, Default)]
-pub struct Histogram {
-    /// How many fell into each bucket, not cumulated; the last holds what exceeds every bound.
-    pub buckets: [AtomicU64; Histogram::BOUNDS + 1],
-    /// Sum of all, in microseconds.
-    pub sum: AtomicU64,
-}
-
-impl Histogram {
-    /// Number of bounded buckets.
-    pub const BOUNDS: usize = 16;
-
-    /// The upper bound of bucket `index`, inclusive, in seconds; infinite for the last.
-    pub fn bound(index: usize) -> f64 {
-        if index < Self::BOUNDS {
-            0.000_25 * f64::from(1u32 << index)
-        } else {
-            f64::INFINITY
-        }
-    }
-
-    pub(super) fn observe(&self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let bucket = (0..Self::BOUNDS)
-            .find(|index| micros <= 250 << index)
-            .unwrap_or(Self::BOUNDS);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.sum.fetch_add(micros, Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_fall_into_the_bucket_whose_bound_they_do_not_exceed() {
-        let histogram = Histogram::default();
-        for micros in [1, 250, 251, 8_192_000, 8_192_001] {
-            histogram.observe(Duration::from_micros(micros));
-        }
-        let filled: Vec<_> = (0..17).map(|n| histogram.buckets[n].load(Relaxed)).collect();
-        assert_eq!((filled[0], filled[1], filled[15], filled[16]), (2, 1, 1, 1));
-        assert_eq!(Histogram::bound(0), 0.000_25);
-        assert_eq!(Histogram::bound(15), 8.192);
-        assert!(Histogram::bound(16).is_infinite());
-    }
 
     #[test]
     fn reasons_are_listed_in_the_order_of_their_values() {

@@ -48,7 +48,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub use counters::{Counters, Histogram, Reason};
+pub use counters::{Counters, Reason};
 pub use descriptors::bound_sockets;
 pub use failure::{Failure, Fault};
 pub use message::NotAQuery;
@@ -58,6 +58,7 @@ pub use upstream::Upstream;
 use crate::admission::{Full, JOSTLE, Place, Room};
 use crate::config::{self, Protocol};
 use crate::dns::name::Name;
+use crate::dns::rcode;
 use bounds::Quota;
 use message::{Query, Reply};
 use policy::Rotation;
@@ -440,7 +441,7 @@ impl Forward {
         }
         // RFC 6891 section 6.2.2: an OPT record may be all that such a server does not like. What it thinks
         // of EDNS is not remembered, since an answer like this may be about the one query only.
-        if matches!(reply.rcode, message::FORMERR | message::NOTIMP | message::BADVERS)
+        if matches!(reply.rcode, rcode::FORMERR | rcode::NOTIMP | rcode::BADVERS)
             && let Some(plain) = query.without_edns()
         {
             counters.without_edns.fetch_add(1, Relaxed);
@@ -481,7 +482,7 @@ impl Forward {
         let took = begin.elapsed();
         match &outcome {
             Ok(reply) => {
-                counters.durations.observe(took);
+                counters.reply(took);
                 // The rare TCP of a UDP upstream takes several round trips.
                 if over == config.protocol {
                     upstream.measured(took);
