@@ -92,20 +92,14 @@ impl Edns {
             version: (ttl >> 16) as u8,
             keepalive: false,
         };
-        let mut rest = options;
-        while !rest.is_empty() {
-            if rest.len() < 4 {
-                return Err(BadOpt);
-            }
-            let (code, length) = (u16_at(rest, 0), usize::from(u16_at(rest, 2)));
-            let value = rest.get(4..4 + length).ok_or(BadOpt)?;
+        for option in Options(options) {
+            let (code, value) = option?;
             if code == OPTION_KEEPALIVE {
                 if !value.is_empty() {
                     return Err(BadOpt);
                 }
                 edns.keepalive = true;
             }
-            rest = &rest[4 + length..];
         }
         Ok(edns)
     }
@@ -135,16 +129,40 @@ pub type ExtendedErrorCode = u16;
 /// The first INFO-CODE among the options of an upstream's OPT record. Its text is for the upstream's own operator,
 /// and is left behind (RFC 8914 section 2 lets whoever passes it on truncate it).
 pub fn extended_error(options: &[u8]) -> Option<ExtendedErrorCode> {
-    let mut rest = options;
-    while rest.len() >= 4 {
-        let (code, length) = (u16_at(rest, 0), usize::from(u16_at(rest, 2)));
-        let value = rest.get(4..4 + length)?;
-        if code == OPTION_ERROR && length >= 2 {
-            return Some(u16_at(value, 0));
+    let mut options = Options(options).map_while(Result::ok);
+    options.find_map(|(code, value)| (code == OPTION_ERROR && value.len() >= 2).then(|| u16_at(value, 0)))
+}
+
+/// The idle timeout that a server tells its client, in units of 100 ms (RFC 7828 section 3.1), if it is among the options of
+/// its OPT record.
+pub fn keepalive(options: &[u8]) -> Option<u16> {
+    let mut options = Options(options).map_while(Result::ok);
+    options.find_map(|(code, value)| (code == OPTION_KEEPALIVE && value.len() == 2).then(|| u16_at(value, 0)))
+}
+
+/// The options of an OPT record as code and value (RFC 6891 section 6.1.2). One that overruns the record is an error and the
+/// last.
+struct Options<'o>(&'o [u8]);
+
+impl<'o> Iterator for Options<'o> {
+    type Item = Result<(u16, &'o [u8]), BadOpt>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = std::mem::take(&mut self.0);
+        if rest.is_empty() {
+            return None;
         }
-        rest = &rest[4 + length..];
+        if rest.len() < 4 {
+            return Some(Err(BadOpt));
+        }
+        let (code, length) = (u16_at(rest, 0), usize::from(u16_at(rest, 2)));
+        let Some((value, rest)) = rest[4..].split_at_checked(length) else {
+            return Some(Err(BadOpt));
+        };
+        self.0 = rest;
+        Some(Ok((code, value)))
     }
-    None
 }
 
 impl Opt {

@@ -74,7 +74,7 @@ impl<'a> Query<'a> {
             signed: false,
             question_end,
         };
-        let counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
+        let counts = records::counts(message);
         if counts != [0; 3] {
             query.read_records(counts)?;
         }

@@ -53,6 +53,11 @@ pub struct Walk<'a> {
     left: [u16; 3],
 }
 
+/// How many records the header counts in each section (RFC 1035 section 4.1.1); the message has a header.
+pub fn counts(message: &[u8]) -> [u16; 3] {
+    [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)]
+}
+
 impl<'a> Walk<'a> {
     /// Starts at `at`, behind the question.
     pub fn new(message: &'a [u8], at: usize, counts: [u16; 3]) -> Walk<'a> {
@@ -158,7 +163,7 @@ impl Answer {
             HEADER => 0,
             end => u16_at(&message, end - QUESTION_TAIL),
         };
-        let counts = [u16_at(&message, 6), u16_at(&message, 8), u16_at(&message, 10)];
+        let counts = counts(&message);
         let mut walk = Walk::new(&message, question_end, counts);
         let mut names = Names::new(&message);
         let mut records = Vec::new();
@@ -398,10 +403,9 @@ fn cut_out(message: &mut Vec<u8>, opt: &Record, behind: &[Record]) -> Result<(),
 /// Octets that all names of a message have uncompressed: its owners, and those in data.
 pub fn spelled_out(message: &[u8]) -> Result<usize, BadRecords> {
     let start = question_end(message)?;
-    let counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
     let mut names = Names::new(message);
     let mut octets = 0;
-    for record in Walk::new(message, start, counts) {
+    for record in Walk::new(message, start, counts(message)) {
         let record = record?;
         let owner = names.at(record.start).map_err(|_| BadRecords)?;
         octets += usize::from(owner.octets) + check_names(&mut names, message, &record)?;

@@ -2,7 +2,7 @@
 
 use super::edns::Opt;
 use super::query::{Query, Unanswerable};
-use super::records::{Section, Walk};
+use super::records::{self, Section, Walk};
 use super::{HEADER, MESSAGE_MAXIMUM, flag, rcode, u16_at, u32_at};
 
 /// Whom a reply is for: what its message must repeat and may not exceed.
@@ -73,7 +73,7 @@ pub fn write(out: &mut [u8], head: &Head<'_>, body: Body<'_, impl Iterator<Item 
     let limit = head.limit.min(out.len());
     let room = |opt: Option<Opt>| limit.saturating_sub(opt.map_or(0, |opt| opt.length()));
     let mut flags = self::flags(head, u16_at(message, 2), body.authoritative);
-    let mut counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
+    let mut counts = records::counts(message);
     let mut end = message.len();
     if end > room(opt) {
         opt = opt.map(|opt| Opt { error: None, ..opt });

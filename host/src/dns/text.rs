@@ -8,7 +8,7 @@ use std::str::FromStr;
 use hickory_proto::rr::RecordType;
 
 use super::name::{Name, expand, skip_compressed};
-use super::records::{Record, Section, Walk};
+use super::records::{Record, Section, Walk, counts};
 use super::{HEADER, QUESTION_TAIL, rtype, u16_at, u32_at};
 
 /// A type's name, or `TYPE65280` for one without (RFC 3597 section 5).
@@ -126,8 +126,7 @@ pub fn record_lines(message: &[u8], section: Section) -> Vec<String> {
         _ => skip_compressed(message, HEADER).map(|end| end + QUESTION_TAIL),
     };
     let Ok(start) = start else { return Vec::new() };
-    let counts = [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)];
-    let records = Walk::new(message, start, counts).map_while(Result::ok);
+    let records = Walk::new(message, start, counts(message)).map_while(Result::ok);
     records
         .filter(|record| record.section == section && record.rtype != rtype::OPT)
         .map(|record| record_line(message, &record))

@@ -3,26 +3,12 @@
 //! What forwarding needs is read, and what would be relayed is checked by form
 //! ([`records::check_data`]): types and classes that nobody has heard of pass untouched (RFC 5625 section 4.3).
 
-use std::ops::Range;
 use std::time::Duration;
 
 use crate::config::Protocol;
-use crate::dns::records::{Section, Walk, check_data};
-use crate::dns::{HEADER, QUESTION_TAIL, flag, name, rtype};
-
-/// RFC 7828 section 3.1.
-const OPTION_TCP_KEEPALIVE: u16 = 11;
-/// The bits of the opcode in a header's third octet.
-const OPCODE: u8 = (flag::OPCODE >> 8) as u8;
-/// The largest UDP payload that no sane path fragments (RFC 9715, appendix A).
-const LARGEST_DATAGRAM: usize = 1232;
-
-pub(super) const FORMERR: u16 = 1;
-pub(super) const SERVFAIL: u16 = 2;
-pub(super) const NOTIMP: u16 = 4;
-pub(super) const REFUSED: u16 = 5;
-/// Its upper bits travel in the OPT record (RFC 6891 section 6.1.3).
-pub(super) const BADVERS: u16 = 16;
+use crate::dns::edns::{self, UDP_DEFAULT};
+use crate::dns::records::{Record, Section, Walk, check_data, counts};
+use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, name, rcode, rtype, u16_at};
 
 /// Why bytes cannot be sent as a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +28,7 @@ pub(super) struct Query {
     /// One past the question's name; type and class are the four bytes after it.
     name_end: usize,
     /// The OPT record, if it is the last record: only then can it be cut off without moving others.
-    last_opt: Option<Range<usize>>,
+    last_opt: Option<Record>,
     /// Whether it ends in a TSIG record, so that the reply may, too (RFC 8945 section 5.1).
     signed: bool,
     /// Whether an OPT record was cut off.
@@ -51,10 +37,11 @@ pub(super) struct Query {
 
 impl Query {
     pub fn new(message: &[u8]) -> Result<Self, NotAQuery> {
-        if message.len() > usize::from(u16::MAX) {
+        if message.len() > MESSAGE_MAXIMUM {
             return Err(NotAQuery::TooLong);
         }
-        let is_query = message.len() >= HEADER && message[2] & 0x80 == 0 && u16_at(message, 4) == Some(1);
+        let is_query =
+            message.len() >= HEADER && u16_at(message, 2) & flag::QR == 0 && u16_at(message, 4) == 1;
         // Nothing precedes a question that a compression pointer could lead to.
         let name_end = Some(message)
             .filter(|_| is_query)
@@ -71,7 +58,7 @@ impl Query {
         Ok(Self {
             message: message.to_vec(),
             name_end,
-            last_opt: last.filter(|_| opt).map(|last| last.start..last.data.end),
+            last_opt: last.filter(|_| opt),
             signed,
             stripped: false,
         })
@@ -87,7 +74,7 @@ impl Query {
     }
 
     pub fn id(&self) -> u16 {
-        u16::from_be_bytes([self.message[0], self.message[1]])
+        u16_at(&self.message, 0)
     }
 
     pub fn len(&self) -> usize {
@@ -96,15 +83,15 @@ impl Query {
 
     /// Whether it may go out over UDP at all: IP fragments can be forged and lost (RFC 9715).
     pub fn fits_datagram(&self) -> bool {
-        self.message.len() <= LARGEST_DATAGRAM
+        self.message.len() <= usize::from(UDP_DEFAULT)
     }
 
     /// The same question to a server that predates EDNS. None if it carries no OPT, or one with
     /// something after it: that would be a TSIG, whose MAC covers the OPT (RFC 8945 section 4.3).
     pub fn without_edns(&self) -> Option<Self> {
-        let opt = self.last_opt.clone()?;
+        let opt = self.last_opt.as_ref()?;
         let mut message = self.message[..opt.start].to_vec();
-        let additional = u16_at(&message, 10)?.checked_sub(1)?;
+        let additional = u16_at(&message, 10).checked_sub(1)?;
         message[10..12].copy_from_slice(&additional.to_be_bytes());
         Some(Self {
             message,
@@ -118,10 +105,9 @@ impl Query {
     /// The same without EDNS, where nobody would miss it: DO asks for what only an OPT record can say
     /// (RFC 3225 section 3).
     pub fn without_idle_edns(&self) -> Option<Self> {
-        const DO: u8 = 0x80;
-        // Root name, type, size, extended RCODE, version: seven octets before the flags.
-        let flags_at = self.last_opt.as_ref()?.start + 7;
-        (self.message.get(flags_at)? & DO == 0).then(|| self.without_edns())?
+        let opt = self.last_opt.as_ref()?;
+        // The lower half of what is the TTL of others (RFC 6891 section 6.1.3).
+        (opt.ttl as u16 & edns::DO == 0).then(|| self.without_edns())?
     }
 
     /// Whether it carries an OPT record that could be left away; none: it never had one.
@@ -132,11 +118,11 @@ impl Query {
     /// Whether `bytes` answer this query when it was sent under `id` (RFC 5452 section 9.1: same ID, name,
     /// class and type; addresses and ports are the socket's business).
     pub fn accept(&self, id: u16, over: Protocol, bytes: &[u8]) -> Result<Reply, Rejection> {
-        if bytes.len() < HEADER || bytes[..2] != id.to_be_bytes() || bytes[2] & 0x80 == 0 {
+        if bytes.len() < HEADER || u16_at(bytes, 0) != id || u16_at(bytes, 2) & flag::QR == 0 {
             return Err(Rejection::Stray);
         }
         let question = &self.message[HEADER..self.name_end + QUESTION_TAIL];
-        let body = match u16_at(bytes, 4).unwrap_or(0) {
+        let body = match u16_at(bytes, 4) {
             1 => {
                 let theirs = bytes
                     .get(HEADER..self.name_end + QUESTION_TAIL)
@@ -154,29 +140,25 @@ impl Query {
             0 if is_bare_error(bytes, over) => HEADER,
             _ => return Err(Rejection::Stray),
         };
-        if (bytes[2] ^ self.message[2]) & OPCODE != 0 {
+        let flags = u16_at(bytes, 2);
+        if (flags ^ u16_at(&self.message, 2)) & flag::OPCODE != 0 {
             return Err(Rejection::Malformed);
         }
-        let truncated = bytes[2] & 0x02 != 0;
+        let truncated = flags & flag::TC != 0;
         let opt = self.opt_of(bytes, body, truncated)?;
-        let extended = opt.as_ref().map_or(0, |(ttl, _)| (ttl >> 24 << 4) as u16);
-        let keepalive = opt.and_then(|(_, data)| keepalive(&bytes[data]));
-        let rcode = extended | u16::from(bytes[3] & 0x0f);
+        // RFC 6891 section 6.1.3: the upper bits are in the OPT record.
+        let extended = opt.as_ref().map_or(0, |opt| (opt.ttl >> 24 << 4) as u16);
+        let keepalive = opt.and_then(|opt| edns::keepalive(&bytes[opt.data]));
         Ok(Reply {
             message: bytes.to_vec(),
-            rcode,
+            rcode: extended | flags & flag::RCODE,
             truncated,
-            keepalive,
+            keepalive: keepalive.map(|keepalive| Duration::from_millis(100) * u32::from(keepalive)),
         })
     }
 
-    /// Checks the records from `body` on, and gives the TTL field and the data of the OPT record.
-    fn opt_of(
-        &self,
-        bytes: &[u8],
-        body: usize,
-        truncated: bool,
-    ) -> Result<Option<(u32, Range<usize>)>, Rejection> {
+    /// Checks the records from `body` on, and gives the OPT record.
+    fn opt_of(&self, bytes: &[u8], body: usize, truncated: bool) -> Result<Option<Record>, Rejection> {
         let mut opt = None;
         for record in Walk::new(bytes, body, counts(bytes)) {
             let record = match record {
@@ -196,7 +178,7 @@ impl Query {
                 return Err(Rejection::Malformed);
             }
             if record.rtype == rtype::OPT {
-                opt = Some((record.ttl, record.data));
+                opt = Some(record);
             }
         }
         Ok(opt)
@@ -207,9 +189,9 @@ impl Query {
 /// but the error is taken from it. In a datagram, this is all that an ID is left to vouch for: there, only what
 /// says just that is taken, and not a failure that a client would be told (RFC 5452 section 9.1).
 fn is_bare_error(bytes: &[u8], over: Protocol) -> bool {
-    let expected = match u16::from(bytes[3] & 0x0f) {
-        FORMERR | NOTIMP => true,
-        SERVFAIL | REFUSED => over == Protocol::Tcp,
+    let expected = match u16_at(bytes, 2) & flag::RCODE {
+        rcode::FORMERR | rcode::NOTIMP => true,
+        rcode::SERVFAIL | rcode::REFUSED => over == Protocol::Tcp,
         _ => false,
     };
     expected && counts(bytes)[..2] == [0, 0]
@@ -242,24 +224,4 @@ impl Reply {
         self.message[..2].copy_from_slice(&id.to_be_bytes());
         self.message
     }
-}
-
-/// RFC 7828 section 3.1: units of 100 ms.
-fn keepalive(mut options: &[u8]) -> Option<Duration> {
-    loop {
-        let (code, length) = (u16_at(options, 0)?, usize::from(u16_at(options, 2)?));
-        if code == OPTION_TCP_KEEPALIVE && length == 2 {
-            return Some(Duration::from_millis(u64::from(u16_at(options, 4)?) * 100));
-        }
-        options = options.get(4 + length..)?;
-    }
-}
-
-/// Records of each section, by the header.
-fn counts(message: &[u8]) -> [u16; 3] {
-    [6, 8, 10].map(|at| u16_at(message, at).unwrap_or(0))
-}
-
-fn u16_at(message: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?))
 }

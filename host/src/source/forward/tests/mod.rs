@@ -16,10 +16,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::message::{FORMERR, NOTIMP, REFUSED, SERVFAIL};
 use super::{Failure, Fault, Forward, Forwarder, Reason};
 use crate::config::{self, Policy, Protocol};
 use crate::dns::name::Name;
+use crate::dns::rcode::{FORMERR, NOTIMP, REFUSED, SERVFAIL};
 use fake::*;
 
 /// Well below any timeout used here, well above what a busy machine takes for loopback.
