@@ -311,7 +311,6 @@ impl Proxy {
         started: Instant,
     ) -> Result<Proxy, Stop> {
         let descriptors = Descriptors::of_process(&config, config.workers).map_err(machine)?;
-        descriptors.apply();
         // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
         // to be added.
         let told: Arc<OnceLock<Arc<State>>> = Arc::default();
@@ -328,6 +327,7 @@ impl Proxy {
         let workers = config.workers;
         let shared = Shared::new(config.cache_memory, spectators.queries);
         shared.waiting.set_limit(config.waiting_queries);
+        shared.upstream_sockets.set_limit(descriptors.upstream_sockets);
         let Prepared {
             generation,
             instances,

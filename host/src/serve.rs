@@ -53,6 +53,7 @@ use crate::dns::reply::{self, Ttl};
 use crate::dns::special;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, Origin, rcode, rtype};
 use crate::filter::{self, Decision, Verdict};
+use crate::source::forward::Quota;
 
 use counters::{CounterTable, add};
 use deferred::Deferred;
@@ -75,6 +76,8 @@ pub struct Shared {
     flights: Arc<Flights<Fetched>>,
     /// Clients' queries that wait for something.
     pub waiting: Arc<Room>,
+    /// Sockets to upstreams.
+    pub upstream_sockets: Arc<Quota>,
     /// Hashes questions for the cache and for remembered verdicts.
     hasher: KeyHasher,
     /// Every worker's counters.
@@ -96,6 +99,7 @@ impl Shared {
             cache: Cache::new(cache_memory),
             flights: Flights::new(),
             waiting: Room::new(config::WAITING_QUERIES),
+            upstream_sockets: Quota::new(usize::MAX),
             hasher: KeyHasher::new(),
             counters: CounterTable::default(),
             ledger: Ledger::default(),

@@ -60,14 +60,6 @@ const CIRCLES: &[&[&str]] = &[
         "host/src/serve/trace.rs",
         "host/src/serve/upstream.rs",
     ],
-    &[
-        "host/src/source/forward/mod.rs",
-        "host/src/source/forward/probe.rs",
-    ],
-    &[
-        "host/src/source/forward/bounds.rs",
-        "host/src/source/forward/tcp.rs",
-    ],
 ];
 
 /// Crates that are held to it.

@@ -64,7 +64,6 @@ const LONG: &[(&str, &str, usize)] = &[
     ("host/src/serve/generation.rs", "Generation::build", 88),
     ("host/src/serve/inward.rs", "Worker::advance", 83),
     ("host/src/serve/outward.rs", "Worker::outward", 111),
-    ("host/src/source/forward/mod.rs", "Forward::resolve", 95),
     ("host/src/tools/new.rs", "problem", 65),
     (
         "tests/checking.rs",

@@ -29,7 +29,7 @@ const CONNECTIONS: usize = 1024;
 /// The fewest that they may become where descriptors are short.
 const CONNECTIONS_MINIMUM: usize = 64;
 
-/// The fewest UDP sockets to upstreams. When all are in use, queries go on the newest ones.
+/// The fewest sockets to upstreams. When all are in use, queries go on the newest ones.
 const UPSTREAM_SOCKETS_MINIMUM: usize = 256;
 
 /// Who gets how many.
@@ -39,7 +39,7 @@ pub struct Descriptors {
     pub limit: usize,
     /// Connections of clients.
     pub connections: usize,
-    /// UDP sockets to upstreams.
+    /// Sockets to upstreams, over all stages and generations.
     pub upstream_sockets: usize,
 }
 
@@ -82,21 +82,20 @@ impl Descriptors {
     /// # Errors
     /// When there are not enough, with the number that is needed.
     pub fn share(config: &Config, workers: usize, limit: usize) -> Result<Descriptors, TooFew> {
-        let (mut pools, mut under_way) = (0, 0_usize);
-        for zone in &config.zones {
-            for stage in &zone.stages {
-                if let Stage::Forward(forward) = stage {
-                    pools += forward.upstreams.len() * forward.connections;
-                    under_way = under_way.saturating_add(forward.most_sockets(workers));
-                }
+        let (mut kept, mut most) = (0_usize, 0_usize);
+        for stage in config.zones.iter().flat_map(|zone| &zone.stages) {
+            if let Stage::Forward(forward) = stage {
+                kept = kept.saturating_add(forward.most_connections(workers));
+                most = most.saturating_add(forward.most_sockets(workers));
             }
         }
-        let of_worker = WORKER + GENERATIONS * (LISTENER * config.listen.addresses.len() + pools);
+        let of_worker = WORKER + GENERATIONS * LISTENER * config.listen.addresses.len();
         let admin = GENERATIONS * config.admin.map_or(0, |_| 1 + admin::CONNECTIONS);
         let fixed = BASE + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
-        let sockets_minimum = under_way.min(UPSTREAM_SOCKETS_MINIMUM);
+        // Connections that are kept must not leave those without a socket who ask over UDP.
+        let sockets_minimum = most.min(UPSTREAM_SOCKETS_MINIMUM.max(GENERATIONS.saturating_mul(kept)));
         let connections_minimum = config.listen.tcp_connections.unwrap_or(CONNECTIONS_MINIMUM);
-        let needed = fixed + sockets_minimum + connections_minimum;
+        let needed = (fixed + connections_minimum).saturating_add(sockets_minimum);
         let Some(spare) = limit.checked_sub(needed) else {
             return Err(TooFew { needed, limit });
         };
@@ -106,7 +105,7 @@ impl Descriptors {
             .listen
             .tcp_connections
             .unwrap_or(connections_minimum + more);
-        let upstream_sockets = under_way.min(limit - fixed - connections);
+        let upstream_sockets = most.min(limit - fixed - connections);
         Ok(Descriptors {
             limit,
             connections,
@@ -121,11 +120,6 @@ impl Descriptors {
     pub fn of_process(config: &Config, workers: usize) -> Result<Descriptors, String> {
         let limit = raise().map_err(|error| format!("the limit of descriptors cannot be read: {error}"))?;
         Descriptors::share(config, workers, limit).map_err(|error| error.to_string())
-    }
-
-    /// Has upstreams' sockets keep to their number from now on.
-    pub fn apply(&self) {
-        forward::bound_sockets(self.upstream_sockets);
     }
 }
 
@@ -160,6 +154,25 @@ mod tests {
         let shares = share("", 1024).unwrap();
         assert!(shares.connections >= CONNECTIONS_MINIMUM, "{shares:?}");
         assert!(shares.upstream_sockets >= UPSTREAM_SOCKETS_MINIMUM, "{shares:?}");
+    }
+
+    #[test]
+    fn connections_to_upstreams_are_counted_once() {
+        let share = |connections: usize, limit| {
+            let text = format!(
+                "listen \"127.0.0.1\"\nzone \".\" {{ forward \"192.0.2.1\" {{ connections {connections} }} }}"
+            );
+            Descriptors::share(&config(&text), 4, limit)
+        };
+        let needed = |connections| share(connections, 0).unwrap_err().needed;
+        assert_eq!(
+            needed(16),
+            needed(1),
+            "they are among the fewest sockets there may be"
+        );
+        let many = GENERATIONS * 4 * 60;
+        assert_eq!(needed(60) - needed(1), many - UPSTREAM_SOCKETS_MINIMUM);
+        assert_eq!(share(60, 20_000).unwrap().upstream_sockets, 1024 + 4 * 61);
     }
 
     #[test]

@@ -178,8 +178,8 @@ impl Proxy {
             );
         }
 
-        descriptors.apply();
-        let accounts = &self.state.accounts;
+        let (shared, accounts) = (&self.state.shared, &self.state.accounts);
+        shared.upstream_sockets.set_limit(descriptors.upstream_sockets);
         accounts.bound(&config.listen, descriptors.connections);
         *self.state.ceiling.write() = ceiling(&generation, workers, descriptors);
         let limits = Limits::new(&config.listen, workers, Arc::clone(accounts));

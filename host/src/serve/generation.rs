@@ -232,11 +232,11 @@ impl Live {
         let forwards = generation
             .forwarders
             .iter()
-            .map(|shared| {
+            .map(|forwarder| {
                 let mut known = previous.iter().flat_map(|live| &live.forwards);
-                match known.find(|known| Arc::ptr_eq(known.shared(), shared)) {
+                match known.find(|known| Arc::ptr_eq(known.shared(), forwarder)) {
                     Some(known) => Rc::clone(known),
-                    None => Forward::new(Arc::clone(shared)),
+                    None => Forward::new(Arc::clone(forwarder), &shared.upstream_sockets),
                 }
             })
             .collect();

@@ -1,15 +1,15 @@
-//! How fast an upstream is, and how often it may be asked a second time before it has answered.
+//! How fast an upstream is, and how many hedges it may be sent: attempts that begin while an earlier one is unanswered.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// What an early attempt costs, in replies.
+/// What a hedge costs, in replies.
 const COST: u32 = 10;
-/// Early attempts that need not have been earned.
+/// Hedges that need not have been earned.
 const FREE: u32 = 32;
 
-/// How many early attempts an upstream may still be sent.
+/// How many hedges an upstream may still be sent.
 ///
 /// One that brings the answer is free: what it repeats was lost, or another upstream is in trouble. One that
 /// does not has to be earned by ten replies. So a lossy path is made up for at once, and an upstream that is
@@ -26,17 +26,17 @@ impl Default for HedgeBudget {
 impl HedgeBudget {
     /// Whether one may be sent now, which is then spent.
     pub fn take(&self) -> bool {
-        let take = |hedge_budget: u32| hedge_budget.checked_sub(COST);
+        let take = |budget: u32| budget.checked_sub(COST);
         self.0.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
 
-    /// A reply to an attempt has come, to one that began early perhaps.
+    /// A reply to an attempt has come, perhaps to a hedge.
     pub fn earn(&self, hedge: bool) {
         let replies = if hedge { COST } else { 1 };
         // A sum lost in a race is no loss.
-        let hedge_budget = self.0.load(Relaxed);
-        if hedge_budget < FREE * COST {
-            self.0.store((hedge_budget + replies).min(FREE * COST), Relaxed);
+        let budget = self.0.load(Relaxed);
+        if budget < FREE * COST {
+            self.0.store((budget + replies).min(FREE * COST), Relaxed);
         }
     }
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn early_attempts_that_bring_nothing_are_a_tenth_of_the_replies() {
+    fn hedges_that_bring_nothing_are_a_tenth_of_the_replies() {
         let hedge_budget = HedgeBudget::default();
         assert!((0..FREE).all(|_| hedge_budget.take()));
         assert!(!hedge_budget.take());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn early_attempts_that_bring_the_answer_are_free() {
+    fn hedges_that_bring_the_answer_are_free() {
         let hedge_budget = HedgeBudget::default();
         for _ in 0..1000 {
             assert!(hedge_budget.take());

@@ -17,12 +17,12 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Forwarder;
-use super::bounds::Quota;
 use super::counters::Reason;
 use super::failure::Fault;
+use super::forwarder::Forwarder;
 use super::message::{Query, Reply};
-use super::tcp::Pool;
+use super::pool::Pool;
+use super::quota::Quotas;
 use super::udp;
 use super::upstream::Upstream;
 use crate::config::Protocol;
@@ -41,10 +41,59 @@ const LOOP_TIME: Duration = Duration::from_millis(500);
 /// The longest time between two looks for a loop.
 const LOOP_PAUSE: Duration = Duration::from_secs(8);
 
+impl Forwarder {
+    /// Has every upstream looked at: whether it answers, and whether it leads back. Only the first call does
+    /// anything; it must come from a `LocalRuntime`.
+    pub fn begin(self: &Arc<Self>) {
+        if self.begun.swap(true, Relaxed) {
+            return;
+        }
+        for (index, upstream) in self.upstreams.iter().enumerate() {
+            if upstream.health.claim_probe() {
+                start(self, index, true);
+            }
+        }
+    }
+
+    /// Has an upstream probed, if `suspect` says that the caller is the one to do so.
+    pub(super) fn probe(self: &Arc<Self>, index: usize, suspect: bool) {
+        if suspect {
+            start(self, index, false);
+        }
+    }
+
+    /// Whether this upstream is to be probed on: it is out or leads back, or nobody would be told that it is neither.
+    fn has_no_answer_of(&self, index: usize) -> bool {
+        let upstream = &self.upstreams[index];
+        !upstream.healthy() || !upstream.health.heard()
+    }
+
+    /// Tells that a HINFO query for this name (in wire format) was received. If it is what one of the upstreams is
+    /// being asked just now to see whether it comes back, that upstream leads back to us, and the result is
+    /// true: the query deserves no answer.
+    pub fn loop_found(&self, name: &[u8]) -> bool {
+        let Some((&length, rest)) = name.split_first() else {
+            return false;
+        };
+        let Some((label, below)) = rest.split_at_checked(length.into()) else {
+            return false;
+        };
+        let mut upstreams = self.upstreams.iter();
+        let found = upstreams.find(|upstream| {
+            below.eq_ignore_ascii_case(self.zone.as_bytes()) && upstream.health.found(label)
+        });
+        found
+            .inspect(|upstream| {
+                upstream.counters.loops.fetch_add(1, Relaxed);
+            })
+            .is_some()
+    }
+}
+
 /// Probes an upstream, by its index, until it answers and does not lead back. It is the caller's business that only one
 /// such task runs for it; the task ends with its forwarder, which it does not keep alive. `look`: for a loop as well,
 /// from the start.
-pub(super) fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
+fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
     let every = forwarder.config.probe.max(SHORTEST);
     let mut watch = Watch {
         forwarder: Arc::downgrade(forwarder),
@@ -153,20 +202,19 @@ async fn ask(
     query: &Rc<Query>,
     limit: Duration,
 ) -> Result<Reply, Fault> {
-    // It is never closed.
+    // Never closed; the probes' sockets are counted here, and not with those of queries.
     let _socket = SOCKETS.acquire().await;
-    let alone = Quota::new(1);
     match forwarder.config.protocol {
         Protocol::Udp => {
             // A socket of its own: it says nothing about queries, nor they about it.
-            let sockets = udp::Sockets::new(upstream.clone(), alone);
+            let sockets = udp::Sockets::new(upstream.clone(), Quotas::unbounded());
             timeout(limit, sockets.exchange(query))
                 .await
                 .unwrap_or(Err(Fault::Timeout))
         }
         // A connection of its own: an old one is what may be broken.
         Protocol::Tcp => {
-            Pool::new(upstream.clone(), alone, 1, Duration::ZERO, limit)
+            Pool::new(upstream.clone(), Quotas::unbounded(), 1, Duration::ZERO, limit)
                 .exchange(query, limit)
                 .await
         }

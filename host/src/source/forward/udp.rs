@@ -33,16 +33,15 @@ use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
-use super::bounds::{Place, Quota};
-use super::descriptors::Descriptor;
 use super::failure::Fault;
 use super::message::{Query, Rejection, Reply};
+use super::quota::{Permit, Quotas};
 use super::upstream::Upstream;
 use crate::config;
 
 /// Queries that one socket carries in its life.
 pub(super) const QUERIES: usize = 16;
-/// The same while all descriptors are in use.
+/// The same while the process may open no more sockets.
 const QUERIES_AT_WORST: usize = 1024;
 /// How long a socket takes new queries.
 pub(super) const LIFE: Duration = Duration::from_secs(1);
@@ -60,17 +59,17 @@ thread_local! {
 /// One worker's sockets to one upstream.
 pub(super) struct Sockets {
     upstream: Arc<Upstream>,
-    quota: Arc<Quota>,
+    quotas: Quotas,
     /// The one that takes the next query, if it still may.
     current: RefCell<Option<Rc<Socket>>>,
 }
 
 impl Sockets {
     /// Opens nothing yet.
-    pub fn new(upstream: Arc<Upstream>, quota: Arc<Quota>) -> Self {
+    pub fn new(upstream: Arc<Upstream>, quotas: Quotas) -> Self {
         Self {
             upstream,
-            quota,
+            quotas,
             current: RefCell::new(None),
         }
     }
@@ -78,19 +77,19 @@ impl Sockets {
     /// Sends `query` and waits for its reply, for as long as the caller lets it. Dropping the future gives
     /// the query up. Must be called on a `LocalRuntime`.
     pub async fn exchange(&self, query: &Rc<Query>) -> Result<Reply, Fault> {
-        let (socket, place) = self.send(query)?;
-        let waiting = Waiting { socket, place };
-        poll_fn(|context| waiting.socket.poll(waiting.place, context)).await
+        let (socket, index) = self.send(query)?;
+        let waiting = Waiting { socket, index };
+        poll_fn(|context| waiting.socket.poll(waiting.index, context)).await
     }
 
     fn send(&self, query: &Rc<Query>) -> Result<(Rc<Socket>, usize), Fault> {
-        let alone = self.upstream.is_wary() && Descriptor::is_left();
+        let alone = self.upstream.is_wary() && self.quotas.is_left();
         let current = self.current.borrow().clone();
         if let Some(socket) = current {
             let takes = !alone && socket.takes_queries();
-            if takes || (!Descriptor::is_left() && socket.can_take_more()) {
+            if takes || (!self.quotas.is_left() && socket.can_take_more()) {
                 match socket.send(query) {
-                    Ok(place) => return Ok((socket, place)),
+                    Ok(index) => return Ok((socket, index)),
                     // ICMP about something that was sent before: this query has not been sent at all.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                         socket.fail(Fault::of_network(&error));
@@ -101,14 +100,14 @@ impl Sockets {
             }
             socket.retire();
         }
-        let socket = Socket::open(&self.upstream, &self.quota)?;
+        let socket = Socket::open(&self.upstream, self.quotas.take()?)?;
         *self.current.borrow_mut() = Some(socket.clone());
         let sent = socket.send(query);
         if alone || sent.is_err() {
             socket.retire();
         }
-        let place = sent.map_err(|error| Fault::of_network(&error))?;
-        Ok((socket, place))
+        let index = sent.map_err(|error| Fault::of_network(&error))?;
+        Ok((socket, index))
     }
 }
 
@@ -123,7 +122,6 @@ impl Drop for Sockets {
 /// A connected socket, with a task that reads what comes in.
 struct Socket {
     udp: UdpSocket,
-    _descriptor: Descriptor,
     opened: Instant,
     /// All that were ever sent on it.
     queries: RefCell<Vec<Sent>>,
@@ -134,7 +132,7 @@ struct Socket {
     /// Datagrams that answered nothing.
     strays: Cell<u32>,
     reader: Cell<Option<AbortHandle>>,
-    _place: Place,
+    _permit: Permit,
 }
 
 struct Sent {
@@ -152,10 +150,8 @@ enum State {
 }
 
 impl Socket {
-    fn open(upstream: &Arc<Upstream>, quota: &Arc<Quota>) -> Result<Rc<Self>, Fault> {
-        let place = quota.take()?;
+    fn open(upstream: &Arc<Upstream>, permit: Permit) -> Result<Rc<Self>, Fault> {
         let local = |error: io::Error| Fault::Local(error.kind());
-        let descriptor = Descriptor::take().ok_or(Fault::Busy)?;
         let to = upstream.address;
         let udp = socket2::Socket::new(
             Domain::for_address(to),
@@ -167,14 +163,13 @@ impl Socket {
             .map_err(|error| Fault::of_network(&error))?;
         let socket = Rc::new(Self {
             udp: UdpSocket::from_std(udp.into()).map_err(local)?,
-            _descriptor: descriptor,
             opened: Instant::now(),
             queries: RefCell::default(),
             under_way: Cell::new(0),
             retired: Cell::new(false),
             strays: Cell::new(0),
             reader: Cell::new(None),
-            _place: place,
+            _permit: permit,
         });
         let reader = spawn_local(socket.clone().read(upstream.clone()));
         socket.reader.set(Some(reader.abort_handle()));
@@ -185,7 +180,7 @@ impl Socket {
         !self.retired.get() && self.queries.borrow().len() < QUERIES && self.opened.elapsed() < LIFE
     }
 
-    /// Whether it could go on where there is no descriptor for another one. A port that is used for longer is easier
+    /// Whether it could go on where no other socket may be opened. A port that is used for longer is easier
     /// to find by trial than one of [`QUERIES`], but an ID is still used once in its life, and nobody who asks is
     /// turned away.
     fn can_take_more(&self) -> bool {
@@ -207,7 +202,7 @@ impl Socket {
         }
     }
 
-    /// Sends `query` under an ID that this socket has not seen; gives its place.
+    /// Sends `query` under an ID that this socket has not seen; returns its index among the socket's queries.
     fn send(&self, query: &Rc<Query>) -> io::Result<usize> {
         let mut queries = self.queries.borrow_mut();
         let id = loop {
@@ -229,8 +224,8 @@ impl Socket {
         Ok(queries.len() - 1)
     }
 
-    fn poll(&self, place: usize, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
-        let state = &mut self.queries.borrow_mut()[place].state;
+    fn poll(&self, index: usize, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
+        let state = &mut self.queries.borrow_mut()[index].state;
         if let State::UnderWay(_, waker) = state {
             match waker {
                 Some(waker) => waker.clone_from(context.waker()),
@@ -343,12 +338,12 @@ impl Socket {
 /// Gives the query up when it is dropped.
 struct Waiting {
     socket: Rc<Socket>,
-    place: usize,
+    index: usize,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let state = &mut self.socket.queries.borrow_mut()[self.place].state;
+        let state = &mut self.socket.queries.borrow_mut()[self.index].state;
         let before = std::mem::replace(state, State::Over);
         if matches!(before, State::UnderWay(..)) {
             self.socket.one_less();

@@ -74,7 +74,7 @@ impl Upstream {
         self.health.looping()
     }
 
-    /// How long to wait for it before asking again elsewhere.
+    /// Its retransmission timeout (RTO): how long to wait for it before the query is sent again, or to another one.
     pub(super) fn rto(&self) -> Duration {
         self.rtt
             .timeout()
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_follows_the_round_trip() {
+    fn the_rto_follows_the_round_trip() {
         let upstream = upstream(2);
         assert_eq!(upstream.rto(), FIRST_RTO);
         (0..50).for_each(|_| upstream.measured(Duration::from_millis(1)));

@@ -196,9 +196,9 @@ fn no_more_queries_than_allowed_are_under_way() {
     let failure = forwarder.admit(client, b"c").unwrap_err();
     assert_eq!(failure, Failure::Overloaded { concurrent: 2 });
     assert!(failure.is_local());
-    assert_eq!(forwarder.under_way(), 2);
+    assert_eq!(forwarder.under_way.len(), 2);
     drop(places);
-    assert_eq!(forwarder.under_way(), 0);
+    assert_eq!(forwarder.under_way.len(), 0);
 }
 
 /// RFC 9520 section 2: what failed for want of a socket says nothing about the name.
@@ -238,7 +238,7 @@ fn a_query_that_is_given_up_leaves_no_socket_behind_the_worker() {
 }
 
 #[test]
-fn early_attempts_that_bring_nothing_come_to_an_end() {
+fn hedges_that_bring_nothing_come_to_an_end() {
     run(async {
         let (silent, log) = udp(|_, _| vec![]).await;
         let forward = forward(&config::Forward {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::runtime::LocalRuntime;
 use tokio::task::spawn_local;
@@ -100,14 +100,14 @@ pub async fn tcp<F: Future<Output = ()> + 'static>(
     address
 }
 
-pub async fn read(stream: &mut TcpStream) -> Option<Vec<u8>> {
+pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
     let length = stream.read_u16().await.ok()?;
     let mut message = vec![0; length.into()];
     stream.read_exact(&mut message).await.ok()?;
     Some(message)
 }
 
-pub async fn write(stream: &mut TcpStream, message: &[u8]) {
+pub async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &[u8]) {
     let mut framed = u16::try_from(message.len()).unwrap().to_be_bytes().to_vec();
     framed.extend_from_slice(message);
     // The other end may have hung up by now.

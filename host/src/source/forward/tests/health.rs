@@ -172,7 +172,7 @@ fn one_that_is_out_is_the_last_resort_when_the_others_refuse() {
 }
 
 #[test]
-fn a_dead_upstream_does_not_cost_every_query_its_patience() {
+fn a_dead_upstream_does_not_cost_every_query_its_rto() {
     run(async {
         let (dead, log) = udp(|_, _| vec![]).await;
         let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;

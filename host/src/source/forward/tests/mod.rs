@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::{Failure, Fault, Forward, Forwarder, Reason};
+use super::{Failure, Fault, Forward, Forwarder, Quota, Reason};
 use crate::config::{self, Policy, Protocol};
 use crate::dns::name::Name;
 use crate::dns::rcode::{FORMERR, NOTIMP, REFUSED, SERVFAIL};
@@ -31,7 +31,10 @@ fn forward(config: &config::Forward) -> Rc<Forward> {
 
 /// A stage of `zone`.
 fn below(zone: &str, config: &config::Forward) -> Rc<Forward> {
-    Forward::new(Forwarder::new(config, &Name::parse(zone).unwrap(), 1))
+    Forward::new(
+        Forwarder::new(config, &Name::parse(zone).unwrap(), 1),
+        &Quota::new(usize::MAX),
+    )
 }
 
 fn to(upstreams: &[SocketAddr]) -> Rc<Forward> {

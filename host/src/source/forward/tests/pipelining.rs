@@ -1,10 +1,15 @@
 //! TCP: shared connections, and what becomes of queries when one breaks.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 
+use super::super::connection::Connection;
+use super::super::message::Query;
+use super::super::quota::Quotas;
+use super::super::upstream::Upstream;
 use super::super::{Answer, Failure};
 use super::*;
 
@@ -54,6 +59,28 @@ fn one_connection_carries_many_queries_and_replies_in_any_order() {
         }
         assert_eq!(connections.get(), 1);
         assert_eq!(forward.pools[0].pending(), 0);
+    });
+}
+
+/// As TLS may.
+#[test]
+fn queries_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
+    run(async {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        let stream = async { Ok(tokio::io::BufStream::new(ours)) };
+        let upstream = Arc::new(Upstream::new(([127, 0, 0, 1], 53).into(), 0));
+        let permit = Quotas::unbounded().take().unwrap();
+        let connection = Rc::new(Connection::new(&Rc::default(), SOON));
+        spawn_local(connection.clone().run(stream, SOON, upstream, permit));
+        let until = tokio::time::Instant::now() + SOON;
+        for last in [1, 2] {
+            let asked = Rc::new(Query::new(&query("example.com")).unwrap());
+            let (reply, ()) = tokio::join!(connection.ask(&asked, until), async {
+                let query = read(&mut theirs).await.unwrap();
+                write(&mut theirs, &answer(&query, last)).await;
+            });
+            assert_eq!(last_byte(&reply.unwrap().into_message(0)), last);
+        }
     });
 }
 

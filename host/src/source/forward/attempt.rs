@@ -1,0 +1,156 @@
+//! One worker's sockets, and one attempt with them: all that is tried at one upstream before it counts as failed.
+//!
+//! - A truncated answer is asked for again over TCP, a query that an old server does not understand without
+//!   EDNS, both at the same upstream and as part of the same attempt. One that is silent about EDNS gets the
+//!   last attempt without; after two answers that came only so, all of them.
+//! - Failures only raise the suspicion that an upstream is out of order: a [`probe`](super::probe) decides.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tokio::time::{Instant, timeout};
+
+use super::counters::Reason;
+use super::failure::Fault;
+use super::forwarder::Forwarder;
+use super::message::{Query, Reply};
+use super::pool::Pool;
+use super::quota::{Quota, Quotas};
+use super::udp;
+use super::upstream::Upstream;
+use crate::config::Protocol;
+use crate::dns::rcode;
+
+/// One worker's sockets for a [`Forwarder`]. Lives on a `LocalRuntime`.
+pub struct Forward {
+    pub(super) shared: Arc<Forwarder>,
+    /// One per upstream.
+    sockets: Vec<udp::Sockets>,
+    /// One per upstream.
+    pub(super) pools: Vec<Pool>,
+}
+
+impl Forward {
+    /// Opens nothing yet. `process` bounds the sockets to upstreams of all stages together.
+    pub fn new(shared: Arc<Forwarder>, process: &Arc<Quota>) -> Rc<Self> {
+        let config = &shared.config;
+        let quotas = || Quotas {
+            stage: Arc::clone(&shared.sockets),
+            process: Arc::clone(process),
+        };
+        let sockets = |upstream: &Arc<Upstream>| udp::Sockets::new(Arc::clone(upstream), quotas());
+        let pool = |upstream: &Arc<Upstream>| {
+            let limit = config.connections.max(1);
+            Pool::new(Arc::clone(upstream), quotas(), limit, config.idle, config.timeout)
+        };
+        Rc::new(Self {
+            sockets: shared.upstreams.iter().map(sockets).collect(),
+            pools: shared.upstreams.iter().map(pool).collect(),
+            shared,
+        })
+    }
+
+    /// What all workers share of it.
+    pub fn shared(&self) -> &Arc<Forwarder> {
+        &self.shared
+    }
+
+    /// The query as this upstream is asked it: without EDNS where that is not missed and the upstream is known to
+    /// drop it, or may be, having been silent until the `last` time.
+    pub(super) fn without_edns(&self, index: usize, query: &Rc<Query>, last: bool) -> Rc<Query> {
+        let upstream = &self.shared.upstreams[index];
+        if (last || upstream.drops_edns())
+            && let Some(plain) = query.without_idle_edns()
+        {
+            upstream.counters.without_edns.fetch_add(1, Relaxed);
+            return Rc::new(plain);
+        }
+        query.clone()
+    }
+
+    /// All that is tried at one upstream before it counts as failed.
+    pub(super) async fn attempt(
+        &self,
+        index: usize,
+        over: Protocol,
+        mut query: Rc<Query>,
+        deadline: Instant,
+    ) -> Result<Reply, Fault> {
+        let upstream = &self.shared.upstreams[index];
+        let counters = &upstream.counters;
+        let mut reply = self.exchange(index, over, &query, deadline).await?;
+        if let Some(with) = query.has_edns()
+            && over == Protocol::Udp
+            // What is remembered is not remembered for longer because it is acted upon.
+            && (with || !upstream.drops_edns())
+        {
+            upstream.answered_edns(with);
+        }
+        // RFC 6891 section 6.2.2: an OPT record may be all that such a server does not like. What it thinks
+        // of EDNS is not remembered, since an answer like this may be about the one query only.
+        if matches!(reply.rcode, rcode::FORMERR | rcode::NOTIMP | rcode::BADVERS)
+            && let Some(plain) = query.without_edns()
+        {
+            counters.without_edns.fetch_add(1, Relaxed);
+            query = Rc::new(plain);
+            reply = self.exchange(index, over, &query, deadline).await?;
+        }
+        if reply.truncated && over == Protocol::Udp {
+            counters.truncated.fetch_add(1, Relaxed);
+            reply = self.exchange(index, Protocol::Tcp, &query, deadline).await?;
+        }
+        Ok(reply)
+    }
+
+    /// One query, one reply, and what it says about the upstream.
+    async fn exchange(
+        &self,
+        index: usize,
+        over: Protocol,
+        query: &Rc<Query>,
+        deadline: Instant,
+    ) -> Result<Reply, Fault> {
+        let (config, upstream) = (&self.shared.config, &self.shared.upstreams[index]);
+        let counters = &upstream.counters;
+        let begin = Instant::now();
+        let limit = config.timeout.min(deadline.saturating_duration_since(begin));
+        let outcome = match over {
+            Protocol::Udp => {
+                counters.udp.fetch_add(1, Relaxed);
+                let reply = self.sockets[index].exchange(query);
+                timeout(limit, reply).await.unwrap_or(Err(Fault::Timeout))
+            }
+            Protocol::Tcp => {
+                counters.tcp.fetch_add(1, Relaxed);
+                // In a box of its own, or every attempt over UDP would be as large.
+                Box::pin(self.pools[index].exchange(query, limit)).await
+            }
+        };
+        let took = begin.elapsed();
+        match &outcome {
+            Ok(reply) => {
+                counters.reply(took);
+                // The rare TCP of a UDP upstream takes several round trips.
+                if over == config.protocol {
+                    upstream.measured(took);
+                }
+                match Reason::of_rcode(reply.rcode) {
+                    Some(_) => self.shared.probe(index, upstream.declined()),
+                    None if upstream.health.answered() => self.shared.heard(),
+                    None => {}
+                }
+            }
+            Err(fault) => {
+                counters.failure((*fault).into());
+                // Silence that the deadline cut short proves nothing, unless it was long already.
+                let fair = *fault != Fault::Timeout || limit == config.timeout || took >= upstream.rto();
+                // A server may do without TCP, and be well.
+                if fair && over == config.protocol {
+                    self.shared.probe(index, upstream.failed(*fault));
+                }
+            }
+        }
+        outcome
+    }
+}

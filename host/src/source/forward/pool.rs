@@ -1,0 +1,126 @@
+//! Queries over connections: a few per upstream, kept and pipelined (RFC 7766 section 6.2).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connection::Connection;
+use super::failure::Fault;
+use super::message::{Query, Reply};
+use super::quota::Quotas;
+use super::tcp;
+use super::upstream::Upstream;
+
+/// One worker's connections to one upstream.
+pub(super) struct Pool {
+    upstream: Arc<Upstream>,
+    quotas: Quotas,
+    /// How many connections there may be that take queries.
+    limit: usize,
+    idle: Duration,
+    dial: Duration,
+    connections: RefCell<Vec<Rc<Connection>>>,
+    /// How many were ever opened; the next one's serial number.
+    opened: Rc<Cell<u64>>,
+}
+
+impl Pool {
+    pub fn new(
+        upstream: Arc<Upstream>,
+        quotas: Quotas,
+        limit: usize,
+        idle: Duration,
+        dial: Duration,
+    ) -> Self {
+        Self {
+            upstream,
+            quotas,
+            limit,
+            idle,
+            dial,
+            connections: RefCell::default(),
+            opened: Rc::default(),
+        }
+    }
+
+    /// Sends `query` and waits for its reply, at most `limit`. Dropping the future forgets the query.
+    pub async fn exchange(&self, query: &Rc<Query>, limit: Duration) -> Result<Reply, Fault> {
+        let until = Instant::now() + limit;
+        let connection = self.connection(0)?;
+        match connection.ask(query, until).await {
+            // A server may close a connection at any time, and does so just when we have used it again.
+            // That says nothing about the query (RFC 7766 section 6.2.4): once more, on a connection
+            // younger than the event.
+            Err(Fault::Closed) if connection.is_proven() => {
+                self.connection(connection.successors())?.ask(query, until).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The one with the least to do among those with a serial number of at least `from`. While there may be
+    /// more, none gets a second query: many servers answer the queries of a connection one after the other.
+    fn connection(&self, from: u64) -> Result<Rc<Connection>, Fault> {
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|connection| connection.is_open());
+        let least = connections
+            .iter()
+            .filter(|connection| connection.serial() >= from && !connection.is_full());
+        let least = least.min_by_key(|connection| connection.pending());
+        let room = connections.len() < self.limit;
+        match least.cloned() {
+            Some(connection) if connection.pending() == 0 || !room => Ok(connection),
+            least if room => match (self.connect(), least) {
+                (Ok(connection), _) => {
+                    connections.push(connection.clone());
+                    Ok(connection)
+                }
+                (Err(_), Some(connection)) => Ok(connection),
+                (Err(fault), None) => Err(fault),
+            },
+            _ => Err(Fault::Busy),
+        }
+    }
+
+    /// Returns at once; queries may be left on the connection while it is being established.
+    fn connect(&self) -> Result<Rc<Connection>, Fault> {
+        let permit = self.quotas.take()?;
+        let connection = Rc::new(Connection::new(&self.opened, self.idle));
+        // The one line that knows what the queries travel on.
+        let stream = tcp::connect(self.upstream.address);
+        let running = connection
+            .clone()
+            .run(stream, self.dial, self.upstream.clone(), permit);
+        tokio::task::spawn_local(running);
+        Ok(connection)
+    }
+
+    #[cfg(test)]
+    pub fn pending(&self) -> usize {
+        self.connections
+            .borrow()
+            .iter()
+            .map(|connection| connection.pending())
+            .sum()
+    }
+
+    #[cfg(test)]
+    pub fn open(&self) -> usize {
+        self.connections
+            .borrow()
+            .iter()
+            .filter(|connection| connection.is_open())
+            .count()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for connection in self.connections.take() {
+            connection.close(Fault::Closed);
+        }
+    }
+}
