@@ -18,18 +18,18 @@ use commands::{Failure, answers, built, call, cargo, root};
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
-  setup              add the WebAssembly target that the filters are built for, if it is missing
-  build              setup, then the proxy with its filters: target/release/dnsweir
-  run [-- ARGS…]     build, then `dnsweir run ARGS…`; without ARGS, the embedded configuration
-  test [ARGS…]       build, then every test of the workspace; ARGS go to `cargo test`
-  test cluster       the tests on a Kubernetes node; as root, and minutes long, since it builds Kubernetes
-  lint               formatting, layout, licences of dependencies, clippy
-  bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every peer that is installed;
+  setup              add the WebAssembly target that filters are built for, if it is missing
+  build              setup, then build the proxy with its filters: target/release/dnsweir
+  run [-- ARGS…]     build, then `dnsweir run ARGS…`; without ARGS, the built-in demonstration
+  test [ARGS…]       build, then run every test of the workspace; ARGS go to `cargo test`
+  test cluster       run the tests on a Kubernetes node, as root; takes minutes, since it builds Kubernetes
+  lint               check formatting, layout, licences of dependencies, clippy
+  bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
                      `bench steps` times the steps of a hit one by one, `bench languages` and
                      `bench examples` the filters of examples/
-  soak [MINUTES]     build, then a calm client beside floods of each kind, for so long in all (10)
-  fuzz [TARGET] [S]  every fuzz target, or one, for S seconds each (60)
-  keep-filter        keep a filter as it is built today for the tests of later releases: docs/interface.md
+  soak [MINUTES]     build, then run a well-behaved client during floods of each kind (10)
+  fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
+  keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
 
 With CI=true, a test that skips itself fails the run.";
 
