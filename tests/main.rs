@@ -28,6 +28,7 @@ mod failover;
 mod forwarding;
 mod hostile;
 mod instructions;
+mod passing_on;
 mod sharing;
 mod stale;
 mod waiting;

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use dnsweir::config;
 use dnsweir::dns::Transport;
 use dnsweir::filter::{CompiledCache, Engine, Filter};
-use dnsweir::serve::generation::{Generation, Live};
+use dnsweir::serve::Live;
+use dnsweir::serve::generation::Generation;
 use dnsweir::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
 use tokio::runtime::LocalRuntime;
 

@@ -16,7 +16,8 @@ use dnsweir::dns::records::{Answer, BadRecords};
 use dnsweir::dns::reply::{self, Body, Head, Ttl};
 use dnsweir::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
 use dnsweir::filter::Engine;
-use dnsweir::serve::generation::{Generation, Live};
+use dnsweir::serve::Live;
+use dnsweir::serve::generation::Generation;
 use dnsweir::serve::{Admission, Batch, Client, Shared, Worker};
 
 /// What a message is full of.

@@ -203,14 +203,13 @@ fn not_ready(state: &State) -> Vec<String> {
         reasons.push("the node's network could not be set up: the log says why".to_string());
     }
     let awaiting = state.awaiting.load(Ordering::Relaxed);
-    for forwarder in &state.generation.read().forwarders {
-        let zone = forwarder.zone();
-        if forwarder.only_loops() {
-            reasons.push(format!("zone {zone}: every upstream leads back to this proxy"));
-        } else if awaiting && !forwarder.has_answer() {
-            reasons.push(format!("zone {zone}: no upstream has answered yet"));
-        }
-    }
+    let generation = state.generation.read();
+    reasons.extend(
+        generation
+            .sources
+            .iter()
+            .filter_map(|source| source.not_ready(awaiting)),
+    );
     reasons
 }
 
@@ -302,11 +301,7 @@ fn status(state: &State) -> Status {
     let stage = |stage: &Stage| match stage {
         Stage::Filter { filter, .. } => format!("use {}", generation.filters[*filter].name()),
         Stage::Cache(_) => "cache".to_string(),
-        Stage::Forward(index) => {
-            let upstreams = generation.forwarders[*index].upstreams().iter();
-            let addresses: Vec<_> = upstreams.map(|upstream| upstream.address.to_string()).collect();
-            format!("forward {}", addresses.join(" "))
-        }
+        Stage::Source(index) => generation.sources[*index].status().text,
     };
     let filters = generation
         .filters
@@ -345,9 +340,9 @@ fn status(state: &State) -> Status {
             }
         });
     let upstreams = generation
-        .forwarders
+        .sources
         .iter()
-        .flat_map(|forwarder| forwarder.upstreams());
+        .flat_map(|source| source.status().upstreams);
     Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: state.started.elapsed().unwrap_or_default().as_secs(),
@@ -385,9 +380,9 @@ fn status(state: &State) -> Status {
         filters: filters.collect(),
         upstreams: upstreams
             .map(|upstream| UpstreamStatus {
-                address: upstream.address.to_string(),
-                healthy: upstream.healthy(),
-                looping: upstream.looping(),
+                address: upstream.address,
+                healthy: upstream.healthy,
+                looping: upstream.looping,
             })
             .collect(),
     }

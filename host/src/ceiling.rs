@@ -32,12 +32,12 @@ pub struct Ceiling {
 impl Ceiling {
     /// That of a configuration with so many workers and connections of clients, and these octets of compiled filters.
     pub fn of(config: &Config, workers: usize, connections: usize, compiled: usize) -> Ceiling {
-        let forwards = config
+        let sources = config
             .zones
             .iter()
             .flat_map(|zone| &zone.stages)
             .filter_map(|stage| match stage {
-                Stage::Forward(forward) => Some(forward.most_octets(workers)),
+                Stage::Source(source) => Some(source.most_octets(workers)),
                 _ => None,
             });
         let instances: usize = config
@@ -49,7 +49,7 @@ impl Ceiling {
         let cache = config.cache_memory;
         let tcp = config.listen.tcp_memory + (connections + listen::LEAVING) * listen::CONNECTION_MEMORY;
         let waiting = config.waiting_queries * WAITING_OCTETS;
-        let under_way: usize = forwards.sum();
+        let under_way: usize = sources.sum();
         let rates = config
             .clients
             .iter()

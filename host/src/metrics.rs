@@ -404,8 +404,9 @@ fn forward(state: &State, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let generation = state.generation.read();
     let mut upstreams = std::collections::BTreeMap::<String, Vec<_>>::new();
     for upstream in generation
-        .forwarders
+        .sources
         .iter()
+        .filter_map(|source| source.forwarder())
         .flat_map(|forwarder| forwarder.upstreams())
     {
         upstreams

@@ -494,19 +494,18 @@ async fn await_upstreams(state: Arc<State>) {
     let generation = Arc::clone(&state.generation.read());
     let limit = generation.config.await_upstreams;
     let answers = async {
-        for forwarder in &generation.forwarders {
-            forwarder.answer().await;
+        for source in &generation.sources {
+            source.ready().await;
         }
     };
     if tokio::time::timeout(limit, answers).await.is_err() && !limit.is_zero() {
-        let silent = generation
-            .forwarders
+        for why in generation
+            .sources
             .iter()
-            .filter(|forwarder| !forwarder.has_answer());
-        for forwarder in silent {
+            .filter_map(|source| source.not_ready(true))
+        {
             tracing::warn!(
-                zone = %forwarder.zone(),
-                "no upstream has answered yet; since `await-upstreams` is over, this is no reason any more not to be ready"
+                "{why}; since `await-upstreams` is over, this alone no longer keeps the proxy from being ready"
             );
         }
     }

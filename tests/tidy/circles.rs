@@ -49,17 +49,6 @@ const CIRCLES: &[&[&str]] = &[
         "host/src/node/rules.rs",
         "host/src/node/table.rs",
     ],
-    &[
-        "host/src/serve.rs",
-        "host/src/serve/counters.rs",
-        "host/src/serve/deferred.rs",
-        "host/src/serve/events.rs",
-        "host/src/serve/gate.rs",
-        "host/src/serve/generation.rs",
-        "host/src/serve/request.rs",
-        "host/src/serve/trace.rs",
-        "host/src/serve/upstream.rs",
-    ],
 ];
 
 /// Crates that are held to it.

@@ -61,9 +61,6 @@ const LONG: &[(&str, &str, usize)] = &[
     ("host/src/run/reload.rs", "Proxy::change_over", 96),
     ("host/src/run/worker.rs", "work", 85),
     ("host/src/serve.rs", "Worker::admit", 69),
-    ("host/src/serve/generation.rs", "Generation::build", 88),
-    ("host/src/serve/inward.rs", "Worker::advance", 83),
-    ("host/src/serve/outward.rs", "Worker::outward", 111),
     ("host/src/tools/new.rs", "problem", 65),
     (
         "tests/checking.rs",

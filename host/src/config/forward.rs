@@ -10,8 +10,9 @@ use super::address::{self, DNS_PORT, address};
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, whole, word};
 use super::error::{Diagnostic, Span};
 use super::listen::Listeners;
+use super::name::zone_name;
 use super::units::{duration, ms, s, spell_duration};
-use super::{Forward, Node, NodeMode, Policy, Protocol};
+use super::{Forward, Next, Node, NodeMode, Policy, Protocol};
 
 /// Upstreams of one `forward`, those of a resolv.conf included.
 const MOST_UPSTREAMS: usize = 16;
@@ -33,9 +34,32 @@ pub(super) const FORWARD: Shape = Shape {
         "connections",
         "idle",
         "any",
+        "except",
+        "next",
     ],
     repeated: &[],
 };
+
+/// With any of these, some questions are left to the stages below.
+pub(super) const PASSES_ON: [&str; 2] = ["except", "next"];
+
+const PROTOCOLS: [(&str, Protocol); 2] = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
+
+const POLICIES: [(&str, Policy); 3] = [
+    ("random", Policy::Random),
+    ("round-robin", Policy::RoundRobin),
+    ("sequential", Policy::Sequential),
+];
+
+const OUTCOMES: [(&str, Next); 4] = [
+    ("NXDOMAIN", Next::Nxdomain),
+    ("NODATA", Next::Nodata),
+    ("SERVFAIL", Next::Servfail),
+    ("REFUSED", Next::Refused),
+];
+
+const EXCEPT: Shape = Shape::plain(1..=256, r#"except "corp.example""#);
+const NEXT: Shape = Shape::plain(1..=4, r#"next "NXDOMAIN""#);
 
 const TIMEOUT: &str = r#"timeout "2s""#;
 const DEADLINE: &str = r#"deadline "5s""#;
@@ -54,19 +78,13 @@ pub(super) struct Place<'a> {
 pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Forward {
     mistakes.check(node, &FORWARD);
     let nodes = block(node);
-    let protocols = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
-    let policies = [
-        ("random", Policy::Random),
-        ("round-robin", Policy::RoundRobin),
-        ("sequential", Policy::Sequential),
-    ];
     let forward = Forward {
         upstreams: upstreams(mistakes, place, node),
         protocol: mistakes
-            .scalar(nodes, r#"protocol "udp""#, word(&protocols))
+            .scalar(nodes, r#"protocol "udp""#, word(&PROTOCOLS))
             .unwrap_or_default(),
         policy: mistakes
-            .scalar(nodes, r#"policy "random""#, word(&policies))
+            .scalar(nodes, r#"policy "random""#, word(&POLICIES))
             .unwrap_or_default(),
         timeout: mistakes
             .scalar(nodes, TIMEOUT, duration(ms(10)..=s(30)))
@@ -92,6 +110,8 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
             .scalar(nodes, r#"idle "10s""#, duration(ms(100)..=s(3600)))
             .unwrap_or(s(10)),
         any: mistakes.switch(nodes, "any"),
+        except: list(mistakes, nodes, "except", &EXCEPT, zone_name),
+        next: list(mistakes, nodes, "next", &NEXT, word(&OUTCOMES)),
     };
     if forward.timeout > forward.deadline {
         let written = child(nodes, "timeout")
@@ -105,6 +125,23 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
         mistakes.push(Diagnostic::new(head(written), problem).help("lower timeout or raise deadline"));
     }
     forward
+}
+
+/// The values of the node `name`, if it is there.
+fn list<T>(
+    mistakes: &mut Mistakes,
+    nodes: &[KdlNode],
+    name: &str,
+    shape: &Shape,
+    kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+) -> Vec<T> {
+    let Some(node) = child(nodes, name) else {
+        return Vec::new();
+    };
+    mistakes.check(node, shape);
+    arguments(node)
+        .filter_map(|entry| mistakes.value(name, entry, &kind))
+        .collect()
 }
 
 /// The addresses that are written, and those in the files that are named.
@@ -267,13 +304,13 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{in_zone, parse_in, problems, zone};
-    use super::super::{Stage, Zone};
+    use super::super::{SourceConfig, Stage, Zone};
     use super::*;
 
     fn forward(text: &str) -> Forward {
         let Zone { stages, .. } = zone(text);
         match stages.into_iter().next() {
-            Some(Stage::Forward(forward)) => forward,
+            Some(Stage::Source(SourceConfig::Forward(forward))) => forward,
             other => panic!("{other:?}"),
         }
     }
@@ -300,18 +337,25 @@ mod tests {
                 connections: 2,
                 idle: s(10),
                 any: false,
+                except: vec![],
+                next: vec![],
             }
         );
     }
 
     #[test]
     fn every_word_is_read() {
-        let forward = forward(
+        let zone = zone(
             r#"forward "192.0.2.1" {
                 protocol "tcp"; policy "round-robin"; timeout "1s"; deadline "3s"; attempts 1; max-fails 0
-                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"
-            }"#,
+                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"; any
+                except "Corp.example" "10.in-addr.arpa."; next "NXDOMAIN" "SERVFAIL"
+            }
+            forward "192.0.2.2""#,
         );
+        let Some(Stage::Source(SourceConfig::Forward(forward))) = zone.stages.into_iter().next() else {
+            panic!("no source")
+        };
         assert_eq!(
             (forward.protocol, forward.policy),
             (Protocol::Tcp, Policy::RoundRobin)
@@ -325,6 +369,9 @@ mod tests {
             (forward.concurrent, forward.jostle, forward.connections),
             (10, Some(s(1)), 4)
         );
+        assert!(forward.any);
+        assert_eq!(forward.except, ["corp.example.", "10.in-addr.arpa."]);
+        assert_eq!(forward.next, [Next::Nxdomain, Next::Servfail]);
     }
 
     #[test]
@@ -391,6 +438,21 @@ mod tests {
     }
 
     #[test]
+    fn mistakes_in_what_is_passed_on_are_found() {
+        for (text, expected) in [
+            ("except", "`except` needs a value"),
+            (
+                "except \"*.example\"",
+                "`except`: \"*.example\" is a wildcard, not a zone",
+            ),
+            ("next \"NOERROR\"", "`next`: \"NOERROR\" is not one of its words"),
+        ] {
+            let text = format!("forward \"192.0.2.1\" {{ {text} }}; forward \"192.0.2.2\"");
+            assert_eq!(problems(&in_zone(&text)), [expected], "{text}");
+        }
+    }
+
+    #[test]
     fn a_wildcard_listener_is_reached_through_loopback() {
         let found = |listen: &str, forward: &str| {
             problems(&format!(
@@ -434,7 +496,7 @@ mod tests {
              nameserver 192.0.2.1\nnameserver 2001:db8::1\nnameserver 192.0.2.1\n",
         )
         .unwrap();
-        let Stage::Forward(forward) = &config.zones[0].stages[0] else {
+        let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
             panic!("{config:?}")
         };
         assert_eq!(

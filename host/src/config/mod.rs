@@ -22,6 +22,7 @@ mod name;
 mod network;
 mod node;
 pub mod questions;
+mod source;
 mod spell;
 mod syntax;
 mod units;
@@ -280,7 +281,7 @@ pub struct Zone {
     pub names: Vec<String>,
     /// Who may ask, of those whom the listener lets ask; none: all.
     pub clients: Option<Clients>,
-    /// In the order they are written; at most one `cache` and one `forward`, `forward` last.
+    /// In the order they are written; at most one `cache`, and nothing below a source that answers everything.
     pub stages: Vec<Stage>,
     /// Where it stands, without its block.
     pub span: Span,
@@ -293,12 +294,19 @@ pub enum Stage {
     Filter(usize),
     /// `cache { … }`
     Cache(Cache),
+    /// Whatever else answers.
+    Source(SourceConfig),
+}
+
+/// A source of answers: a variant for each word that names one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SourceConfig {
     /// `forward "ADDRESS"… { … }`
     Forward(Forward),
 }
 
 /// `cache { … }`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cache {
     /// `success min="0s" max="1h"`: bounds of the TTL of positive answers.
     pub success: TtlBounds,
@@ -313,7 +321,7 @@ pub struct Cache {
 }
 
 /// Bounds of a TTL: whole seconds, `min` not above `max`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TtlBounds {
     /// What is lower is raised to this.
     pub min: Duration,
@@ -322,7 +330,7 @@ pub struct TtlBounds {
 }
 
 /// An entry asked for at least `hits` times is fetched again in the last `percent` of its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Prefetch {
     /// At least 1.
     pub hits: u32,
@@ -331,7 +339,7 @@ pub struct Prefetch {
 }
 
 /// Answers past their TTL are served when nothing fresh is to be had (RFC 8767).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ServeStale {
     /// How long past its TTL an entry may be served.
     pub window: Duration,
@@ -342,7 +350,7 @@ pub struct ServeStale {
 }
 
 /// `forward "ADDRESS"… { … }`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Forward {
     /// Addresses, or what a resolv.conf named; port 53 unless written.
     pub upstreams: Vec<SocketAddr>,
@@ -371,10 +379,27 @@ pub struct Forward {
     pub idle: Duration,
     /// `any`: whether queries for ANY are asked, too.
     pub any: bool,
+    /// `except "NAME"…`: names that are left to the next stage, with all below them; lowercased, ending in a dot.
+    pub except: Vec<String>,
+    /// `next "NXDOMAIN"…`: answers in whose place the next stage is asked.
+    pub next: Vec<Next>,
+}
+
+/// An answer that is left to the next stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Next {
+    /// There is no such name.
+    Nxdomain,
+    /// The name has no records of the type.
+    Nodata,
+    /// No upstream could answer.
+    Servfail,
+    /// No upstream would.
+    Refused,
 }
 
 /// How an upstream is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Protocol {
     /// Over UDP, and over TCP what does not fit.
     #[default]
@@ -384,7 +409,7 @@ pub enum Protocol {
 }
 
 /// Which upstream is asked first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
     /// Any.
     #[default]

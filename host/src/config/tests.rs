@@ -423,7 +423,7 @@ proptest! {
         prop_assert_eq!(config.cache_memory, sample.cache_memory * 1024);
         let names: Vec<String> = sample.zones.iter().map(|name| format!("{name}.")).collect();
         prop_assert_eq!(&config.zones[0].names, &names);
-        let [Stage::Filter(0), Stage::Cache(cache), Stage::Forward(forward)] = &config.zones[0].stages[..] else {
+        let [Stage::Filter(0), Stage::Cache(cache), Stage::Source(SourceConfig::Forward(forward))] = &config.zones[0].stages[..] else {
             return Err(TestCaseError::fail(format!("{config:?}")));
         };
         let bounds = (cache.success.min.as_secs(), cache.success.max.as_secs());

@@ -4,19 +4,19 @@ use std::collections::HashMap;
 
 use kdl::KdlNode;
 
-use super::decode::{Mistakes, Shape, arguments, block, head, name_span, nearest, suggestion, text};
+use super::decode::{Mistakes, Shape, arguments, block, child, head, name_span, nearest, suggestion, text};
 use super::error::{Diagnostic, Span};
 use super::filter::Filters;
 use super::name::zone_name;
-use super::{Clients, Stage, Zone, cache, clients, forward};
+use super::{Clients, Stage, Zone, cache, clients, forward, source};
 
 pub(super) const ZONE: Shape = Shape {
     example: r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#,
     arguments: 1..=256,
     properties: &[],
-    children: &["clients", "use", "cache", "forward"],
+    children: source::IN_ZONE,
     // Their order has rules of its own.
-    repeated: &["use", "cache", "forward"],
+    repeated: source::IN_ZONE.split_at(1).1,
 };
 
 pub(super) const USE: Shape = Shape::plain(1..=1, r#"use "access-log""#);
@@ -88,9 +88,8 @@ pub(super) fn decode(
                 }
             }
             "cache" => stages.push(Stage::Cache(cache::decode(mistakes, stage))),
-            "forward" => stages.push(Stage::Forward(forward::decode(mistakes, place, stage))),
-            // `check` has reported it.
-            _ => {}
+            // What is no source either, `check` has reported.
+            _ => stages.extend(source::decode(mistakes, place, stage).map(Stage::Source)),
         }
     }
     refuse_unreachable(mistakes, node, nodes);
@@ -148,14 +147,18 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
         return;
     }
     let is = |node: &KdlNode, name: &str| node.name().value() == name;
-    let source = nodes.iter().position(|node| is(node, "forward"));
+    let is_source = |node: &KdlNode| source::WORDS.contains(&node.name().value());
+    let source = nodes
+        .iter()
+        .position(|node| is_source(node) && !source::passes_on(node));
     if let Some(source) = source {
+        let word = nodes[source].name().value();
         for stage in &nodes[source + 1..] {
             let problem = format!("no query gets to this `{}`", stage.name().value());
-            let help = if is(stage, "forward") {
-                "name all upstreams in one `forward`"
+            let help = if is(stage, word) {
+                format!("name all upstreams in one `{word}`, or write `except` or `next` in it")
             } else {
-                "move it above `forward`: stages run in the order they are written"
+                format!("move it above `{word}`: stages run in the order they are written")
             };
             mistakes.push(
                 Diagnostic::new(head(stage), problem)
@@ -164,6 +167,14 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
                     .help(help),
             );
         }
+    }
+    if let Some(last) = nodes.last().filter(|node| is_source(node))
+        && let Some(next) = child(block(last), "next")
+    {
+        mistakes.push(
+            Diagnostic::new(head(next), "there is no next stage")
+                .help("write the stage that is to be asked instead below this one, or remove `next`"),
+        );
     }
     let reached = &nodes[..source.map_or(nodes.len(), |source| source + 1)];
     let first = reached.iter().position(|node| is(node, "cache"));
@@ -203,7 +214,7 @@ mod tests {
         assert!(matches!(stages[0], Stage::Filter(1)));
         assert!(matches!(stages[1], Stage::Cache(_)));
         assert!(matches!(stages[2], Stage::Filter(0)));
-        assert!(matches!(stages[3], Stage::Forward(_)));
+        assert!(matches!(stages[3], Stage::Source(_)));
         assert_eq!(stages.len(), 4);
     }
 
@@ -285,6 +296,29 @@ mod tests {
             ),
         ] {
             assert_eq!(problems(&format!("{FILTERS}{text}")), [expected], "{text}");
+        }
+    }
+
+    /// A source that leaves something to others may have anything below it.
+    #[test]
+    fn a_source_may_pass_on() {
+        let config = config(&format!(
+            "{FILTERS} zone \".\" {{ forward \"192.0.2.1\" {{ except \"x\" }}; use \"a\"; cache; \
+             forward \"192.0.2.2\" {{ next \"NXDOMAIN\" }}; forward \"192.0.2.3\" }}"
+        ));
+        assert_eq!(config.zones[1].stages.len(), 5);
+        for (stages, expected) in [
+            (
+                "forward \"192.0.2.2\" { next \"NXDOMAIN\" }",
+                "there is no next stage",
+            ),
+            (
+                "forward \"192.0.2.2\" { except \"a\" }; forward \"192.0.2.1\"; use \"a\"",
+                "no query gets to this `use`",
+            ),
+        ] {
+            let text = format!("{FILTERS} zone \".\" {{ {stages} }}");
+            assert_eq!(problems(&text), [expected], "{stages}");
         }
     }
 

@@ -84,9 +84,9 @@ impl Descriptors {
     pub fn share(config: &Config, workers: usize, limit: usize) -> Result<Descriptors, TooFew> {
         let (mut kept, mut most) = (0_usize, 0_usize);
         for stage in config.zones.iter().flat_map(|zone| &zone.stages) {
-            if let Stage::Forward(forward) = stage {
-                kept = kept.saturating_add(forward.most_connections(workers));
-                most = most.saturating_add(forward.most_sockets(workers));
+            if let Stage::Source(source) = stage {
+                kept = kept.saturating_add(source.most_connections(workers));
+                most = most.saturating_add(source.most_sockets(workers));
             }
         }
         let of_worker = WORKER + GENERATIONS * LISTENER * config.listen.addresses.len();

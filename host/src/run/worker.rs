@@ -15,8 +15,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::watchdog::{BEAT, Pulse};
 use crate::filter::Instance;
 use crate::listen::{Limits, Listener, Port, Registered, Sockets};
-use crate::serve::generation::{Generation, Live};
-use crate::serve::{Shared, Worker};
+use crate::serve::generation::Generation;
+use crate::serve::{Live, Shared, Worker};
 
 /// A generation for one worker, with everything that could fail done.
 pub struct Adoption {
@@ -159,7 +159,7 @@ async fn work(
     pulse.guard(listeners.iter().map(Listener::switch));
     let _ = begun.send(Ok(()));
     if index == 0 {
-        probe_upstreams(&worker);
+        begin_sources(&worker);
     }
     let mut within = Duration::ZERO;
     let mut beats = interval(BEAT);
@@ -199,7 +199,7 @@ async fn work(
                 pulse.guard(listeners.iter().map(Listener::switch));
                 let _ = done.send(());
                 if index == 0 {
-                    probe_upstreams(&worker);
+                    begin_sources(&worker);
                 }
             }
             Some(Command::Stop { within: bound }) => {
@@ -233,9 +233,9 @@ fn sockets_of(listeners: &[Listener]) -> io::Result<Ready> {
     register(bound.collect::<io::Result<Bound>>()?)
 }
 
-/// Has the upstreams of stages that are new looked at: whether they answer, and whether they lead back to us.
-fn probe_upstreams(worker: &Rc<Worker>) {
-    for forwarder in &worker.live().generation.forwarders {
-        forwarder.begin();
+/// Has sources that are new begin with what they do by themselves.
+fn begin_sources(worker: &Rc<Worker>) {
+    for source in &worker.live().generation.sources {
+        source.begin();
     }
 }

@@ -3,35 +3,17 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::dns::u16_at;
-
-use super::generation::{Live, event_record};
+use super::live::Live;
+use super::records::{Sent, event_record};
 use super::request::Request;
 use super::response::Response;
-use super::{Clocks, Worker};
+use super::worker::{Clocks, Worker};
 
 /// Events that make a call of an events phase worth its price.
 const TELL_BATCH: usize = 256;
 
 /// How long events wait for others at most.
 const TELL_AFTER: Duration = Duration::from_millis(20);
-
-/// What the client got, as far as events speak of it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Sent {
-    /// Octets; 0: nothing.
-    pub size: usize,
-    /// The second 16 bits of the header.
-    pub header: u16,
-}
-
-impl Sent {
-    /// Of a reply that is at the start of a buffer.
-    pub fn of(buffer: &[u8], size: usize) -> Sent {
-        let header = buffer.get(2..4).map_or(0, |octets| u16_at(octets, 0));
-        Sent { size, header }
-    }
-}
 
 impl Worker {
     /// Notes for the filters with an events phase what became of a query; no response: it was dropped.

@@ -16,14 +16,17 @@ use crate::dns::records::{Answer, Meaning};
 use crate::dns::reply::Ttl;
 use crate::dns::{build, rcode, rtype};
 use crate::filter::Decision;
+use crate::source::Resolution;
 
+use super::batch::{Immediate, Step};
 use super::counters::add;
-use super::generation::{Live, Stage};
+use super::explain;
+use super::generation::Stage;
+use super::live::Live;
 use super::request::Request;
 use super::response::{Content, Response};
-use super::trace;
+use super::worker::Worker;
 use super::zones::ZoneMatch;
-use super::{Immediate, Step, Worker};
 
 /// How many aliases a query may lead through; a longer chain is a loop. Only the first may have several names.
 const ALIASES: u8 = 8;
@@ -74,8 +77,22 @@ impl Worker {
             return Some(response);
         }
         match self.stage(live, request) {
-            Some(&Stage::Forward(index)) => Some(self.forwarded(live, request, index).await),
+            Some(&Stage::Source(index)) => match self.resolve(live, request, index).await {
+                Resolution::NotMine => Box::pin(self.pass_on(live, request)).await,
+                resolution => Some(Response::of_source(resolution)),
+            },
             _ => Some(Response::error(rcode::SERVFAIL, ExtendedError::Other)),
+        }
+    }
+
+    /// What a query gets that its source leaves to the next stage.
+    async fn pass_on(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> Option<Response> {
+        request.stage += 1;
+        let (step, immediate) = self.inward(live, request);
+        match immediate {
+            Immediate::Response(response) => Some(response),
+            Immediate::Drop => None,
+            Immediate::Deferred => self.finish(live, request, step).await,
         }
     }
 
@@ -133,7 +150,7 @@ impl Worker {
         {
             return self.stale_response(live, request, cache, entry);
         }
-        request.trace(|| trace::forward(request, "turned away: too many queries wait".into()));
+        request.trace(|| explain::source(request, "turned away: too many queries wait".into()));
         Response::error(rcode::SERVFAIL, ExtendedError::Other)
     }
 
@@ -158,7 +175,7 @@ impl Worker {
         entry: Arc<Entry>,
     ) -> Response {
         add(&live.counters(request).stale, 1);
-        request.trace(|| trace::cache(request, "stale: nothing fresher is to be had".into()));
+        request.trace(|| explain::cache(request, "stale: nothing fresher is to be had".into()));
         let ttl = cache
             .serve_stale
             .map_or(Duration::ZERO, |stale| stale.ttl)
@@ -248,7 +265,7 @@ impl Worker {
                 stale_secs: seconds(stale),
                 now_ms,
             };
-            request.trace(|| trace::kept(request, kind, Duration::from_secs(ttl.into()), stale));
+            request.trace(|| explain::kept(request, kind, Duration::from_secs(ttl.into()), stale));
             self.shared.cache.insert(&key, &stored);
         };
         match (kept, response.to_answer()) {
@@ -284,7 +301,7 @@ impl Worker {
         let (target, inner, found) = loop {
             let target = targets.next()?;
             let mut inner = request.internal(target);
-            request.trace(|| trace::alias(request, &inner));
+            request.trace(|| explain::alias(request, &inner));
             let found = self.from_the_top(live, &mut inner).await?;
             if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {
                 break (target, inner, found);
@@ -334,7 +351,7 @@ impl Worker {
                 (inner.pipeline, inner.zone) = (pipeline, zone);
                 self.travel(live, inner).await
             }
-            Some(ZoneMatch::Special(special)) => Some(super::local_answer(special.answer(&inner.question))),
+            Some(ZoneMatch::Special(special)) => Some(Response::local(special.answer(&inner.question))),
             None => Some(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)),
         }
     }

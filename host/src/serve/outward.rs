@@ -1,14 +1,30 @@
 //! The way out: responses through the same filters, bottom to top.
 
+use std::time::Duration;
+
 use crate::config::OnError;
 use crate::dns::edns::ExtendedError;
 use crate::dns::{QUESTION_TAIL, rcode, u16_at};
-use crate::filter::Outcome;
+use crate::filter::{self, Instance, Outcome, ResponseOutcome};
 
-use super::generation::{Live, Stage};
+use super::explain;
+use super::generation::Stage;
+use super::live::Live;
+use super::phase::Phase;
 use super::request::{ChangeKind, Request};
 use super::response::Response;
-use super::{Scratch, Worker, trace, unix_milliseconds};
+use super::worker::{Scratch, Worker, unix_milliseconds};
+
+/// Responses on their way out, each beside its query.
+struct Outward<'a> {
+    live: &'a Live,
+    requests: &'a mut [Request],
+    responses: &'a mut [Option<Response>],
+    /// Where they stop.
+    floor: usize,
+    /// Unix time in milliseconds.
+    now: u64,
+}
 
 impl Worker {
     /// Takes responses back from where each query stands to `floor`, doing what filters decided on the way
@@ -28,124 +44,144 @@ impl Worker {
             ..
         } = &mut *scratch;
         waiting.resize_with(live.instances.len(), Vec::new);
-        loop {
-            let mut asked = false;
-            for (index, (request, response)) in requests.iter_mut().zip(responses.iter_mut()).enumerate() {
-                let Some(response) = response else { continue };
-                let pipeline = &live.generation.pipelines[request.pipeline];
-                if !pipeline.looks_at_responses {
-                    if request.changes.is_empty() {
-                        continue;
-                    }
-                    // Nobody is asked, and if nobody watches, all of it is done at once.
-                    if request.trace.is_none() {
-                        self.undo(request, response, floor);
-                        continue;
-                    }
+        let mut outward = Outward {
+            live,
+            requests,
+            responses,
+            floor,
+            now: 0,
+        };
+        while outward.pass(waiting) {
+            outward.now = unix_milliseconds();
+            self.ask(live, &mut outward, waiting, batch, verdicts);
+        }
+    }
+}
+
+impl Outward<'_> {
+    /// Takes each response as far as it comes without a call; whether any waits for one.
+    // As `Inward::pass`.
+    #[inline(always)]
+    fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
+        let (live, floor) = (self.live, self.floor);
+        let mut asked = false;
+        for (index, (request, response)) in self
+            .requests
+            .iter_mut()
+            .zip(self.responses.iter_mut())
+            .enumerate()
+        {
+            let Some(response) = response else { continue };
+            let pipeline = &live.generation.pipelines[request.pipeline];
+            if !pipeline.looks_at_responses {
+                if request.changes.is_empty() {
+                    continue;
                 }
-                while request.stage > floor {
-                    request.stage -= 1;
-                    let Stage::Filter { filter, .. } = pipeline.stages[request.stage] else {
-                        continue;
-                    };
-                    let changes = request.changes.len();
-                    let before = request.trace.as_ref().map(|_| trace::response(response));
-                    let skip = self.undo(request, response, request.stage);
-                    if let Some(saw) = before.filter(|_| request.changes.len() < changes) {
-                        request.trace(|| trace::undone(live, request, filter, saw, response));
-                    }
-                    let interest = live.generation.filters[filter].interest();
-                    if interest.responses && !skip && interest.covers(request.qtype, request.name.as_bytes())
-                    {
-                        waiting[filter].push(index);
-                        asked = true;
-                        break;
-                    }
+                // Nobody is asked, and if nobody watches, all of it is done at once.
+                if request.trace.is_none() {
+                    undo(request, response, floor);
+                    continue;
                 }
             }
-            if !asked {
-                return;
-            }
-            let now = unix_milliseconds();
-            for (filter, waiting) in waiting
-                .iter_mut()
-                .enumerate()
-                .filter(|(_, waiting)| !waiting.is_empty())
-            {
-                let messages = live.generation.filters[filter].interest().messages;
-                batch.clear();
-                for &index in waiting.iter() {
-                    let (request, Some(response)) = (&requests[index], &responses[index]) else {
-                        continue;
-                    };
-                    let message = if messages {
-                        response.message(&request.question)
-                    } else {
-                        Vec::new()
-                    };
-                    batch.push_response(
-                        live.response_record(request, response),
-                        request.name.as_bytes(),
-                        &message,
-                    );
+            while request.stage > floor {
+                request.stage -= 1;
+                let Stage::Filter { filter, .. } = pipeline.stages[request.stage] else {
+                    continue;
+                };
+                let changes = request.changes.len();
+                let before = request.trace.as_ref().map(|_| explain::response(response));
+                let skip = undo(request, response, request.stage);
+                if let Some(saw) = before.filter(|_| request.changes.len() < changes) {
+                    request.trace(|| explain::undone(live, request, filter, saw, response));
                 }
-                let begun = self.begun();
-                live.instances[filter]
-                    .borrow_mut()
-                    .responses(now, batch, verdicts);
-                let took = begun.map(|begun| begun.elapsed());
-                for (index, verdict) in waiting.drain(..).zip(verdicts.drain(..)) {
-                    let (request, Some(response)) = (&requests[index], &mut responses[index]) else {
-                        continue;
-                    };
-                    request.trace(|| trace::changed(live, request, filter, response, &verdict, took));
-                    match verdict {
-                        Outcome::Passed => {}
-                        Outcome::Decided(verdict) => {
-                            if let Some(records) = &verdict.replace {
-                                *response = Response::from_filter(&request.question, records);
-                            }
-                            if let Some(edit) = &verdict.edit {
-                                response.edit(edit);
-                            }
-                        }
-                        Outcome::Failed => {
-                            let rcode = match live.generation.config.filters[filter].on_error {
-                                OnError::Bypass => continue,
-                                OnError::Servfail => rcode::SERVFAIL,
-                                OnError::Refuse => rcode::REFUSED,
-                            };
-                            // That a filter failed says nothing about the name.
-                            *response = Response {
-                                store: false,
-                                ..Response::error(rcode, ExtendedError::Other)
-                            };
-                        }
-                    }
+                let interest = live.generation.filters[filter].interest();
+                if interest.responses && !skip && interest.covers(request.qtype, request.name.as_bytes()) {
+                    waiting[filter].push(index);
+                    asked = true;
+                    break;
                 }
             }
         }
+        asked
+    }
+}
+
+impl Phase for Outward<'_> {
+    type Record = filter::Response;
+    type Outcome = ResponseOutcome;
+
+    fn show(&self, filter: usize, index: usize, batch: &mut filter::Batch<filter::Response>) {
+        let (request, Some(response)) = (&self.requests[index], &self.responses[index]) else {
+            return;
+        };
+        let message = if self.live.generation.filters[filter].interest().messages {
+            response.message(&request.question)
+        } else {
+            Vec::new()
+        };
+        let record = self.live.response_record(request, response);
+        batch.push_response(record, request.name.as_bytes(), &message);
     }
 
-    /// Does what the filters from `stage` on decided on the way in, last first; whether the response phase of one
-    /// is left out.
-    fn undo(&self, request: &mut Request, response: &mut Response, stage: usize) -> bool {
-        let mut skip = false;
-        while request.changes.last().is_some_and(|change| change.stage >= stage) {
-            match request.changes.pop().map(|change| change.what) {
-                Some(ChangeKind::Edit(edit)) => response.edit(&edit),
-                Some(ChangeKind::SkipResponse) => skip = true,
-                Some(ChangeKind::Renamed { question, revert }) => {
-                    let below = std::mem::replace(&mut request.question, question);
-                    response.rename(&below, &request.question, revert);
-                    let tail = request.question.len() - QUESTION_TAIL;
-                    request.name.set_lowercased(&request.question[..tail]);
-                    request.qtype = u16_at(&request.question, tail);
-                    request.qclass = u16_at(&request.question, tail + 2);
+    fn call(
+        &self,
+        instance: &mut Instance,
+        batch: &mut filter::Batch<filter::Response>,
+        outcomes: &mut Vec<ResponseOutcome>,
+    ) {
+        instance.responses(self.now, batch, outcomes);
+    }
+
+    fn apply(&mut self, filter: usize, index: usize, outcome: ResponseOutcome, took: Option<Duration>) {
+        let live = self.live;
+        let (request, Some(response)) = (&self.requests[index], &mut self.responses[index]) else {
+            return;
+        };
+        request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
+        match outcome {
+            Outcome::Passed => {}
+            Outcome::Decided(verdict) => {
+                if let Some(records) = &verdict.replace {
+                    *response = Response::from_filter(&request.question, records);
                 }
-                None => {}
+                if let Some(edit) = &verdict.edit {
+                    response.edit(edit);
+                }
+            }
+            Outcome::Failed => {
+                let rcode = match live.generation.config.filters[filter].on_error {
+                    OnError::Bypass => return,
+                    OnError::Servfail => rcode::SERVFAIL,
+                    OnError::Refuse => rcode::REFUSED,
+                };
+                // That a filter failed says nothing about the name.
+                *response = Response {
+                    store: false,
+                    ..Response::error(rcode, ExtendedError::Other)
+                };
             }
         }
-        skip
     }
+}
+
+/// Does what the filters from `stage` on decided on the way in, last first; whether the response phase of one
+/// is left out.
+fn undo(request: &mut Request, response: &mut Response, stage: usize) -> bool {
+    let mut skip = false;
+    while request.changes.last().is_some_and(|change| change.stage >= stage) {
+        match request.changes.pop().map(|change| change.what) {
+            Some(ChangeKind::Edit(edit)) => response.edit(&edit),
+            Some(ChangeKind::SkipResponse) => skip = true,
+            Some(ChangeKind::Renamed { question, revert }) => {
+                let below = std::mem::replace(&mut request.question, question);
+                response.rename(&below, &request.question, revert);
+                let tail = request.question.len() - QUESTION_TAIL;
+                request.name.set_lowercased(&request.question[..tail]);
+                request.qtype = u16_at(&request.question, tail);
+                request.qclass = u16_at(&request.question, tail + 2);
+            }
+            None => {}
+        }
+    }
+    skip
 }

@@ -4,13 +4,15 @@ use crate::dns::edns::ExtendedError;
 use crate::dns::query::Query;
 use crate::dns::{rcode, reply};
 
+use super::batch::{Admission, Batch};
 use super::counters::ZoneCounters;
+use super::explain;
 use super::gate::{Refusal, Reply};
-use super::generation::Live;
+use super::live::Live;
 use super::request::{Client, Request};
 use super::response::Response;
-use super::trace::{self, Direction, Trace, TraceEvent};
-use super::{Admission, Batch, Worker};
+use super::trace::{Direction, Trace, TraceEvent};
+use super::worker::Worker;
 
 impl Worker {
     /// Answers a query that the listener's gate turns away, or does not: what is malformed gets nothing, and is not even
@@ -53,7 +55,7 @@ impl Worker {
         counters.request(client.transport, client.address.ip(), request.qtype);
         counters.refuse(refusal.reason);
         let why = || refusal.reason.text().into();
-        request.trace(|| TraceEvent::new("clients", Direction::In, trace::question(request), why()));
+        request.trace(|| TraceEvent::new("clients", Direction::In, explain::question(request), why()));
         let rcode = match refusal.reply {
             Reply::Refused => rcode::REFUSED,
             Reply::Truncated => rcode::NOERROR,

@@ -15,9 +15,9 @@ use crate::dns::query::Query;
 use crate::dns::reply::Head;
 use crate::dns::{MESSAGE_MAXIMUM, flag};
 use crate::filter::{self, ResponseEdit};
+use crate::source::Resolution;
 
 use super::trace::{Trace, TraceEvent};
-use super::upstream::Fetched;
 
 /// Who sent a query, through which listener, and when.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ pub struct Request {
     /// Until when it waits for something fresh, if there is something stale.
     pub until: Option<Instant>,
     /// What others wait for, who are told when it leaves the cache behind, or is dropped.
-    pub led: Option<Leader<Fetched>>,
+    pub led: Option<Leader<Resolution>>,
     /// What happens to it, for those who asked to be told; as a rule nobody.
     pub trace: Option<Rc<Trace>>,
 }

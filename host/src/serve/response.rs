@@ -7,8 +7,9 @@ use crate::dns::Origin;
 use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
 use crate::dns::records::{Answer, Meaning};
 use crate::dns::reply::{self, Body, Head, Ttl};
-use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, rcode};
+use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, u16_at};
 use crate::filter::{Answer as FilterAnswer, ResponseEdit};
+use crate::source::Resolution;
 
 /// A response. Edits change what is beside the octets; only a new name or new records touch them.
 #[derive(Clone)]
@@ -72,6 +73,39 @@ impl Response {
             error,
             store: true,
             stale: true,
+        }
+    }
+
+    /// The proxy's own answer in these octets.
+    pub fn local(message: Vec<u8>) -> Response {
+        match Answer::read(message) {
+            Ok(answer) => Response::answer(Arc::new(answer), Origin::Local, false),
+            Err(_) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
+        }
+    }
+
+    /// What a source said to one of those who asked.
+    pub fn of_source(resolution: Resolution) -> Response {
+        match resolution {
+            Resolution::Answer {
+                answer,
+                authoritative,
+            } => Response::answer(answer, Origin::Upstream, authoritative),
+            Resolution::Verbatim(message) => Response {
+                rcode: u16_at(&message, 2) & flag::RCODE,
+                content: Content::Verbatim(message),
+                origin: Origin::Upstream,
+                error: None,
+                store: false,
+                ..Response::error(rcode::NOERROR, ExtendedError::Other)
+            },
+            Resolution::Failed { error, local } => Response {
+                // RFC 9520 section 2: resolution failed, or was not tried.
+                store: !local,
+                ..Response::error(rcode::SERVFAIL, error)
+            },
+            // As where no stage is left.
+            Resolution::NotMine => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
         }
     }
 

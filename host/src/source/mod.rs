@@ -1,3 +1,197 @@
-//! What answers queries that neither a filter nor the cache did.
+//! What answers the questions that neither a filter nor the cache has answered.
+//!
+//! A zone may have several sources, and asks them in turn. Each is asked from memory first
+//! ([`Source::immediate`]), which takes no task and does not wait, and only if that does not settle it by a task of the
+//! worker ([`WorkerSource::ask`]). Either way it says what it knows, that it failed, or that the question is not its
+//! own: then the zone's next stage goes on.
+//!
+//! A new kind of source is a folder here, a variant of [`Kind`] and of [`WorkerKind`], and a word in `config/source.rs`.
+//! Everything else about it, from `/status` to the keys of the cache, goes through what a source can say of itself.
 
 pub mod forward;
+mod question;
+mod resolution;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::config::SourceConfig;
+use crate::dns::name::Name;
+use forward::{Forward, Forwarder, Quota};
+
+pub use question::Question;
+pub use resolution::{Refused, Resolution, Resolved};
+
+/// One source of a zone, as all workers share it. It outlives a reload that changes neither what is written about it
+/// nor its zone.
+pub struct Source {
+    zone: Name,
+    fingerprint: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    Forward(Arc<Forwarder>),
+}
+
+/// What a worker has of a source for itself: sockets and connections.
+#[derive(Clone)]
+pub struct WorkerSource {
+    shared: Arc<Source>,
+    kind: WorkerKind,
+}
+
+#[derive(Clone)]
+enum WorkerKind {
+    Forward(Rc<Forward>),
+}
+
+/// What `/status` shows of a source.
+pub struct Status {
+    /// Its word, and what it asks.
+    pub text: String,
+    /// Whom it asks.
+    pub upstreams: Vec<UpstreamStatus>,
+}
+
+/// What `/status` shows of an upstream.
+pub struct UpstreamStatus {
+    /// Its address.
+    pub address: String,
+    /// Whether it is asked before others.
+    pub healthy: bool,
+    /// Whether it leads back to this proxy.
+    pub looping: bool,
+}
+
+impl Source {
+    /// A source of `zone`, for so many workers.
+    pub fn new(config: &SourceConfig, zone: &Name, workers: usize) -> Arc<Source> {
+        let kind = match config {
+            SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, zone, workers)),
+        };
+        Arc::new(Source {
+            zone: zone.clone(),
+            fingerprint: config.fingerprint(),
+            kind,
+        })
+    }
+
+    /// Whether it is what [`Source::new`] would make of these.
+    pub fn is_for(&self, config: &SourceConfig, zone: &Name) -> bool {
+        self.fingerprint == config.fingerprint() && self.zone == *zone
+    }
+
+    /// What tells it from others: those that agree in it say the same, and share what is under way.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// What it says from memory, at once; none: only [`WorkerSource::ask`] can tell.
+    #[inline]
+    pub fn immediate(&self, question: &Question<'_>) -> Option<Resolution> {
+        match &self.kind {
+            Kind::Forward(forwarder) => forwarder.immediate(question),
+        }
+    }
+
+    /// Begins with what it does by itself, such as looking whether upstreams answer. Only the first call does anything;
+    /// it must come from a `LocalRuntime`.
+    pub fn begin(&self) {
+        match &self.kind {
+            Kind::Forward(forwarder) => forwarder.begin(),
+        }
+    }
+
+    /// Whether a HINFO query for this name (in wire format) is one that it sent out itself, to see whether it comes back.
+    /// It deserves no answer.
+    pub fn is_own_probe(&self, name: &[u8]) -> bool {
+        match &self.kind {
+            Kind::Forward(forwarder) => forwarder.loop_found(name),
+        }
+    }
+
+    /// Waits until it has something to answer with.
+    pub async fn ready(&self) {
+        match &self.kind {
+            Kind::Forward(forwarder) => forwarder.answer().await,
+        }
+    }
+
+    /// What keeps the proxy from being asked; `starting`: as long as the start may wait for it.
+    pub fn not_ready(&self, starting: bool) -> Option<String> {
+        let zone = &self.zone;
+        match &self.kind {
+            Kind::Forward(forwarder) if forwarder.only_loops() => {
+                Some(format!("zone {zone}: every upstream leads back to this proxy"))
+            }
+            Kind::Forward(forwarder) if starting && !forwarder.has_answer() => {
+                Some(format!("zone {zone}: no upstream has answered yet"))
+            }
+            Kind::Forward(_) => None,
+        }
+    }
+
+    /// What `/status` shows of it.
+    pub fn status(&self) -> Status {
+        match &self.kind {
+            Kind::Forward(forwarder) => forwarder.status(),
+        }
+    }
+
+    /// The forwarder that it is, for what `/metrics` shows of those.
+    pub fn forwarder(&self) -> Option<&Forwarder> {
+        match &self.kind {
+            Kind::Forward(forwarder) => Some(forwarder),
+        }
+    }
+}
+
+impl WorkerSource {
+    /// Opens nothing yet; later, as many as `sockets` allows.
+    pub fn new(shared: &Arc<Source>, sockets: &Arc<Quota>) -> WorkerSource {
+        let kind = match &shared.kind {
+            Kind::Forward(forwarder) => WorkerKind::Forward(Forward::new(Arc::clone(forwarder), sockets)),
+        };
+        WorkerSource {
+            shared: Arc::clone(shared),
+            kind,
+        }
+    }
+
+    /// What all workers share of it.
+    pub fn shared(&self) -> &Arc<Source> {
+        &self.shared
+    }
+
+    /// Asks it, and waits. Must be called on a `LocalRuntime`; dropping the future gives up and leaves nothing behind.
+    /// A bound that is reached is told at once, by a future that is ready.
+    pub fn ask(&self, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
+        match &self.kind {
+            WorkerKind::Forward(forward) => forward.ask(question),
+        }
+    }
+}
+
+impl SourceConfig {
+    /// The most sockets that such a source has open at once, over all workers.
+    pub fn most_sockets(&self, workers: usize) -> usize {
+        match self {
+            SourceConfig::Forward(forward) => forward.most_sockets(workers),
+        }
+    }
+
+    /// Those of them that stay open while nothing is asked.
+    pub fn most_connections(&self, workers: usize) -> usize {
+        match self {
+            SourceConfig::Forward(forward) => forward.most_connections(workers),
+        }
+    }
+
+    /// The most octets that such a source holds, over all workers.
+    pub fn most_octets(&self, workers: usize) -> usize {
+        match self {
+            SourceConfig::Forward(forward) => forward.most_octets(workers),
+        }
+    }
+}

@@ -24,9 +24,9 @@ use crate::dns::name::Name;
 use crate::dns::text::parse_type;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, build, flag};
 use crate::filter::{self, Engine, Filter};
-use crate::serve::generation::{Generation, Live};
+use crate::serve::generation::Generation;
 use crate::serve::trace::{Direction, TraceEvent, TraceView};
-use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
+use crate::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
 
 /// Longer than any deadline of the configuration.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -15,6 +15,7 @@ use super::upstream::Upstream;
 use crate::admission::{Full, JOSTLE, Place, Room};
 use crate::config;
 use crate::dns::name::Name;
+use crate::dns::suffix_map::SuffixMap;
 
 /// One `forward` stage, as all workers share it. It outlives a reload that changes neither the stage nor its zone.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Forwarder {
     pub(super) config: config::Forward,
     /// What probes ask for, and below: the first name of the stage's zone.
     pub(super) zone: Name,
+    /// Names that are left to the next stage.
+    pub(super) except: SuffixMap<()>,
     pub(super) upstreams: Vec<Arc<Upstream>>,
     /// Queries so far, by which round-robin turns.
     position: AtomicUsize,
@@ -40,7 +43,12 @@ impl Forwarder {
             .upstreams
             .iter()
             .map(|&address| Arc::new(Upstream::new(address, config.max_fails)));
+        let mut except = SuffixMap::default();
+        for name in config.except.iter().filter_map(|name| Name::parse(name).ok()) {
+            except.insert(name.as_bytes(), ());
+        }
         Arc::new(Self {
+            except,
             upstreams: upstreams.collect(),
             config: config.clone(),
             zone: zone.clone(),
@@ -58,16 +66,6 @@ impl Forwarder {
         self.config
             .jostle
             .unwrap_or_else(|| usual().map_or(JOSTLE, |usual| usual.min(JOSTLE)))
-    }
-
-    /// Whether it is what [`Self::new`] would make of these.
-    pub fn is_for(&self, config: &config::Forward, zone: &Name) -> bool {
-        self.config == *config && self.zone == *zone
-    }
-
-    /// The first name of its zone.
-    pub fn zone(&self) -> &Name {
-        &self.zone
     }
 
     /// Whether any upstream has ever answered, with something else than SERVFAIL and REFUSED.

@@ -22,6 +22,7 @@ mod pool;
 mod probe;
 mod quota;
 mod race;
+mod source;
 mod tcp;
 mod udp;
 mod upstream;

@@ -33,6 +33,8 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         connections: 2,
         idle: Duration::from_secs(10),
         any: false,
+        except: Vec::new(),
+        next: Vec::new(),
     }
 }
 

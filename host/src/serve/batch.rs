@@ -1,0 +1,92 @@
+//! Messages that were taken from a socket at once, and what becomes of them.
+
+use std::sync::Arc;
+
+use crate::filter::Verdict;
+use crate::source::Resolution;
+
+use super::request::{Client, Request};
+use super::response::Response;
+
+/// Messages taken from a socket at once, on their way.
+#[derive(Default)]
+pub struct Batch {
+    pub(super) requests: Vec<Request>,
+    pub(super) steps: Vec<Step>,
+    pub(super) responses: Vec<Option<Response>>,
+    /// How many of the requests are in use.
+    pub(super) length: usize,
+}
+
+/// What has become of a query on its way in.
+#[derive(Clone)]
+pub(super) enum Step {
+    /// It goes on from its stage.
+    Passing,
+    /// Its stage is no filter: the cache, a source, or the end.
+    Arrived,
+    /// A filter decided.
+    Decided(Arc<Verdict>),
+    /// A source said so at once.
+    Resolved(Resolution),
+    /// A filter failed, and the configuration says what the client gets.
+    Failed(u16),
+    /// It has left.
+    Gone,
+}
+
+/// What [`Worker::admit`](super::Worker::admit) made of a message.
+pub enum Admission {
+    /// It travels with the batch.
+    Travelling,
+    /// The reply is in the buffer, this many octets.
+    Answered(usize),
+    /// There is no reply.
+    Silence,
+}
+
+/// Where a batch's replies go. `index` counts the queries that travel, in the order they were admitted.
+pub trait Replies {
+    /// Has `write` fill a buffer of at least the client's `limit` octets, and sends as many as it returns.
+    fn reply(&mut self, index: usize, write: impl FnOnce(&mut [u8]) -> usize);
+    /// The way back for a reply that will come after the batch.
+    fn defer(&mut self, index: usize) -> Box<dyn DeferredReply>;
+}
+
+/// The way back to a client whose query outlives its batch.
+pub trait DeferredReply {
+    /// Sends the reply. Dropped unsent: the client gets none.
+    fn send(self: Box<Self>, message: &[u8]);
+}
+
+/// What a query that came as far as it could gets.
+pub(super) enum Immediate {
+    Response(Response),
+    Drop,
+    /// Only an upstream, or another name's answer, can tell.
+    Deferred,
+}
+
+impl Batch {
+    /// The place for the next query; it counts only once `length` is raised.
+    // As `look_up`.
+    #[inline(always)]
+    pub(super) fn next(&mut self, client: Client) -> &mut Request {
+        if self.requests.len() == self.length {
+            self.requests.push(Request::new(client));
+            self.steps.push(Step::Gone);
+            self.responses.push(None);
+        }
+        &mut self.requests[self.length]
+    }
+
+    /// Queries admitted so far.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether none was admitted.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}

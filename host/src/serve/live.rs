@@ -1,0 +1,154 @@
+//! What a worker has of a generation for itself.
+
+use std::cell::{OnceCell, RefCell};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::filter::{self, Instance};
+use crate::source::{Question, WorkerSource};
+
+use super::counters::ZoneCounters;
+use super::gate::Gate;
+use super::generation::{Generation, Stage};
+use super::request::Request;
+use super::stores::Shared;
+
+/// What a worker needs of a generation for itself: filter instances, upstream sockets, counters.
+pub struct Live {
+    /// The shared half.
+    pub generation: Arc<Generation>,
+    /// One for each of [`Generation::filters`].
+    pub instances: Vec<RefCell<Instance>>,
+    /// What happened since the filter was last told; one for each of [`Generation::filters`].
+    pub events: Vec<RefCell<filter::Batch<filter::Event>>>,
+    /// One for each of [`Generation::sources`].
+    pub sources: Vec<WorkerSource>,
+    counters: Counters,
+    /// One for each listener there has ever been.
+    gates: Vec<Option<Gate>>,
+}
+
+/// This worker's counters by listener and zone, found in the table when first used.
+struct Counters {
+    shared: Arc<Shared>,
+    worker: usize,
+    servers: Vec<Arc<str>>,
+    /// Of each pipeline's first zone.
+    offsets: Vec<usize>,
+    /// For each listener all zones, and behind them what belongs to none.
+    cells: Vec<OnceCell<Arc<ZoneCounters>>>,
+    /// How many belong to one listener.
+    stride: usize,
+}
+
+impl Live {
+    /// Brings a generation to life on the calling worker. `instances` were made aside, so that nothing
+    /// can fail here any more. Every listener has asked for its [`Shared::server`] before. What the worker has open
+    /// for sources that both share is taken over from the `previous` one.
+    pub fn new(
+        generation: Arc<Generation>,
+        instances: Vec<Instance>,
+        previous: Option<&Live>,
+        shared: Arc<Shared>,
+        worker: usize,
+    ) -> Live {
+        let instances: Vec<_> = instances.into_iter().map(RefCell::new).collect();
+        let events = instances.iter().map(|_| RefCell::default()).collect();
+        let sources = generation.sources.iter().map(|source| {
+            let mut known = previous.iter().flat_map(|live| &live.sources);
+            match known.find(|known| Arc::ptr_eq(known.shared(), source)) {
+                Some(known) => known.clone(),
+                None => WorkerSource::new(source, &shared.upstream_sockets),
+            }
+        });
+        let sources = sources.collect();
+        let mut total = 0;
+        let offsets = generation.pipelines.iter().map(|pipeline| {
+            total += pipeline.zones.len();
+            total - pipeline.zones.len()
+        });
+        let offsets = offsets.collect();
+        let servers = shared.servers.lock().clone();
+        let gates = servers.iter().map(|server| {
+            let address = server.parse::<SocketAddr>().ok()?;
+            Gate::of_listener(&generation.config, address)
+        });
+        let gates = gates.collect();
+        let stride = total + 1;
+        let cells = vec![OnceCell::new(); servers.len() * stride];
+        let counters = Counters {
+            shared,
+            worker,
+            servers,
+            offsets,
+            cells,
+            stride,
+        };
+        Live {
+            generation,
+            instances,
+            events,
+            sources,
+            counters,
+            gates,
+        }
+    }
+
+    /// What stands between a listener and those who may not ask there; none where everybody may.
+    #[inline]
+    pub fn gate(&self, server: u16) -> Option<&Gate> {
+        self.gates.get(usize::from(server))?.as_ref()
+    }
+
+    /// The counters of the zone that owns a query.
+    // Once or twice for every query; left to itself, the compiler makes a call of it.
+    #[inline(always)]
+    pub fn counters(&self, request: &Request) -> &ZoneCounters {
+        let at = self.counters.offsets[request.pipeline] + request.zone;
+        self.counters.get(request.client.server, at, || {
+            Arc::from(self.generation.pipelines[request.pipeline].zones[request.zone].to_string())
+        })
+    }
+
+    /// The counters of what no zone owns.
+    pub fn counters_outside(&self, server: u16) -> &ZoneCounters {
+        let at = self.counters.stride - 1;
+        self.counters.get(server, at, || Arc::from("dropped"))
+    }
+
+    /// Whether a name is one that a source of the pipeline that owns it sent out to see whether it comes back. It was
+    /// sent below the pipeline's own zone: no other pipeline has to be asked.
+    pub fn is_own_probe(&self, pipeline: usize, name: &[u8]) -> bool {
+        let mut stages = self.generation.pipelines[pipeline].stages.iter();
+        stages.any(|stage| match stage {
+            Stage::Source(index) => self.generation.sources[*index].is_own_probe(name),
+            Stage::Filter { .. } | Stage::Cache(_) => false,
+        })
+    }
+
+    /// What a source is asked for a query.
+    pub fn question<'a>(&'a self, request: &'a Request) -> Question<'a> {
+        Question {
+            name: request.name.as_bytes(),
+            qtype: request.qtype,
+            qclass: request.qclass,
+            flags: request.flags,
+            dnssec_ok: request.dnssec_ok(),
+            signed: request.signed.as_deref(),
+            client: request.client.address.ip(),
+            zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
+            traced: request.trace.is_some(),
+        }
+    }
+}
+
+impl Counters {
+    fn get(&self, server: u16, at: usize, zone: impl FnOnce() -> Arc<str>) -> &ZoneCounters {
+        let server = usize::from(server).min(self.servers.len() - 1);
+        self.cells[server * self.stride + at].get_or_init(|| {
+            self.shared
+                .counters
+                .get(&self.servers[server], &zone(), self.worker)
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! Asking filters: one call for all queries of a batch that have come to the same one.
+
+use std::time::{Duration, Instant};
+
+use crate::filter::{Batch, Instance};
+
+use super::live::Live;
+use super::worker::Worker;
+
+/// One of the two phases in which a filter has a say: on the way in, and on the way out.
+pub(super) trait Phase {
+    /// What a filter is shown of one query.
+    type Record;
+    /// What it says to it.
+    type Outcome;
+
+    /// Adds what the filter is shown of the query with this index.
+    fn show(&self, filter: usize, index: usize, batch: &mut Batch<Self::Record>);
+    /// Calls the filter; one outcome for each record.
+    fn call(
+        &self,
+        instance: &mut Instance,
+        batch: &mut Batch<Self::Record>,
+        outcomes: &mut Vec<Self::Outcome>,
+    );
+    /// Does what the filter said about the query with this index. `took` is what the call took, where anybody wants to
+    /// know.
+    fn apply(&mut self, filter: usize, index: usize, outcome: Self::Outcome, took: Option<Duration>);
+}
+
+impl Worker {
+    /// Asks each filter about the queries that wait for it, and does what it says. Nobody waits afterwards.
+    pub(super) fn ask<P: Phase>(
+        &self,
+        live: &Live,
+        phase: &mut P,
+        waiting: &mut [Vec<usize>],
+        batch: &mut Batch<P::Record>,
+        outcomes: &mut Vec<P::Outcome>,
+    ) {
+        for (filter, waiting) in waiting.iter_mut().enumerate() {
+            if waiting.is_empty() {
+                continue;
+            }
+            batch.clear();
+            for &index in waiting.iter() {
+                phase.show(filter, index, batch);
+            }
+            let begun = self.shared.trace_sink.as_ref().map(|_| Instant::now());
+            phase.call(&mut live.instances[filter].borrow_mut(), batch, outcomes);
+            let took = begun.map(|begun| begun.elapsed());
+            for (index, outcome) in waiting.drain(..).zip(outcomes.drain(..)) {
+                phase.apply(filter, index, outcome, took);
+            }
+        }
+    }
+}

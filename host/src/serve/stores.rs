@@ -1,0 +1,69 @@
+//! What all workers share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::admission::Room;
+use crate::cache::{Cache, Flights, KeyHasher};
+use crate::config;
+use crate::source::Resolution;
+use crate::source::forward::Quota;
+
+use super::counters::CounterTable;
+use super::gate::Ledger;
+use super::trace::TraceSink;
+
+/// What all workers share.
+pub struct Shared {
+    /// Answers of all zones.
+    pub cache: Cache,
+    /// Questions that are being asked upstream.
+    pub(super) flights: Arc<Flights<Resolution>>,
+    /// Clients' queries that wait for something.
+    pub waiting: Arc<Room>,
+    /// Sockets to upstreams.
+    pub upstream_sockets: Arc<Quota>,
+    /// Hashes questions for the cache and for remembered verdicts.
+    pub(super) hasher: KeyHasher,
+    /// Every worker's counters.
+    pub counters: CounterTable,
+    /// How often clients asked lately.
+    pub(super) ledger: Ledger,
+    /// The listeners there have ever been; a listener's index is its place here.
+    pub(super) servers: parking_lot::Mutex<Vec<Arc<str>>>,
+    pub(super) start: Instant,
+    /// Who wants to be told of every query.
+    pub(super) trace_sink: Option<TraceSink>,
+}
+
+impl Shared {
+    /// Nothing cached, nothing counted; `cache_memory` in bytes. A sink is told of every query, which
+    /// costs more than answering it: there is one for the tools only.
+    pub fn new(cache_memory: usize, trace_sink: Option<TraceSink>) -> Arc<Shared> {
+        Arc::new(Shared {
+            cache: Cache::new(cache_memory),
+            flights: Flights::new(),
+            waiting: Room::new(config::WAITING_QUERIES),
+            upstream_sockets: Quota::new(usize::MAX),
+            hasher: KeyHasher::new(),
+            counters: CounterTable::default(),
+            ledger: Ledger::default(),
+            servers: Default::default(),
+            start: Instant::now(),
+            trace_sink,
+        })
+    }
+
+    /// The index that stands for a listener's address in [`Client::server`](super::Client::server).
+    pub fn server(&self, address: SocketAddr) -> u16 {
+        let label = address.to_string();
+        let mut servers = self.servers.lock();
+        let found = servers.iter().position(|known| **known == *label);
+        let at = found.unwrap_or_else(|| {
+            servers.push(label.into());
+            servers.len() - 1
+        });
+        at as u16
+    }
+}

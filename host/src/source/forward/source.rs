@@ -1,0 +1,230 @@
+//! What `forward` says as a source of answers.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::{Answer, Failure, Forward, Forwarder};
+use crate::admission::Place;
+use crate::config::Next;
+use crate::dns::edns::ExtendedError;
+use crate::dns::records::{self, Meaning, Section};
+use crate::dns::text::record_lines;
+use crate::dns::{HEADER, QUESTION_TAIL, build, flag, name, rcode, rcode_text, u16_at};
+use crate::source::{Question, Refused, Resolution, Resolved, Status, UpstreamStatus};
+
+/// Labels below the zone of the configuration by which names share `concurrent`: in the root zone those that one
+/// registers, in a cluster's domain a namespace's services.
+const SHARED_LABELS: usize = 2;
+
+impl Forwarder {
+    /// Whether `except` leaves a question to the next stage.
+    #[inline]
+    pub fn immediate(&self, question: &Question<'_>) -> Option<Resolution> {
+        self.except.longest(question.name).map(|()| Resolution::NotMine)
+    }
+
+    /// What `/status` shows of it.
+    pub fn status(&self) -> Status {
+        let upstreams = self.upstreams.iter().map(|upstream| UpstreamStatus {
+            address: upstream.address.to_string(),
+            healthy: upstream.healthy(),
+            looping: upstream.looping(),
+        });
+        let upstreams: Vec<_> = upstreams.collect();
+        let addresses: Vec<&str> = upstreams.iter().map(|upstream| &*upstream.address).collect();
+        Status {
+            text: format!("forward {}", addresses.join(" ")),
+            upstreams,
+        }
+    }
+
+    /// A place among the queries that are asked at a time.
+    fn place(&self, question: &Question<'_>) -> Result<Place, Failure> {
+        let labels = labels(question.zone.as_bytes()).count() + SHARED_LABELS;
+        self.admit(question.client, last_labels(question.name, labels))
+    }
+
+    /// What `next` leaves of an answer.
+    fn pass_on(&self, resolution: Resolution) -> Resolution {
+        let next = match &resolution {
+            Resolution::Answer { answer, .. } => match (answer.rcode, answer.meaning) {
+                (rcode::NXDOMAIN, _) => Next::Nxdomain,
+                (rcode::NOERROR, Meaning::Denial) => Next::Nodata,
+                // Without an SOA record (RFC 2308 section 2.2, type 3); what is truncated may have more.
+                (rcode::NOERROR, Meaning::Unkept)
+                    if answer.answer_count() == 0 && u16_at(&answer.message, 2) & flag::TC == 0 =>
+                {
+                    Next::Nodata
+                }
+                (rcode::SERVFAIL, _) => Next::Servfail,
+                (rcode::REFUSED, _) => Next::Refused,
+                _ => return resolution,
+            },
+            Resolution::Failed { local: false, .. } => Next::Servfail,
+            _ => return resolution,
+        };
+        match self.config.next.contains(&next) {
+            true => Resolution::NotMine,
+            false => resolution,
+        }
+    }
+}
+
+impl Forward {
+    /// Asks the upstreams, unless as many queries are under way as may be; gives up if another one takes the place.
+    pub fn ask(self: &Rc<Self>, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
+        let forward = Rc::clone(self);
+        let place = self.shared.place(question);
+        let query = match question.signed {
+            Some(signed) => signed.to_vec(),
+            None => build::upstream_query(
+                question.name,
+                question.qtype,
+                question.qclass,
+                question.flags,
+                question.dnssec_ok,
+            ),
+        };
+        let (signed, traced) = (question.signed.is_some(), question.traced);
+        async move {
+            let asked = match place {
+                Ok(place) => forward.resolve_in(&place, &query).await,
+                Err(failure) => Err(failure),
+            };
+            let words = traced.then(|| words(&asked));
+            let refused = match &asked {
+                Err(Failure::Overloaded { .. }) => Some(Refused::Rejected),
+                Err(Failure::Displaced) => Some(Refused::Displaced),
+                _ => None,
+            };
+            let resolution = match asked {
+                Err(failure) => {
+                    tracing::debug!(%failure, "no upstream answered");
+                    Resolution::Failed {
+                        error: failure.extended_error(),
+                        local: failure.is_local(),
+                    }
+                }
+                Ok(answer) if signed => verbatim(answer.message),
+                Ok(answer) => read(question_of(&query), answer.message),
+            };
+            Resolved {
+                resolution: forward.shared.pass_on(resolution),
+                refused,
+                words,
+            }
+        }
+    }
+
+    /// Resolves, unless another query takes the place.
+    async fn resolve_in(self: &Rc<Self>, place: &Place, query: &[u8]) -> Result<Answer, Failure> {
+        tokio::select! {
+            biased;
+            asked = self.resolve(query) => asked,
+            () = poll_fn(|context| place.poll_displaced(context)) => Err(Failure::Displaced),
+        }
+    }
+}
+
+/// Nothing that could be read came.
+const UNUSABLE: Resolution = Resolution::Failed {
+    error: ExtendedError::NetworkError,
+    local: false,
+};
+
+fn verbatim(message: Vec<u8>) -> Resolution {
+    match message.len() {
+        0..HEADER => UNUSABLE,
+        _ => Resolution::Verbatim(message.into()),
+    }
+}
+
+/// Makes sense of what an upstream said to `question`.
+fn read(question: &[u8], message: Vec<u8>) -> Resolution {
+    if message.len() < HEADER {
+        return UNUSABLE;
+    }
+    let flags = u16_at(&message, 2);
+    // Servers that cannot read a query answer it without the question: put it back.
+    let message = match u16_at(&message, 4) {
+        0 => build::empty(question, flags & flag::RCODE),
+        _ => message,
+    };
+    match records::Answer::read(message) {
+        Ok(answer) => Resolution::Answer {
+            answer: Arc::new(answer),
+            authoritative: flags & flag::AA != 0,
+        },
+        Err(error) => {
+            tracing::debug!(%error, "an upstream's answer is malformed");
+            UNUSABLE
+        }
+    }
+}
+
+/// What came of it, for a trace.
+fn words(asked: &Result<Answer, Failure>) -> String {
+    match asked {
+        Err(failure) => format!("no answer: {failure}"),
+        Ok(answer) if answer.message.len() < HEADER => {
+            format!("{} sent something that is no message", answer.upstream)
+        }
+        Ok(answer) => {
+            let rcode = rcode_text(u16_at(&answer.message, 2) & flag::RCODE);
+            let answers = record_lines(&answer.message, Section::Answer).len();
+            format!("{} said {rcode}, answers: {answers}", answer.upstream)
+        }
+    }
+}
+
+/// The question of a query that was built here.
+fn question_of(query: &[u8]) -> &[u8] {
+    let end = name::skip_plain(query, HEADER).map_or(HEADER, |end| end + QUESTION_TAIL);
+    &query[HEADER..end.min(query.len())]
+}
+
+/// Where each label of a wire name begins; the root's is not counted.
+fn labels(name: &[u8]) -> impl Iterator<Item = usize> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let begin = at;
+        let length = usize::from(*name.get(begin)?);
+        at += 1 + length;
+        (length > 0).then_some(begin)
+    })
+}
+
+/// The end of a wire name that has so many labels; all of it if it has fewer.
+fn last_labels(name: &[u8], count: usize) -> &[u8] {
+    let before = labels(name).count().saturating_sub(count);
+    let begin = labels(name).nth(before).unwrap_or(name.len().saturating_sub(1));
+    &name[begin..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dns::name::Name;
+
+    #[test]
+    fn names_share_the_labels_below_their_zone() {
+        let name = Name::parse("a.b.example.org").unwrap();
+        for (count, expected) in [
+            (0, "."),
+            (1, "org."),
+            (2, "example.org."),
+            (4, "a.b.example.org."),
+            (9, "a.b.example.org."),
+        ] {
+            let expected = Name::parse(expected).unwrap();
+            assert_eq!(
+                last_labels(name.as_bytes(), count),
+                expected.as_bytes(),
+                "{count}"
+            );
+        }
+        assert_eq!(last_labels(Name::ROOT.as_bytes(), 2), [0]);
+        assert_eq!(labels(name.as_bytes()).count(), 4);
+    }
+}
