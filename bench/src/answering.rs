@@ -7,6 +7,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use clap::{Args, ValueEnum};
+
 use crate::datagrams::{BATCH, DATAGRAM, Datagrams, enlarge_buffer};
 use crate::wire::{self, Tail};
 
@@ -34,9 +36,55 @@ impl Answers {
     }
 }
 
+/// The floor, on the command line.
+#[derive(Args)]
+pub struct Floor {
+    /// Where to answer
+    #[arg(long, value_name = "IP:PORT")]
+    listen: SocketAddrV4,
+    /// What to answer
+    #[arg(long, value_enum, default_value = "address")]
+    answer: FixedAnswer,
+    /// How to wait for queries
+    #[arg(long, value_enum, default_value = "receive")]
+    wait: Wait,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FixedAnswer {
+    Address,
+    Nxdomain,
+}
+
+impl Floor {
+    /// Answers until the process ends.
+    pub fn serve(&self) -> io::Result<()> {
+        let tail = match self.answer {
+            FixedAnswer::Address => Tail::address(wire::A, 0x0a00_0001),
+            FixedAnswer::Nxdomain => Tail::denial(wire::NXDOMAIN, &[]),
+        };
+        serve(self.listen, Answers::Fixed(tail.into()), self.wait)
+    }
+}
+
+/// The upstream, on the command line.
+#[derive(Args)]
+pub struct Upstream {
+    /// Where to answer
+    #[arg(long, value_name = "IP:PORT")]
+    listen: SocketAddrV4,
+}
+
+impl Upstream {
+    /// Answers until the process ends.
+    pub fn serve(&self) -> io::Result<()> {
+        serve(self.listen, Answers::Authoritative, Wait::Receive)
+    }
+}
+
 /// How a loop waits for queries over UDP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Wait {
     /// In the call that receives them.
     Receive,
     /// For the socket to be ready, as whoever has other things to wait for, too, must.
@@ -44,7 +92,7 @@ pub enum Wait {
 }
 
 /// Answers on `address`, over UDP and TCP, until the process ends.
-pub fn serve(address: SocketAddrV4, answers: Answers, wait: Wait) -> io::Result<()> {
+fn serve(address: SocketAddrV4, answers: Answers, wait: Wait) -> io::Result<()> {
     let udp = UdpSocket::bind(address)?;
     enlarge_buffer(&udp)?;
     let tcp = TcpListener::bind(address)?;

@@ -7,13 +7,16 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddrV4;
-use std::time::Duration;
+use std::str::FromStr;
+
+use clap::Args;
 
 use crate::accounting::{Processor, core_idle};
 use crate::drive::{Clock, Monotonic, Schedule, Tally, as_fast_as_answered, on_schedule};
 use crate::measure::RUN_IN;
+use crate::options::Pace;
 use crate::process::pin;
-use crate::sample::Load;
+use crate::sample::{Load, median};
 use crate::udp_client::UdpClient;
 use crate::workload::Workload;
 
@@ -29,8 +32,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// From `NAME@IP:PORT@PID+PID`.
-    pub fn parse(text: &str) -> Option<Place> {
+    fn parse(text: &str) -> Option<Place> {
         let mut parts = text.split('@');
         let (name, address, processes) = (parts.next()?, parts.next()?, parts.next()?);
         let processes = processes.split('+').map(str::parse);
@@ -48,24 +50,38 @@ impl Place {
     }
 }
 
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Place, Self::Err> {
+        Place::parse(text).ok_or("not NAME@IP:PORT@PID+PID")
+    }
+}
+
 /// What to ask whom.
+#[derive(Args)]
 pub struct Settings {
-    /// In the order of the table; ratios are to the first.
-    pub places: Vec<Place>,
-    /// What is asked.
-    pub workload: Workload,
-    /// How much.
-    pub loads: Vec<Load>,
-    /// How often.
-    pub rounds: usize,
-    /// For how long each time.
-    pub duration: Duration,
-    /// Queries sent at once at a fixed rate.
-    pub burst: usize,
-    /// The servers' processor.
-    pub server_core: usize,
-    /// The client's.
-    pub client_core: usize,
+    /// Whom to ask, with the processes that work for each; ratios are to the first
+    #[arg(
+        long = "servers",
+        value_name = "NAME@IP:PORT@PID+PID,…",
+        required = true,
+        value_delimiter = ','
+    )]
+    places: Vec<Place>,
+    /// What is asked
+    #[arg(long, value_name = "NAME", default_value = "hot")]
+    workload: Workload,
+    /// Queries a second, and `saturation`
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        default_value = "60000,saturation"
+    )]
+    loads: Vec<Load>,
+    #[command(flatten)]
+    pace: Pace,
 }
 
 /// One measurement.
@@ -85,23 +101,25 @@ struct Figures {
 
 /// Measures in rotation; gives a table of the medians.
 pub fn run(settings: &Settings) -> io::Result<String> {
-    pin(settings.client_core)?;
+    pin(settings.pace.cores.client)?;
     let mut table = String::from(
         "| load | server | CPU µs/query (least–most) | × first | processor not idle, µs/query | q/s | p50 / p99 µs | unanswered |\n\
          |---|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for load in &settings.loads {
         let mut rounds = Vec::new();
-        for round in 0..settings.rounds {
+        for round in 0..settings.pace.rounds {
             let mut figures = vec![Figures::default(); settings.places.len()];
             for turn in 0..settings.places.len() {
-                let at = (turn + round) % settings.places.len();
-                figures[at] = measure(settings, &settings.places[at], *load, round as u32)?;
+                let at = (turn + round as usize) % settings.places.len();
+                figures[at] = measure(settings, &settings.places[at], *load, round)?;
             }
             rounds.push(figures);
         }
         for (at, place) in settings.places.iter().enumerate() {
-            let of = |figure: fn(&Figures) -> f64| median(rounds.iter().map(|round| figure(&round[at])));
+            let of = |figure: fn(&Figures) -> f64| {
+                median(rounds.iter().map(|round| figure(&round[at]))).unwrap_or(f64::NAN)
+            };
             let charged = rounds.iter().map(|round| round[at].charged);
             let _ = writeln!(
                 table,
@@ -111,7 +129,7 @@ pub fn run(settings: &Settings) -> io::Result<String> {
                 of(|figures| figures.charged),
                 charged.clone().fold(f64::INFINITY, f64::min),
                 charged.fold(0.0, f64::max),
-                median(rounds.iter().map(|round| round[at].charged / round[0].charged)),
+                median(rounds.iter().map(|round| round[at].charged / round[0].charged)).unwrap_or(f64::NAN),
                 of(|figures| figures.busy),
                 of(|figures| figures.rate),
                 of(|figures| figures.p50),
@@ -130,7 +148,7 @@ fn measure(settings: &Settings, place: &Place, load: Load, seed: u32) -> io::Res
         let mut next = || questions.next();
         match load {
             Load::Rate(rate) => {
-                let schedule = Schedule::new(rate, settings.burst, duration);
+                let schedule = Schedule::new(rate, settings.pace.burst, duration);
                 on_schedule(&mut client, &mut Monotonic, schedule, &mut next)
             }
             Load::Saturation => {
@@ -140,30 +158,23 @@ fn measure(settings: &Settings, place: &Place, load: Load, seed: u32) -> io::Res
     };
     ask(RUN_IN)?;
     let used = place.used()?;
-    let idle = core_idle(settings.server_core)?;
+    let idle = core_idle(settings.pace.cores.server)?;
     let start = Monotonic.now();
-    let tally = ask(settings.duration)?;
+    let tally = ask(settings.pace.duration)?;
     let took = Monotonic.now() - start;
-    let idle = core_idle(settings.server_core)?.saturating_sub(idle);
+    let idle = core_idle(settings.pace.cores.server)?.saturating_sub(idle);
     let used = place.used()?.saturating_sub(used);
     let answered = tally.answered.max(1) as f64;
-    let latency = |part| tally.latency.quantile(part).unwrap_or(0) as f64 / 1e3;
+    let latency = |part| tally.latency.value_at_quantile(part) as f64 / 1e3;
     Ok(Figures {
         charged: used as f64 / 1e3 / answered,
         busy: took.saturating_sub(idle) as f64 / 1e3 / answered,
         // What was lost is waited for longer than that; `took` has the wait in it.
-        rate: tally.answered as f64 / settings.duration.as_secs_f64(),
+        rate: tally.answered as f64 / settings.pace.duration.as_secs_f64(),
         failed: (tally.wrong + tally.lost) as f64 / tally.sent.max(1) as f64,
         p50: latency(0.5),
         p99: latency(0.99),
     })
-}
-
-/// The middle one; of two, the upper.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -185,11 +196,5 @@ mod tests {
         ] {
             assert_eq!(Place::parse(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_median_is_the_middle_one() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-        assert!(median(std::iter::empty()).is_nan());
     }
 }

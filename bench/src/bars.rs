@@ -1,87 +1,146 @@
 //! The picture for the README: bars of what a query costs each server, by what it costs the floor.
 
-use crate::picture::Picture;
+use std::error::Error;
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use crate::picture::{self, Area, BROWN, GREEN, GREY, INK, NOTE, heading, text};
 use crate::report::{FAILED, FLOOR, Run};
 use crate::sample::{Load, Sample};
 use crate::workload::Workload;
 
 /// Pixels.
-const WIDTH: f64 = 760.0;
-const LEFT: f64 = 190.0;
-const RIGHT: f64 = 140.0;
-const TOP: f64 = 84.0;
-const BAR: f64 = 11.0;
-const GROUP: f64 = 30.0;
+const WIDTH: i32 = 760;
+const LEFT: i32 = 190;
+const RIGHT: i32 = 140;
+const TOP: i32 = 84;
+const BAR: i32 = 11;
+const GROUP: i32 = 30;
+
+/// What is drawn.
+struct Bars<'a> {
+    run: &'a Run,
+    workload: Workload,
+    /// The highest rate, and saturation.
+    loads: Vec<Load>,
+    /// In the order of the picture.
+    peers: Vec<&'static str>,
+    /// Pixels for what the floor costs.
+    scale: f64,
+}
 
 /// Draws one workload; none if it was not measured, or without the floor.
-pub fn draw(run: &Run, workload: Workload) -> Option<String> {
-    let all = run.loads(workload);
-    let fixed = all.iter().copied().rfind(|load| matches!(load, Load::Rate(_)));
-    let saturated = all.contains(&Load::Saturation).then_some(Load::Saturation);
-    let loads: Vec<Load> = fixed.into_iter().chain(saturated).collect();
-    let ratio = |peer: &str, load: Load| run.samples.cost_ratio(peer, FLOOR, workload, load);
-    // The floor and ours first, the others from the cheapest on.
-    let mut peers = run.peers(workload);
-    peers.retain(|peer| loads.iter().any(|load| ratio(peer, *load).is_some()));
-    let rank = |peer: &str| match peer {
-        _ if is_floor(peer) => 0.0,
-        _ if is_ours(peer) => 1.0,
-        _ => {
-            loads
-                .iter()
-                .find_map(|load| ratio(peer, *load))
-                .unwrap_or(f64::MAX)
-                .max(1.0)
-                + 1.0
-        }
+pub fn draw(run: &Run, workload: Workload) -> Result<Option<String>, Box<dyn Error>> {
+    let Some(bars) = Bars::of(run, workload) else {
+        return Ok(None);
     };
-    peers.sort_by(|one, other| rank(one).total_cmp(&rank(other)));
-    let ratios = peers
-        .iter()
-        .flat_map(|peer| loads.iter().map(|load| ratio(peer, *load)));
-    let most = ratios.flatten().fold(0.0, f64::max);
-    if most <= 0.0 {
-        return None;
-    }
-    let scale = (WIDTH - LEFT - RIGHT) / most;
-    let height = TOP + GROUP * peers.len() as f64 + 14.0;
+    let height = TOP + GROUP * bars.peers.len() as i32 + 14;
+    let svg = picture::draw((WIDTH as u32, height as u32), |area| {
+        bars.draw_head(area)?;
+        for (place, peer) in bars.peers.iter().enumerate() {
+            bars.draw_peer(area, peer, TOP + GROUP * place as i32)?;
+        }
+        let x = LEFT + bars.scale as i32;
+        for y in (TOP - 6..height - 12).step_by(6) {
+            area.draw(&PathElement::new([(x, y), (x, y + 3)], GREY))?;
+        }
+        Ok(())
+    });
+    svg.map(Some)
+}
 
-    let mut picture = Picture::new(WIDTH, height);
-    let title = "Processor time per answered query, relative to a loop that sends a fixed reply";
-    picture.text("title", 20.0, 28.0, title);
-    picture.text("note", 20.0, 46.0, workload.title());
-    let mut x = 20.0;
-    for (load, shade) in loads.iter().zip(["", " pale"]) {
-        picture.bar(&format!("other{shade}"), x, 58.0, 14.0, BAR);
-        let when = load.title().replace("saturated", "as fast as it answers");
-        picture.text("note", x + 20.0, 68.0, when);
-        x += 130.0;
-    }
-    for (place, peer) in peers.iter().enumerate() {
-        let y = TOP + GROUP * place as f64;
-        picture.text("name", LEFT - 12.0, y + BAR + 4.0, label(peer));
-        let colour = match *peer {
-            floor if is_floor(floor) => "floor",
-            ours if is_ours(ours) => "ours",
-            _ => "other",
+impl<'a> Bars<'a> {
+    fn of(run: &'a Run, workload: Workload) -> Option<Bars<'a>> {
+        let all = run.loads(workload);
+        let fixed = all.iter().copied().rfind(|load| matches!(load, Load::Rate(_)));
+        let saturated = all.contains(&Load::Saturation).then_some(Load::Saturation);
+        let mut bars = Bars {
+            run,
+            workload,
+            loads: fixed.into_iter().chain(saturated).collect(),
+            peers: run.peers(workload),
+            scale: 0.0,
         };
-        for ((line, load), shade) in loads.iter().enumerate().zip(["", " pale"]) {
-            let Some(ratio) = ratio(peer, *load) else {
-                continue;
-            };
-            let y = y + (BAR + 2.0) * line as f64;
-            let length = ratio * scale;
-            picture.bar(&format!("{colour}{shade}"), LEFT, y, length, BAR);
-            let failed = run.median(peer, workload, *load, |sample| Some(Sample::failed(sample)));
+        let mut ranked: Vec<(f64, &'static str)> = bars
+            .peers
+            .iter()
+            .filter_map(|peer| Some((rank(peer, bars.ratios(peer).next()?.1), *peer)))
+            .collect();
+        ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
+        bars.peers = ranked.into_iter().map(|(_, peer)| peer).collect();
+        let ratios = bars.peers.iter().flat_map(|peer| bars.ratios(peer));
+        let most = ratios.map(|(_, ratio)| ratio).fold(0.0, f64::max);
+        bars.scale = f64::from(WIDTH - LEFT - RIGHT) / most;
+        (most > 0.0).then_some(bars)
+    }
+
+    /// What a query costs a peer in times of the floor, for each load that it is known of.
+    fn ratios(&self, peer: &str) -> impl Iterator<Item = (usize, f64)> {
+        let ratio = move |load| self.run.samples.cost_ratio(peer, FLOOR, self.workload, load);
+        let all = self.loads.iter().enumerate();
+        all.filter_map(move |(line, load)| Some((line, ratio(*load)?)))
+    }
+
+    fn draw_head(&self, area: &Area) -> Result<(), Box<dyn Error>> {
+        let title = "Processor time per answered query, relative to a loop that sends a fixed reply";
+        area.draw_text(title, &heading(15.0), (20, 32))?;
+        let note = text(11.0, NOTE, HPos::Left);
+        area.draw_text(&self.workload.title(), &note, (20, 49))?;
+        for (line, load) in self.loads.iter().enumerate() {
+            let x = 20 + 130 * line as i32;
+            area.draw(&bar(BROWN, line, (x, 58), 14))?;
+            let when = load.title().replace("saturated", "as fast as it answers");
+            area.draw_text(&when, &note, (x + 20, 71))?;
+        }
+        Ok(())
+    }
+
+    fn draw_peer(&self, area: &Area, peer: &str, y: i32) -> Result<(), Box<dyn Error>> {
+        area.draw_text(
+            label(peer),
+            &text(12.0, INK, HPos::Right),
+            (LEFT - 12, y + BAR + 7),
+        )?;
+        let colour = match peer {
+            floor if is_floor(floor) => GREY,
+            ours if is_ours(ours) => GREEN,
+            _ => BROWN,
+        };
+        for (line, ratio) in self.ratios(peer) {
+            let y = y + (BAR + 2) * line as i32;
+            let length = (ratio * self.scale).round() as i32;
+            area.draw(&bar(colour, line, (LEFT, y), length))?;
+            let load = self.loads[line];
+            let failed = self
+                .run
+                .median(peer, self.workload, load, |sample| Some(Sample::failed(sample)));
             let failed = failed.filter(|failed| *failed > FAILED);
             let failed = failed.map(|part| format!(", {:.0} % unanswered", (part * 100.0).max(1.0)));
-            let text = format!("{ratio:.2}{}", failed.unwrap_or_default());
-            picture.text("value", LEFT + length + 6.0, y + BAR - 1.5, text);
+            let value = format!("{ratio:.2}{}", failed.unwrap_or_default());
+            area.draw_text(
+                &value,
+                &text(11.0, INK, HPos::Left),
+                (LEFT + length + 6, y + BAR + 2),
+            )?;
         }
+        Ok(())
     }
-    let x = LEFT + scale;
-    picture.line("dash", (x, TOP - 6.0), (x, height - 12.0));
-    Some(picture.finish())
+}
+
+/// The bar of the first load in full colour, that of the second in half.
+fn bar(colour: RGBColor, line: usize, (x, y): (i32, i32), length: i32) -> Rectangle<(i32, i32)> {
+    let shade = colour.mix(if line == 0 { 1.0 } else { 0.5 });
+    Rectangle::new([(x, y), (x + length, y + BAR)], shade.filled())
+}
+
+/// The floor and ours first, the others from the cheapest on.
+fn rank(peer: &str, ratio: f64) -> f64 {
+    match peer {
+        _ if is_floor(peer) => 0.0,
+        _ if is_ours(peer) => 1.0,
+        _ => ratio.max(1.0) + 1.0,
+    }
 }
 
 fn is_floor(peer: &str) -> bool {
@@ -123,21 +182,19 @@ mod tests {
             sample("unbound", 0, Load::Saturation, 15),
             sample("dnsweir", 0, load, 11),
         ]);
-        let svg = draw(&run, Workload::HOT).unwrap();
-        for width in ["215.0", "430.0", "322.5", "236.5"] {
+        let svg = draw(&run, Workload::HOT).unwrap().unwrap();
+        for width in ["215", "430", "323", "237"] {
             assert!(svg.contains(&format!("width=\"{width}\"")), "{width} in {svg}");
         }
         assert_eq!(
-            svg.matches("class=\"other\"").count(),
+            svg.matches("opacity=\"1\" fill=\"#9A5B13\"").count(),
             2,
             "unbound's and the legend's"
         );
         assert!(svg.contains("2.00, 2 % unanswered"), "{svg}");
         assert!(svg.find("dnsweir").unwrap() < svg.find("unbound").unwrap());
-        assert_eq!(draw(&run, Workload::Zipf), None);
-        assert_eq!(
-            draw(&Run::of(&[sample("unbound", 0, load, 20)]), Workload::HOT),
-            None
-        );
+        assert_eq!(draw(&run, Workload::Zipf).unwrap(), None);
+        let without_floor = Run::of(&[sample("unbound", 0, load, 20)]);
+        assert_eq!(draw(&without_floor, Workload::HOT).unwrap(), None);
     }
 }

@@ -1,22 +1,27 @@
 //! How cost grows, as tables and as a picture of curves.
 
+use std::error::Error;
 use std::fmt::Write;
 
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
 use crate::growth::{Dimension, Line};
-use crate::picture::Picture;
+use crate::picture::{self, Area, BROWN, GREEN, NOTE, PAPER, RULE, VIOLET, heading, text};
 use crate::report::{FLOOR, Run, write_head, write_row};
 use crate::sample::{Load, Sample};
 use crate::scale::{BUILT_MS, INSIDE_NS, START_MS};
 use crate::workload::{Workload, grouped};
 
-/// Pixels: the picture, a row of it, and the plots of a row.
-const WIDTH: f64 = 760.0;
-const TOP: f64 = 56.0;
-const ROW: f64 = 158.0;
-const PLOTS: [f64; 2] = [62.0, 438.0];
-const PLOT_WIDTH: f64 = 296.0;
-const PLOT_TOP: f64 = 30.0;
-const PLOT_HEIGHT: f64 = 92.0;
+/// Pixels: the picture, a row of it, and from where to where each plot of a row goes.
+const WIDTH: u32 = 760;
+const TOP: u32 = 56;
+const ROW: u32 = 158;
+const PLOTS: [(u32, u32); 2] = [(20, 372), (396, 748)];
+
+/// Of the lines of a plot.
+const COLOURS: [RGBColor; 3] = [GREEN, BROWN, VIOLET];
 
 /// What a plot may show of a point.
 type Figure = fn(&Run, &Line, u32) -> Option<f64>;
@@ -103,143 +108,115 @@ pub fn markdown(runs: &[(Dimension, Run)]) -> String {
 }
 
 /// The picture: a row for each dimension.
-pub fn draw(runs: &[(Dimension, Run)]) -> String {
-    let mut picture = Picture::new(WIDTH, TOP + ROW * runs.len() as f64);
-    picture.text("title", 20.0, 28.0, "What a cached answer costs as things grow");
-    for ((title, _), left) in FIGURES.iter().zip(PLOTS) {
-        picture.text("note", left - 42.0, 48.0, title);
-    }
-    for (row, (dimension, run)) in runs.iter().enumerate() {
-        let top = TOP + ROW * row as f64;
-        picture.text("head", 20.0, top + 16.0, dimension.title);
-        let lines: Vec<(&Line, Vec<u32>)> = dimension.lines().map(|line| (line, points(run, line))).collect();
-        if lines.len() > 1 {
-            let mut x = PLOTS[1] - 102.0;
-            for (index, (line, _)) in lines.iter().enumerate() {
-                picture.curve(&format!("line{index}"), &[(x, top + 12.0)]);
-                picture.text("note", x + 7.0, top + 16.0, line.label);
-                x += 26.0 + 6.2 * line.label.len() as f64;
-            }
+pub fn draw(runs: &[(Dimension, Run)]) -> Result<String, Box<dyn Error>> {
+    picture::draw((WIDTH, TOP + ROW * runs.len() as u32), |area| {
+        area.draw_text(
+            "What a cached answer costs as things grow",
+            &heading(15.0),
+            (20, 32),
+        )?;
+        let (head, rows) = area.split_vertically(TOP);
+        for ((title, _), (left, _)) in FIGURES.iter().zip(PLOTS) {
+            head.draw_text(title, &note(), (left as i32, 51))?;
         }
-        for ((_, figure), left) in FIGURES.iter().zip(PLOTS) {
-            plot(&mut picture, (left, top + PLOT_TOP), &lines, |line, value| {
-                figure(run, line, value)
-            });
+        for ((dimension, run), row) in runs.iter().zip(rows.split_evenly((runs.len(), 1))) {
+            draw_row(&row, *dimension, run)?;
         }
-    }
-    picture.finish()
+        Ok(())
+    })
 }
 
-/// One plot, from its upper left corner.
-fn plot(
-    picture: &mut Picture,
-    (left, top): (f64, f64),
-    lines: &[(&Line, Vec<u32>)],
-    figure: impl Fn(&Line, u32) -> Option<f64>,
-) {
-    let curves: Vec<Vec<(f64, f64)>> = lines
-        .iter()
-        .map(|(line, values)| {
+fn draw_row(row: &Area, dimension: Dimension, run: &Run) -> Result<(), Box<dyn Error>> {
+    row.draw_text(dimension.title, &heading(12.0), (20, 20))?;
+    let lines: Vec<(&Line, Vec<u32>)> = dimension.lines().map(|line| (line, points(run, line))).collect();
+    if lines.len() > 1 {
+        let mut x = PLOTS[1].0 as i32 - 60;
+        for ((line, _), colour) in lines.iter().zip(COLOURS) {
+            row.draw(&Circle::new((x, 12), 2, colour.stroke_width(2)))?;
+            row.draw_text(line.label, &note(), (x + 7, 19))?;
+            x += 26 + (6.2 * line.label.len() as f64) as i32;
+        }
+    }
+    for ((_, figure), (left, right)) in FIGURES.iter().zip(PLOTS) {
+        let area = row.clone().shrink((left, 24), (right - left, ROW - 36));
+        let curves = lines.iter().map(|(line, values)| {
             let points = values
                 .iter()
-                .filter_map(|value| Some((f64::from(*value), figure(line, *value)?)));
+                .filter_map(|value| Some((f64::from(*value), figure(run, line, *value)?)));
             points.collect()
-        })
-        .collect();
-    let all = || curves.iter().flatten().copied();
-    if all().next().is_none() {
-        return;
+        });
+        plot(&area, &curves.collect::<Vec<_>>())?;
     }
-    let mut values: Vec<f64> = all().map(|(value, _)| value).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.dedup();
+    Ok(())
+}
+
+/// One plot. Counts grow by decades, so their axis does, unless there are few; figures begin at 0, unless they differ so
+/// much that the smaller ones could not be told apart.
+fn plot(area: &Area, curves: &[Vec<(f64, f64)>]) -> Result<(), Box<dyn Error>> {
+    let all = || curves.iter().flatten().copied();
+    let mut counts: Vec<f64> = all().map(|(count, _)| count).collect();
+    counts.sort_unstable_by(f64::total_cmp);
+    counts.dedup();
+    let (Some(first), Some(last)) = (counts.first().copied(), counts.last().copied()) else {
+        return Ok(());
+    };
     let most = all().map(|(_, figure)| figure).fold(0.0, f64::max);
     let least = all().map(|(_, figure)| figure).fold(f64::MAX, f64::min);
-    let across = Axis::across(&values);
-    let up = Axis::up(least, most);
-    let bottom = top + PLOT_HEIGHT;
-    let x = |value: f64| left + across.place(value) * PLOT_WIDTH;
-    let y = |figure: f64| bottom - up.place(figure) * PLOT_HEIGHT;
-    for tick in up.ticks() {
-        picture.line("rule", (left, y(tick)), (left + PLOT_WIDTH, y(tick)));
-        picture.text("tick left", left - 8.0, y(tick) + 4.0, short(tick));
-    }
-    for value in values {
-        picture.text("tick", x(value), bottom + 16.0, short(value));
-    }
-    for (index, curve) in curves.iter().enumerate().filter(|(_, curve)| !curve.is_empty()) {
-        let points: Vec<_> = curve
-            .iter()
-            .map(|(value, figure)| (x(*value), y(*figure)))
-            .collect();
-        picture.curve(&format!("line{index}"), &points);
+    let across = first..last.max(first + 1.0);
+    let logarithmic = most > 20.0 * least && least > 0.0;
+    let decades = 10_f64.powf(least.log10().floor())..10_f64.powf(most.log10().ceil());
+    let up = 0.0..most * 1.05;
+    // Where counts go by decades, each has its tick.
+    match (last > 100.0, logarithmic) {
+        (true, true) => curves_on(
+            area,
+            across.log_scale().with_key_points(counts),
+            decades.log_scale(),
+            curves,
+        ),
+        (true, false) => curves_on(area, across.log_scale().with_key_points(counts), up, curves),
+        (false, true) => curves_on(area, across, decades.log_scale(), curves),
+        (false, false) => curves_on(area, across, up, curves),
     }
 }
 
-/// From a value to a place between 0 and 1.
-struct Axis {
-    from: f64,
-    to: f64,
-    logarithmic: bool,
+fn curves_on<X, Y>(area: &Area, across: X, up: Y, curves: &[Vec<(f64, f64)>]) -> Result<(), Box<dyn Error>>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: ValueFormatter<f64>,
+{
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(6)
+        .margin_right(14)
+        .x_label_area_size(24)
+        .y_label_area_size(42)
+        .build_cartesian_2d(across, up)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .axis_style(TRANSPARENT)
+        .set_all_tick_mark_size(4)
+        .bold_line_style(RULE)
+        .light_line_style(TRANSPARENT)
+        .label_style(text(11.0, NOTE, HPos::Center))
+        .x_label_formatter(&|count| short(*count))
+        .y_label_formatter(&|figure| short(*figure))
+        .x_labels(9)
+        .y_labels(5)
+        .draw()?;
+    for (curve, colour) in curves.iter().zip(COLOURS) {
+        let points = || curve.iter().copied();
+        chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
+        chart.draw_series(points().map(|point| Circle::new(point, 2, PAPER.filled())))?;
+        chart.draw_series(points().map(|point| Circle::new(point, 2, colour.stroke_width(2))))?;
+    }
+    Ok(())
 }
 
-impl Axis {
-    /// For values that are put in by hand: counts. Evenly spread for a few.
-    fn across(values: &[f64]) -> Axis {
-        let (from, to) = (values[0], values[values.len() - 1]);
-        Axis {
-            from,
-            to: if from < to { to } else { from + 1.0 },
-            logarithmic: to > 100.0,
-        }
-    }
-
-    /// For figures: from 0, unless they differ so much that the smaller ones could not be told apart.
-    fn up(least: f64, most: f64) -> Axis {
-        if most > 20.0 * least && least > 0.0 {
-            return Axis {
-                from: 10_f64.powf(least.log10().floor()),
-                to: 10_f64.powf(most.log10().ceil()),
-                logarithmic: true,
-            };
-        }
-        let step = step(most);
-        Axis {
-            from: 0.0,
-            to: (most / step).ceil() * step,
-            logarithmic: false,
-        }
-    }
-
-    fn place(&self, value: f64) -> f64 {
-        if self.logarithmic {
-            (value / self.from).ln() / (self.to / self.from).ln()
-        } else {
-            (value - self.from) / (self.to - self.from)
-        }
-    }
-
-    fn ticks(&self) -> Vec<f64> {
-        if self.logarithmic {
-            let decades = (self.to / self.from).log10().round() as i32;
-            return (0..=decades)
-                .map(|decade| self.from * 10_f64.powi(decade))
-                .collect();
-        }
-        let step = step(self.to);
-        let count = (self.to / step).round() as u32;
-        (0..=count).map(|tick| f64::from(tick) * step).collect()
-    }
-}
-
-/// A round distance between ticks, of which there will be three to five.
-fn step(most: f64) -> f64 {
-    let decade = 10_f64.powf(most.log10().floor());
-    let steps = [0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0].map(|part| part * decade);
-    steps
-        .into_iter()
-        .find(|step| most / step <= 4.0)
-        .unwrap_or(decade)
+fn note() -> TextStyle<'static> {
+    text(11.0, NOTE, HPos::Left)
 }
 
 /// 1.5, 200, 1k, 1M.
@@ -257,13 +234,13 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::growth::DIMENSIONS;
-    use crate::report::figure;
+    use crate::record::{Entry, Figure};
     use crate::sample::tests::sample;
 
     #[test]
     fn a_dimension_has_its_figures_in_table_and_picture() {
         let load = Load::Rate(60_000);
-        let dimension = Dimension::find("zones").unwrap();
+        let dimension: Dimension = "zones".parse().unwrap();
         let at = |name: &str, cost| Sample {
             workload: Workload::Hot(10_000),
             lost: 0,
@@ -272,9 +249,13 @@ mod tests {
             ..sample(name, 0, load, cost)
         };
         let mut run = Run::of(&[at(FLOOR, 10), at("zones=1", 12), at("zones=10000", 15)]);
-        run.add(&figure("zones=1", INSIDE_NS, 140.0)).unwrap();
-        run.add(&figure("zones=1000", INSIDE_NS, 150.4)).unwrap();
-        run.add(&figure("zones=1000", BUILT_MS, 7.25)).unwrap();
+        let mut figure = |of: &str, what: &str, value| {
+            let (of, what) = (of.to_owned(), what.to_owned());
+            run.add(Entry::Figure(Figure { of, what, value }));
+        };
+        figure("zones=1", INSIDE_NS, 140.0);
+        figure("zones=1000", INSIDE_NS, 150.4);
+        figure("zones=1000", BUILT_MS, 7.25);
         let runs = [(dimension, run)];
         let text = markdown(&runs);
         assert!(
@@ -283,27 +264,17 @@ mod tests {
         );
         assert!(text.contains("| 1 000 | 150 | – | – | – | – | 7.2 |"), "{text}");
         assert!(text.contains("| 10 000 | – | 15.00 | 1.50 |"), "{text}");
-        let svg = draw(&runs);
-        assert_eq!(svg.matches("<path class=\"line0\"").count(), 2, "{svg}");
-        // From the left to the right, and to the top: the highest tick is 1.5.
-        let right = PLOTS[0] + PLOT_WIDTH;
-        let high = TOP + PLOT_TOP;
-        assert!(svg.contains(&format!("L{right:.1} {high:.1}\"")), "{svg}");
+        let svg = draw(&runs).unwrap();
+        assert_eq!(
+            svg.matches("<polyline fill=\"none\" opacity=\"1\" stroke=\"#0F766E\"")
+                .count(),
+            2,
+            "{svg}"
+        );
     }
 
     #[test]
-    fn axes_have_a_few_round_ticks() {
-        let ticks = |least, most| Axis::up(least, most).ticks();
-        assert_eq!(ticks(1.1, 1.3), [0.0, 0.5, 1.0, 1.5]);
-        assert_eq!(ticks(100.0, 380.0), [0.0, 100.0, 200.0, 300.0, 400.0]);
-        assert_eq!(ticks(90.0, 20_000.0), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
-        let across = Axis::across(&[1.0, 10.0, 10_000.0]);
-        assert_eq!(
-            [1.0, 100.0, 10_000.0].map(|value| across.place(value)),
-            [0.0, 0.5, 1.0]
-        );
-        let few = Axis::across(&[0.0, 4.0, 16.0]);
-        assert_eq!([0.0, 4.0, 16.0].map(|value| few.place(value)), [0.0, 0.25, 1.0]);
+    fn numbers_are_short() {
         assert_eq!(
             [0.25, 200.0, 10_000.0, 1e6].map(short),
             ["0.25", "200", "10k", "1M"]

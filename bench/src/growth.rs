@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use crate::wire::Question;
 use crate::workload::Workload;
@@ -43,12 +44,17 @@ pub const DIMENSIONS: [Dimension; 6] = [
     },
 ];
 
-impl Dimension {
-    /// The one called `name`.
-    pub fn find(name: &str) -> Option<Dimension> {
-        DIMENSIONS.into_iter().find(|dimension| dimension.name == name)
-    }
+impl FromStr for Dimension {
+    type Err = String;
 
+    fn from_str(name: &str) -> Result<Dimension, String> {
+        let found = DIMENSIONS.into_iter().find(|dimension| dimension.name == name);
+        let known = || DIMENSIONS.map(|dimension| dimension.name).join(", ");
+        found.ok_or_else(|| format!("known are {}", known()))
+    }
+}
+
+impl Dimension {
     /// The curves that are drawn for it.
     pub fn lines(self) -> impl Iterator<Item = &'static Line> {
         LINES.iter().filter(move |line| line.dimension == self.name)
@@ -226,8 +232,17 @@ fn rules(kind: &str, count: u32) -> String {
 
 impl Line {
     /// The one called `name`.
-    pub fn find(name: &str) -> Option<&'static Line> {
+    fn find(name: &str) -> Option<&'static Line> {
         LINES.iter().find(|line| line.name == name)
+    }
+
+    /// The point called `CURVE=N`.
+    pub fn find_point(name: &str) -> Result<(&'static Line, u32), &'static str> {
+        let point = name.split_once('=').and_then(|(line, value)| {
+            let value = value.parse().ok()?;
+            Line::find(line).map(|line| (line, value))
+        });
+        point.ok_or("no point of a curve")
     }
 
     /// Where it is measured on a machine with so many processors.

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use clap::{Args, ValueEnum};
 use dnsweir::config;
 use dnsweir::dns::Transport;
 use dnsweir::filter::{CompiledCache, Engine, Filter};
@@ -20,7 +21,8 @@ use dnsweir::serve::generation::Generation;
 use dnsweir::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
 use tokio::runtime::LocalRuntime;
 
-use crate::growth::{Point, Source};
+use crate::growth::{Line, Point, Source};
+use crate::options::absolute;
 use crate::peers::{ALL, NODECACHE, REWRITE, USE_FILTERS, filters};
 use crate::process::pin;
 
@@ -34,15 +36,71 @@ const LIMIT: usize = 512;
 const ADDRESS: &str = "127.0.0.1:53";
 const CACHE: usize = 1 << 30;
 
+/// What to measure, on the command line.
+#[derive(Args)]
+pub struct Settings {
+    /// Which filters see every query [default: all that can be]
+    #[arg(long, value_enum)]
+    filters: Option<Filters>,
+    /// Queries in all
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    count: u64,
+    /// Queries of a batch
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    batch: usize,
+    /// The modules that bench/called-filters.sh made
+    #[arg(long, value_name = "FOLDER", value_parser = absolute)]
+    called_modules: Option<PathBuf>,
+    /// Not that, but a point of a curve of `scale`, such as zones=1000
+    #[arg(long, value_name = "CURVE=N", value_parser = Line::find_point)]
+    at: Option<(&'static Line, u32)>,
+}
+
 /// Which filters see every query.
-pub enum Filters {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Filters {
     /// None.
     Bare,
     /// `log`, which prints a line for each, `rewrite` and `nodecache`, as they are: the last two let their verdicts be
     /// remembered.
     Remembered,
-    /// The same, with modules of `rewrite` and `nodecache` from this folder, whose verdicts are not.
-    Called(PathBuf),
+    /// The same, with modules of `rewrite` and `nodecache` whose verdicts are not.
+    Called,
+}
+
+/// Measures, and prints what was measured.
+pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    let plan = Plan {
+        count: settings.count,
+        limit: Duration::MAX,
+        batch: settings.batch,
+        rounds: 1,
+    };
+    let print = |name: &str, setup: &Setup| -> Result<(), Box<dyn Error>> {
+        let hits = measure(setup, plan)?;
+        println!("{name}: {} hits, {:.0} ns each", plan.count, hits.each);
+        Ok(())
+    };
+    if let Some((line, value)) = settings.at {
+        let setup = Setup::at(&line.at(value), Vec::new(), None)?;
+        return print(&line.point_name(value), &setup);
+    }
+    let called = settings.called_modules.as_deref();
+    if settings.filters == Some(Filters::Called) && called.is_none() {
+        return Err("--filters called needs --called-modules".into());
+    }
+    let all = [
+        ("bare", Filters::Bare),
+        ("remembered", Filters::Remembered),
+        ("called", Filters::Called),
+    ];
+    for (name, filters) in all {
+        let chosen = settings.filters.is_none_or(|chosen| chosen == filters);
+        if chosen && (filters != Filters::Called || called.is_some()) {
+            print(name, &Setup::with(filters, called))?;
+        }
+    }
+    Ok(())
 }
 
 /// What is measured.
@@ -79,17 +137,14 @@ pub struct Hits {
 
 impl Setup {
     /// 64 names, and these filters.
-    pub fn with(which: &Filters) -> Setup {
-        let module = |folder: &Path, name: &str| folder.join(name).display().to_string();
+    fn with(which: Filters, called: Option<&Path>) -> Setup {
+        let folder = called.unwrap_or(Path::new(""));
+        let module = |name: &str| folder.join(name).display().to_string();
         let (filters, stages) = match which {
             Filters::Bare => (String::new(), ""),
             Filters::Remembered => (filters(ALL, REWRITE, NODECACHE), USE_FILTERS),
-            Filters::Called(folder) => (
-                filters(
-                    ALL,
-                    &module(folder, "rewrite.wasm"),
-                    &module(folder, "nodecache.wasm"),
-                ),
+            Filters::Called => (
+                filters(ALL, &module("rewrite.wasm"), &module("nodecache.wasm")),
                 USE_FILTERS,
             ),
         };

@@ -12,8 +12,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
 use crate::accounting::Memory;
 use crate::measure::{Plan, measure, warm_up};
+use crate::options::{Cores, Proxy, absolute, seconds};
 use crate::process::{Scratch, Server, free_port, pin};
 use crate::sample::{Load, median};
 use crate::workload::Workload;
@@ -29,23 +32,27 @@ const BESIDE: u32 = 500;
 const WINDOW: usize = 64;
 
 /// What to run.
+#[derive(Args)]
 pub struct Settings {
-    /// The proxy's program.
-    pub dnsweir: PathBuf,
-    /// With the hostile modules.
-    pub guests: PathBuf,
-    /// Which filters: those whose description holds this.
-    pub only: Option<String>,
-    /// Measurements of each filter.
-    pub rounds: u32,
-    /// For how long each time.
-    pub duration: Duration,
-    /// Hostile queries of the flood.
-    pub flood: u32,
-    /// The processor of the proxy.
-    pub server_core: usize,
-    /// The processor of everything else.
-    pub client_core: usize,
+    #[command(flatten)]
+    proxy: Proxy,
+    /// The hostile modules
+    #[arg(long, value_name = "FOLDER", default_value = "target/hostile/wasm32-unknown-unknown/release", value_parser = absolute)]
+    guests: PathBuf,
+    /// Only filters whose description holds this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Measurements of each filter
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+    /// How long each takes
+    #[arg(long = "seconds", value_name = "S", default_value = "4", value_parser = seconds)]
+    duration: Duration,
+    /// Hostile queries of the flood
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    flood: u32,
+    #[command(flatten)]
+    cores: Cores,
 }
 
 /// A filter, and the first label of the name at which it does what it does.
@@ -83,14 +90,14 @@ const HOSTILE: [Hostile; 11] = [
 ///
 /// When something cannot be started, or does not answer.
 pub fn run(settings: &Settings) -> io::Result<String> {
-    pin(settings.client_core)?;
+    pin(settings.cores.client)?;
     let scratch = Scratch::new()?;
     let upstream = SocketAddrV4::new(LOCAL, free_port(LOCAL, FIRST_PORT)?);
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["upstream", "--listen", &upstream.to_string()]);
     let _upstream = Server::start(
         &mut command,
-        settings.client_core,
+        settings.cores.client,
         upstream,
         &scratch.folder("upstream")?,
     )?;
@@ -98,8 +105,10 @@ pub fn run(settings: &Settings) -> io::Result<String> {
         "| the filter | calm zone, p99 µs | ÷ a filter that does nothing | in half of the rounds | unanswered | RSS MiB before / after the flood | answered |\n\
          |---|--:|--:|--:|--:|--:|--:|\n",
     );
-    let only = settings.only.as_deref().unwrap_or_default();
-    for hostile in HOSTILE.iter().filter(|hostile| hostile.what.contains(only)) {
+    for hostile in HOSTILE
+        .iter()
+        .filter(|hostile| hostile.what.contains(&settings.only))
+    {
         let calm = start(settings, &scratch, upstream, NONE)?;
         let server = start(settings, &scratch, upstream, hostile.module)?;
         let mut ratios = Vec::new();
@@ -172,11 +181,11 @@ zone "." {{ cache; forward "{upstream}" }}
     );
     let file = folder.join("dnsweir.kdl");
     std::fs::write(&file, text)?;
-    let mut command = Command::new(&settings.dnsweir);
+    let mut command = Command::new(&settings.proxy.dnsweir);
     command
         .args(["run", "--log-level", "error", "--config"])
         .arg(&file);
-    let server = Server::start(&mut command, settings.server_core, listen, &folder)?;
+    let server = Server::start(&mut command, settings.cores.server, listen, &folder)?;
     warm_up(listen, Workload::HOT)?;
     Ok(server)
 }
@@ -195,7 +204,7 @@ fn beside(
         duration: settings.duration,
         burst: 2,
         seed: round,
-        core: settings.server_core,
+        core: settings.cores.server,
     };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

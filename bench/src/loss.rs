@@ -8,15 +8,17 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use clap::Args;
+
 use crate::answering::{Answers, serve_tcp};
 use crate::datagrams::enlarge_buffer;
 use crate::drive::{Monotonic, Schedule, on_schedule};
-use crate::peers::in_path;
+use crate::options::{Cores, Proxy, absolute, seconds};
+use crate::peers::{Peer, Program, Site, in_path};
 use crate::process::{Scratch, Server, free_port, pin};
 use crate::udp_client::UdpClient;
 use crate::wire;
@@ -33,38 +35,41 @@ const SERVERS: [&str; 5] = ["dnsweir", "unbound", "dnsdist", "pdns-recursor", "c
 const PARTS: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// What to run.
+#[derive(Args)]
 pub struct Settings {
-    /// The proxy's program.
-    pub dnsweir: PathBuf,
-    /// CoreDNS, if it is not in `PATH`.
-    pub coredns: Option<PathBuf>,
-    /// One datagram in so many is lost.
-    pub one_in: u64,
-    /// Queries a second.
-    pub rate: u32,
-    /// For how long.
-    pub duration: Duration,
-    /// The processor of the server.
-    pub server_core: usize,
-    /// The processor of everything else.
-    pub client_core: usize,
+    #[command(flatten)]
+    proxy: Proxy,
+    /// The program of CoreDNS, if it is not in PATH
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    coredns: Option<PathBuf>,
+    /// One datagram in so many is lost
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    one_in: u64,
+    /// Queries per second
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    rate: u32,
+    /// How long each server is asked
+    #[arg(long = "seconds", value_name = "S", default_value = "20", value_parser = seconds)]
+    duration: Duration,
+    #[command(flatten)]
+    cores: Cores,
 }
 
 /// Measures everybody; gives the table.
 pub fn run(settings: &Settings) -> io::Result<String> {
-    pin(settings.client_core)?;
+    pin(settings.cores.client)?;
     let scratch = Scratch::new()?;
     let mut table = String::from(
         "| server | upstreams | p50 ms | p90 | p99 | p99.9 | unanswered after 1 s | upstream queries for each |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    for name in SERVERS {
-        let Some(program) = program(settings, name) else {
-            eprintln!("{name}: not installed, left out");
+    for peer in SERVERS.into_iter().filter_map(Peer::find) {
+        let Some(program) = program(settings, peer) else {
+            eprintln!("{}: not installed, left out", peer.name);
             continue;
         };
         for count in 1..=UPSTREAMS.len() {
-            let row = measure(settings, &scratch, name, &program, count)?;
+            let row = measure(settings, &scratch, peer, &program, count)?;
             eprintln!("{row}");
             let _ = writeln!(table, "{row}");
         }
@@ -72,19 +77,19 @@ pub fn run(settings: &Settings) -> io::Result<String> {
     Ok(table)
 }
 
-fn program(settings: &Settings, name: &str) -> Option<PathBuf> {
-    match name {
-        "dnsweir" => Some(settings.dnsweir.clone()),
-        "coredns" => settings.coredns.clone().or_else(|| in_path(name)),
-        "pdns-recursor" => in_path("pdns_recursor"),
-        _ => in_path(name),
+fn program(settings: &Settings, peer: &Peer) -> Option<PathBuf> {
+    match peer.program {
+        Program::Dnsweir => Some(settings.proxy.dnsweir.clone()),
+        Program::Named("coredns") if settings.coredns.is_some() => settings.coredns.clone(),
+        Program::Named(name) => in_path(name),
+        Program::Bench | Program::DnsweirCalled => None,
     }
 }
 
 fn measure(
     settings: &Settings,
     scratch: &Scratch,
-    name: &str,
+    peer: &Peer,
     program: &Path,
     count: usize,
 ) -> io::Result<String> {
@@ -94,12 +99,17 @@ fn measure(
         upstreams.push(lossy(address, settings.one_in, seed as u64, &asked)?);
     }
     let listen = SocketAddrV4::new(SERVER, free_port(SERVER, FIRST_PORT)?);
-    let folder = scratch.folder(&format!("{name}-{count}"))?;
-    let mut command = Command::new(program);
-    command
-        .args(set_up(name, &folder, listen, &upstreams)?)
-        .current_dir(&folder);
-    let server = Server::start(&mut command, settings.server_core, listen, &folder)?;
+    let folder = scratch.folder(&format!("{}-{count}", peer.name))?;
+    let site = Site {
+        folder: &folder,
+        listen,
+        upstreams: &upstreams,
+        spare_port: 0,
+        called: None,
+        exists: true,
+    };
+    let mut command = peer.command(program, &site)?;
+    let server = Server::start(&mut command, settings.cores.server, listen, &folder)?;
 
     let mut client = UdpClient::new(server.address, Vec::new(), 8)?;
     let mut questions = Workload::Misses.questions(count as u32);
@@ -113,11 +123,11 @@ fn measure(
     let tally = ask(settings.duration)?;
     let sent = tally.sent.max(1) as f64;
     let answered = tally.answered as f64;
-    let mut row = format!("| {name} | {count} |");
+    let mut row = format!("| {} | {count} |", peer.name);
     for part in PARTS {
         // Of all that were sent: who is not answered waits longest.
         let latency = Some(part * sent / answered).filter(|part| *part <= 1.0);
-        match latency.and_then(|part| tally.latency.quantile(part)) {
+        match latency.map(|part| tally.latency.value_at_quantile(part)) {
             Some(latency) => row += &format!(" {:.1} |", latency as f64 / 1e6),
             None => row += " – |",
         }
@@ -153,75 +163,4 @@ fn lossy(ip: Ipv4Addr, one_in: u64, seed: u64, asked: &Arc<AtomicU64>) -> io::Re
         }
     });
     Ok(address)
-}
-
-/// Writes what `name` needs into `folder`; gives its arguments. All have what they do by default about
-/// upstreams that do not answer.
-fn set_up(
-    name: &str,
-    folder: &Path,
-    listen: SocketAddrV4,
-    upstreams: &[SocketAddrV4],
-) -> io::Result<Vec<String>> {
-    let (ip, port) = (listen.ip(), listen.port());
-    let all = |each: &dyn Fn(&SocketAddrV4) -> String, between: &str| {
-        upstreams.iter().map(each).collect::<Vec<_>>().join(between)
-    };
-    let (file, text, arguments): (&str, String, &[&str]) = match name {
-        "dnsweir" => {
-            let to = all(&|to| format!("\"{to}\""), " ");
-            (
-                "dnsweir.kdl",
-                format!("listen \"{listen}\"\nworkers 1\nzone \".\" {{ cache; forward {to} }}\n"),
-                &["run", "--log-level", "error", "--config", "dnsweir.kdl"],
-            )
-        }
-        "unbound" => {
-            let to = all(&|to| format!("    forward-addr: {}@{}", to.ip(), to.port()), "\n");
-            (
-                "unbound.conf",
-                format!(
-                    "server:\n    interface: {ip}@{port}\n    port: {port}\n    use-syslog: no\n    \
-                     username: \"\"\n    chroot: \"\"\n    pidfile: \"\"\n    directory: \".\"\n    \
-                     do-daemonize: no\n    num-threads: 1\n    module-config: \"iterator\"\n    \
-                     do-not-query-localhost: no\nremote-control:\n    control-enable: no\n\
-                     forward-zone:\n    name: \".\"\n{to}\n"
-                ),
-                &["-d", "-p", "-c", "unbound.conf"],
-            )
-        }
-        "dnsdist" => {
-            let to = all(&|to| format!("newServer({{address=\"{to}\"}})"), "\n");
-            (
-                "dnsdist.conf",
-                format!(
-                    "setSecurityPollSuffix(\"\")\naddLocal(\"{listen}\")\n{to}\n\
-                     getPool(\"\"):setCache(newPacketCache(1000000))\n"
-                ),
-                &["--supervised", "--disable-syslog", "-C", "dnsdist.conf"],
-            )
-        }
-        "pdns-recursor" => {
-            let to = all(&|to| to.to_string(), ";");
-            (
-                "recursor.conf",
-                format!(
-                    "local-address={ip}\nlocal-port={port}\nforward-zones-recurse=.={to}\ndont-query=\n\
-                     threads=1\ndnssec=off\ndaemon=no\ndisable-syslog=yes\nquiet=yes\nloglevel=3\n\
-                     write-pid=no\nsocket-dir=.\nsecurity-poll-suffix=\n"
-                ),
-                &["--config-dir=."],
-            )
-        }
-        _ => {
-            let to = all(&|to| to.to_string(), " ");
-            (
-                "Corefile",
-                format!(".:{port} {{\n    bind {ip}\n    cache\n    forward . {to}\n}}\n"),
-                &["-conf", "Corefile"],
-            )
-        }
-    };
-    std::fs::write(folder.join(file), text)?;
-    Ok(arguments.iter().map(|word| (*word).to_owned()).collect())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::accounting::{Memory, Processor, core_busy};
 use crate::drive::{Client, Clock, Monotonic, Schedule, Tally, as_fast_as_answered, on_schedule};
+use crate::options::Pace;
 use crate::process::Server;
 use crate::sample::{Latency, Load, Sample};
 use crate::tcp_client::TcpClient;
@@ -40,6 +41,21 @@ pub struct Plan {
     pub seed: u32,
     /// The processor that the server is on.
     pub core: usize,
+}
+
+impl Plan {
+    /// One measurement of a rotation.
+    pub fn of(pace: &Pace, round: u32, seed: u32, workload: Workload, load: Load) -> Plan {
+        Plan {
+            round,
+            workload,
+            load,
+            duration: pace.duration,
+            burst: pace.burst,
+            seed,
+            core: pace.cores.server,
+        }
+    }
 }
 
 /// Asks everything once that should be in the cache. Gives how many queries were not answered as they
@@ -85,7 +101,7 @@ fn with_client(client: &mut impl Client, server: &Server, name: &str, plan: Plan
     let processor = Processor::of(server.id())?.since(processor);
     let memory = Memory::of(server.id())?;
 
-    let at = |part| tally.latency.quantile(part).unwrap_or(0);
+    let at = |part| tally.latency.value_at_quantile(part);
     Ok(Sample {
         round: plan.round,
         peer: name.to_owned(),
@@ -106,9 +122,9 @@ fn with_client(client: &mut impl Client, server: &Server, name: &str, plan: Plan
             p50: at(0.5),
             p99: at(0.99),
             p999: at(0.999),
-            max: tally.latency.largest(),
+            max: tally.latency.max(),
         },
-        client_late: tally.late.quantile(0.99).unwrap_or(0),
+        client_late: tally.late.value_at_quantile(0.99),
         resident: memory.resident,
         proportional: memory.proportional,
     })

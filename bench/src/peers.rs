@@ -14,6 +14,7 @@ use std::process::Command;
 use crate::process::OUTPUT;
 
 /// A server that can be measured.
+#[derive(Debug)]
 pub struct Peer {
     /// As it is written on the command line and in the table.
     pub name: &'static str,
@@ -45,13 +46,21 @@ pub struct Site<'a> {
     /// Where it has to answer.
     pub listen: SocketAddrV4,
     /// Where it has to ask.
-    pub upstream: SocketAddrV4,
+    pub upstreams: &'a [SocketAddrV4],
     /// A free port on the same address, for one that needs a second.
     pub spare_port: u16,
     /// Folder of `rewrite.wasm` and `nodecache.wasm` that remember nothing.
     pub called: Option<&'a Path>,
     /// Whether everything that is asked for exists: the floor has only one answer.
     pub exists: bool,
+}
+
+impl Site<'_> {
+    /// The upstreams, each as its configuration has it.
+    fn each(&self, between: &str, text: impl Fn(&SocketAddrV4) -> String) -> String {
+        let all: Vec<String> = self.upstreams.iter().map(text).collect();
+        all.join(between)
+    }
 }
 
 /// All, in the order of the table.
@@ -172,6 +181,12 @@ impl Peer {
         PEERS.iter().find(|peer| peer.name == name)
     }
 
+    /// The one called `name`, or who there is.
+    pub fn named(name: &str) -> Result<&'static Peer, String> {
+        let known = || PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
+        Peer::find(name).ok_or_else(|| format!("known are {}", known()))
+    }
+
     /// The command that starts `program` at `site`.
     pub fn command(&self, program: &Path, site: &Site) -> io::Result<Command> {
         let mut command = Command::new(program);
@@ -282,11 +297,11 @@ cache-memory "512MiB"
 zone "." {{
     {stages}
     cache
-    forward "{upstream}" {{ concurrent 10000 }}
+    forward {upstreams} {{ concurrent 10000 }}
 }}
 "#,
         listen = site.listen,
-        upstream = site.upstream,
+        upstreams = site.each(" ", |to| format!("\"{to}\"")),
     );
     // Its folder is watched, and the files that lines are written to are not to be.
     std::fs::create_dir_all(site.folder.join("config"))?;
@@ -322,13 +337,12 @@ remote-control:
     control-enable: no
 forward-zone:
     name: "."
-    forward-addr: {up}@{up_port}
+{upstreams}
 "#,
         ip = site.listen.ip(),
         port = site.listen.port(),
         folder = site.folder.display(),
-        up = site.upstream.ip(),
-        up_port = site.upstream.port(),
+        upstreams = site.each("\n", |to| format!("    forward-addr: {}@{}", to.ip(), to.port())),
     );
     let file = write(site, "unbound.conf", &text)?;
     Ok(words(&["-d", "-p", "-c", &file]))
@@ -343,12 +357,12 @@ setUDPMultipleMessagesVectorSize(32)
 setUDPSocketBufferSizes(4194304, 0)
 setMaxTCPQueriesPerConnection(0)
 addLocal("{listen}", {{reusePort=true}})
-newServer({{address="{upstream}", sockets=16, checkInterval=10}})
+{upstreams}
 getPool(""):setCache(newPacketCache(2000000, {{maxTTL=86400, minTTL=0}}))
 {action}
 "#,
         listen = site.listen,
-        upstream = site.upstream,
+        upstreams = site.each("\n", |to| format!("newServer({{address=\"{to}\", sockets=16}})")),
     );
     let file = write(site, "dnsdist.conf", &text)?;
     Ok(words(&["--supervised", "--disable-syslog", "-C", &file]))
@@ -360,7 +374,7 @@ fn pdns_recursor(site: &Site) -> io::Result<Vec<OsString>> {
         r#"local-address={ip}
 local-port={port}
 allow-from=127.0.0.0/8
-forward-zones-recurse=.={upstream}
+forward-zones-recurse=.={upstreams}
 dont-query=
 threads=1
 pdns-distributes-queries=no
@@ -382,7 +396,7 @@ nothing-below-nxdomain=no
 "#,
         ip = site.listen.ip(),
         port = site.listen.port(),
-        upstream = site.upstream,
+        upstreams = site.each(";", SocketAddrV4::to_string),
     );
     write(site, "recursor.conf", &text)?;
     Ok(words(&[&format!("--config-dir={folder}")]))
@@ -396,25 +410,18 @@ modules.unload('ta_update')
 modules.unload('ta_signal_query')
 modules.unload('priming')
 cache.size = 500 * MB
-policy.add(policy.all(policy.FORWARD('{up}@{up_port}')))
+policy.add(policy.all(policy.FORWARD({{{upstreams}}})))
 "#,
         ip = site.listen.ip(),
         port = site.listen.port(),
-        up = site.upstream.ip(),
-        up_port = site.upstream.port(),
+        upstreams = site.each(", ", |to| format!("'{}@{}'", to.ip(), to.port())),
     );
     let file = write(site, "kresd.conf", &text)?;
     Ok(words(&["-n", "-c", &file, &site.folder.display().to_string()]))
 }
 
 fn dnsmasq(site: &Site) -> io::Result<Vec<OsString>> {
-    let listen = [
-        format!("--listen-address={}", site.listen.ip()),
-        format!("--port={}", site.listen.port()),
-        format!("--server={}#{}", site.upstream.ip(), site.upstream.port()),
-    ];
-    let mut arguments: Vec<OsString> = listen.iter().map(OsString::from).collect();
-    arguments.extend(words(&[
+    let mut arguments = words(&[
         "--keep-in-foreground",
         "--conf-file=/dev/null",
         "--bind-interfaces",
@@ -428,7 +435,11 @@ fn dnsmasq(site: &Site) -> io::Result<Vec<OsString>> {
         "--dns-forward-max=10000",
         "--max-tcp-connections=100",
         "--log-facility=-",
-    ]));
+        &format!("--listen-address={}", site.listen.ip()),
+        &format!("--port={}", site.listen.port()),
+    ]);
+    let servers = site.upstreams.iter();
+    arguments.extend(servers.map(|to| format!("--server={}#{}", to.ip(), to.port()).into()));
     Ok(arguments)
 }
 
@@ -445,7 +456,7 @@ fn corefile(site: &Site, plugin: &str) -> String {
         success 1000000
         denial 1000000
     }}
-    forward . {upstream} {{
+    forward . {upstreams} {{
         max_concurrent 10000
     }}
     {plugin}
@@ -453,7 +464,7 @@ fn corefile(site: &Site, plugin: &str) -> String {
 "#,
         ip = site.listen.ip(),
         port = site.listen.port(),
-        upstream = site.upstream,
+        upstreams = site.each(" ", SocketAddrV4::to_string),
     )
 }
 

@@ -5,9 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde_json::{Value, json};
-
 use crate::peers::PEERS;
+use crate::record::{Entry, Environment, Figure};
 use crate::sample::{Load, Sample, Samples, median};
 use crate::workload::Workload;
 
@@ -23,24 +22,13 @@ pub const FAILED: f64 = 0.001;
 const DISTURBED: f64 = 0.05;
 
 /// The raw numbers of a run.
+#[derive(Default)]
 pub struct Run {
-    environment: Value,
+    environment: Environment,
     notes: Vec<String>,
     /// What was measured.
     pub samples: Samples,
     figures: Vec<Figure>,
-}
-
-/// A figure that is not of a sample.
-struct Figure {
-    of: String,
-    what: String,
-    value: f64,
-}
-
-/// A line of the raw numbers with a figure that is not of a sample.
-pub fn figure(of: &str, what: &str, value: f64) -> Value {
-    json!({"kind": "figure", "of": of, "what": what, "value": value})
 }
 
 impl Run {
@@ -52,53 +40,36 @@ impl Run {
     }
 
     fn parse(text: &str) -> Result<Run, String> {
-        let mut run = Run {
-            environment: Value::Null,
-            notes: Vec::new(),
-            samples: Samples(Vec::new()),
-            figures: Vec::new(),
-        };
+        let mut run = Run::default();
         for (number, line) in text.lines().enumerate() {
-            let added = serde_json::from_str(line)
-                .map_err(|error| error.to_string())
-                .and_then(|value| run.add(&value));
-            added.map_err(|what| format!("line {}: {what}", number + 1))?;
+            let entry = serde_json::from_str(line).map_err(|error| format!("line {}: {error}", number + 1));
+            run.add(entry?);
         }
         Ok(run)
     }
 
     /// Takes one line of the raw numbers.
-    pub fn add(&mut self, value: &Value) -> Result<(), String> {
-        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-        match text("kind").as_deref() {
-            Some("environment") => self.environment = value.clone(),
-            Some("note") => self.notes.extend(text("text")),
-            Some("sample") => self
-                .samples
-                .0
-                .push(Sample::from_json(value).ok_or("not a sample")?),
-            Some("figure") => self.figures.push(Figure {
-                of: text("of").ok_or("a figure of nothing")?,
-                what: text("what").ok_or("a figure without a name")?,
-                value: value["value"].as_f64().ok_or("a figure without a value")?,
-            }),
-            _ => return Err("neither environment, note, sample nor figure".to_owned()),
+    pub fn add(&mut self, entry: Entry) {
+        match entry {
+            Entry::Environment(environment) => self.environment = environment,
+            Entry::Note { text } => self.notes.push(text),
+            Entry::Sample(sample) => self.samples.0.push(sample),
+            Entry::Figure(figure) => self.figures.push(figure),
         }
-        Ok(())
     }
 
     /// A run in which this was measured.
     #[cfg(test)]
     pub fn of(samples: &[Sample]) -> Run {
-        let mut text = json!({"kind": "environment", "versions": {"floor": "1"}}).to_string() + "\n";
-        for sample in samples {
-            text += &format!("{}\n", sample.to_json());
-        }
-        text += r#"{"kind": "note", "text": "unbound: no answer\n  its words"}"#;
-        Run::parse(&text).unwrap()
+        let mut run = Run::default();
+        let versions = [("floor".to_owned(), "1".to_owned())].into();
+        run.environment.versions = versions;
+        run.samples.0.extend_from_slice(samples);
+        run.notes.push("unbound: no answer\n  its words".to_owned());
+        run
     }
 
-    /// What [`figure`] wrote.
+    /// What was noted of something.
     pub fn figure(&self, of: &str, what: &str) -> Option<f64> {
         let mut all = self.figures.iter();
         let found = all.find(|figure| figure.of == of && figure.what == what);
@@ -178,23 +149,20 @@ impl Run {
 
     /// Where and how this was measured.
     pub fn write_environment(&self, out: &mut String) {
-        let text = |name: &str| match &self.environment[name] {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let on = &self.environment;
         let _ = writeln!(
             out,
             "{} ({} processors), Linux {}; server on processor {}, client and upstream on {}; {} rounds of \
              {} s each; at fixed rates {} queries at once. Load average before: {}.\n",
-            text("processor"),
-            text("processors"),
-            text("kernel"),
-            text("server_core"),
-            text("client_core"),
-            text("rounds"),
-            text("seconds"),
-            text("burst"),
-            text("load_average_before"),
+            on.processor,
+            on.processors,
+            on.kernel,
+            on.server_core,
+            on.client_core,
+            on.rounds,
+            on.seconds,
+            on.burst,
+            on.load_average_before,
         );
         let disturbed: Vec<f64> = self.samples.0.iter().map(Sample::disturbed).collect();
         let worst = disturbed.iter().copied().fold(0.0, f64::max);
@@ -216,9 +184,8 @@ impl Run {
             FAILED * 100.0,
             DISTURBED * 100.0,
         );
-        if let Value::Object(versions) = &self.environment["versions"] {
-            for peer in PEERS.iter().filter(|peer| versions.contains_key(peer.name)) {
-                let version = versions[peer.name].as_str().unwrap_or_default();
+        for peer in PEERS {
+            if let Some(version) = on.versions.get(peer.name) {
                 let _ = writeln!(out, "- {}: {version}", peer.name);
             }
         }

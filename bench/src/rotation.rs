@@ -1,20 +1,17 @@
-//! Measuring several servers in turn, and keeping what was counted.
+//! Measuring several servers in turn.
 //!
 //! All of them are started and warmed; then each round measures every one, beginning with another one each
 //! time. Whoever is not being measured is stopped with SIGSTOP. So a machine that is slower for a while is
 //! so for all, and the ratios of a round mean something even then.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::Path;
 use std::process::Command;
-
-use serde_json::{Value, json};
 
 use crate::measure::{Plan, measure};
 use crate::peers::{Peer, Site};
 use crate::process::{Scratch, Server, free_port};
+use crate::record::{Entry, Record};
 use crate::report::FLOOR;
 use crate::workload::Workload;
 
@@ -59,7 +56,6 @@ pub fn measure_in_turn(
         );
         match measured {
             Ok(sample) => {
-                record.write(&sample.to_json())?;
                 eprintln!(
                     "{} {what}: {:.2} us/query, {:.0} q/s, p99 {:.0} us, failed {:.3} %",
                     plan.round,
@@ -68,6 +64,7 @@ pub fn measure_in_turn(
                     sample.latency.p99 as f64 / 1000.0,
                     sample.failed() * 100.0,
                 );
+                record.write(&Entry::Sample(sample))?;
             }
             Err(error) => record.note(&format!("{what}: {error}"))?,
         }
@@ -92,56 +89,11 @@ pub fn start_floor(core: usize, scratch: &Scratch) -> io::Result<Server> {
         folder: &folder,
         listen,
         // It asks nobody.
-        upstream: listen,
+        upstreams: &[],
         spare_port: 0,
         called: None,
         exists: true,
     };
     let mut command = floor.command(&std::env::current_exe()?, &site)?;
     Server::start(&mut command, core, listen, &folder)
-}
-
-/// The raw numbers, each written when it is known.
-pub struct Record(File);
-
-impl Record {
-    /// An empty file at `path`.
-    pub fn create(path: &Path) -> io::Result<Record> {
-        File::create(path).map(Record)
-    }
-
-    /// Adds a line.
-    pub fn write(&mut self, value: &Value) -> io::Result<()> {
-        writeln!(self.0, "{value}")
-    }
-
-    /// Adds something that the report has to mention.
-    pub fn note(&mut self, text: &str) -> io::Result<()> {
-        eprintln!("{text}");
-        self.write(&json!({"kind": "note", "text": text}))
-    }
-}
-
-/// Where this is measured: the part of the raw numbers that every run has.
-pub fn machine() -> Value {
-    let line = |path: &str, prefix: &str| -> String {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let found = text.lines().find_map(|line| line.strip_prefix(prefix));
-        let value = found.unwrap_or_default();
-        value
-            .trim_matches(|c: char| c == ':' || c.is_whitespace())
-            .to_owned()
-    };
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let average = line("/proc/loadavg", "");
-    let average: Vec<&str> = average.split(' ').take(3).collect();
-    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    json!({
-        "kind": "environment",
-        "unix_time": since_epoch.map_or(0, |time| time.as_secs()),
-        "processor": line("/proc/cpuinfo", "model name"),
-        "processors": cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
-        "kernel": line("/proc/sys/kernel/osrelease", ""),
-        "load_average_before": average.join(" "),
-    })
 }

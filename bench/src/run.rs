@@ -6,45 +6,57 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use clap::{Args, ValueEnum};
 
 use crate::measure::{Plan, warm_up};
-use crate::peers::{Peer, Program, Site, in_path};
+use crate::options::{Pace, Proxy, absolute, seconds};
+use crate::peers::{PEERS, Peer, Program, Site, in_path};
 use crate::process::{Scratch, Server, free_port, pin};
-use crate::rotation::{FIRST_PORT, Record, SERVERS, Turn, machine, measure_in_turn, start_upstream};
+use crate::record::{Entry, Environment, Record};
+use crate::rotation::{FIRST_PORT, SERVERS, Turn, measure_in_turn, start_upstream};
 use crate::sample::Load;
 use crate::workload::Workload;
 
 /// What to run.
+#[derive(Args)]
 pub struct Settings {
-    /// Who is measured; those that are not installed are left out.
+    /// Who is measured, in the order of the table; those that are not installed are left out [default: all]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = Peer::named)]
     pub peers: Vec<&'static Peer>,
-    /// What is asked.
+    /// What is asked: hot zipf misses nxdomain pairs tcp sources, hot-N, sources-N [default: all but the last two]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub workloads: Vec<Workload>,
-    /// How much; none: what each workload says, and saturation.
-    pub loads: Option<Vec<Load>>,
-    /// Leave out all rates of a workload but its highest.
-    pub highest: bool,
-    /// How often.
-    pub rounds: u32,
-    /// For how long each time.
-    pub duration: Duration,
-    /// Queries sent at once under a fixed load.
-    pub burst: usize,
-    /// No round begins after this.
-    pub limit: Duration,
-    /// The processor of the server.
-    pub server_core: usize,
-    /// The processor of the load generator and the upstream.
-    pub client_core: usize,
-    /// The proxy's program.
-    pub dnsweir: PathBuf,
-    /// Programs that are not in `PATH`, by name.
-    pub programs: Vec<(&'static str, PathBuf)>,
-    /// Modules of filters that remember nothing.
-    pub called: Option<PathBuf>,
-    /// For results.
+    /// Queries per second, and `saturation` [default: by workload]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub loads: Vec<Load>,
+    /// Which of the rates that a workload is asked by default
+    #[arg(long, value_enum, default_value = "all")]
+    rates: Rates,
+    #[command(flatten)]
+    pub pace: Pace,
+    /// Begin nothing after this many seconds
+    #[arg(long, value_name = "S", default_value = "7200", value_parser = seconds)]
+    limit: Duration,
+    #[command(flatten)]
+    proxy: Proxy,
+    /// The program of CoreDNS, if it is not in PATH
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    coredns: Option<PathBuf>,
+    /// The program of NodeLocal DNSCache, if it is not in PATH
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    node_cache: Option<PathBuf>,
+    /// The modules that bench/called-filters.sh made, for dnsweir+3-called
+    #[arg(long, value_name = "FOLDER", value_parser = absolute)]
+    called_modules: Option<PathBuf>,
+    /// For raw.jsonl, report.md and picture.svg
+    #[arg(long, value_name = "FOLDER", default_value = crate::output::FOLDER)]
     pub out: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rates {
+    All,
+    Highest,
 }
 
 impl Settings {
@@ -52,95 +64,100 @@ impl Settings {
     fn program(&self, peer: &Peer) -> Option<PathBuf> {
         let path = match peer.program {
             Program::Bench => std::env::current_exe().ok()?,
-            Program::Dnsweir => self.dnsweir.clone(),
-            Program::DnsweirCalled => self.called.as_ref().map(|_| self.dnsweir.clone())?,
+            Program::Dnsweir => self.proxy.dnsweir.clone(),
+            Program::DnsweirCalled => self.called_modules.as_ref().map(|_| self.proxy.dnsweir.clone())?,
             Program::Named(name) => {
-                let named = self.programs.iter().find(|(known, _)| *known == name);
-                return named.map(|(_, path)| path.clone()).or_else(|| in_path(name));
+                let named = match name {
+                    "coredns" => &self.coredns,
+                    "node-cache" => &self.node_cache,
+                    _ => &None,
+                };
+                return named.clone().or_else(|| in_path(name));
             }
         };
         path.is_file().then_some(path)
     }
 
     fn loads(&self, workload: Workload) -> Vec<Load> {
-        match &self.loads {
-            Some(loads) => loads.clone(),
-            None => {
-                let rates = workload.rates();
-                let rates = match (self.highest, rates) {
-                    (true, [.., highest]) => std::slice::from_ref(highest),
-                    _ => rates,
-                };
-                let rates = rates.iter().copied().map(Load::Rate);
-                rates.chain([Load::Saturation]).collect()
-            }
+        if !self.loads.is_empty() {
+            return self.loads.clone();
         }
+        let rates = match (self.rates, workload.rates()) {
+            (Rates::Highest, [.., highest]) => std::slice::from_ref(highest),
+            (_, all) => all,
+        };
+        let rates = rates.iter().copied().map(Load::Rate);
+        rates.chain([Load::Saturation]).collect()
+    }
+
+    fn over(&self, begin: Instant) -> bool {
+        begin.elapsed() > self.limit
     }
 }
 
-/// Does all of it; gives the file of raw numbers.
-pub fn run(settings: &Settings) -> io::Result<PathBuf> {
+/// Does all of it.
+pub fn run(settings: &Settings) -> io::Result<()> {
     fs::create_dir_all(&settings.out)?;
-    let raw = settings.out.join("raw.jsonl");
-    let mut record = Record::create(&raw)?;
-    pin(settings.client_core)?;
+    let mut record = Record::create(&settings.out.join("raw.jsonl"))?;
+    pin(settings.pace.cores.client)?;
     let begin = Instant::now();
 
     let mut peers = Vec::new();
-    for peer in &settings.peers {
-        match settings.program(peer) {
-            Some(program) => peers.push((*peer, program)),
-            None => eprintln!("{}: not installed, left out", peer.name),
-        }
-    }
-    record.write(&environment(settings, &peers))?;
-
-    for workload in &settings.workloads {
-        if begin.elapsed() > settings.limit {
-            record.note(&format!("{}: left out, the time was over", workload.name()))?;
+    let mut environment = Environment::of(&settings.pace);
+    let chosen = match &settings.peers[..] {
+        [] => PEERS.iter().collect(),
+        chosen => chosen.to_vec(),
+    };
+    for peer in chosen {
+        let Some(program) = settings.program(peer) else {
+            eprintln!("{}: not installed, left out", peer.name);
             continue;
-        }
-        run_workload(settings, *workload, &peers, begin, &mut record)?;
+        };
+        let version = peer.version(&program);
+        environment.versions.insert(peer.name.to_owned(), version);
+        peers.push((peer, program));
     }
-    Ok(raw)
+    record.write(&Entry::Environment(environment))?;
+
+    let workloads = match &settings.workloads[..] {
+        [] => &Workload::ALL[..],
+        chosen => chosen,
+    };
+    for workload in workloads {
+        if settings.over(begin) {
+            record.note(&format!("{}: left out, the time was over", workload.name()))?;
+        } else {
+            run_workload(settings, *workload, &peers, begin, &mut record)?;
+        }
+    }
+    Ok(())
 }
 
 fn run_workload(
     settings: &Settings,
     workload: Workload,
-    peers: &[(&'static Peer, PathBuf)],
+    peers: &[(&Peer, PathBuf)],
     begin: Instant,
     record: &mut Record,
 ) -> io::Result<()> {
     let scratch = Scratch::new()?;
-    let upstream = start_upstream(settings.client_core, &scratch)?;
+    let upstream = start_upstream(settings.pace.cores.client, &scratch)?;
     let mut servers = Vec::new();
     let mut turns = Vec::new();
     let mut port = FIRST_PORT;
     for (peer, program) in peers {
-        let started = start(
-            settings,
-            peer,
-            program,
-            workload,
-            &scratch,
-            upstream.address,
-            &mut port,
-        );
-        let server = match started {
+        let name = format!("{} under {}", peer.name, workload.name());
+        let upstreams = [upstream.address];
+        let server = match start(settings, peer, program, workload, &scratch, &upstreams, &mut port) {
             Ok(server) => server,
             Err(error) => {
-                record.note(&format!("{} under {}: {error}", peer.name, workload.name()))?;
+                record.note(&format!("{name}: {error}"))?;
                 continue;
             }
         };
         let failed = warm_up(server.address, workload)?;
         if failed > 0 {
-            let name = workload.name();
-            record.note(&format!(
-                "{} under {name}: {failed} queries of the warm-up failed",
-                peer.name
-            ))?;
+            record.note(&format!("{name}: {failed} queries of the warm-up failed"))?;
         }
         server.freeze()?;
         turns.push(Turn {
@@ -152,24 +169,15 @@ fn run_workload(
     }
 
     let loads = settings.loads(workload);
-    for round in 0..settings.rounds {
-        if begin.elapsed() > settings.limit {
-            record.note(&format!(
-                "{}: {round} rounds, then the time was over",
-                workload.name()
-            ))?;
+    for round in 0..settings.pace.rounds {
+        if settings.over(begin) {
+            let name = workload.name();
+            record.note(&format!("{name}: {round} rounds, then the time was over"))?;
             break;
         }
         for (place, load) in loads.iter().enumerate() {
-            let plan = Plan {
-                round,
-                workload,
-                load: *load,
-                duration: settings.duration,
-                burst: settings.burst,
-                seed: round * loads.len() as u32 + place as u32,
-                core: settings.server_core,
-            };
+            let seed = round * loads.len() as u32 + place as u32;
+            let plan = Plan::of(&settings.pace, round, seed, workload, *load);
             measure_in_turn(record, &mut servers, &turns, plan)?;
         }
     }
@@ -182,7 +190,7 @@ fn start(
     program: &Path,
     workload: Workload,
     scratch: &Scratch,
-    upstream: SocketAddrV4,
+    upstreams: &[SocketAddrV4],
     port: &mut u16,
 ) -> io::Result<Server> {
     let listen = SocketAddrV4::new(SERVERS, free_port(SERVERS, *port)?);
@@ -192,26 +200,11 @@ fn start(
     let site = Site {
         folder: &folder,
         listen,
-        upstream,
+        upstreams,
         spare_port,
-        called: settings.called.as_deref(),
+        called: settings.called_modules.as_deref(),
         exists: workload.exists(),
     };
     let mut command = peer.command(program, &site)?;
-    Server::start(&mut command, settings.server_core, listen, &folder)
-}
-
-/// Where and with what this was measured.
-fn environment(settings: &Settings, peers: &[(&Peer, PathBuf)]) -> Value {
-    let versions = peers
-        .iter()
-        .map(|(peer, program)| (peer.name.to_owned(), Value::from(peer.version(program))));
-    let mut environment = machine();
-    environment["server_core"] = json!(settings.server_core);
-    environment["client_core"] = json!(settings.client_core);
-    environment["rounds"] = json!(settings.rounds);
-    environment["seconds"] = json!(settings.duration.as_secs_f64());
-    environment["burst"] = json!(settings.burst);
-    environment["versions"] = Value::Object(versions.collect());
-    environment
+    Server::start(&mut command, settings.pace.cores.server, listen, &folder)
 }

@@ -1,11 +1,14 @@
 //! One measurement: what was offered, what came of it, and what it cost. Kept as a line of JSON.
 
-use serde_json::{Value, json};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 use crate::workload::{Workload, grouped};
 
 /// How much was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Load {
     /// Queries per second, whatever comes back.
     Rate(u32),
@@ -22,18 +25,6 @@ impl Load {
         }
     }
 
-    /// What [`text`](Load::text) gave.
-    pub fn parse(text: &str) -> Option<Load> {
-        match text {
-            "saturation" => Some(Load::Saturation),
-            rate => rate
-                .parse()
-                .ok()
-                .filter(|rate| (1..=10_000_000).contains(rate))
-                .map(Load::Rate),
-        }
-    }
-
     /// As the table has it.
     pub fn title(self) -> String {
         match self {
@@ -43,21 +34,51 @@ impl Load {
     }
 }
 
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Load, String> {
+        match text.parse() {
+            _ if text == "saturation" => Ok(Load::Saturation),
+            Ok(rate @ 1..=10_000_000) => Ok(Load::Rate(rate)),
+            _ => Err("neither a rate up to 10000000 nor `saturation`".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<String> for Load {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Load, String> {
+        text.parse()
+    }
+}
+
+impl From<Load> for String {
+    fn from(load: Load) -> String {
+        load.text()
+    }
+}
+
 /// Latencies from when a query was due to its answer, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// Half were faster.
+    #[serde(rename = "p50_ns")]
     pub p50: u64,
     /// 99 of 100 were faster.
+    #[serde(rename = "p99_ns")]
     pub p99: u64,
     /// 999 of 1000 were faster.
+    #[serde(rename = "p999_ns")]
     pub p999: u64,
     /// The slowest.
+    #[serde(rename = "max_ns")]
     pub max: u64,
 }
 
 /// One measurement.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Which round of the rotation, from 0.
     pub round: u32,
@@ -70,6 +91,7 @@ pub struct Sample {
     /// How long queries were sent, in seconds.
     pub seconds: f64,
     /// How long the server's cost was counted: that, and until the last answer.
+    #[serde(rename = "counted_seconds")]
     pub counted: f64,
     /// Queries sent.
     pub sent: u64,
@@ -82,18 +104,25 @@ pub struct Sample {
     /// Connections that the server closed.
     pub reconnects: u64,
     /// Nanoseconds of processor time, by the scheduler's account.
+    #[serde(rename = "processor_ns")]
     pub processor: u64,
     /// The same by the process's ticks.
+    #[serde(rename = "processor_ticked_ns")]
     pub ticked: u64,
     /// Nanoseconds that others used the server's processor.
+    #[serde(rename = "foreign_ns")]
     pub foreign: u64,
     /// From due to answered.
+    #[serde(flatten)]
     pub latency: Latency,
     /// How late the client itself was: 99 of 100 batches were sent sooner after they were due, in ns.
+    #[serde(rename = "client_late_p99_ns")]
     pub client_late: u64,
     /// Resident memory afterwards, in KiB.
+    #[serde(rename = "rss_kib")]
     pub resident: u64,
     /// The same with shared pages counted by their part.
+    #[serde(rename = "pss_kib")]
     pub proportional: u64,
 }
 
@@ -123,65 +152,6 @@ impl Sample {
     pub fn disturbed(&self) -> f64 {
         self.foreign as f64 / 1e9 / self.counted
     }
-
-    /// A line of the raw numbers.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "kind": "sample",
-            "round": self.round,
-            "peer": self.peer,
-            "workload": self.workload.name(),
-            "load": self.load.text(),
-            "seconds": self.seconds,
-            "counted_seconds": self.counted,
-            "sent": self.sent,
-            "answered": self.answered,
-            "wrong": self.wrong,
-            "lost": self.lost,
-            "reconnects": self.reconnects,
-            "processor_ns": self.processor,
-            "processor_ticked_ns": self.ticked,
-            "foreign_ns": self.foreign,
-            "p50_ns": self.latency.p50,
-            "p99_ns": self.latency.p99,
-            "p999_ns": self.latency.p999,
-            "max_ns": self.latency.max,
-            "client_late_p99_ns": self.client_late,
-            "rss_kib": self.resident,
-            "pss_kib": self.proportional,
-        })
-    }
-
-    /// What [`to_json`](Sample::to_json) gave.
-    pub fn from_json(value: &Value) -> Option<Sample> {
-        let number = |name: &str| value.get(name)?.as_u64();
-        let text = |name: &str| value.get(name)?.as_str();
-        Some(Sample {
-            round: u32::try_from(number("round")?).ok()?,
-            peer: text("peer")?.to_owned(),
-            workload: Workload::find(text("workload")?)?,
-            load: Load::parse(text("load")?)?,
-            seconds: value.get("seconds")?.as_f64()?,
-            counted: value.get("counted_seconds")?.as_f64()?,
-            sent: number("sent")?,
-            answered: number("answered")?,
-            wrong: number("wrong")?,
-            lost: number("lost")?,
-            reconnects: number("reconnects")?,
-            processor: number("processor_ns")?,
-            ticked: number("processor_ticked_ns")?,
-            foreign: number("foreign_ns")?,
-            latency: Latency {
-                p50: number("p50_ns")?,
-                p99: number("p99_ns")?,
-                p999: number("p999_ns")?,
-                max: number("max_ns")?,
-            },
-            client_late: number("client_late_p99_ns")?,
-            resident: number("rss_kib")?,
-            proportional: number("pss_kib")?,
-        })
-    }
 }
 
 /// The middle value, or the mean of the two in the middle; none of nothing.
@@ -197,6 +167,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 /// All measurements of a run.
+#[derive(Default)]
 pub struct Samples(pub Vec<Sample>);
 
 impl Samples {
@@ -277,12 +248,11 @@ pub mod tests {
     fn a_line_is_read_as_it_was_written() {
         for load in [Load::Rate(60_000), Load::Saturation] {
             let sample = sample("unbound", 3, load, 11);
-            let line = sample.to_json().to_string();
-            let read = Sample::from_json(&serde_json::from_str(&line).unwrap());
-            assert_eq!(read, Some(sample));
+            let line = serde_json::to_string(&sample).unwrap();
+            assert_eq!(serde_json::from_str::<Sample>(&line).unwrap(), sample);
         }
-        assert_eq!(Sample::from_json(&json!({"kind": "sample"})), None);
-        assert_eq!(Load::parse("0"), None);
+        assert!(serde_json::from_str::<Sample>("{}").is_err());
+        assert!("0".parse::<Load>().is_err());
     }
 
     #[test]

@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::json;
+use clap::Args;
 
-use crate::growth::{Dimension, Line, Point, Source};
+use crate::growth::{DIMENSIONS, Dimension, Line, Point, Source};
 use crate::hit;
 use crate::measure::{Plan, warm_up};
+use crate::options::{Cores, Pace, Proxy};
 use crate::process::{Scratch, Server, free_port, pin};
-use crate::report::{FLOOR, figure};
-use crate::rotation::{
-    FIRST_PORT, Record, SERVERS, Turn, machine, measure_in_turn, start_floor, start_upstream,
-};
+use crate::record::{Entry, Environment, Record};
+use crate::report::FLOOR;
+use crate::rotation::{FIRST_PORT, SERVERS, Turn, measure_in_turn, start_floor, start_upstream};
 use crate::sample::Load;
 
 /// What the raw numbers call figures of a point.
@@ -39,24 +39,20 @@ const INSIDE_LIMIT: Duration = Duration::from_millis(500);
 const INSIDE_BATCH: usize = 32;
 
 /// What to run.
+#[derive(Args)]
 pub struct Settings {
-    /// The proxy's program.
-    pub dnsweir: PathBuf,
-    /// What grows.
-    pub dimensions: Vec<Dimension>,
-    /// Queries per second.
-    pub rate: u32,
-    /// Queries sent at once.
-    pub burst: usize,
-    /// How often.
-    pub rounds: u32,
-    /// For how long each time.
-    pub duration: Duration,
-    /// The processor of the server.
-    pub server_core: usize,
-    /// The processor of the load generator and the upstream.
-    pub client_core: usize,
-    /// For results.
+    /// What grows: entries zones filters rules clients workers [default: all]
+    #[arg(long = "only", value_name = "A,B", value_delimiter = ',')]
+    dimensions: Vec<Dimension>,
+    /// Queries per second
+    #[arg(long, value_name = "N", default_value_t = 60_000)]
+    rate: u32,
+    #[command(flatten)]
+    pub pace: Pace,
+    #[command(flatten)]
+    proxy: Proxy,
+    /// For scale-*.jsonl, scale.md and scale.svg
+    #[arg(long, value_name = "FOLDER", default_value = crate::output::FOLDER)]
     pub out: PathBuf,
 }
 
@@ -72,15 +68,13 @@ pub fn raw(out: &Path, dimension: Dimension) -> PathBuf {
 /// When something cannot be started, or cannot be written.
 pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&settings.out)?;
-    for dimension in &settings.dimensions {
+    let dimensions = match &settings.dimensions[..] {
+        [] => &DIMENSIONS[..],
+        chosen => chosen,
+    };
+    for dimension in dimensions {
         let mut record = Record::create(&raw(&settings.out, *dimension))?;
-        let mut environment = machine();
-        environment["server_core"] = json!(settings.server_core);
-        environment["client_core"] = json!(settings.client_core);
-        environment["rounds"] = json!(settings.rounds);
-        environment["seconds"] = json!(settings.duration.as_secs_f64());
-        environment["burst"] = json!(settings.burst);
-        record.write(&environment)?;
+        record.write(&Entry::Environment(Environment::of(&settings.pace)))?;
         let scratch = Scratch::new()?;
         inside(settings, *dimension, &scratch, &mut record)?;
         outside(settings, *dimension, &scratch, &mut record)?;
@@ -90,12 +84,9 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
 
 /// The processors for a point: the server's first, the client's last.
 fn cores(settings: &Settings, point: &Point) -> Vec<usize> {
-    let others =
-        (0..processors()).filter(|core| ![settings.server_core, settings.client_core].contains(core));
-    let all = [settings.server_core]
-        .into_iter()
-        .chain(others)
-        .chain([settings.client_core]);
+    let Cores { server, client } = settings.pace.cores;
+    let others = (0..processors()).filter(|core| ![server, client].contains(core));
+    let all = [server].into_iter().chain(others).chain([client]);
     all.take(point.cores).collect()
 }
 
@@ -123,14 +114,14 @@ fn inside(
                 count: INSIDE.max(names.into()),
                 limit: INSIDE_LIMIT,
                 batch: INSIDE_BATCH,
-                rounds: settings.rounds,
+                rounds: settings.pace.rounds,
             };
             let hits = hit::measure(&setup, plan)?;
             let name = line.point_name(value);
             let built = hits.built.as_secs_f64() * 1e3;
             eprintln!("{name}: {:.0} ns each, built in {built:.1} ms", hits.each);
-            record.write(&figure(&name, INSIDE_NS, hits.each))?;
-            record.write(&figure(&name, BUILT_MS, built))?;
+            record.figure(&name, INSIDE_NS, hits.each)?;
+            record.figure(&name, BUILT_MS, built)?;
         }
     }
     Ok(())
@@ -143,16 +134,16 @@ fn outside(
     scratch: &Scratch,
     record: &mut Record,
 ) -> io::Result<()> {
-    pin(settings.client_core)?;
-    let upstream = start_upstream(settings.client_core, scratch)?;
-    let mut servers = vec![start_floor(settings.server_core, scratch)?];
+    pin(settings.pace.cores.client)?;
+    let upstream = start_upstream(settings.pace.cores.client, scratch)?;
+    let mut servers = vec![start_floor(settings.pace.cores.server, scratch)?];
     servers[0].freeze()?;
     let mut turns: Vec<Turn> = Vec::new();
     for line in dimension.lines().filter(|line| line.from_outside) {
         for (value, point) in line.points(processors()) {
             let name = line.point_name(value);
             let server = start(settings, scratch, upstream.address, line, value, &point)?;
-            record.write(&figure(&name, START_MS, server.start.as_secs_f64() * 1e3))?;
+            record.figure(&name, START_MS, server.start.as_secs_f64() * 1e3)?;
             let failed = warm_up(server.address, point.workload)?;
             if failed > 0 {
                 record.note(&format!("{name}: {failed} queries of the warm-up failed"))?;
@@ -175,17 +166,10 @@ fn outside(
             servers.push(server);
         }
     }
-    for round in 0..settings.rounds {
-        let plan = Plan {
-            round,
-            // Each turn has its own.
-            workload: turns[0].workload,
-            load: Load::Rate(settings.rate),
-            duration: settings.duration,
-            burst: settings.burst,
-            seed: round,
-            core: settings.server_core,
-        };
+    for round in 0..settings.pace.rounds {
+        // Each turn has a workload of its own.
+        let (any, load) = (turns[0].workload, Load::Rate(settings.rate));
+        let plan = Plan::of(&settings.pace, round, round, any, load);
         measure_in_turn(record, &mut servers, &turns, plan)?;
     }
     Ok(())
@@ -206,11 +190,11 @@ fn start(
         &file,
         point.config(listen.into(), &Source::Upstream(upstream.into())),
     )?;
-    let mut command = Command::new(&settings.dnsweir);
+    let mut command = Command::new(&settings.proxy.dnsweir);
     command
         .args(["run", "--log-level", "warn", "--config"])
         .arg(&file);
-    let server = Server::start(&mut command, settings.server_core, listen, &folder)?;
+    let server = Server::start(&mut command, settings.pace.cores.server, listen, &folder)?;
     server.spread(&cores(settings, point))?;
     Ok(server)
 }

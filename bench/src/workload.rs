@@ -2,10 +2,15 @@
 
 use std::net::Ipv4Addr;
 
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
 use crate::wire::{A, AAAA, Question};
 
 /// A mix of questions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Workload {
     /// So many names, over and over.
     Hot(u32),
@@ -89,8 +94,7 @@ impl Workload {
         fixed.to_owned()
     }
 
-    /// The one called `name`; `hot` and `sources` take another number behind a hyphen.
-    pub fn find(name: &str) -> Option<Workload> {
+    fn find(name: &str) -> Option<Workload> {
         if let Some((kind, number)) = name.split_once('-') {
             let number = number
                 .parse()
@@ -190,6 +194,32 @@ impl Workload {
             qtype,
             exists: self.exists(),
         }
+    }
+}
+
+/// By name; `hot` and `sources` take another number behind a hyphen.
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Workload, String> {
+        Workload::find(name).ok_or_else(|| {
+            let known = Workload::ALL.map(Workload::name).join(", ");
+            format!("known are {known}, hot-N and sources-N")
+        })
+    }
+}
+
+impl TryFrom<String> for Workload {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Workload, String> {
+        name.parse()
+    }
+}
+
+impl From<Workload> for String {
+    fn from(workload: Workload) -> String {
+        workload.name()
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use clap::{ArgGroup, Args, ValueEnum};
 use dnsweir::config;
 use dnsweir::dns::Transport;
 use dnsweir::dns::records::{Answer, BadRecords};
@@ -20,9 +21,40 @@ use dnsweir::serve::Live;
 use dnsweir::serve::generation::Generation;
 use dnsweir::serve::{Admission, Batch, Client, Shared, Worker};
 
+/// Which message, and how often.
+#[derive(Args)]
+#[command(group(ArgGroup::new("message").required(true)))]
+pub struct Settings {
+    /// A query, and what it is full of
+    #[arg(long, value_enum, group = "message")]
+    query: Option<Filling>,
+    /// An answer, and what it is full of
+    #[arg(long, value_enum, group = "message")]
+    answer: Option<Filling>,
+    /// Its size
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    octets: usize,
+    /// How often it comes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    count: u64,
+}
+
+/// Takes it in. Says how it is met.
+///
+/// # Errors
+///
+/// When the proxy cannot be set up.
+pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
+    match (settings.query, settings.answer) {
+        (Some(filling), _) => query(filling, settings.octets, settings.count),
+        (_, Some(filling)) => Ok(answer(filling, settings.octets, settings.count)),
+        _ => Err("neither a query nor an answer".into()),
+    }
+}
+
 /// What a message is full of.
-#[derive(Clone, Copy)]
-pub enum Filling {
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Filling {
     /// Records that lead to chains of pointers, as long as they may be.
     Pointers,
     /// Records of which each leads through a pointer to the name with the most labels.
@@ -36,92 +68,109 @@ pub enum Filling {
 }
 
 impl Filling {
-    /// The one of this name.
-    pub fn find(name: &str) -> Option<Filling> {
-        Some(match name {
-            "pointers" => Filling::Pointers,
-            "compressed" => Filling::Compressed,
-            "labels" => Filling::Labels,
-            "records" => Filling::Records,
-            "options" => Filling::Options,
-            _ => return None,
-        })
-    }
-
     /// A query full of it, with no more records than are read; or an answer.
     fn message(self, octets: usize, answer: bool) -> Vec<u8> {
-        let mut message = vec![0, 1, if answer { 0x81 } else { 1 }, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-        message.extend(b"\x01a\x04test\0\0\x01\0\x01");
-        let first = message.len() + 11;
-        let most = if answer { u16::MAX } else { QUERY_RECORDS as u16 };
-        let mut records = 0_u16;
-        let mut push = |message: &mut Vec<u8>, owner: &[u8], rtype: u16, data: &[u8]| {
-            let fits = records < most && message.len() + owner.len() + 10 + data.len() <= octets;
-            if fits {
-                message.extend(owner);
-                message.extend(rtype.to_be_bytes());
-                message.extend([0, 1, 0, 0, 0, 60]);
-                message.extend((data.len() as u16).to_be_bytes());
-                message.extend(data);
-                records += 1;
-            }
-            fits
-        };
-        let to = |at: usize| (0xc000 | at as u16).to_be_bytes();
-        let deep = [[1, b'x'].repeat(127), vec![0]].concat();
+        let mut message = Message::new(octets, answer);
+        let first = message.octets.len() + 11;
         match self {
-            Filling::Pointers => {
-                // In the data of the first record, which has no names: the root, and chains of pointers to it.
-                let mut data = vec![0];
-                for link in 0..octets.min(0x3fff).saturating_sub(first + 30) / 4 {
-                    let before = if link % 15 == 0 {
-                        first
-                    } else {
-                        first + data.len() - 2
-                    };
-                    data.extend(to(before));
-                }
-                let links = (data.len() - 1) / 2;
-                push(&mut message, &[0], OPAQUE, &data);
-                let mut link = 0;
-                while push(
-                    &mut message,
-                    &to(first + 1 + 2 * (link % links)),
-                    CNAME,
-                    &to(first + 1 + 2 * (links - 1)),
-                ) {
-                    link += 7;
-                }
-            }
+            Filling::Pointers => message.fill_with_pointers(first),
             Filling::Compressed => {
-                push(&mut message, &[0], OPAQUE, &deep);
-                while push(&mut message, &to(first), CNAME, &to(first)) {}
+                message.push(&[0], OPAQUE, &deep());
+                while message.push(&to(first), CNAME, &to(first)) {}
             }
             Filling::Labels => {
-                while push(&mut message, &deep, CNAME, &deep) {}
-                while push(&mut message, &[0], OPAQUE, &[]) {}
+                while message.push(&deep(), CNAME, &deep()) {}
+                while message.push(&[0], OPAQUE, &[]) {}
             }
             Filling::Records => {
                 let mut rtype = OPAQUE;
-                while push(&mut message, &[0], rtype, &[]) {
+                while message.push(&[0], rtype, &[]) {
                     rtype -= 1;
                 }
             }
             Filling::Options => {
                 let options = [0, 100, 0, 0].repeat(octets.saturating_sub(first) / 4);
-                push(&mut message, &[0], OPT, &options);
+                message.push(&[0], OPT, &options);
             }
         }
         // An answer has them in its answer section, a query in the additional one.
-        let count_at = if answer && !matches!(self, Filling::Options) {
-            6
-        } else {
-            10
-        };
-        message[count_at..count_at + 2].copy_from_slice(&records.to_be_bytes());
-        message.resize(octets, 0);
-        message
+        let in_answer_section = answer && !matches!(self, Filling::Options);
+        message.finish(if in_answer_section { 6 } else { 10 })
     }
+}
+
+/// A message that is being filled.
+struct Message {
+    octets: Vec<u8>,
+    /// Its size when it is full.
+    size: usize,
+    records: u16,
+    /// The most of them that are read.
+    most: u16,
+}
+
+impl Message {
+    /// With its question.
+    fn new(size: usize, answer: bool) -> Message {
+        let mut octets = vec![0, 1, if answer { 0x81 } else { 1 }, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        octets.extend(b"\x01a\x04test\0\0\x01\0\x01");
+        Message {
+            octets,
+            size,
+            records: 0,
+            most: if answer { u16::MAX } else { QUERY_RECORDS as u16 },
+        }
+    }
+
+    /// Adds a record, if there is room.
+    fn push(&mut self, owner: &[u8], rtype: u16, data: &[u8]) -> bool {
+        let length = self.octets.len() + owner.len() + 10 + data.len();
+        let fits = self.records < self.most && length <= self.size;
+        if fits {
+            self.octets.extend(owner);
+            self.octets.extend(rtype.to_be_bytes());
+            self.octets.extend([0, 1, 0, 0, 0, 60]);
+            self.octets.extend((data.len() as u16).to_be_bytes());
+            self.octets.extend(data);
+            self.records += 1;
+        }
+        fits
+    }
+
+    /// The data of the first record, which has no names, are the root and chains of pointers to it; all others
+    /// point there.
+    fn fill_with_pointers(&mut self, first: usize) {
+        let mut data = vec![0];
+        for link in 0..self.size.min(0x3fff).saturating_sub(first + 30) / 4 {
+            let chain_begins = link % 15 == 0;
+            let before = if chain_begins { 0 } else { data.len() - 2 };
+            data.extend(to(first + before));
+        }
+        let links = (data.len() - 1) / 2;
+        self.push(&[0], OPAQUE, &data);
+        let mut link = 0;
+        let last = to(first + 1 + 2 * (links - 1));
+        while self.push(&to(first + 1 + 2 * (link % links)), CNAME, &last) {
+            link += 7;
+        }
+    }
+
+    /// Writes how many records there are at `count_at`, and fills what is left.
+    fn finish(mut self, count_at: usize) -> Vec<u8> {
+        self.octets[count_at..count_at + 2].copy_from_slice(&self.records.to_be_bytes());
+        self.octets.resize(self.size, 0);
+        self.octets
+    }
+}
+
+/// A pointer (RFC 1035 section 4.1.4).
+fn to(at: usize) -> [u8; 2] {
+    (0xc000 | at as u16).to_be_bytes()
+}
+
+/// The name with the most labels.
+fn deep() -> Vec<u8> {
+    [[1, b'x'].repeat(127), vec![0]].concat()
 }
 
 const CNAME: u16 = 5;
@@ -134,7 +183,7 @@ const OPAQUE: u16 = 0xff00;
 /// # Errors
 ///
 /// When the proxy cannot be set up.
-pub fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<dyn Error>> {
+fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<dyn Error>> {
     let message = filling.message(octets, false);
     let address: SocketAddr = "127.0.0.1:53".parse()?;
     let text = format!("listen \"{address}\"; zone \".\" {{ cache; forward \"192.0.2.53\" }}");
@@ -180,7 +229,7 @@ fn admit(
 }
 
 /// Reads such an answer so many times, and cuts it to what a client without EDNS takes. Says how it is met.
-pub fn answer(filling: Filling, octets: usize, count: u64) -> String {
+fn answer(filling: Filling, octets: usize, count: u64) -> String {
     let message = filling.message(octets, true);
     let mut out = vec![0; MESSAGE_MAXIMUM];
     let mut met = String::new();
@@ -223,19 +272,18 @@ mod tests {
     /// They are what they are called: whole, as large as may be, and not turned away for something else.
     #[test]
     fn messages_are_dear() -> Result<(), Box<dyn Error>> {
-        for name in ["pointers", "compressed", "labels", "records", "options"] {
-            let filling = Filling::find(name).ok_or(name)?;
+        for filling in Filling::value_variants().iter().copied() {
             for octets in [512, 4096, MESSAGE_MAXIMUM] {
-                assert_eq!(filling.message(octets, true).len(), octets, "{name}");
+                assert_eq!(filling.message(octets, true).len(), octets, "{filling:?}");
                 let met = query(filling, octets, 1)?;
                 assert_eq!(
                     met == "served",
                     octets <= QUERY_MAXIMUM,
-                    "{name}, {octets} octets: {met}"
+                    "{filling:?}, {octets} octets: {met}"
                 );
                 assert!(
                     answer(filling, octets, 1).ends_with("octets"),
-                    "{name}, {octets} octets"
+                    "{filling:?}, {octets} octets"
                 );
             }
         }

@@ -14,11 +14,6 @@ const FUNCTION: usize = 60;
 
 /// Functions that are, and how long they may be. The list only shrinks.
 const LONG: &[(&str, &str, usize)] = &[
-    ("bench/src/bars.rs", "draw", 67),
-    ("bench/src/dnsperf.rs", "compare", 63),
-    ("bench/src/loss.rs", "set_up", 68),
-    ("bench/src/run.rs", "run_workload", 69),
-    ("bench/src/worst.rs", "Filling::message", 71),
     ("filters/rewrite/tests/rules.rs", "mistakes_are_told", 92),
     (
         "guest-sdk/tests/configuration.rs",

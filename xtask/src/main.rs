@@ -25,8 +25,7 @@ Usage: cargo xtask COMMAND
   test cluster       run the tests on a Kubernetes node, as root; takes minutes, since it builds Kubernetes
   lint               check formatting, layout, licences of dependencies, clippy
   bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
-                     `bench steps` times the steps of a hit one by one, `bench languages` and
-                     `bench examples` the filters of examples/
+                     `bench languages` and `bench examples` time the filters of examples/
   soak [MINUTES]     build, then run a well-behaved client during floods of each kind (10)
   fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
   keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
@@ -82,7 +81,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
 
 /// Measures. What is measured is what `build` leaves.
 fn bench(args: &[String]) -> Result<(), Failure> {
-    if let Some(name @ ("steps" | "languages" | "examples")) = args.first().map(String::as_str) {
+    if let Some(name @ ("languages" | "examples")) = args.first().map(String::as_str) {
         build()?;
         return call(cargo(["bench", "--workspace", "--bench", name, "--"]).args(&args[1..]));
     }

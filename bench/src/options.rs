@@ -1,0 +1,65 @@
+//! Options that several commands have.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+/// Which processor does what.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Cores {
+    /// The processor of what is measured
+    #[arg(
+        id = "server-core",
+        long = "server-core",
+        value_name = "N",
+        default_value_t = 0
+    )]
+    pub server: usize,
+    /// The processor of everything else
+    #[arg(
+        id = "client-core",
+        long = "client-core",
+        value_name = "N",
+        default_value_t = 1
+    )]
+    pub client: usize,
+}
+
+/// How a rotation measures.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Pace {
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub rounds: u32,
+    /// How long each measurement takes
+    #[arg(id = "seconds", long = "seconds", value_name = "S", default_value = "4", value_parser = seconds)]
+    pub duration: Duration,
+    /// Queries sent at once at a fixed rate: a few pods' searches that coincide
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub burst: usize,
+    #[command(flatten)]
+    pub cores: Cores,
+}
+
+/// The proxy that is measured.
+#[derive(Debug, Clone, Args)]
+pub struct Proxy {
+    /// The program of the proxy
+    #[arg(long = "dnsweir", value_name = "FILE", default_value = "target/release/dnsweir", value_parser = absolute)]
+    pub dnsweir: PathBuf,
+}
+
+/// Seconds, not shorter than what a measurement makes sense for, and below a day.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("not between 0.1 and 86400".to_owned()),
+    }
+}
+
+/// A path from the root: servers run in folders of their own.
+pub fn absolute(text: &str) -> io::Result<PathBuf> {
+    std::path::absolute(text)
+}

@@ -1,0 +1,69 @@
+//! From the raw numbers to reports and pictures.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::growth::DIMENSIONS;
+use crate::peers::in_path;
+use crate::report::Run;
+use crate::{bars, curves, scale};
+
+/// Where results go, unless told otherwise.
+pub const FOLDER: &str = "target/bench";
+
+/// Whatever there are numbers of in `out`.
+pub fn write_all(out: &Path) -> Result<(), Box<dyn Error>> {
+    let scaled = DIMENSIONS
+        .into_iter()
+        .any(|dimension| scale::raw(out, dimension).is_file());
+    if scaled {
+        write_curves(out)?;
+    }
+    // Without either the missing file is the mistake to name.
+    if !scaled || out.join("raw.jsonl").is_file() {
+        write_report(out)?;
+    }
+    Ok(())
+}
+
+/// The report and the picture of a run.
+pub fn write_report(out: &Path) -> Result<(), Box<dyn Error>> {
+    let run = Run::read(&out.join("raw.jsonl"))?;
+    let markdown = run.markdown();
+    fs::write(out.join("report.md"), &markdown)?;
+    print!("{markdown}");
+    for workload in run.workloads() {
+        if let Some(svg) = bars::draw(&run, workload)? {
+            return write_picture(&out.join("picture.svg"), &svg);
+        }
+    }
+    Ok(())
+}
+
+/// The report and the picture of all dimensions that there are numbers of.
+pub fn write_curves(out: &Path) -> Result<(), Box<dyn Error>> {
+    let mut runs = Vec::new();
+    for dimension in DIMENSIONS {
+        let raw = scale::raw(out, dimension);
+        if raw.is_file() {
+            runs.push((dimension, Run::read(&raw)?));
+        }
+    }
+    let markdown = curves::markdown(&runs);
+    fs::write(out.join("scale.md"), &markdown)?;
+    print!("{markdown}");
+    write_picture(&out.join("scale.svg"), &curves::draw(&runs)?)
+}
+
+/// As SVG, and as PNG where something here can draw one.
+fn write_picture(path: &Path, svg: &str) -> Result<(), Box<dyn Error>> {
+    fs::write(path, svg)?;
+    if let Some(program) = in_path("rsvg-convert") {
+        let mut command = Command::new(program);
+        command.args(["--zoom=2", "-o"]).arg(path.with_extension("png"));
+        command.arg(path).status()?;
+    }
+    Ok(())
+}
