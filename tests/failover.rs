@@ -348,7 +348,7 @@ fn a_loop_that_ends_is_over_by_itself() {
         ),
         &[],
     );
-    let reason = "zone .: every upstream leads back to this proxy";
+    let reason = "zone .: every upstream loops back to this proxy";
     until("the loop to be a reason not to be ready", || {
         let said = crate::harness::proxy::try_get(proxy.admin, "/ready");
         said.is_some_and(|(status, body)| status == 503 && body.contains(reason))

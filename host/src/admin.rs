@@ -141,7 +141,7 @@ fn starting(request: &Request<Incoming>) -> Response<Full<Bytes>> {
 
 fn reply(request: &Request<Incoming>, state: &Arc<State>) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".into());
+        let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use GET or HEAD\n".into());
         refused
             .headers_mut()
             .insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
@@ -149,9 +149,10 @@ fn reply(request: &Request<Incoming>, state: &Arc<State>) -> Response<Full<Bytes
     }
     match request.uri().path() {
         // Whoever restarts what is not healthy is meant to: a worker that hangs does not come back often.
-        "/health" if state.hanging.load(Ordering::Relaxed) > 0 => {
-            text(StatusCode::SERVICE_UNAVAILABLE, "a worker hangs\n".into())
-        }
+        "/health" if state.hanging.load(Ordering::Relaxed) > 0 => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "a worker is unresponsive\n".into(),
+        ),
         "/health" => text(StatusCode::OK, "ok\n".into()),
         "/ready" => match not_ready(state) {
             reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n".into()),
@@ -189,7 +190,7 @@ fn typed(code: StatusCode, content_type: &'static str, body: String) -> Response
 fn not_ready(state: &State) -> Vec<String> {
     let mut reasons = Vec::new();
     if !state.serving.load(Ordering::Relaxed) {
-        reasons.push("listeners are not up".to_string());
+        reasons.push("listeners are not open yet".to_string());
     }
     // Whoever asks cannot choose whom: a successor shall not count as ready because its predecessor is.
     let predecessors = state.predecessors.read();
@@ -197,7 +198,7 @@ fn not_ready(state: &State) -> Vec<String> {
         .as_ref()
         .is_some_and(|them| them.have_been_followed())
     {
-        reasons.push("another process takes over".to_string());
+        reasons.push("another process is taking over".to_string());
     }
     if state.node.failing() {
         reasons.push("the node's network could not be set up: the log says why".to_string());

@@ -178,7 +178,7 @@ fn report(outcome: &Outcome) -> ExitCode {
         eprintln!("dnsweir: running without heartbeats, which this node does not support: {why}");
     }
     for ip in &outcome.spared {
-        println!("kept {ip} and its rules: another process is bound to it");
+        println!("left {ip} and its rules alone: another process is bound to it");
     }
     for error in &outcome.errors {
         eprintln!("dnsweir: {error}");

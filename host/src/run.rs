@@ -190,11 +190,11 @@ fn engine(folder: Option<PathBuf>) -> Result<Engine, Stop> {
     match CompiledCache::open(&folder) {
         Ok(cache) => Ok(engine.with_compiled_cache(cache)),
         Err(error) if chosen => Err(Stop::Machine(format!(
-            "compiled filters cannot be kept in {}: {error}",
+            "cannot store compiled filters in {}: {error}",
             folder.display()
         ))),
         Err(error) => {
-            tracing::warn!(folder = %folder.display(), %error, "compiled filters cannot be kept");
+            tracing::warn!(folder = %folder.display(), %error, "cannot store compiled filters");
             Ok(engine)
         }
     }
@@ -447,7 +447,9 @@ impl Proxy {
         if let Some(reconciler) = reconciler {
             handed_over = reconciler.unguard().await.unwrap_or(false);
             if handed_over {
-                tracing::info!("another process listens on our addresses: the node's network is left to it");
+                tracing::info!(
+                    "another process listens on these addresses: leaving the node's network to it"
+                );
             }
         }
         if handed_over || skip {
@@ -463,7 +465,7 @@ impl Proxy {
             }
         };
         if timeout(DRAIN + LATE, ended).await.is_err() {
-            tracing::warn!("a worker hangs: it is not waited for");
+            tracing::warn!("a worker is unresponsive: not waiting for it");
         }
         if let Some(reconciler) = reconciler {
             let _ = reconciler.drop_link().await;
@@ -484,7 +486,7 @@ async fn name_leftovers(plan: Plan) {
         Ok(leftovers) => leftovers
             .iter()
             .for_each(|leftover| tracing::warn!("node: found {leftover}")),
-        Err(error) => tracing::warn!(%error, "node: what others have left here was not looked for"),
+        Err(error) => tracing::warn!(%error, "node: could not look for what other node caches left behind"),
     }
 }
 

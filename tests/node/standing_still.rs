@@ -289,7 +289,7 @@ fn a_worker_that_hangs_silences_nobody() {
     settle();
     let hung = Instant::now();
     let hanging = Hanging::workers(&proxy, &["worker-1"]);
-    proxy.logged("hangs");
+    proxy.logged("unresponsive");
     await_proxy(&world, &LISTENED);
     let alone = Instant::now();
     settle();

@@ -303,7 +303,7 @@ impl Guest {
             Ok(restart) => self.restart = Some(restart),
             // It is tried again with the next call.
             Err(error) => {
-                tracing::warn!(target: "filter", filter = context.name, %error, "no thread to start it on");
+                tracing::warn!(target: "filter", filter = context.name, %error, "cannot start a thread for a new instance");
             }
         }
     }
@@ -350,7 +350,7 @@ impl Guest {
                 .counters
                 .suspended
                 .fetch_sub(1, Ordering::Relaxed);
-            tracing::info!(target: "filter", filter = self.filter.name(), "tried again after its pause");
+            tracing::info!(target: "filter", filter = self.filter.name(), "resuming after its suspension");
         }
         resumes
     }

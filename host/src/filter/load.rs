@@ -234,7 +234,7 @@ pub(super) fn component(
     if let Some(cache) = &engine.compiled
         && let Err(error) = cache.store(&engine.wasm, bytes, &code)
     {
-        tracing::warn!(%error, "compiled code cannot be kept: the next start will compile again");
+        tracing::warn!(%error, "cannot store compiled code: the next start will compile again");
     }
     Ok(component)
 }
@@ -325,7 +325,7 @@ pub enum LoadError {
     #[error("this is neither a WebAssembly module nor a component; give the .wasm file that cargo built")]
     NotWasm,
     /// A module without the exports of a filter, or with imports that none has.
-    #[error("the module is no filter: {0}")]
+    #[error("this file is not a dnsweir filter: {0}")]
     Encode(String),
     /// Invalid, or with features that filters do not get.
     #[error("the module does not compile: {0}")]
@@ -350,7 +350,7 @@ pub enum LoadError {
     CompilingMemory(usize),
     /// Somebody has sent SIGKILL.
     #[error(
-        "the process that compiled the module was killed, which is what the kernel does when memory runs out; \
+        "the process that compiled the module was killed, as the kernel does when memory runs out; \
          leave it more memory, or lower `limits load-memory=`"
     )]
     CompilerKilled,
@@ -381,7 +381,7 @@ pub enum LoadError {
         code: usize,
     },
     /// It is not wanted any more.
-    #[error("loading was given up: it was not wanted any more")]
+    #[error("loading was cancelled")]
     Cancelled,
     /// The machine did not let us.
     #[error("the module cannot be compiled on this machine: {0}")]
@@ -393,7 +393,7 @@ pub enum LoadError {
     #[error("the module does not have the interface of a filter: {0}; build it against dnsweir:filter@0.1.0")]
     Interface(String),
     /// It failed while starting.
-    #[error("the filter failed while it configured itself: {}", .0.message)]
+    #[error("the filter failed while it was being configured: {}", .0.message)]
     Failed(Failure),
     /// It does not want to run with this configuration.
     #[error("the filter rejects its configuration")]

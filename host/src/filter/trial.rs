@@ -437,7 +437,7 @@ impl host::Host for Recorder {
             let name = text::one_line(&name, LOG_LINE);
             self.log.push((
                 "warn",
-                format!("no counter \"{name}\": not a name, or one too many"),
+                format!("counter \"{name}\" ignored: invalid name, or too many counters"),
             ));
         }
     }

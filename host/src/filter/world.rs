@@ -228,7 +228,7 @@ impl State {
         if !self.context.counters.own.add(name, by) && self.context.may_log().is_some() {
             let name = text::one_line(name, LOG_LINE);
             let filter = self.context.name.as_str();
-            tracing::warn!(target: "filter", filter, "no counter \"{name}\": not a name, or one too many");
+            tracing::warn!(target: "filter", filter, "counter \"{name}\" ignored: invalid name, or too many counters");
         }
     }
 }

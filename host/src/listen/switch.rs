@@ -46,7 +46,7 @@ impl Switch {
     /// successor's, or ends to exist when none of ours is left.
     pub(super) fn pass_on(&self, ours: usize) {
         if let Err(error) = steer(&self.tcp, ours) {
-            tracing::debug!(address = %self.address, %error, "new connections cannot be passed on");
+            tracing::debug!(address = %self.address, %error, "cannot steer new connections to the successor");
         }
     }
 
@@ -93,7 +93,7 @@ impl Switch {
             ip => ip,
         };
         if let Err(error) = self.udp.connect(SocketAddr::new(ip, NOWHERE)) {
-            tracing::debug!(address = %self.address, %error, "a UDP listener cannot be turned off");
+            tracing::debug!(address = %self.address, %error, "cannot disable a UDP listener");
         }
     }
 }

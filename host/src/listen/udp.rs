@@ -67,7 +67,7 @@ pub async fn listen(
         });
         let mut ready = match ready.await {
             Some(Ok(ready)) => ready,
-            Some(Err(error)) => return tracing::error!(%error, "a UDP listener has ended"),
+            Some(Err(error)) => return tracing::error!(%error, "a UDP listener failed"),
             None => break,
         };
         if exchange.immediate.len() != limit() {

@@ -97,9 +97,9 @@ impl fmt::Display for Leftover {
             Thing::Chain(family, table) => write!(f, "{family} -t {table} -N {CHAIN}")?,
         }
         let state = if self.is_alive {
-            "a process is bound to its address, and whoever made it takes it away"
+            "a process is bound to its address, so it is left to that process"
         } else {
-            "left behind; `dnsweir node down --adopt` takes it away"
+            "left behind; `dnsweir node down --adopt` removes it"
         };
         write!(f, " (looks like {}: {state})", self.author)
     }

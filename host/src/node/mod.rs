@@ -182,7 +182,7 @@ impl Counters {
             if !self.deaf.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     why,
-                    "node: no heartbeats: if this process stands still without ending, pods wait until it is ended"
+                    "node: no heartbeats: if this process hangs, pods get no answers until it is ended"
                 );
             }
             heartbeats.clear();
@@ -239,7 +239,10 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
     let lines = table::lines(plan);
     let difference = table::compare(&lines, &addresses).await?;
     if let Some(why) = &difference.shortfall {
-        add(format!("no heartbeats, which are not possible here: {why}"), None);
+        add(
+            format!("no heartbeats, which this node does not support: {why}"),
+            None,
+        );
     }
     let wanted = |line: &&Line| difference.shortfall.is_none() || !line.is_optional();
     for line in lines.iter().filter(wanted) {
@@ -445,7 +448,7 @@ async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
         Err(_) => Err(Error {
             kind: Kind::Deadline,
             text: format!(
-                "the kernel has not answered within {} s",
+                "the kernel did not answer within {} s",
                 program::DEADLINE.as_secs()
             ),
         }),

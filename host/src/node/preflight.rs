@@ -25,7 +25,7 @@ pub async fn obstacles(plan: &Plan) -> Vec<String> {
     }
     let carried = match carried().await {
         Ok(carried) => carried,
-        Err(error) => return vec![format!("what stands in the way cannot be looked for: {error}")],
+        Err(error) => return vec![format!("cannot check for problems on this node: {error}")],
     };
     let mut found: Vec<String> = plan.link.iter().flat_map(|link| taken(link, &carried)).collect();
     if plan.rules.is_empty() {
@@ -40,9 +40,11 @@ pub async fn obstacles(plan: &Plan) -> Vec<String> {
     let ips: Vec<IpAddr> = plan.listeners.iter().map(SocketAddr::ip).collect();
     match table::compare(&table::lines(plan), &ips).await {
         Ok(difference) => found.extend(difference.shortfall.map(|why| {
-            format!("no heartbeats: if the process stands still without ending, pods wait until it is ended: {why}")
+            format!("no heartbeats: if the process hangs, pods get no answers until it is ended: {why}")
         })),
-        Err(error) => found.push(format!("queries to addresses without a service have nowhere to go: {error}")),
+        Err(error) => found.push(format!(
+            "queries to addresses without a service cannot fall through: {error}"
+        )),
     }
     found
 }
@@ -107,12 +109,12 @@ fn taken(wanted: &super::Link, carried: &Carried) -> Vec<String> {
     others
         .map(|(ip, name)| match name.as_str() {
             IPVS => format!(
-                "{ip} is on {IPVS}: kube-proxy is in IPVS mode and takes what is sent there, whatever rules say. Listen on a \
+                "{ip} is on {IPVS}: kube-proxy is in IPVS mode and handles packets to that address, whatever the rules say. Listen on a \
                  link-local address, with mode \"link-local\", and give pods that address"
             ),
             _ => format!(
-                "{ip} is on the link {name} already: what is sent there reaches us all the same, and nobody if that link \
-                 keeps it after us. Take it off there when whoever put it there needs it no more"
+                "{ip} is on the link {name} already: packets to it still reach the proxy, but nothing answers them if that link \
+                 keeps the address after the proxy has ended. Remove it there when it is no longer needed"
             ),
         })
         .collect()
@@ -166,13 +168,13 @@ async fn is_translated(ip: IpAddr) -> bool {
 
 fn nobody_translates(ip: IpAddr, carried: &Carried) -> String {
     let why = if carried.iter().any(|(name, _)| name == CILIUM) {
-        "Cilium is here: if it replaces kube-proxy, it translates by eBPF, before rules see a packet, and pods never reach a \
-         listener at that address. Give pods a link-local address by a local redirect policy of Cilium's instead"
+        "Cilium is here: if it replaces kube-proxy, it translates in eBPF, before rules see a packet, and pods never reach a \
+         listener at that address. Use a local redirect policy of Cilium to give pods a link-local address instead"
     } else {
-        "If kube-proxy has not started yet, this passes. If something else translates, by eBPF, rules do not see what pods send"
+        "If kube-proxy has not started yet, this passes. If something else translates in eBPF, rules do not see the packets of pods"
     };
     format!(
-        "no rule of kube-proxy's translates {ip}, the cluster's DNS: without one, nobody answers when the process does not. {why}"
+        "no rule of kube-proxy's translates {ip}, the cluster's DNS: without one, nothing answers pods when the proxy does not. {why}"
     )
 }
 
@@ -188,7 +190,7 @@ async fn without_socket_match(plan: &Plan) -> Vec<String> {
             && is_about_socket(&error.to_string())
         {
             missing.push(format!(
-                "{family} cannot look for sockets (-m socket, the kernel's xt_socket): {error}"
+                "{family} cannot match sockets (-m socket, the kernel's xt_socket): {error}"
             ));
         }
     }

@@ -353,7 +353,7 @@ impl Kept {
         self.spared.clone_from(&outcome.spared);
         for ip in &self.spared {
             tracing::warn!(
-                "node: another process is bound to {ip}: its address and rules are left alone while it is"
+                "node: another process is bound to {ip}: leaving the address and its rules alone for as long as it is"
             );
         }
     }
@@ -363,10 +363,7 @@ impl Kept {
             .repairs
             .fetch_add(outcome.done.len() as u64, Ordering::Relaxed);
         if !outcome.done.is_empty() {
-            tracing::warn!(
-                count = outcome.done.len(),
-                "the node's network was not as it ought to be: repaired"
-            );
+            tracing::warn!(count = outcome.done.len(), "repaired the node's network");
         }
         self.tell(outcome);
     }

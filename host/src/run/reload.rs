@@ -43,7 +43,7 @@ impl Proxy {
                     why = reason_to_load(&mut signals.hangup, &mut changes) => why,
                 },
             };
-            tracing::info!(why, "loading the configuration again");
+            tracing::info!(why, "reloading the configuration");
             let loaded = tokio::select! {
                 loaded = self.load_next() => loaded,
                 // What is being loaded ends with being waited for.
@@ -132,7 +132,7 @@ impl Proxy {
             .collect();
         if self.reconciler.is_none() && config.node.is_some() {
             return Err(machine(
-                "a `node` section needs rights that were given up at the start, since there was none: restart dnsweir",
+                "a `node` section needs capabilities that were dropped at startup, since there was none: restart dnsweir",
             ));
         }
         let plan = Plan::of(config);

@@ -52,7 +52,7 @@ impl Changes {
             }
         });
         let watcher = watcher
-            .inspect_err(|error| tracing::warn!(%error, "changed files are not noticed: reload with SIGHUP"))
+            .inspect_err(|error| tracing::warn!(%error, "cannot watch files for changes: reload with SIGHUP"))
             .ok();
         Changes {
             watcher,
@@ -129,7 +129,7 @@ impl Changes {
             if one.is_some()
                 && let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive)
             {
-                tracing::warn!(folder = %folder.display(), %error, "a folder cannot be watched");
+                tracing::warn!(folder = %folder.display(), %error, "cannot watch a folder");
             }
         }
     }

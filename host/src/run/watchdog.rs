@@ -140,7 +140,10 @@ impl Watchdog {
                 send_heartbeats(&pulses, &node);
                 // TraceView last: everything is done by then.
                 for worker in hung {
-                    tracing::error!(worker, "hangs: its listeners are off until it is back");
+                    tracing::error!(
+                        worker,
+                        "unresponsive: its listeners are disabled until it is back"
+                    );
                 }
             }
         })?;

@@ -173,10 +173,10 @@ async fn work(
                         Ok(mut again) => {
                             listeners = listen(&mut again);
                             pulse.guard(listeners.iter().map(Listener::switch));
-                            tracing::warn!(worker = index, "is back and listens again");
+                            tracing::warn!(worker = index, "is back: its listeners are enabled again");
                         }
                         // An address may be missing; the next beat tries again.
-                        Err(error) => tracing::error!(worker = index, %error, "is back, but cannot listen"),
+                        Err(error) => tracing::error!(worker = index, %error, "is back, but its listeners cannot be enabled"),
                     }
                 }
                 continue;
@@ -218,7 +218,7 @@ async fn work(
         worker.drained().await;
     };
     if timeout(within, ended).await.is_err() {
-        tracing::warn!(worker = index, "queries under way were given up");
+        tracing::warn!(worker = index, "queries in flight were abandoned");
     }
     worker.tell();
 }

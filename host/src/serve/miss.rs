@@ -294,7 +294,7 @@ impl Worker {
     ) -> Option<Response> {
         // Lists in lists would multiply what one query costs.
         if request.depth >= ALIASES || request.depth > 0 && targets.len() > 1 {
-            tracing::warn!(name = %request.name, "aliases go round in a circle");
+            tracing::warn!(name = %request.name, "aliases form a loop");
             return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
         }
         let mut targets = targets.iter();

@@ -123,7 +123,7 @@ impl Source {
         let zone = &self.zone;
         match &self.kind {
             Kind::Forward(forwarder) if forwarder.only_loops() => {
-                Some(format!("zone {zone}: every upstream leads back to this proxy"))
+                Some(format!("zone {zone}: every upstream loops back to this proxy"))
             }
             Kind::Forward(forwarder) if starting && !forwarder.has_answer() => {
                 Some(format!("zone {zone}: no upstream has answered yet"))

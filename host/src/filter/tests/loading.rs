@@ -49,7 +49,7 @@ fn other_files_are_refused() {
         assert!(refused(file.to_vec()).contains("neither"), "{file:?}");
     }
     assert!(refused(vec![0; MODULE_MAXIMUM + 1]).contains("67108865"));
-    assert!(refused(b"\0asm\x01\0\0\0\x01\x7f".to_vec()).contains("no filter"));
+    assert!(refused(b"\0asm\x01\0\0\0\x01\x7f".to_vec()).contains("not a dnsweir filter"));
     assert!(refused(b"\0asm\x0d\0\x01\0\x01\x7f".to_vec()).contains("compile"));
 }
 

@@ -26,13 +26,13 @@ pub enum Fault {
     #[error("sent a malformed reply")]
     Malformed,
     /// So many datagrams came that answer nothing that its socket was given up.
-    #[error("was drowned out by replies to something else")]
+    #[error("was given up after too many replies that match no query")]
     Forged,
     /// All TCP connections to it carry as many queries as they may, or all sockets that there may be are open.
-    #[error("was not asked, since as many sockets and connections are in use as may be")]
+    #[error("was not asked, since all its sockets and connections are in use")]
     Busy,
     /// This process could not make a socket. Says nothing about the upstream.
-    #[error("was not asked, since no socket could be made ({0})")]
+    #[error("was not asked, since no socket could be created ({0})")]
     Local(io::ErrorKind),
 }
 

@@ -79,7 +79,7 @@ impl Forwarder {
         let _ = self.answered.subscribe().wait_for(|answered| *answered).await;
     }
 
-    /// Whether there is nobody to ask, since every upstream leads back to this proxy.
+    /// Whether there is nobody to ask, since every upstream loops back to this proxy.
     pub fn only_loops(&self) -> bool {
         self.upstreams.iter().all(|upstream| upstream.looping())
     }

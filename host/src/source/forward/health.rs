@@ -128,7 +128,7 @@ impl Health {
     /// It did not answer a probe, or said that it could not.
     pub fn probe_failed(&self, why: &dyn std::fmt::Display) {
         if self.limit > 0 && !self.out.swap(true, Relaxed) {
-            tracing::warn!(upstream = %self.address, %why, "the upstream is out until it answers a probe");
+            tracing::warn!(upstream = %self.address, %why, "the upstream is out of use until it answers a probe");
         }
     }
 
@@ -151,7 +151,7 @@ impl Health {
         if !self.looping.swap(true, Relaxed) {
             tracing::error!(
                 upstream = %self.address,
-                "queries to this upstream come back to this proxy: it is not asked until they do not any more; \
+                "queries to this upstream come back to this proxy: it is not used until they no longer do; \
                  if they always do, remove it from `forward`, or make it forward elsewhere"
             );
         }
@@ -170,7 +170,7 @@ impl Drop for Search<'_> {
     fn drop(&mut self) {
         let came_back = self.health.token.lock().take() != Some(self.token);
         if !came_back && self.health.looping.swap(false, Relaxed) {
-            tracing::info!(upstream = %self.health.address, "queries to this upstream do not come back any more");
+            tracing::info!(upstream = %self.health.address, "queries to this upstream no longer come back to this proxy");
         }
     }
 }

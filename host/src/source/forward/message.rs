@@ -14,7 +14,7 @@ use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, name, rcode, rtyp
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAQuery {
     /// Not even a header and one whole, uncompressed question.
-    #[error("it is not a header with one whole question")]
+    #[error("it does not have a header and one complete question")]
     Malformed,
     /// TCP's length prefix has 16 bits.
     #[error("it is longer than the 65535 bytes that a DNS message may have")]
