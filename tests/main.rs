@@ -3,6 +3,15 @@
 //! This file is the table of contents. Run everything with `cargo xtask test`; one part with
 //! `cargo xtask test --test main cache::`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it found"
+)]
+
 // What the tests stand on: the proxy, servers for it to ask, clients to ask it.
 use ::harness;
 

@@ -1,6 +1,12 @@
 //! What the filters of `examples/` cost in a running proxy.
 //! `cargo bench --workspace --bench examples`
 
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a measurement ends where something cannot be set up, and prints its table"
+)]
+
 use std::fs;
 
 use harness::guests::example;

@@ -1,6 +1,12 @@
 //! What a filter costs in each language: the ones of `examples/languages`, once the black-box tests have built them.
 //! `cargo bench --workspace --bench languages`
 
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a measurement ends where something cannot be set up, and prints its table"
+)]
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

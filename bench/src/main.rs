@@ -1,6 +1,12 @@
 //! Measures dnsweir beside the peers that are installed. `bench/README.md` tells how, and what the
 //! figures mean.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program speaks to the person who called it"
+)]
+
 mod accounting;
 mod answering;
 mod ask;

@@ -20,6 +20,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    #[expect(clippy::expect_used, reason = "both lengths are one constant")]
     pub(crate) fn new() -> Lines {
         let octets = vec![0; ROOM + PIECE].into_boxed_slice();
         Lines {
@@ -238,6 +239,7 @@ fn write_name(octets: &mut [u8; ROOM + PIECE], end: usize, name: Name<'_>) -> us
 }
 
 #[inline(always)]
+#[expect(clippy::expect_used, reason = "the range is eight octets long")]
 fn eight_at(octets: &[u8; ROOM + PIECE], at: usize) -> u64 {
     let at = at.min(ROOM);
     u64::from_le_bytes(octets[at..at + 8].try_into().expect("eight octets"))

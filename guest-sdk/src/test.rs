@@ -20,6 +20,8 @@
 //! assert_eq!(filter.printed(), "www.example.org.\n");
 //! ```
 
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod literals;
 
 use std::fmt;

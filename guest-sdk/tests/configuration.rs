@@ -1,5 +1,7 @@
 //! What a user reads about mistakes in a filter's configuration.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::net::IpAddr;
 use std::time::Duration;
 

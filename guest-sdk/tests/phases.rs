@@ -1,5 +1,7 @@
 //! A filter with every phase, run as its author would in a test.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 

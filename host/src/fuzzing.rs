@@ -3,6 +3,12 @@
 //! Each takes octets from anywhere and panics if a promise is broken. The tests below run them on
 //! arbitrary octets, too, so that they cannot rot.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a broken promise is told by panicking"
+)]
+
 use std::path::Path;
 
 use crate::cache::{Cache, Insertion, Key, KeyFlags, KeyHasher, Kind, Stored};

@@ -1,5 +1,11 @@
 //! The `dnsweir` program: what the command line asks for, and an exit code that means something.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program speaks to the person who called it"
+)]
+
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
 use std::process::ExitCode;

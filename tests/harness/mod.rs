@@ -4,6 +4,15 @@
 //! ports. Nothing here waits for time to pass: it waits for something to be true, and for a bounded
 //! time only.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it found"
+)]
+
 pub mod address;
 pub mod client;
 pub mod guests;

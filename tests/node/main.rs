@@ -4,6 +4,15 @@
 //! Without root, or without a program that one needs, a test is skipped by name. Those in `cluster` need a
 //! Kubernetes node, which `cargo xtask test cluster` builds and starts.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it found"
+)]
+
 mod load;
 mod world;
 

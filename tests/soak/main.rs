@@ -1,5 +1,14 @@
 //! `cargo xtask soak MINUTES`: a calm client beside floods, for so many minutes in all.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it found"
+)]
+
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Every option of the README, and every kind of line.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Every option of the README, and what clients get.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

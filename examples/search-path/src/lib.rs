@@ -25,6 +25,7 @@ pub struct SearchPath {
 impl Filter for SearchPath {
     fn configure(setup: Setup<'_>) -> Result<(SearchPath, Manifest), Invalid> {
         let config = setup.config();
+        #[expect(clippy::expect_used, reason = "this is a name")]
         let cluster_local = "cluster.local".parse().expect("this is a name");
         let cluster: NameBuf = config.setting_or("cluster", cluster_local);
         let mut search = Vec::new();

@@ -1,5 +1,7 @@
 //! Every option of the README, and which names are tried for which.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use dnsweir_filter::test::{self, Node, Running, node};
 use dnsweir_filter::{Class, Manifest, NameBuf, Transport, Type, Verdict};
 use example_search_path::SearchPath;

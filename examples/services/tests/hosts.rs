@@ -1,5 +1,7 @@
 //! Every option of the README, and which service a name belongs to.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::net::IpAddr;
 use std::time::Duration;
 

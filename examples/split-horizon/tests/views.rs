@@ -1,5 +1,7 @@
 //! Every option of the README, and who sees what.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Every option of the README, and the lines it leads to.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 

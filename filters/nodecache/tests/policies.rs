@@ -1,5 +1,7 @@
 //! Every option of the README, and what holds for which names.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use dnsweir_filter::test::{self, Node, Running, node};

@@ -1,5 +1,7 @@
 //! Every rule of the README, and what queries become.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use dnsweir_filter::test::{self, Node, QueryLiteral, Running, node};

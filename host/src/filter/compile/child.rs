@@ -145,6 +145,7 @@ fn file_in_memory() -> io::Result<File> {
 
 /// Compiles the module on standard input for the process `parent`, and writes the code to standard output, or what is
 /// wrong to standard error. Returns the exit code. To be called before this process does anything else.
+#[expect(clippy::print_stderr, reason = "the parent reads it there")]
 pub fn serve(parent: u32, confinement: Confinement, metered: bool) -> u8 {
     let done = confine(parent, confinement)
         .map_err(LoadError::Machine)
