@@ -13,6 +13,7 @@ pub mod cache;
 pub mod ceiling;
 pub mod config;
 pub mod dns;
+pub mod figures;
 pub mod filter;
 
 #[doc(hidden)]

@@ -25,6 +25,7 @@ mod deferred;
 mod diagnostics;
 mod events;
 mod explain;
+mod figures;
 mod fingerprint;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -21,6 +21,7 @@ mod configure;
 mod counters;
 mod engine;
 mod executor;
+mod figures;
 mod footprint;
 mod fuzzing;
 mod health;

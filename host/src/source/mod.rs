@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::config::SourceConfig;
 use crate::dns::name::Name;
+use crate::figures::Figures;
 use forward::{Forward, Forwarder, Quota};
 
 pub use question::Question;
@@ -139,10 +140,10 @@ impl Source {
         }
     }
 
-    /// The forwarder that it is, for what `/metrics` shows of those.
-    pub fn forwarder(&self) -> Option<&Forwarder> {
+    /// Adds what `/metrics` shows of it.
+    pub fn show(&self, figures: &mut Figures) {
         match &self.kind {
-            Kind::Forward(forwarder) => Some(forwarder),
+            Kind::Forward(forwarder) => forwarder.show(figures),
         }
     }
 }

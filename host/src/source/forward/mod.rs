@@ -13,6 +13,7 @@ mod bounds;
 mod connection;
 mod counters;
 mod failure;
+mod figures;
 mod forwarder;
 mod health;
 mod message;

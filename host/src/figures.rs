@@ -1,0 +1,164 @@
+//! What parts show of themselves in figures, whatever writes them down.
+//!
+//! A part adds its metrics to a [`Figures`] when it is asked to; samples of the same metric with the same labels become one.
+//! Only `metrics` knows the format that comes of it.
+
+use std::collections::BTreeMap;
+
+use crate::histogram::Histogram;
+
+/// Metrics in the order in which they were first named.
+#[derive(Debug, Default)]
+pub struct Figures(Vec<Metric>);
+
+/// One metric with all its samples.
+#[derive(Debug)]
+pub struct Metric {
+    /// The name, without the program's before it and without a unit's suffix of the format.
+    pub name: &'static str,
+    /// What it says, for the operator.
+    pub help: &'static str,
+    /// What its samples are.
+    pub kind: Kind,
+    /// By their labels.
+    pub samples: BTreeMap<Labels, Sample>,
+}
+
+/// Names and values.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// What kind of figure a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// What only grows.
+    Counter,
+    /// What goes up and down.
+    Gauge,
+    /// Durations.
+    Histogram,
+}
+
+/// A figure.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sample {
+    /// A number.
+    Whole(u64),
+    /// A number of seconds.
+    Seconds(f64),
+    /// Durations: their sum in seconds, and each bucket's upper bound in seconds with its count, not cumulated.
+    Durations(f64, Vec<(f64, u64)>),
+}
+
+impl Figures {
+    /// All of them.
+    pub fn metrics(&self) -> &[Metric] {
+        &self.0
+    }
+
+    /// The counter of this name.
+    pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
+        self.metric(name, help, Kind::Counter)
+    }
+
+    /// The gauge of this name.
+    pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
+        self.metric(name, help, Kind::Gauge)
+    }
+
+    /// The histogram of this name.
+    pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Metric {
+        self.metric(name, help, Kind::Histogram)
+    }
+
+    fn metric(&mut self, name: &'static str, help: &'static str, kind: Kind) -> &mut Metric {
+        let at = self.0.iter().position(|known| known.name == name);
+        let at = at.unwrap_or_else(|| {
+            let samples = BTreeMap::new();
+            self.0.push(Metric {
+                name,
+                help,
+                kind,
+                samples,
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+}
+
+impl Metric {
+    /// Adds to the sample with these labels.
+    pub fn add(&mut self, labels: &[(&'static str, &str)], count: u64) {
+        self.join(labels, Sample::Whole(count), |known, more| known + more);
+    }
+
+    /// One for what holds of all that have these labels, else 0.
+    pub fn all(&mut self, labels: &[(&'static str, &str)], holds: bool) {
+        self.join(labels, Sample::Whole(holds.into()), |known, more| known.min(more));
+    }
+
+    /// One for what holds of any that has these labels, else 0.
+    pub fn any(&mut self, labels: &[(&'static str, &str)], holds: bool) {
+        self.join(labels, Sample::Whole(holds.into()), |known, more| known.max(more));
+    }
+
+    /// Adds seconds to the sample with these labels.
+    pub fn add_seconds(&mut self, labels: &[(&'static str, &str)], seconds: f64) {
+        self.join(labels, Sample::Seconds(seconds), |known, _| known);
+    }
+
+    /// Adds durations to the sample with these labels.
+    pub fn add_durations<const BUCKETS: usize>(
+        &mut self,
+        labels: &[(&'static str, &str)],
+        histogram: &Histogram<BUCKETS>,
+    ) {
+        let (sum, buckets) = Histogram::total([histogram].into_iter());
+        self.join(labels, Sample::Durations(sum, buckets), |known, _| known);
+    }
+
+    /// Makes one of the sample that is there and this one; `whole` does so for numbers.
+    fn join(&mut self, labels: &[(&'static str, &str)], sample: Sample, whole: fn(u64, u64) -> u64) {
+        let labels = labels
+            .iter()
+            .map(|&(name, value)| (name, value.to_owned()))
+            .collect();
+        match (self.samples.get_mut(&labels), sample) {
+            (Some(Sample::Whole(known)), Sample::Whole(more)) => *known = whole(*known, more),
+            (Some(Sample::Seconds(known)), Sample::Seconds(more)) => *known += more,
+            (Some(Sample::Durations(sum, buckets)), Sample::Durations(more, counts)) => {
+                *sum += more;
+                for ((_, known), (_, more)) in buckets.iter_mut().zip(counts) {
+                    *known += more;
+                }
+            }
+            (_, sample) => drop(self.samples.insert(labels, sample)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_with_the_same_labels_become_one() {
+        let mut figures = Figures::default();
+        for (to, count, healthy) in [("a", 1, true), ("b", 2, true), ("a", 4, false)] {
+            figures.counter("requests", "Queries").add(&[("to", to)], count);
+            figures
+                .gauge("healthy", "Whether all")
+                .all(&[("to", to)], healthy);
+            figures
+                .gauge("looping", "Whether any")
+                .any(&[("to", to)], healthy);
+        }
+        let [requests, healthy, looping] = figures.metrics() else {
+            panic!("{figures:?}")
+        };
+        let samples = |metric: &Metric| metric.samples.values().cloned().collect::<Vec<_>>();
+        assert_eq!(samples(requests), [Sample::Whole(5), Sample::Whole(2)]);
+        assert_eq!(samples(healthy), [Sample::Whole(0), Sample::Whole(1)]);
+        assert_eq!(samples(looping), [Sample::Whole(1), Sample::Whole(1)]);
+    }
+}

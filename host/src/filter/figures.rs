@@ -1,0 +1,88 @@
+//! What `/metrics` shows of a filter.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::counters::Counters;
+use super::load::Filter;
+use crate::figures::{Figures, Metric};
+
+impl Filter {
+    /// Adds what it did and how it fared.
+    pub fn show(&self, figures: &mut Figures) {
+        let (filter, counters) = (("filter", self.name()), &**self.counters());
+        show_phases(filter, counters, figures);
+        let verdicts = &counters.verdicts;
+        let metric = figures.counter("filter_verdicts", "Verdicts on queries, by kind");
+        add_each(
+            metric,
+            filter,
+            "verdict",
+            &[
+                ("pass", &verdicts.pass),
+                ("rewrite", &verdicts.rewrite),
+                ("answer", &verdicts.answer),
+                ("alias", &verdicts.alias),
+                ("refuse", &verdicts.refuse),
+                ("drop", &verdicts.drop),
+            ],
+        );
+        let help = "Queries decided by a remembered verdict, without a call";
+        let metric = figures.counter("filter_remembered", help);
+        metric.add(&[filter], counters.remembered.load(Relaxed));
+        let help = "Calls that trapped, exceeded a limit or returned an invalid result";
+        let (traps, metric) = (&counters.traps, figures.counter("filter_traps", help));
+        add_each(
+            metric,
+            filter,
+            "reason",
+            &[
+                ("trap", &traps.trap),
+                ("time", &traps.time),
+                ("memory", &traps.memory),
+                ("garbage", &traps.garbage),
+            ],
+        );
+        let metric = figures.counter("filter_restarts", "Instances started to replace a failed one");
+        metric.add(&[filter], counters.restarts.load(Relaxed));
+        let metric = figures.gauge("filter_suspended", "Workers on which the filter is suspended");
+        metric.add(&[filter], counters.suspended.load(Relaxed));
+        let help = "Peak memory of any instance of the filter";
+        let metric = figures.gauge("filter_memory_bytes", help);
+        metric.add(&[filter], counters.memory.load(Relaxed));
+        let help = "Lines printed by the filter and dropped because nothing read them in time";
+        let metric = figures.counter("filter_lines_dropped", help);
+        metric.add(&[filter], counters.lines_dropped.load(Relaxed));
+        let metric = figures.counter("filter_counter", "Counters kept by the filter itself");
+        for (name, value) in counters.own.snapshot() {
+            metric.add(&[filter, ("name", &name)], value);
+        }
+    }
+}
+
+fn show_phases(filter: (&'static str, &str), counters: &Counters, figures: &mut Figures) {
+    for (phase, counters) in counters.phases() {
+        let labels = [filter, ("phase", phase)];
+        let metric = figures.counter("filter_calls", "Calls into a filter, by phase");
+        metric.add(&labels, counters.calls.load(Relaxed));
+        let metric = figures.counter("filter_seconds", "Time spent inside a filter, by phase");
+        metric.add_seconds(&labels, counters.nanoseconds.load(Relaxed) as f64 / 1e9);
+        let help = "Queries, responses and events passed to a filter";
+        let metric = figures.counter("filter_items", help);
+        metric.add(&labels, counters.items.load(Relaxed));
+        let help = "Queries, responses and events on which a filter failed";
+        let metric = figures.counter("filter_failed", help);
+        metric.add(&labels, counters.failed.load(Relaxed));
+    }
+}
+
+fn add_each(
+    metric: &mut Metric,
+    filter: (&'static str, &str),
+    label: &'static str,
+    counters: &[(&str, &AtomicU64)],
+) {
+    for (value, count) in counters {
+        metric.add(&[filter, (label, value)], count.load(Relaxed));
+    }
+}
