@@ -43,9 +43,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measures dnsweir beside the peers that are installed.
+/// Measures dnsweir and the other servers that are installed.
 ///
-/// bench/README.md tells how, and what the figures mean.
+/// bench/README.md explains how, and what the figures mean.
 #[derive(Parser)]
 #[command(name = "dnsweir-bench")]
 struct Bench {
@@ -55,12 +55,12 @@ struct Bench {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure all peers in rotation, then report
+    /// Measure all servers in rotation, then report
     Run(run::Settings),
     /// Measure how the cost of a query grows, then report
     #[command(mut_arg("seconds", |seconds| seconds.default_value("1")))]
     Scale(scale::Settings),
-    /// Make reports and pictures again from the raw numbers
+    /// Produce reports and pictures again from the raw numbers
     Report {
         /// With raw.jsonl or scale-*.jsonl
         #[arg(long, value_name = "FOLDER", default_value = output::FOLDER)]
@@ -68,18 +68,18 @@ enum Command {
     },
     /// Measure cache hits without sockets, in this process
     Hit(hit::Settings),
-    /// Take in the most expensive messages of a size, in this process
+    /// Parse the most expensive messages of a size, in this process
     Worst(worst::Settings),
     /// Measure what hostile filters cost the zones that do not use them
     Hostile(hostile::Settings),
-    /// Measure servers that run already
+    /// Measure servers that are already running
     #[command(mut_arg("seconds", |seconds| seconds.default_value("2")))]
     Ask(ask::Settings),
     /// Measure misses while datagrams to upstreams are lost
     Loss(loss::Settings),
-    /// Be the server with one answer that others are compared with
+    /// Run the floor: the server with one fixed answer that others are compared with
     Floor(answering::Floor),
-    /// Be the server that others ask
+    /// Run the upstream that the other servers ask
     Upstream(answering::Upstream),
 }
 

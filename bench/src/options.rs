@@ -9,7 +9,7 @@ use clap::Args;
 /// Which processor does what.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Cores {
-    /// The processor of what is measured
+    /// Processor for what is measured
     #[arg(
         id = "server-core",
         long = "server-core",
@@ -17,7 +17,7 @@ pub struct Cores {
         default_value_t = 0
     )]
     pub server: usize,
-    /// The processor of everything else
+    /// Processor for everything else
     #[arg(
         id = "client-core",
         long = "client-core",
@@ -30,7 +30,7 @@ pub struct Cores {
 /// How a rotation measures.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Pace {
-    /// How often everything is measured
+    /// How many times everything is measured
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: u32,
     /// How long each measurement takes
@@ -46,7 +46,7 @@ pub struct Pace {
 /// The proxy that is measured.
 #[derive(Debug, Clone, Args)]
 pub struct Proxy {
-    /// The program of the proxy
+    /// Path of the proxy
     #[arg(long = "dnsweir", value_name = "FILE", default_value = "target/release/dnsweir", value_parser = absolute)]
     pub dnsweir: PathBuf,
 }

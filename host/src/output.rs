@@ -240,7 +240,7 @@ impl State {
                 tracing::warn!(
                     stream = self.name,
                     lines,
-                    "lines were dropped: nobody read them in time"
+                    "lines were dropped: their reader was too slow"
                 );
             }
             pending = self.pending.lock();

@@ -32,7 +32,7 @@ Usage: cargo xtask COMMAND
   lint               check formatting, layout, licences of dependencies, clippy
   bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
                      `bench languages` and `bench examples` time the filters of examples/
-  soak [MINUTES]     build, then run a well-behaved client during floods of each kind (10)
+  soak [MINUTES]     build, then run a well-behaved client during floods of each kind, for MINUTES in all (10)
   fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
   keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
 

@@ -55,7 +55,7 @@ impl CompiledCache {
             let above = fstat(&folder)?;
             if !is_trusted(&above) || may_be_written(&above) && above.st_mode & STICKY == 0 {
                 return Err(refused(format!(
-                    "others can put another folder in its place, since {} is not only this user's to write",
+                    "others can replace it, since other users can write to {}",
                     way.display()
                 )));
             }
@@ -95,7 +95,7 @@ impl CompiledCache {
         let metadata = fstat(&file)?;
         let is_file = FileType::from_raw_mode(metadata.st_mode).is_file();
         if !is_file || metadata.st_uid != own_user() || may_be_written(&metadata) {
-            return Err(refused(format!("{name} is not only this user's to write")));
+            return Err(refused(format!("other users can write to {name}")));
         }
         let mut octets = Vec::new();
         File::from(file).read_to_end(&mut octets)?;

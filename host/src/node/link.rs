@@ -140,7 +140,7 @@ pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> R
         None => {
             done.push(make(handle, &wanted.name).await?);
             let made = find(handle, &wanted.name).await?;
-            let made = made.ok_or_else(|| error(Kind::InterfaceAdd, &wanted.name, "is gone again"))?;
+            let made = made.ok_or_else(|| error(Kind::InterfaceAdd, &wanted.name, "disappeared again"))?;
             (made.index, made.up)
         }
     };
@@ -176,7 +176,7 @@ pub async fn raise(handle: &Handle, wanted: &Link, difference: &Difference) -> R
             // Someone was faster.
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
             Err(why) => {
-                let text = format!("cannot carry {ip}: {why}");
+                let text = format!("cannot get the address {ip}: {why}");
                 return Err(error(Kind::InterfaceAdd, &wanted.name, text));
             }
         }
@@ -206,10 +206,10 @@ async fn take_off(
             .await
             .map_err(io_error);
         match deleted {
-            Ok(()) => done.push(format!("took {} off {link}", carried.ip)),
+            Ok(()) => done.push(format!("removed {} from {link}", carried.ip)),
             Err(why) if why.raw_os_error() == Some(libc::EADDRNOTAVAIL) => {}
             Err(why) => {
-                let text = format!("cannot be rid of {}: {why}", carried.ip);
+                let text = format!("cannot drop the address {}: {why}", carried.ip);
                 return Err(error(Kind::InterfaceCheck, link, text));
             }
         }
@@ -261,7 +261,7 @@ async fn make(handle: &Handle, name: &str) -> Result<String, Error> {
             let bridge = LinkBridge::new(name).build();
             let made = handle.link().add(bridge).execute().await.map_err(io_error);
             made.map_err(|why| {
-                let text = format!("cannot be made, neither as a dummy link nor as a bridge: {why}");
+                let text = format!("cannot be created, neither as a dummy link nor as a bridge: {why}");
                 error(Kind::InterfaceAdd, name, text)
             })?;
             "bridge without ports (the kernel has no dummy links) as"
@@ -275,17 +275,17 @@ async fn make(handle: &Handle, name: &str) -> Result<String, Error> {
             return Err(error(
                 Kind::InterfaceAdd,
                 name,
-                format!("cannot be made: {why}{hint}"),
+                format!("cannot be created: {why}{hint}"),
             ));
         }
     };
     let Some(made) = find(handle, name).await? else {
-        return Err(error(Kind::InterfaceAdd, name, "is gone again"));
+        return Err(error(Kind::InterfaceAdd, name, "disappeared again"));
     };
     // The alias says whose it is; without it, the link still looks like node-cache's.
     let alias = LinkUnspec::new_with_index(made.index).alias(ALIAS).build();
     let _ = handle.link().set(alias).execute().await;
-    Ok(format!("made {kind} {name}"))
+    Ok(format!("created {kind} {name}"))
 }
 
 async fn find(handle: &Handle, name: &str) -> Result<Option<Found>, Error> {
@@ -293,7 +293,7 @@ async fn find(handle: &Handle, name: &str) -> Result<Option<Found>, Error> {
         error(
             Kind::InterfaceCheck,
             name,
-            format!("cannot be looked at: {}", io_error(why)),
+            format!("cannot be examined: {}", io_error(why)),
         )
     };
     let links: Vec<LinkMessage> = handle

@@ -65,7 +65,7 @@ impl Turns {
         };
         let error = Error {
             kind: Kind::Turn,
-            text: format!("the node's network is changed without waiting for the right to: {why}"),
+            text: format!("changing the node's network without waiting for other processes: {why}"),
         };
         (Turn { _held: None }, Some(error))
     }
@@ -94,7 +94,9 @@ async fn wait() -> Result<UnixListener, String> {
             Ok(mut holder) => {
                 let holder_is = holder.peer_cred().map_err(|error| error.to_string())?.uid();
                 if holder_is != 0 && holder_is != own {
-                    return Err(format!("the user {holder_is} has it, who is no concern of ours"));
+                    return Err(format!(
+                        "it is held by user {holder_is}, who is neither root nor the user of this process"
+                    ));
                 }
                 let _ = holder.read(&mut [0]).await;
             }
@@ -334,7 +336,7 @@ mod tests {
             let (turn, error) = now(Turns { given_up: false }.take());
             assert!(turn._held.is_none());
             let error = error.unwrap().to_string();
-            assert!(error.contains("the user 12345 has it"), "{error}");
+            assert!(error.contains("held by user 12345"), "{error}");
         });
     }
 }

@@ -163,7 +163,7 @@ impl Reconciler {
 fn gone() -> Error {
     Error {
         kind: Kind::InterfaceCheck,
-        text: "nobody keeps the network any more".into(),
+        text: "the thread that manages the node's network has ended".into(),
     }
 }
 
