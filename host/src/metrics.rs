@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::figures::{Figures, Kind, Metric, Sample};
-use crate::listen::{self, Accounts};
+use crate::listen::{ClientConnections, CloseReason};
 use crate::state::State;
 use crate::{ceiling, node, output};
 
@@ -108,7 +108,7 @@ fn process(state: &State, figures: &mut Figures) {
             .counter("output_lines_dropped", help)
             .add(&[("stream", stream)], lines);
     }
-    tcp(&state.accounts, figures);
+    tcp(&state.connections, figures);
     let help = "Upper bound of the process's memory under its configuration, by part";
     let ceiling = figures.gauge("memory_ceiling_bytes", help);
     for (part, octets) in &state.ceiling.read().parts {
@@ -122,22 +122,22 @@ fn process(state: &State, figures: &mut Figures) {
     figures.counter("worker_hangs", help).add(&[], get(&state.hangs));
 }
 
-fn tcp(accounts: &Accounts, figures: &mut Figures) {
+fn tcp(connections: &ClientConnections, figures: &mut Figures) {
     let mut gauge = |name, help, value: usize| figures.gauge(name, help).add(&[], value as u64);
     gauge(
         "tcp_connections",
         "Open client connections",
-        accounts.connections(),
+        connections.connections(),
     );
     let help = "Maximum number of open client connections";
-    gauge("tcp_limit_connections", help, accounts.connections_maximum());
+    gauge("tcp_limit_connections", help, connections.connections_maximum());
     let help = "Memory held for client connections: unanswered queries and unread replies";
-    gauge("tcp_bytes", help, accounts.octets());
+    gauge("tcp_bytes", help, connections.octets());
     let help = "Maximum memory for client connections";
-    gauge("tcp_limit_bytes", help, accounts.octets_maximum());
+    gauge("tcp_limit_bytes", help, connections.octets_maximum());
     let closed = figures.counter("tcp_closed", "Client connections closed by the proxy, by reason");
-    for reason in listen::Reason::ALL {
-        closed.add(&[("reason", reason.as_str())], accounts.closed(reason));
+    for reason in CloseReason::ALL {
+        closed.add(&[("reason", reason.as_str())], connections.closed(reason));
     }
 }
 

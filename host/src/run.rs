@@ -29,7 +29,7 @@ use crate::admin;
 use crate::ceiling::Ceiling;
 use crate::config::{self, Config, Report};
 use crate::filter::{self, CompiledCache, Engine, Filter};
-use crate::listen::{Accounts, Limits, Port, Sockets};
+use crate::listen::{ClientConnections, Limits, Port, Sockets};
 use crate::node::{self, Plan, Reconciler};
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
@@ -338,8 +338,8 @@ impl Proxy {
         };
         let config = &generation.config;
 
-        let accounts = Accounts::new(&config.listen, descriptors.connections);
-        let limits = Limits::new(&config.listen, workers, Arc::clone(&accounts));
+        let connections = ClientConnections::new(&config.listen, descriptors.connections);
+        let limits = Limits::new(&config.listen, workers, Arc::clone(&connections));
         // A predecessor that ends must not take the addresses away before we listen on them.
         let turn = match reconciler {
             Some(reconciler) => Some(reconciler.carry(Plan::of(config)).await.map_err(machine)?),
@@ -360,7 +360,7 @@ impl Proxy {
             reload_error: Mutex::new(None),
             started: SystemTime::now(),
             ceiling: RwLock::new(ceiling(&generation, workers, descriptors)),
-            accounts,
+            connections,
             predecessors: RwLock::new(predecessors),
             node,
             hangs: Arc::default(),

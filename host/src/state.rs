@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use parking_lot::{Mutex, RwLock};
 
 use crate::ceiling::Ceiling;
-use crate::listen::Accounts;
+use crate::listen::ClientConnections;
 use crate::node;
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
@@ -33,7 +33,7 @@ pub struct State {
     /// The most memory that the running generation comes to hold.
     pub ceiling: RwLock<Ceiling>,
     /// Connections of clients.
-    pub accounts: Arc<Accounts>,
+    pub connections: Arc<ClientConnections>,
     /// Who served the admin address before we did, if we do.
     pub predecessors: RwLock<Option<node::Predecessors>>,
     /// What happened to the node's network.

@@ -36,12 +36,6 @@ const CIRCLES: &[&[&str]] = &[
         "host/src/filter/world.rs",
     ],
     &[
-        "host/src/listen/mod.rs",
-        "host/src/listen/tcp.rs",
-        "host/src/listen/udp.rs",
-    ],
-    &["host/src/listen/account.rs", "host/src/listen/accounts.rs"],
-    &[
         "host/src/node/mod.rs",
         "host/src/node/link.rs",
         "host/src/node/peers.rs",

@@ -15,15 +15,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::account::Account;
-use super::accounts::Reason;
+use super::bounds::CloseReason;
+use super::client_connections::ClientConnection;
 use super::datagrams::BATCH;
 use super::framing::{FRAME_MAXIMUM, Frames, READ, Scratch};
 use super::outbox::{Outbox, Owed, UNSENT};
+use super::service::Service;
 use crate::dns::MESSAGE_MAXIMUM;
 use crate::dns::Transport;
 use crate::serve::{Admission, Batch, Client, Worker};
@@ -58,23 +58,36 @@ struct Exchange {
 
 /// Answers the queries that come through `stream` until it ends; the result says why, if that was our decision.
 pub async fn converse(
-    worker: Rc<Worker>,
+    service: Service,
+    transport: Transport,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     client: SocketAddr,
-    server: u16,
-    account: &Arc<Account>,
-    mut stop: watch::Receiver<bool>,
-) -> Option<Reason> {
-    let mut conversation = Conversation::new(worker, stream, client, server, Arc::clone(account));
+    connection: &Arc<ClientConnection>,
+) -> Option<CloseReason> {
+    let Service {
+        worker,
+        server,
+        mut stop,
+        ..
+    } = service;
+    let client = Client {
+        address: client,
+        server,
+        transport,
+        received: worker.now(),
+        limit: MESSAGE_MAXIMUM,
+        keepalive: None,
+    };
+    let mut conversation = Conversation::new(worker, stream, client, Arc::clone(connection));
     let mut stopping = pin!(async { drop(stop.wait_for(|stopping| *stopping).await) });
     let mut alarm = pin!(sleep_until(Instant::now() + NEVER));
     loop {
-        if account.is_closed() {
+        if connection.is_closed() {
             return None;
         }
         conversation.go_on();
         if conversation.is_over() {
-            let _ = timeout(account.accounts().write(), conversation.stream.shutdown()).await;
+            let _ = timeout(connection.bounds().write(), conversation.stream.shutdown()).await;
             return conversation.verdict;
         }
         let (due, reason) = conversation.due();
@@ -91,7 +104,7 @@ pub async fn converse(
                 // The client has gone.
                 Err(_) => return None,
             },
-            () = account.woken() => {}
+            () = connection.woken() => {}
             () = &mut alarm => {}
             () = &mut stopping, if !conversation.stopping => conversation.stop(),
         }
@@ -101,8 +114,8 @@ pub async fn converse(
 struct Conversation<S> {
     worker: Rc<Worker>,
     stream: S,
-    client: SocketAddr,
-    server: u16,
+    /// Who asks, as for a query that came when the conversation began.
+    client: Client,
     owed: Rc<Owed>,
     /// Octets of the largest of the last replies.
     largest: usize,
@@ -119,23 +132,21 @@ struct Conversation<S> {
     /// Since when the client has taken nothing to speak of, if there is something to take, and how much it has.
     stalled: Option<(Instant, usize)>,
     /// Why it ends once all replies are sent.
-    verdict: Option<Reason>,
+    verdict: Option<CloseReason>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     fn new(
         worker: Rc<Worker>,
         stream: S,
-        client: SocketAddr,
-        server: u16,
-        account: Arc<Account>,
+        client: Client,
+        connection: Arc<ClientConnection>,
     ) -> Conversation<S> {
         Conversation {
-            owed: Rc::new(Owed::new(Rc::clone(&worker), account)),
+            owed: Rc::new(Owed::new(Rc::clone(&worker), connection)),
             worker,
             stream,
             client,
-            server,
             // Not known yet: the first batch is small, and what comes of it tells how large the next may be.
             largest: FRAME_MAXIMUM,
             read_all: false,
@@ -151,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Does what can be done without waiting, and sets the clocks.
     fn go_on(&mut self) {
         if !self.owed.is_crowded() {
-            let kept = self.owed.account.take_input(|kept| Frames::of(kept).is_due());
+            let kept = self.owed.connection.take_input(|kept| Frames::of(kept).is_due());
             if !kept.is_empty() {
                 EXCHANGE.with_borrow_mut(|exchange| {
                     let (batch, replies) = (&mut exchange.batch, &mut exchange.replies);
@@ -168,9 +179,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             self.quiet = Instant::now();
         }
         self.waited = waits;
-        self.stalled = match self.owed.account.unsent() {
-            0 => None,
-            _ => self.stalled.or_else(|| Some((Instant::now(), 0))),
+        self.stalled = match self.owed.is_sent() {
+            true => None,
+            false => self.stalled.or_else(|| Some((Instant::now(), 0))),
         };
     }
 
@@ -186,33 +197,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// When the connection ends if nothing happens, and why then.
-    fn due(&self) -> (Instant, Reason) {
-        let accounts = self.owed.account.accounts();
+    fn due(&self) -> (Instant, CloseReason) {
+        let bounds = self.owed.connection.bounds();
         let write = self
             .stalled
-            .map(|(since, _)| (since + accounts.write(), Reason::Write));
+            .map(|(since, _)| (since + bounds.write(), CloseReason::Write));
         let read = self
             .begun
             .filter(|_| !self.read_all && !self.owed.is_crowded())
-            .map(|begun| (begun + accounts.read(), Reason::Read));
+            .map(|begun| (begun + bounds.read(), CloseReason::Read));
         let idle = match self.stopping {
-            true => LAST_IDLE.min(accounts.idle()),
-            false => accounts.idle(),
+            true => LAST_IDLE.min(bounds.idle()),
+            false => bounds.idle(),
         };
         // A client that waits for us is not idle (RFC 7766 section 3).
-        let idle = (!self.waited && self.begun.is_none()).then(|| (self.quiet + idle, Reason::Idle));
+        let idle = (!self.waited && self.begun.is_none()).then(|| (self.quiet + idle, CloseReason::Idle));
         [write, read, idle]
             .into_iter()
             .flatten()
             .min_by_key(|(due, _)| *due)
-            .unwrap_or_else(|| (Instant::now() + NEVER, Reason::Idle))
+            .unwrap_or_else(|| (Instant::now() + NEVER, CloseReason::Idle))
     }
 
     /// Writes what is unsent, or reads and answers what comes; true if there may be more to read at once.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if let Poll::Ready(written) = self.owed.account.poll_write(Pin::new(&mut self.stream), context) {
+        if let Poll::Ready(written) = self.owed.poll_write(Pin::new(&mut self.stream), context) {
             self.took(written?);
             return Poll::Ready(Ok(false));
+        }
+        if let Poll::Ready(flushed) = self.owed.poll_flush(Pin::new(&mut self.stream), context) {
+            return Poll::Ready(flushed.map(|()| false));
         }
         if self.read_all || self.owed.is_crowded() {
             return Poll::Pending;
@@ -225,10 +239,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 self.read_all = true;
                 return Poll::Ready(Ok(false));
             }
-            if self.owed.account.append_input(&exchange.scratch.read()[..count]) {
+            if self
+                .owed
+                .connection
+                .append_input(&exchange.scratch.read()[..count])
+            {
                 return Poll::Ready(Ok(count == READ));
             }
-            let kept = self.owed.account.take_input(|_| true);
+            let kept = self.owed.connection.take_input(|_| true);
             let octets = exchange.scratch.join(&kept, count);
             let rest = self.answer(octets, &mut exchange.batch, &mut exchange.replies);
             self.keep(rest, rest.len() < octets.len());
@@ -239,11 +257,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Notes that the client took some of what it was sent.
     fn took(&mut self, count: usize) {
         let taken = self.stalled.map_or(0, |(_, taken)| taken) + count;
-        if self.owed.account.unsent() == 0 {
+        if self.owed.connection.unsent() == 0 {
             self.stalled = None;
         } else if taken >= PROGRESS {
             self.stalled = None;
-            self.owed.account.note(self.worker.now());
+            self.owed.connection.note(self.worker.now());
         } else if let Some((_, so_far)) = &mut self.stalled {
             *so_far = taken;
         }
@@ -260,29 +278,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             return;
         }
         self.begun = self.begun.or_else(|| Some(Instant::now()));
-        self.owed.account.keep_input(rest);
+        self.owed.connection.keep_input(rest);
     }
 
     /// Answers the queries that are whole, as long as there is room for what they lead to; gives back the rest.
     fn answer<'o>(&mut self, octets: &'o [u8], batch: &mut Batch, replies: &mut [u8]) -> &'o [u8] {
-        let accounts = Arc::clone(self.owed.account.accounts());
         let mut frames = Frames::of(octets);
         let mut outbox = Outbox::new(&self.owed, Pin::new(&mut self.stream), replies);
+        // RFC 7828 section 3.2.2, in units of 100 ms.
+        let keepalive = self.owed.connection.bounds().idle().as_millis() / 100;
         let client = Client {
-            address: self.client,
-            server: self.server,
-            transport: Transport::Tcp,
             received: self.worker.now(),
-            limit: MESSAGE_MAXIMUM,
-            // RFC 7828 section 3.2.2, in units of 100 ms.
-            keepalive: Some(u16::try_from(accounts.idle().as_millis() / 100).unwrap_or(u16::MAX)),
+            keepalive: Some(u16::try_from(keepalive).unwrap_or(u16::MAX)),
+            ..self.client
         };
         if frames.is_due() {
-            self.owed.account.note(client.received);
+            self.owed.connection.note(client.received);
         }
         while !self.read_all && frames.is_due() && !self.owed.is_crowded() {
             // As many as there is room for if their replies are like the last ones.
-            let room = UNSENT.saturating_sub(self.owed.account.unsent() + outbox.filled());
+            let room = UNSENT.saturating_sub(self.owed.connection.unsent() + outbox.filled());
             let most = (1 + room / self.largest).min(BATCH);
             for message in frames.by_ref().take(most) {
                 match self.worker.admit(batch, message, client, outbox.space()) {
@@ -290,7 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     Admission::Answered(length) => outbox.take(length),
                     Admission::Silence => {
                         // What is no query ends the conversation: there is nothing to gain from the rest.
-                        (self.read_all, self.verdict) = (true, Some(Reason::Malformed));
+                        (self.read_all, self.verdict) = (true, Some(CloseReason::Malformed));
                         break;
                     }
                 }
@@ -303,3 +318,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         frames.rest()
     }
 }
+
+#[cfg(test)]
+mod tests;

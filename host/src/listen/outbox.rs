@@ -1,14 +1,15 @@
 //! What a connection owes its client: replies of a batch, written at once, and those that come later.
 
 use std::cell::Cell;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use super::account::Account;
+use super::client_connections::ClientConnection;
 use super::framing::{FRAME_MAXIMUM, PREFIX};
 use crate::serve::{DeferredReply, Replies, Worker};
 
@@ -20,31 +21,67 @@ pub const UNSENT: usize = 256 << 10;
 
 /// What a connection shares with the replies that are still to come.
 pub struct Owed {
-    /// Its page of the book.
-    pub account: Arc<Account>,
+    /// What it holds.
+    pub connection: Arc<ClientConnection>,
     worker: Rc<Worker>,
     /// Queries without a reply yet.
     outstanding: Cell<usize>,
+    /// Whether the stream may still keep some of what was written to it.
+    unflushed: Cell<bool>,
 }
 
 impl Owed {
     /// Nothing is owed yet.
-    pub fn new(worker: Rc<Worker>, account: Arc<Account>) -> Owed {
+    pub fn new(worker: Rc<Worker>, connection: Arc<ClientConnection>) -> Owed {
         Owed {
-            account,
+            connection,
             worker,
             outstanding: Cell::new(0),
+            unflushed: Cell::new(false),
         }
     }
 
     /// Whether the client has to wait with its next query.
     pub fn is_crowded(&self) -> bool {
-        self.outstanding.get() >= OUTSTANDING || self.account.is_crowded(UNSENT)
+        self.outstanding.get() >= OUTSTANDING || self.connection.is_crowded(UNSENT)
     }
 
     /// Whether nothing is to be sent, now or later.
     pub fn is_empty(&self) -> bool {
-        self.outstanding.get() == 0 && self.account.unsent() == 0
+        self.outstanding.get() == 0 && self.is_sent()
+    }
+
+    /// Whether nothing is to be sent now.
+    pub fn is_sent(&self) -> bool {
+        self.connection.unsent() == 0 && !self.unflushed.get()
+    }
+
+    /// Has the stream take some of the replies that are kept; the result says how many octets it took.
+    pub fn poll_write(
+        &self,
+        mut stream: Pin<&mut impl AsyncWrite>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(self.connection.poll_write(stream.as_mut(), context))?;
+        self.unflushed.set(true);
+        match self.poll_flush(stream, context) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(written)),
+        }
+    }
+
+    /// Has the stream send what it was given, if it keeps some. Pending for ever if it does not.
+    pub fn poll_flush(
+        &self,
+        stream: Pin<&mut impl AsyncWrite>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.unflushed.get() {
+            return Poll::Pending;
+        }
+        let flushed = stream.poll_flush(context);
+        self.unflushed.set(flushed.is_pending());
+        flushed
     }
 }
 
@@ -99,7 +136,7 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
     /// connection.
     pub fn flush(&mut self) {
         let mut at = 0;
-        if self.filled > 0 && self.owed.account.unsent() == 0 {
+        if self.filled > 0 && self.owed.connection.unsent() == 0 {
             // Nobody is to be woken: what is left is written when the connection's task goes on.
             let mut context = Context::from_waker(std::task::Waker::noop());
             let written = self
@@ -108,10 +145,13 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
                 .poll_write(&mut context, &self.replies[..self.filled]);
             if let Poll::Ready(Ok(count)) = written {
                 at = count;
+                self.owed.unflushed.set(true);
+                // An error is found when the connection goes on.
+                let _ = self.owed.poll_flush(self.stream.as_mut(), &mut context);
             }
         }
         if at < self.filled {
-            self.owed.account.push(&[&self.replies[at..self.filled]]);
+            self.owed.connection.push(&[&self.replies[at..self.filled]]);
         }
         self.filled = 0;
     }
@@ -125,26 +165,27 @@ impl<S: AsyncWrite> Replies for Outbox<'_, S> {
 
     fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {
         self.owed.outstanding.set(self.owed.outstanding.get() + 1);
-        self.owed.account.owe(true);
-        Box::new(Deferred(Rc::clone(self.owed)))
+        self.owed.connection.owe(true);
+        Box::new(DeferredFrame(Rc::clone(self.owed)))
     }
 }
 
-struct Deferred(Rc<Owed>);
+/// The way back for a reply that comes after its batch.
+struct DeferredFrame(Rc<Owed>);
 
-impl DeferredReply for Deferred {
+impl DeferredReply for DeferredFrame {
     fn send(self: Box<Self>, message: &[u8]) {
         // Before it leaves: whoever has it may look at once who was quiet for how long.
-        self.0.account.note(self.0.worker.now());
+        self.0.connection.note(self.0.worker.now());
         let length = (message.len() as u16).to_be_bytes();
-        self.0.account.push(&[&length, message]);
+        self.0.connection.push(&[&length, message]);
     }
 }
 
-impl Drop for Deferred {
+impl Drop for DeferredFrame {
     fn drop(&mut self) {
         self.0.outstanding.set(self.0.outstanding.get() - 1);
-        self.0.account.owe(self.0.outstanding.get() > 0);
-        self.0.account.wake();
+        self.0.connection.owe(self.0.outstanding.get() > 0);
+        self.0.connection.wake();
     }
 }

@@ -7,10 +7,10 @@
 //! still be sent through it.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
 
-use socket2::SockRef;
+use socket2::{Socket, Type};
 
 /// Nobody's port: no query comes from there.
 const NOWHERE: u16 = 1;
@@ -19,49 +19,37 @@ const NOWHERE: u16 = 1;
 /// socket that was connected keeps its peer. New sockets are the way back.
 pub struct Switch {
     address: SocketAddr,
-    udp: UdpSocket,
-    tcp: TcpListener,
+    /// Those for datagrams.
+    datagrams: Vec<Socket>,
+    /// Those for connections.
+    connections: Vec<Socket>,
 }
 
 impl Switch {
-    /// A switch for these sockets. It keeps them open for as long as it lives.
-    pub(super) fn new(address: SocketAddr, udp: &UdpSocket, tcp: &TcpListener) -> io::Result<Switch> {
-        Ok(Switch {
+    /// A switch for these sockets, which are bound to `address`. It keeps them open for as long as it lives.
+    pub(super) fn new(address: SocketAddr, sockets: &[impl AsFd]) -> io::Result<Switch> {
+        let mut switch = Switch {
             address,
-            udp: udp.try_clone()?,
-            tcp: tcp.try_clone()?,
-        })
+            datagrams: Vec::new(),
+            connections: Vec::new(),
+        };
+        for socket in sockets {
+            let socket = Socket::from(socket.as_fd().try_clone_to_owned()?);
+            match socket.r#type()? {
+                Type::DGRAM => switch.datagrams.push(socket),
+                _ => switch.connections.push(socket),
+            }
+        }
+        Ok(switch)
     }
 
     /// Takes no datagrams and no connections from now on. Connections that are open stay open; those that
     /// wait to be accepted are reset.
     pub fn off(&self) {
-        self.udp_off();
-        self.tcp_off();
-    }
-
-    /// Has the kernel give new connections to the listener that began as this one after the first `ours`, if
-    /// there is one: a successor's. A process begins to listen after its predecessor, so our own listeners
-    /// are the first ones, and while they close, the last ones take their places: that place stays the
-    /// successor's, or ends to exist when none of ours is left.
-    pub(super) fn pass_on(&self, ours: usize) {
-        if let Err(error) = steer(&self.tcp, ours) {
-            tracing::debug!(address = %self.address, %error, "cannot steer new connections to the successor");
+        for socket in &self.datagrams {
+            refuse_datagrams(socket, self.address);
         }
-    }
-
-    /// A connection that waits to be accepted, if there is one.
-    pub(super) fn accept(&self) -> Option<io::Result<(tokio::net::TcpStream, SocketAddr)>> {
-        match self.tcp.accept() {
-            Ok((stream, client)) => {
-                let stream = stream
-                    .set_nonblocking(true)
-                    .and_then(|()| tokio::net::TcpStream::from_std(stream));
-                Some(stream.map(|stream| (stream, client)))
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => Some(Err(error)),
-        }
+        self.connections.iter().for_each(refuse_connections);
     }
 
     /// What the sockets are bound to.
@@ -72,35 +60,37 @@ impl Switch {
     /// Sends a packet without content to a port of the listener's own address: a sign, for whoever looks at what leaves
     /// this socket, that it is read.
     pub fn beat(&self, port: u16) {
-        // Whoever looks for it drops it, which the kernel reports as an error.
-        let _ = self.udp.send_to(&[], SocketAddr::new(self.address.ip(), port));
-    }
-
-    /// Takes no connections from now on.
-    pub(super) fn tcp_off(&self) {
-        // The kernel forgets that the socket listened.
-        let _ = SockRef::from(&self.tcp).shutdown(std::net::Shutdown::Read);
-    }
-
-    /// Takes no datagrams from now on.
-    pub(super) fn udp_off(&self) {
-        // A connected UDP socket is only found by datagrams of its peer, and SO_REUSEPORT passes it over:
-        // its peer is a port of our own address that sends nothing. This fails if the address has left
-        // the machine; then nothing comes either.
-        let ip = match self.address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
-        if let Err(error) = self.udp.connect(SocketAddr::new(ip, NOWHERE)) {
-            tracing::debug!(address = %self.address, %error, "cannot disable a UDP listener");
+        for socket in &self.datagrams {
+            // Whoever looks for it drops it, which the kernel reports as an error.
+            let _ = socket.send_to(&[], &SocketAddr::new(self.address.ip(), port).into());
         }
+    }
+}
+
+/// Has a socket take no connections from now on.
+pub(super) fn refuse_connections(socket: &Socket) {
+    // The kernel forgets that the socket listened.
+    let _ = socket.shutdown(std::net::Shutdown::Read);
+}
+
+/// Has a socket that is bound to `address` take no datagrams from now on.
+pub(super) fn refuse_datagrams(socket: &Socket, address: SocketAddr) {
+    // A connected UDP socket is only found by datagrams of its peer, and SO_REUSEPORT passes it over:
+    // its peer is a port of our own address that sends nothing. This fails if the address has left
+    // the machine; then nothing comes either.
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    if let Err(error) = socket.connect(&SocketAddr::new(ip, NOWHERE).into()) {
+        tracing::debug!(%address, %error, "cannot disable a UDP listener");
     }
 }
 
 /// Has the kernel give every new connection for the address of a listener (SO_REUSEPORT) to the one that
 /// came to it as number `place`, counted from 0; while there is none, to any.
-pub fn steer(listener: &TcpListener, place: usize) -> io::Result<()> {
+pub fn steer(listener: &impl AsRawFd, place: usize) -> io::Result<()> {
     let place = u32::try_from(place).unwrap_or(u32::MAX);
     // A classic BPF program of one instruction: return a constant.
     let mut program = [libc::sock_filter {
@@ -134,14 +124,30 @@ pub fn steer(listener: &TcpListener, place: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
-    use std::net::TcpStream;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
 
-    use super::super::{Port, Sockets};
+    use super::super::bind::{self, Port};
     use super::*;
 
+    /// A listener's sockets and their switch.
+    struct Sockets {
+        udp: UdpSocket,
+        tcp: TcpListener,
+        switch: Switch,
+    }
+
+    impl Sockets {
+        fn bind(address: SocketAddr, port: Port) -> Sockets {
+            let udp = bind::datagrams(address, port).unwrap();
+            let tcp = bind::connections(address, port).unwrap();
+            let switch = Switch::new(address, &[udp.as_fd(), tcp.as_fd()]).unwrap();
+            Sockets { udp, tcp, switch }
+        }
+    }
+
     fn bind(address: SocketAddr) -> Sockets {
-        Sockets::bind(address, Port::Shared).unwrap()
+        Sockets::bind(address, Port::Shared)
     }
 
     fn free(ip: &str) -> Option<SocketAddr> {
@@ -178,16 +184,16 @@ mod tests {
             );
 
             // Alone it could not be had while the old one is there, but we share it with ourselves.
-            Sockets::bind(address, Port::Own).unwrap();
+            Sockets::bind(address, Port::Own);
             drop(sockets);
-            Sockets::bind(address, Port::Own).unwrap();
+            Sockets::bind(address, Port::Own);
         }
     }
 
     #[test]
     fn no_datagram_socket_can_join_but_to_take_over() {
         let address = free("127.0.0.1").unwrap();
-        let _ours = Sockets::bind(address, Port::Own).unwrap();
+        let _ours = Sockets::bind(address, Port::Own);
         // Any user could ask for that, and the kernel would give him what comes next.
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
         socket.set_reuse_address(true).unwrap();
@@ -218,7 +224,7 @@ mod tests {
         let address = free("127.0.0.1").unwrap();
         let mut old = vec![bind(address), bind(address)];
         let new = [bind(address), bind(address)];
-        old[0].switch.pass_on(old.len());
+        steer(&old[0].tcp, old.len()).unwrap();
         let taken = |sockets: &Sockets| {
             let mut count = 0;
             while sockets.tcp.accept().is_ok() {

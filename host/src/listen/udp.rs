@@ -1,28 +1,27 @@
 //! The UDP side of a listener: take a batch, serve it, send what is ready.
 
-use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::watch;
 
 use super::datagrams::{BATCH, Datagrams, Route, send_one};
-use super::{Limits, Switch};
+use super::service::Service;
+use super::switch::refuse_datagrams;
 use crate::dns::Transport;
 use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Worker};
 
 /// A socket that can be waited for.
 pub struct Socket {
     socket: AsyncFd<UdpSocket>,
-    wildcard: bool,
+    address: SocketAddr,
 }
 
 impl Socket {
@@ -31,22 +30,18 @@ impl Socket {
         // SAFETY: a UdpSocket owns its descriptor and names the same one until it is dropped, which the
         // AsyncFd does with it.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
-        Ok(Socket {
-            socket,
-            wildcard: address.ip().is_unspecified(),
-        })
+        Ok(Socket { socket, address })
     }
 }
 
-/// Serves a socket until `stop`, and then what it still holds.
-pub async fn listen(
-    worker: Rc<Worker>,
-    socket: Socket,
-    switch: Arc<Switch>,
-    server: u16,
-    limits: Rc<RefCell<Limits>>,
-    mut stop: watch::Receiver<bool>,
-) {
+/// Serves a socket until the service stops, and then what it still holds.
+pub async fn listen(socket: Socket, service: Service) {
+    let Service {
+        worker,
+        server,
+        limits,
+        mut stop,
+    } = service;
     let socket = Rc::new(socket);
     let mut batch = Batch::default();
     let limit = || limits.borrow().udp_size;
@@ -95,7 +90,7 @@ pub async fn listen(
         }
     }
     // Turned off first: what comes after the last look would be lost.
-    switch.udp_off();
+    refuse_datagrams(&SockRef::from(socket.socket.get_ref()), socket.address);
     while let Ok(count @ 1..) = exchange.datagrams.receive(socket.socket.as_raw_fd()) {
         serve(&worker, count, &mut batch, &mut exchange, server);
     }
@@ -148,7 +143,7 @@ impl Exchange {
     fn new(socket: &Rc<Socket>, limit: usize) -> Exchange {
         Exchange {
             socket: Rc::clone(socket),
-            datagrams: Datagrams::new(socket.wildcard, limit),
+            datagrams: Datagrams::new(socket.address.ip().is_unspecified(), limit),
             travelling: Vec::with_capacity(BATCH),
             immediate: vec![0; limit].into(),
         }
@@ -161,19 +156,20 @@ impl Replies for Exchange {
     }
 
     fn defer(&mut self, index: usize) -> Box<dyn DeferredReply> {
-        Box::new(Deferred {
+        Box::new(DeferredDatagram {
             socket: Rc::clone(&self.socket),
             route: self.datagrams.route(self.travelling[index]),
         })
     }
 }
 
-struct Deferred {
+/// The way back for a reply that comes after its batch.
+struct DeferredDatagram {
     socket: Rc<Socket>,
     route: Route,
 }
 
-impl DeferredReply for Deferred {
+impl DeferredReply for DeferredDatagram {
     fn send(self: Box<Self>, message: &[u8]) {
         if let Err(error) = send_one(self.socket.socket.as_raw_fd(), &self.route, message) {
             tracing::debug!(client = ?self.route.peer(), %error, "a reply could not be sent");

@@ -17,9 +17,6 @@ const BASE: usize = 64;
 /// A worker's event loop.
 const WORKER: usize = 8;
 
-/// Of each listener on each worker: two sockets, and the switch that another thread turns them off by.
-const LISTENER: usize = 4;
-
 /// A reload that changes everything has both generations' sockets open for a moment.
 const GENERATIONS: usize = 2;
 
@@ -89,7 +86,7 @@ impl Descriptors {
                 most = most.saturating_add(source.most_sockets(workers));
             }
         }
-        let of_worker = WORKER + GENERATIONS * LISTENER * config.listen.addresses.len();
+        let of_worker = WORKER + GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
         let admin = GENERATIONS * config.admin.map_or(0, |_| 1 + admin::CONNECTIONS);
         let fixed = BASE + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
         // Connections that are kept must not leave those without a socket who ask over UDP.

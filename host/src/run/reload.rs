@@ -178,11 +178,11 @@ impl Proxy {
             );
         }
 
-        let (shared, accounts) = (&self.state.shared, &self.state.accounts);
+        let (shared, connections) = (&self.state.shared, &self.state.connections);
         shared.upstream_sockets.set_limit(descriptors.upstream_sockets);
-        accounts.bound(&config.listen, descriptors.connections);
+        connections.bound(&config.listen, descriptors.connections);
         *self.state.ceiling.write() = ceiling(&generation, workers, descriptors);
-        let limits = Limits::new(&config.listen, workers, Arc::clone(accounts));
+        let limits = Limits::new(&config.listen, workers, Arc::clone(connections));
         let mut adopted = Vec::new();
         for (worker, instances) in self.workers.iter().zip(instances) {
             let (done, wait) = oneshot::channel();

@@ -1,0 +1,71 @@
+use super::*;
+fn all(options: &str, connections: usize) -> Arc<ClientConnections> {
+    let text = format!("listen \"127.0.0.1\" {{ {options} }}\nzone \".\" {{ forward \"192.0.2.1\" }}");
+    let config = crate::config::parse("test", &text, std::path::Path::new("/"), &[]).unwrap();
+    ClientConnections::new(&config.listen, connections)
+}
+
+fn open(all: &Arc<ClientConnections>, client: &str, now: u64) -> Arc<ClientConnection> {
+    all.open(client.parse().unwrap(), now).unwrap()
+}
+
+#[test]
+fn the_quietest_goes_and_those_that_wait_come_last() {
+    let all = all("", 3);
+    let [waits, quiet, busy] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|client| open(&all, client, 1));
+    waits.owe(true);
+    busy.note(5);
+    let next = open(&all, "10.0.0.4", 6);
+    assert!(quiet.is_closed() && !waits.is_closed() && !busy.is_closed());
+    open(&all, "10.0.0.5", 7);
+    assert!(busy.is_closed() && !next.is_closed());
+    assert_eq!((all.connections(), all.closed(CloseReason::Connections)), (3, 2));
+}
+
+#[test]
+fn a_network_of_ipv6_is_one_client() {
+    let all = all("tcp-connections-per-client 2", 100);
+    let first = open(&all, "2001:db8::1", 1);
+    let mapped = open(&all, "::ffff:192.0.2.1", 1);
+    open(&all, "2001:db8::2", 2);
+    let elsewhere = open(&all, "2001:db8:0:1::1", 2);
+    open(&all, "2001:db8::3", 3);
+    assert!(first.is_closed() && !mapped.is_closed() && !elsewhere.is_closed());
+    open(&all, "192.0.2.1", 4);
+    open(&all, "192.0.2.1", 5);
+    assert!(mapped.is_closed());
+}
+
+#[test]
+fn memory_is_never_more_than_it_may_be() {
+    let all = all("tcp-memory \"1MiB\"", 100);
+    let small = open(&all, "10.0.0.1", 1);
+    small.push(&[&[0; 100]]);
+    let large: Vec<_> = (2..20)
+        .map(|client| {
+            let connection = open(&all, &format!("10.0.0.{client}"), 1);
+            connection.push(&[&vec![0; 100_000 + client]]);
+            assert!(all.octets() <= 1 << 20);
+            connection
+        })
+        .collect();
+    assert!(!small.is_closed());
+    // What was told to go holds nothing, whatever it is given.
+    let gone = large.iter().find(|connection| connection.is_closed()).unwrap();
+    gone.push(&[&[0; 1000]]);
+    assert_eq!((gone.octets(), gone.unsent()), (0, 0));
+    for connection in large.iter().chain([&small]) {
+        all.close(connection, None);
+    }
+    assert_eq!((all.octets(), all.connections()), (0, 0));
+}
+
+#[test]
+fn those_that_have_yet_to_go_take_descriptors() {
+    let all = all("", 1);
+    for client in 0..=LEAVING {
+        open(&all, "10.0.0.1", client as u64);
+    }
+    assert!(all.open("10.0.0.2".parse().unwrap(), 1).is_none());
+    assert_eq!(all.connections(), 1);
+}
