@@ -64,7 +64,10 @@ fn a_saved_change_is_answered() {
     printed(&process, "- refuse \"NXDOMAIN\"");
 
     fs::write(&source, format!("{text}\nbroken")).expect("the source");
-    printed(&process, "changing does not build, the old one goes on");
+    printed(
+        &process,
+        "changing does not build: the previous module stays in use",
+    );
     printed(&process, "error: ");
     assert_eq!(blocked(), "REFUSED");
 

@@ -52,7 +52,7 @@ pub fn new(folder: &Path) -> Result<String, Stop> {
     }
     fs::create_dir(folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Stop::Refused(format!(
-            "{} is there already; nothing was changed",
+            "{} exists already; nothing was changed",
             folder.display()
         )),
         _ => failed(folder, error),
@@ -81,7 +81,7 @@ fn problem(name: &str) -> Option<&'static str> {
         return Some("write lowercase ASCII letters, digits, `-` and `_`, a letter first");
     }
     if name.len() > NAME_MAXIMUM {
-        return Some("it has more than 63 letters");
+        return Some("it has more than 63 characters");
     }
     // Rust's own words and crates are no names for one.
     const TAKEN: [&str; 53] = [
@@ -139,7 +139,7 @@ fn problem(name: &str) -> Option<&'static str> {
         "while",
         "yield",
     ];
-    (TAKEN.contains(&name) || name == "dnsweir-filter").then_some("it means something else already")
+    (TAKEN.contains(&name) || name == "dnsweir-filter").then_some("the name is reserved")
 }
 
 /// A part of the template for the filter `name`.

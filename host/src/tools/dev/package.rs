@@ -128,7 +128,10 @@ impl Package {
         };
         let said = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            view.failed(&format!("{name} does not build, the old one goes on"), &said);
+            view.failed(
+                &format!("{name} does not build: the previous module stays in use"),
+                &said,
+            );
             return Built::Failed;
         }
         if said.contains("warning") {
@@ -142,7 +145,7 @@ impl Package {
                 .filter(|module| module.file_name() == artifact.file_name())
             {
                 if let Err(error) = place(&artifact, module) {
-                    let failed = format!("{} cannot be put in place", module.display());
+                    let failed = format!("cannot replace {}", module.display());
                     view.failed(&failed, &error.to_string());
                     return Built::Failed;
                 }
@@ -211,10 +214,10 @@ impl Watch {
                 }
             }
         })
-        .map_err(|error| format!("changes cannot be noticed: {error}"))?;
+        .map_err(|error| format!("cannot watch for changes: {error}"))?;
         let mut watch = |folder: &Path, mode| {
             let watched = watcher.watch(folder, mode);
-            watched.map_err(|error| format!("{} cannot be watched: {error}", folder.display()))
+            watched.map_err(|error| format!("cannot watch {}: {error}", folder.display()))
         };
         let mut folders: BTreeSet<PathBuf> = packages.iter().map(|package| package.folder.clone()).collect();
         for folder in &folders {

@@ -61,7 +61,7 @@ impl View {
 
     /// A generation is not taken.
     pub fn refused(&self, why: &str) {
-        self.failed("not swapped, the old one goes on", why);
+        self.failed("not swapped: the previous configuration stays in use", why);
         self.settled();
     }
 
