@@ -1,5 +1,6 @@
 //! A new configuration takes over without a query lost; a bad one changes nothing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -294,4 +295,62 @@ fn a_changed_resolv_conf_is_followed() {
     until("the new resolver to be known", || {
         proxy.get("/status").1.contains("192.0.2.54:53")
     });
+}
+
+/// One zone's filter is swapped, and swapped again: what is known of upstreams stays, and so do the connections to them.
+#[test]
+fn swaps_of_a_filter_touch_no_upstream() {
+    const SWAPS: usize = 100;
+    let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 0 A 192.0.2.1", asked.name())]));
+    let text = |number: usize| {
+        format!(
+            "filter \"own\" {{ module \"builtin:hosts\"; config {{ host \"own.test\" \"127.0.1.{number}\" }} }}\n\
+             zone \"test\" {{ use \"own\" }}\n\
+             zone \".\" {{ cache; forward \"{}\" {{ protocol \"tcp\"; connections 1; idle \"1h\"; max-fails 1 }} }}",
+            upstream.address
+        )
+    };
+    let proxy = Proxy::start(&text(0));
+    let connections = || {
+        let asked = upstream.everything();
+        let queries = asked.iter().filter(|asked| asked.name().ends_with("example."));
+        queries.map(|asked| asked.from).collect::<HashSet<_>>()
+    };
+    // Each worker has its connection.
+    until("a connection of each worker", || {
+        proxy.query("first.example", "A");
+        connections().len() == 2
+    });
+    let (before, stop) = (connections(), AtomicBool::new(false));
+    let asked = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut asked = 0_u32;
+            while !stop.load(Ordering::Relaxed) {
+                let name = format!("n{asked}.example");
+                assert_eq!(
+                    proxy.query(&name, "A").answers(),
+                    [format!("{name}. A 192.0.2.1")]
+                );
+                asked += 1;
+            }
+            asked
+        });
+        for number in 1..=SWAPS {
+            proxy.reload(&text(number));
+            assert_eq!(
+                proxy.query("own.test", "A").answers(),
+                [format!("own.test. A 127.0.1.{number}")]
+            );
+        }
+        stop.store(true, Ordering::Relaxed);
+        client.join().unwrap()
+    });
+    assert!(asked > 0);
+    assert_eq!(connections(), before, "{asked} queries");
+    let probes = upstream
+        .everything()
+        .iter()
+        .filter(|asked| asked.is("NS"))
+        .count();
+    assert_eq!(probes, 1, "its health is not asked for again");
 }

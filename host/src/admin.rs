@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -80,9 +80,8 @@ impl Listener {
         }
     }
 
-    /// Serves requests on the calling runtime: about `state`, and, before there is one, that the process is
-    /// healthy and not ready.
-    pub fn serve(self, state: Arc<OnceLock<Arc<State>>>) -> Server {
+    /// Serves requests about `state` on the calling runtime.
+    pub fn serve(self, state: Arc<State>) -> Server {
         Server(tokio::spawn(async move {
             let mut open: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS);
             loop {
@@ -97,10 +96,7 @@ impl Listener {
                         let state = Arc::clone(&state);
                         let connection = tokio::spawn(async move {
                             let service = service_fn(|request| {
-                                let reply = match state.get() {
-                                    Some(state) => reply(&request, state),
-                                    None => starting(&request),
-                                };
+                                let reply = reply(&request, &state);
                                 async { Ok::<_, Infallible>(reply) }
                             });
                             let mut http = http1::Builder::new();
@@ -129,13 +125,6 @@ pub struct Server(JoinHandle<()>);
 impl Drop for Server {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-fn starting(request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    match request.uri().path() {
-        "/health" => text(StatusCode::OK, "ok\n".into()),
-        _ => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n".into()),
     }
 }
 

@@ -16,13 +16,12 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::admin;
@@ -38,7 +37,7 @@ use crate::state::State;
 use descriptors::Descriptors;
 use privileges::Needs;
 use watchdog::Watchdog;
-use worker::{Adoption, Command, WorkerThread};
+use worker::{Command, WorkerThread};
 
 /// How long queries under way may take to end after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -223,11 +222,12 @@ struct Proxy {
     engine: Arc<Engine>,
     state: Arc<State>,
     workers: Vec<WorkerThread>,
-    admin: Option<admin::Server>,
+    /// Where it is served, and by whom.
+    admin: Option<(SocketAddr, admin::Server)>,
     /// Of the node's network, from the first configuration on that has a `node` section.
     reconciler: Option<Reconciler>,
     watchdog: Watchdog,
-    /// TraceView of every generation.
+    /// Told of every generation.
     onlooker: Option<Onlooker>,
     whatever_was_recorded: bool,
 }
@@ -275,158 +275,136 @@ impl Proxy {
         let started = Instant::now();
         let read = || load(file.as_deref(), spectators.whatever_was_recorded);
         let config = changes.watch_from(read, |config| &config.files)?;
+        let mut proxy = Proxy::of_nothing(file, engine, spectators, &config)?;
+        // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
+        let begun = tokio::select! {
+            begun = proxy.begin(config) => begun.map(|()| true),
+            () = end.come() => Ok(false),
+        };
+        if let Ok(true) = begun {
+            proxy.announce(started);
+            return Ok(Some(proxy));
+        }
+        // What was set up for a proxy that did not start serves nobody.
+        if let Some(reconciler) = &proxy.reconciler {
+            let _ = reconciler.unguard().await;
+            let _ = reconciler.drop_link().await;
+        }
+        begun.map(|_| None)
+    }
+
+    /// One that serves nothing yet, with as many workers as `config` wants. Only now the node's network can be given into
+    /// its care: later it has lost the rights to it.
+    fn of_nothing(
+        file: Option<PathBuf>,
+        engine: Engine,
+        spectators: Spectators,
+        config: &Config,
+    ) -> Result<Proxy, Stop> {
         let node = Arc::new(node::Counters::default());
         let reconciler = match &config.node {
             Some(_) => Some(Reconciler::start(Arc::clone(&node)).map_err(machine)?),
             None => None,
         };
-        // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
-        let begun = tokio::select! {
-            begun = Proxy::begin(file, engine, config, &reconciler, node, spectators, started) => begun.map(Some),
-            () = end.come() => Ok(None),
-        };
-        match begun {
-            Ok(Some(mut proxy)) => {
-                proxy.reconciler = reconciler;
-                Ok(Some(proxy))
-            }
-            ended => {
-                // What was set up for a proxy that did not start serves nobody.
-                if let Some(reconciler) = reconciler {
-                    let _ = reconciler.unguard().await;
-                    let _ = reconciler.drop_link().await;
-                }
-                ended
-            }
-        }
-    }
-
-    async fn begin(
-        file: Option<PathBuf>,
-        engine: Engine,
-        config: Config,
-        reconciler: &Option<Reconciler>,
-        node: Arc<node::Counters>,
-        spectators: Spectators,
-        started: Instant,
-    ) -> Result<Proxy, Stop> {
-        let descriptors = Descriptors::of_process(&config, config.workers).map_err(machine)?;
-        // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
-        // to be added.
-        let told: Arc<OnceLock<Arc<State>>> = Arc::default();
-        let serve = |listener: admin::Listener| listener.serve(Arc::clone(&told));
-        let predecessors = config.admin.map(node::Predecessors::of);
-        let port = port(&config);
-        let bind_admin = |address| admin::Listener::bind(address, port);
-        let mut admin = match config.admin.map(bind_admin).transpose() {
-            Ok(listener) => listener.map(serve),
-            Err(error) if reconciler.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => None,
-            Err(error) => return Err(machine(error)),
-        };
-        let engine = Arc::new(engine);
         let workers = config.workers;
+        let generation = Arc::new(Generation::nothing(workers));
+        let nothing = &generation.config;
+        let connections = ClientConnections::new(&nothing.listen, 0);
+        let limits = Limits::new(&nothing.listen, workers, Arc::clone(&connections));
         let shared = Shared::new(config.cache_memory, spectators.queries);
-        shared.waiting.set_limit(config.waiting_queries);
-        shared.upstream_sockets.set_limit(descriptors.upstream_sockets);
-        let Prepared {
-            generation,
-            instances,
-        } = {
-            // Compiling takes a while; the admin address answers meanwhile.
-            let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None);
-            filter::beside(&engine, prepare).await.map_err(machine)??
-        };
-        let config = &generation.config;
-
-        let connections = ClientConnections::new(&config.listen, descriptors.connections);
-        let limits = Limits::new(&config.listen, workers, Arc::clone(&connections));
-        // A predecessor that ends must not take the addresses away before we listen on them.
-        let turn = match reconciler {
-            Some(reconciler) => Some(reconciler.carry(Plan::of(config)).await.map_err(machine)?),
-            None => None,
-        };
-        let sockets = bind(&shared, &config.listen.addresses, workers, port).map_err(machine)?;
-        if let (Some(address), None) = (config.admin, &admin) {
-            admin = Some(serve(bind_admin(address).map_err(machine)?));
-        }
-        drop(turn);
+        let threads = (0..workers).map(|index| {
+            let nothing = Arc::clone(&generation);
+            WorkerThread::spawn(index, Arc::clone(&shared), nothing, limits.clone())
+        });
+        let threads: Vec<WorkerThread> = threads.collect::<Result<_, _>>().map_err(machine)?;
         let state = Arc::new(State {
-            shared: Arc::clone(&shared),
-            generation: RwLock::new(Arc::clone(&generation)),
+            shared,
+            ceiling: RwLock::new(Ceiling::of(nothing, workers, 0, 0)),
+            generation: RwLock::new(generation),
             serving: AtomicBool::new(false),
             awaiting: AtomicBool::new(true),
             reloads: AtomicU64::new(0),
             failed_reloads: AtomicU64::new(0),
             reload_error: Mutex::new(None),
             started: SystemTime::now(),
-            ceiling: RwLock::new(ceiling(&generation, workers, descriptors)),
             connections,
-            predecessors: RwLock::new(predecessors),
+            predecessors: RwLock::new(None),
             node,
             hangs: Arc::default(),
             hanging: Arc::default(),
         });
-        // Set here only.
-        let _ = told.set(Arc::clone(&state));
-
-        let mut threads = Vec::new();
-        let mut begun = Vec::new();
-        for (index, (instances, sockets)) in instances.into_iter().zip(sockets).enumerate() {
-            let (tell, wait) = oneshot::channel();
-            let adoption = Adoption {
-                generation: Arc::clone(&generation),
-                instances,
-                limits: limits.clone(),
-            };
-            let thread = WorkerThread::spawn(index, Arc::clone(&shared), adoption, sockets, tell);
-            threads.push(thread.map_err(machine)?);
-            begun.push(wait);
-        }
-        for begun in begun {
-            begun
-                .await
-                .map_err(|_| machine("a worker ended while it started"))?
-                .map_err(machine)?;
-        }
         let pulses: Vec<_> = threads.iter().map(|thread| Arc::clone(&thread.pulse)).collect();
         let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
         let watchdog = Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs).map_err(machine)?;
-        if let (Some(reconciler), Some(node)) = (reconciler, &config.node) {
-            let plan = Plan::of(config);
-            reconciler
-                .guard(plan.clone(), node.interval)
-                .await
-                .map_err(machine)?;
-            watchdog.beat();
-            // It is only told: queries need not wait for it.
-            tokio::spawn(name_leftovers(plan));
+        Ok(Proxy {
+            file,
+            engine: Arc::new(engine),
+            state,
+            workers: threads,
+            admin: None,
+            reconciler,
+            watchdog,
+            onlooker: spectators.generations,
+            whatever_was_recorded: spectators.whatever_was_recorded,
+        })
+    }
+
+    /// Brings up the first configuration.
+    async fn begin(&mut self, config: Config) -> Result<(), Stop> {
+        Descriptors::of_process(&config, config.workers).map_err(machine)?;
+        // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
+        // to be added; compiling takes a while, and it answers meanwhile.
+        match self.serve_admin(&config) {
+            Err(error) if self.reconciler.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            bound => bound.map_err(machine)?,
         }
-        state.serving.store(true, Ordering::Relaxed);
-        tokio::spawn(await_upstreams(Arc::clone(&state)));
+        let workers = self.workers.len();
+        let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None);
+        let prepared = filter::beside(&self.engine, prepare).await.map_err(machine)??;
+        self.change_over(prepared).await
+    }
+
+    /// Says that queries are answered, and does what they need not wait for.
+    fn announce(&self, started: Instant) {
+        self.state.serving.store(true, Ordering::Relaxed);
+        tokio::spawn(await_upstreams(Arc::clone(&self.state)));
+        let generation = self.state.generation.read();
+        let config = &generation.config;
+        if config.node.is_some() {
+            tokio::spawn(name_leftovers(Plan::of(config)));
+        }
         let addresses: Vec<_> = config.listen.addresses.iter().map(ToString::to_string).collect();
         tracing::info!(
             listen = addresses.join(" "),
             admin = config.admin.map(tracing::field::display),
-            workers,
+            workers = self.workers.len(),
             zones = config.zones.iter().map(|zone| zone.names.len()).sum::<usize>(),
             filters = generation.filters.len(),
             milliseconds = started.elapsed().as_millis() as u64,
             "answering queries"
         );
-        if let Some(tell) = &spectators.generations {
+        if let Some(tell) = &self.onlooker {
             tell(Ok(&generation));
         }
-        Ok(Proxy {
-            file,
-            engine,
-            state,
-            workers: threads,
-            admin,
-            reconciler: None,
-            watchdog,
-            onlooker: spectators.generations,
-            whatever_was_recorded: spectators.whatever_was_recorded,
-        })
+    }
+
+    /// Serves the admin address of a configuration in place of the one that is served.
+    fn serve_admin(&mut self, config: &Config) -> io::Result<()> {
+        let served = self.admin.as_ref().map(|(address, _)| *address);
+        if served == config.admin {
+            return Ok(());
+        }
+        let predecessors = config.admin.map(node::Predecessors::of);
+        let server = match config.admin {
+            Some(address) => {
+                let listener = admin::Listener::bind(address, port(config))?;
+                Some((address, listener.serve(Arc::clone(&self.state))))
+            }
+            None => None,
+        };
+        *self.state.predecessors.write() = predecessors;
+        self.admin = server;
+        Ok(())
     }
 
     /// Takes nothing new, ends what is under way, and returns when that is done or takes too long.

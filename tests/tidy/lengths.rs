@@ -49,9 +49,6 @@ const LONG: &[(&str, &str, usize)] = &[
     ("host/src/node/reconciler.rs", "Kept::obey", 75),
     ("host/src/node/reconciler.rs", "Reconciler::start", 61),
     ("host/src/node/rules.rs", "parse", 71),
-    ("host/src/run.rs", "Proxy::begin", 119),
-    ("host/src/run/reload.rs", "Proxy::change_over", 96),
-    ("host/src/run/worker.rs", "work", 85),
     ("host/src/serve.rs", "Worker::admit", 69),
     ("host/src/tools/new.rs", "problem", 65),
     (

@@ -77,6 +77,35 @@ pub struct Config {
 }
 
 impl Config {
+    /// One that serves nothing: what is there before the first one is brought up.
+    pub fn nothing(workers: usize) -> Config {
+        Config {
+            listen: Listen {
+                addresses: Vec::new(),
+                udp_size: 1232,
+                tcp_connections: None,
+                tcp_connections_per_client: 0,
+                tcp_memory: 0,
+                tcp_idle: Duration::ZERO,
+                tcp_read: Duration::ZERO,
+                tcp_write: Duration::ZERO,
+                clients: Vec::new(),
+            },
+            clients: None,
+            admin: None,
+            await_upstreams: Duration::ZERO,
+            workers,
+            cache_memory: 0,
+            waiting_queries: 0,
+            filters: Vec::new(),
+            zones: Vec::new(),
+            local_zones: false,
+            node: None,
+            files: Vec::new(),
+            source: Source::new("", ""),
+        }
+    }
+
     /// A report of mistakes that only others can find: a filter that rejects its `config` block,
     /// an address that cannot be bound. [`Filter::config_place`] has the places of the former.
     pub fn report(&self, diagnostics: Vec<Diagnostic>) -> Report {

@@ -5,8 +5,8 @@
 //! end is given up.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
@@ -14,10 +14,11 @@ use tokio::sync::oneshot;
 use super::descriptors::Descriptors;
 use super::worker::{self, Adoption, Command};
 use super::{Prepared, Proxy, Signals, Stop, bind, ceiling, interval, load, machine, port, prepare, watch};
-use crate::admin;
-use crate::filter;
+use crate::config::Config;
+use crate::filter::{self, Instance};
 use crate::listen::Limits;
-use crate::node::{self, Plan};
+use crate::node::{Plan, Reconciler};
+use crate::serve::generation::Generation;
 
 /// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
 /// can be loaded would never be.
@@ -113,7 +114,8 @@ impl Proxy {
         }
     }
 
-    async fn change_over(&mut self, prepared: Prepared) -> Result<(), Stop> {
+    /// Has everybody go on with another generation, the first one included; if that cannot be, changes nothing.
+    pub(super) async fn change_over(&mut self, prepared: Prepared) -> Result<(), Stop> {
         let current = Arc::clone(&self.state.generation.read());
         let workers = self.workers.len();
         let Prepared {
@@ -122,54 +124,16 @@ impl Proxy {
         } = prepared;
         let (config, old) = (&generation.config, &current.config);
         let descriptors = Descriptors::of_process(config, workers).map_err(machine)?;
-
-        let added: Vec<SocketAddr> = config
-            .listen
-            .addresses
-            .iter()
-            .copied()
-            .filter(|address| !old.listen.addresses.contains(address))
-            .collect();
         if self.reconciler.is_none() && config.node.is_some() {
             return Err(machine(
                 "a `node` section needs capabilities that were dropped at startup, since there was none: restart dnsweir",
             ));
         }
-        let plan = Plan::of(config);
-        let changed = plan != Plan::of(old) || config.node != old.node;
-        let reconciler = self.reconciler.as_ref().filter(|_| changed);
-        let bound = async {
-            let _turn = match reconciler {
-                Some(reconciler) => Some(reconciler.carry(plan.clone()).await.map_err(machine)?),
-                None => None,
-            };
-            let sockets = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
-            self.register(sockets).await?;
-            match config.admin {
-                Some(address) if config.admin != old.admin => {
-                    let predecessors = node::Predecessors::of(address);
-                    let listener = admin::Listener::bind(address, port(config)).map_err(machine)?;
-                    Ok(Some((listener, predecessors)))
-                }
-                _ => Ok(None),
-            }
-        };
-        // Nothing that comes after this can fail.
-        let admin = match bound.await {
-            Ok(admin) => admin,
-            Err(stop) => {
-                for worker in &self.workers {
-                    worker.send(Command::Forget);
-                }
-                if let Some(reconciler) = reconciler {
-                    reconciler
-                        .guard(Plan::of(old), interval(old))
-                        .await
-                        .map_err(machine)?;
-                }
-                return Err(stop);
-            }
-        };
+        // Nothing that comes after this can fail, but for the rules, which are tried again.
+        if let Err(stop) = self.bind_next(config, old).await {
+            self.forget_next(old).await?;
+            return Err(stop);
+        }
         if config.workers != workers {
             tracing::warn!(
                 workers,
@@ -177,17 +141,70 @@ impl Proxy {
                 "the number of workers changes with a restart"
             );
         }
-
         let (shared, connections) = (&self.state.shared, &self.state.connections);
         shared.upstream_sockets.set_limit(descriptors.upstream_sockets);
         connections.bound(&config.listen, descriptors.connections);
         *self.state.ceiling.write() = ceiling(&generation, workers, descriptors);
         let limits = Limits::new(&config.listen, workers, Arc::clone(connections));
+        self.adopt(&generation, instances, &limits).await;
+        if let Some(reconciler) = self.concerned(config, old) {
+            let guarded = reconciler.guard(Plan::of(config), interval(config)).await;
+            guarded.map_err(machine)?;
+            self.watchdog.beat();
+        }
+        shared.cache.set_limit(config.cache_memory);
+        shared.waiting.set_limit(config.waiting_queries);
+        *self.state.generation.write() = generation;
+        Ok(())
+    }
+
+    /// Who keeps the node's network, if another configuration means anything to it.
+    fn concerned(&self, config: &Config, old: &Config) -> Option<&Reconciler> {
+        let changed = Plan::of(config) != Plan::of(old) || config.node != old.node;
+        self.reconciler.as_ref().filter(|_| changed)
+    }
+
+    /// Has addresses added, and binds those that are new: everything that can fail.
+    async fn bind_next(&mut self, config: &Config, old: &Config) -> Result<(), Stop> {
+        let added: Vec<SocketAddr> = config
+            .listen
+            .addresses
+            .iter()
+            .copied()
+            .filter(|address| !old.listen.addresses.contains(address))
+            .collect();
+        // A predecessor that ends must not take the addresses away before we listen on them.
+        let _turn = match self.concerned(config, old) {
+            Some(reconciler) => Some(reconciler.carry(Plan::of(config)).await.map_err(machine)?),
+            None => None,
+        };
+        let workers = self.workers.len();
+        let sockets = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
+        self.register(sockets).await?;
+        self.serve_admin(config).map_err(machine)
+    }
+
+    /// Puts back what was made ready for a generation that will not come.
+    async fn forget_next(&self, old: &Config) -> Result<(), Stop> {
+        for worker in &self.workers {
+            worker.send(Command::Forget);
+        }
+        match &self.reconciler {
+            Some(reconciler) if old.node.is_some() => {
+                let guarded = reconciler.guard(Plan::of(old), interval(old)).await;
+                guarded.map_err(machine)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has each worker go on with another generation.
+    async fn adopt(&self, generation: &Arc<Generation>, instances: Vec<Vec<Instance>>, limits: &Limits) {
         let mut adopted = Vec::new();
         for (worker, instances) in self.workers.iter().zip(instances) {
             let (done, wait) = oneshot::channel();
             let adoption = Adoption {
-                generation: Arc::clone(&generation),
+                generation: Arc::clone(generation),
                 instances,
                 limits: limits.clone(),
             };
@@ -198,20 +215,6 @@ impl Proxy {
             // If it has ended, so do we: that is found out where all ends are.
             let _ = adopted.await;
         }
-        if let Some(reconciler) = reconciler {
-            reconciler.guard(plan, interval(config)).await.map_err(machine)?;
-            self.watchdog.beat();
-        }
-        self.state.shared.cache.set_limit(config.cache_memory);
-        self.state.shared.waiting.set_limit(config.waiting_queries);
-        if config.admin != old.admin {
-            let told = Arc::new(OnceLock::from(Arc::clone(&self.state)));
-            let (admin, predecessors) = admin.unzip();
-            *self.state.predecessors.write() = predecessors;
-            self.admin = admin.map(|admin: admin::Listener| admin.serve(told));
-        }
-        *self.state.generation.write() = generation;
-        Ok(())
     }
 
     /// Has each worker make the sockets of the next generation ready.

@@ -38,7 +38,7 @@ pub enum Command {
     Register(Bound, oneshot::Sender<io::Result<()>>),
     /// There will be no next generation: close what is ready for it.
     Forget,
-    /// Go on with another generation, and listen on what is ready for it. TraceView when the next batch will be served
+    /// Go on with another generation, and listen on what is ready for it. Told when the next batch will be served
     /// by it.
     Adopt(Adoption, oneshot::Sender<()>),
     /// Take nothing new, and end when nothing is under way or the time is over.
@@ -57,13 +57,12 @@ pub struct WorkerThread {
 }
 
 impl WorkerThread {
-    /// Starts a worker with its first generation and the sockets for it. `begun` is told whether it listens.
+    /// Starts a worker that serves `nothing` yet.
     pub fn spawn(
         index: usize,
         shared: Arc<Shared>,
-        first: Adoption,
-        sockets: Bound,
-        begun: oneshot::Sender<io::Result<()>>,
+        nothing: Arc<Generation>,
+        limits: Limits,
     ) -> io::Result<WorkerThread> {
         let (commands, received) = mpsc::unbounded_channel();
         let (end, ended) = oneshot::channel();
@@ -81,17 +80,11 @@ impl WorkerThread {
                     // A task like the others: what is blocked on is polled whenever any task is. A panic has been
                     // reported by the time it comes here, and the thread ends either way.
                     Ok(runtime) => {
-                        let work = runtime.spawn_local(async move {
-                            match register(sockets) {
-                                Ok(ready) => {
-                                    work(index, shared, beating, (first, ready, begun), received).await;
-                                }
-                                Err(error) => drop(begun.send(Err(error))),
-                            }
-                        });
-                        let _ = runtime.block_on(work);
+                        let live = Live::new(nothing, Vec::new(), None, Arc::clone(&shared), index);
+                        let work = work(index, shared, beating, live, limits, received);
+                        let _ = runtime.block_on(runtime.spawn_local(work));
                     }
-                    Err(error) => drop(begun.send(Err(error))),
+                    Err(error) => tracing::error!(worker = index, %error, "cannot start"),
                 }
             })?;
         Ok(WorkerThread {
@@ -135,92 +128,131 @@ fn register(sockets: Bound) -> io::Result<Ready> {
         .collect()
 }
 
+/// What the thread of a worker has in hand.
+struct Work {
+    index: usize,
+    shared: Arc<Shared>,
+    worker: Rc<Worker>,
+    limits: Rc<RefCell<Limits>>,
+    pulse: Arc<Pulse>,
+    listeners: Vec<Listener>,
+    /// For the next generation.
+    ready: Ready,
+    /// Listeners end when this is true.
+    stop: watch::Sender<bool>,
+}
+
 async fn work(
     index: usize,
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
-    (first, mut ready, begun): (Adoption, Ready, oneshot::Sender<io::Result<()>>),
+    first: Live,
+    limits: Limits,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
-    let (stop, stopping) = watch::channel(false);
-    let live = |generation, instances, previous: Option<&Live>| {
-        Live::new(generation, instances, previous, Arc::clone(&shared), index)
-    };
-    let worker = Worker::new(Arc::clone(&shared), live(first.generation, first.instances, None));
+    let worker = Worker::new(Arc::clone(&shared), first);
     tokio::task::spawn_local(Rc::clone(&worker).tell_when_due());
-    let limits = Rc::new(RefCell::new(first.limits));
-    let listen = |ready: &mut Ready| -> Vec<Listener> {
-        let ready = ready.drain(..);
-        ready
-            .map(|(sockets, server)| Listener::start(&worker, sockets, server, &limits, &stopping))
-            .collect()
+    let mut work = Work {
+        index,
+        shared,
+        worker,
+        limits: Rc::new(RefCell::new(limits)),
+        pulse,
+        listeners: Vec::new(),
+        ready: Ready::new(),
+        stop: watch::Sender::new(false),
     };
-    let mut listeners = listen(&mut ready);
-    pulse.guard(listeners.iter().map(Listener::switch));
-    let _ = begun.send(Ok(()));
-    if index == 0 {
-        begin_sources(&worker);
-    }
-    let mut within = Duration::ZERO;
     let mut beats = interval(BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    let within = loop {
         let command = tokio::select! {
             command = commands.recv() => command,
             _ = beats.tick() => {
-                if pulse.beat() {
-                    match sockets_of(&listeners) {
-                        Ok(mut again) => {
-                            listeners = listen(&mut again);
-                            pulse.guard(listeners.iter().map(Listener::switch));
-                            tracing::warn!(worker = index, "is back: its listeners are enabled again");
-                        }
-                        // An address may be missing; the next beat tries again.
-                        Err(error) => tracing::error!(worker = index, %error, "is back, but its listeners cannot be enabled"),
-                    }
+                if work.pulse.beat() {
+                    work.listen_again();
                 }
                 continue;
             }
         };
         match command {
-            None => break,
+            None => break Duration::ZERO,
             Some(Command::Register(sockets, done)) => {
                 let registered = register(sockets);
-                let _ = done.send(registered.map(|registered| ready = registered));
+                let _ = done.send(registered.map(|registered| work.ready = registered));
             }
-            Some(Command::Forget) => ready.clear(),
+            Some(Command::Forget) => work.ready.clear(),
             Some(Command::Adopt(adoption, done)) => {
-                *limits.borrow_mut() = adoption.limits;
-                let previous = worker.live();
-                worker.swap(live(adoption.generation, adoption.instances, Some(&previous)));
-                let wanted = &worker.live().generation.config.listen.addresses.clone();
-                listeners.extend(listen(&mut ready));
-                listeners.retain(|listener: &Listener| wanted.contains(&listener.address));
-                pulse.guard(listeners.iter().map(Listener::switch));
+                work.adopt(adoption);
                 let _ = done.send(());
-                if index == 0 {
-                    begin_sources(&worker);
-                }
             }
-            Some(Command::Stop { within: bound }) => {
-                within = bound;
-                break;
-            }
+            Some(Command::Stop { within }) => break within,
         }
-    }
-    // What is turned off now stays off.
-    pulse.guard(std::iter::empty());
-    let _ = stop.send(true);
-    let ended = async {
-        for listener in &mut listeners {
-            listener.ended().await;
-        }
-        worker.drained().await;
     };
-    if timeout(within, ended).await.is_err() {
-        tracing::warn!(worker = index, "queries in flight were abandoned");
+    work.end(within).await;
+}
+
+impl Work {
+    fn listen(&self, ready: Ready) -> Vec<Listener> {
+        let stopping = self.stop.subscribe();
+        let ready = ready.into_iter();
+        ready
+            .map(|(sockets, server)| Listener::start(&self.worker, sockets, server, &self.limits, &stopping))
+            .collect()
     }
-    worker.tell();
+
+    /// Goes on with another generation, and with the listeners that it wants.
+    fn adopt(&mut self, adoption: Adoption) {
+        *self.limits.borrow_mut() = adoption.limits;
+        let (previous, shared) = (self.worker.live(), Arc::clone(&self.shared));
+        let (generation, instances) = (adoption.generation, adoption.instances);
+        let live = Live::new(generation, instances, Some(&previous), shared, self.index);
+        self.worker.swap(live);
+        let ready = std::mem::take(&mut self.ready);
+        self.listeners.extend(self.listen(ready));
+        let generation = Arc::clone(&self.worker.live().generation);
+        let wanted = &generation.config.listen.addresses;
+        self.listeners
+            .retain(|listener| wanted.contains(&listener.address));
+        self.pulse.guard(self.listeners.iter().map(Listener::switch));
+        if self.index == 0 {
+            // Those that are new begin with what they do by themselves.
+            for source in &generation.sources {
+                source.begin();
+            }
+        }
+    }
+
+    /// Replaces listeners that were turned off while the worker was unresponsive.
+    fn listen_again(&mut self) {
+        match sockets_of(&self.listeners) {
+            Ok(again) => {
+                self.listeners = self.listen(again);
+                self.pulse.guard(self.listeners.iter().map(Listener::switch));
+                tracing::warn!(worker = self.index, "is back: its listeners are enabled again");
+            }
+            // An address may be missing; the next beat tries again.
+            Err(error) => {
+                tracing::error!(worker = self.index, %error, "is back, but its listeners cannot be enabled");
+            }
+        }
+    }
+
+    /// Takes nothing new, and waits for what is in flight.
+    async fn end(mut self, within: Duration) {
+        // What is turned off now stays off.
+        self.pulse.guard(std::iter::empty());
+        self.stop.send_replace(true);
+        let ended = async {
+            for listener in &mut self.listeners {
+                listener.ended().await;
+            }
+            self.worker.drained().await;
+        };
+        if timeout(within, ended).await.is_err() {
+            tracing::warn!(worker = self.index, "queries in flight were abandoned");
+        }
+        self.worker.tell();
+    }
 }
 
 /// New sockets in place of those of listeners that were turned off.
@@ -231,11 +263,4 @@ fn sockets_of(listeners: &[Listener]) -> io::Result<Ready> {
         Ok((sockets, listener.server))
     });
     register(bound.collect::<io::Result<Bound>>()?)
-}
-
-/// Has sources that are new begin with what they do by themselves.
-fn begin_sources(worker: &Rc<Worker>) {
-    for source in &worker.live().generation.sources {
-        source.begin();
-    }
 }

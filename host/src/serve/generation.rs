@@ -73,6 +73,19 @@ pub enum Stage {
 }
 
 impl Generation {
+    /// The one before the first, which serves nothing.
+    pub fn nothing(workers: usize) -> Generation {
+        Generation {
+            number: 0,
+            config: Config::nothing(workers),
+            zones: Zones::new([].into_iter(), false),
+            pipelines: Vec::new(),
+            filters: Vec::new(),
+            identities: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+
     /// Compiles and configures everything, or says in the operator's file what cannot be.
     ///
     /// Of the `previous` one stays what is the same: sources and filters of which nothing changed, with all that they

@@ -259,7 +259,7 @@ impl Worker {
                 wire: &answer.message,
                 ttl_offsets: &answer.ttl_offsets,
                 kind,
-                // Reasons of our own are about the event: who meets the failure again is told that it was kept.
+                // Reasons of our own are about the moment: who meets the failure again is told that it was kept.
                 error: response.error.filter(|_| response.origin == Origin::Upstream),
                 ttl_secs: ttl,
                 stale_secs: seconds(stale),
