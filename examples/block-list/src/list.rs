@@ -166,7 +166,7 @@ fn host(text: &str) -> Result<NameBuf, String> {
         return Err(format!("{} is no name of a host", shown(text)));
     }
     text.parse()
-        .map_err(|reason| format!("{} is no domain name: {reason}", shown(text)))
+        .map_err(|reason| format!("{} is not a domain name: {reason}", shown(text)))
 }
 
 /// A word of a list in a message: lists come from anywhere.

@@ -155,7 +155,7 @@ fn wrong_lines_are_told_by_number() {
         ),
         [
             "line 4: of Adblock's rules, those for names end in ^: ||NAME^, not \"||ads.example/banner.js\"",
-            "line 5: \"ads..example\" is no domain name: there is nothing between two dots, or before the first",
+            "line 5: \"ads..example\" is not a domain name: there is nothing between two dots, or before the first",
             "line 6: a blocked name has the address 0.0.0.0, 127.0.0.1, :: or ::1, not 192.0.2.1",
             "line 7: \"b\u{fc}cher.example\" is no name of a host",
         ]

@@ -91,7 +91,7 @@ impl Filter for Services {
                 &mut entry.exact
             };
             if place.replace(addresses).is_some() {
-                let twice = service.node.mistake("this service is here twice").argument(0);
+                let twice = service.node.mistake("this service is written twice").argument(0);
                 let _ = twice.help("write all of its addresses in one node").report();
             }
         }
@@ -142,7 +142,7 @@ impl<'a> Service<'a> {
             .unwrap_or(name.as_name());
         if rest.labels().any(|label| label == b"*") {
             let mistake = node.mistake(format!("{name} is neither a name nor a wildcard"));
-            let help = "an asterisk stands for names only as the first label";
+            let help = "an asterisk is a wildcard only as the first label";
             return Err(mistake.argument(0).help(help).report());
         }
         Ok(Service {

@@ -165,7 +165,7 @@ fn mistakes_are_told() {
             service("a.test", &["240.0.0.1"]),
             service("A.test", &["240.0.0.2"])
         ]),
-        "this service is here twice"
+        "this service is written twice"
     );
     assert_eq!(
         told(vec![

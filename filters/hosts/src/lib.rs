@@ -33,7 +33,7 @@ impl Filter for Hosts {
         let (hosts, zones) = (config.nodes(&["host"]), config.nodes(&["zone"]));
         if hosts.is_empty() && zones.is_empty() {
             let help = "such as: host \"hello.demo.test\" \"192.0.2.1\"";
-            return Err(config.mistake("there is no host").help(help).report());
+            return Err(config.mistake("no hosts are configured").help(help).report());
         }
         let mut table = Table::default();
         for node in zones {
@@ -101,7 +101,7 @@ fn read_zone(node: Node<'_>, table: &mut Table) {
         let text = name.to_string();
         if !table.add_zone(name) {
             let _ = node
-                .mistake(format!("the zone {text} is here twice"))
+                .mistake(format!("the zone {text} is written twice"))
                 .argument(index)
                 .report();
         }
@@ -118,7 +118,7 @@ fn read_host(node: Node<'_>, reverse: bool, table: &mut Table) {
     let wildcard = parent.filter(|_| name.as_name().labels().next() == Some(b"*"));
     let rest = wildcard.unwrap_or(name.as_name());
     if rest.labels().any(|label| label == b"*") {
-        let help = "an asterisk stands for names only as the first label";
+        let help = "an asterisk is a wildcard only as the first label";
         let _ = node
             .mistake(format!("{name} is neither a name nor a wildcard"))
             .argument(0)

@@ -239,7 +239,7 @@ fn mistakes_are_told() {
         assert_eq!(mistakes.len(), 1, "{mistakes:?}");
         (mistakes[0].message.clone(), mistakes[0].argument)
     };
-    assert_eq!(told(vec![]).0, "there is no host");
+    assert_eq!(told(vec![]).0, "no hosts are configured");
     assert_eq!(
         told(vec![host("a.test", &[])]).0,
         "`host` needs an IP address as its second argument"
@@ -254,7 +254,7 @@ fn mistakes_are_told() {
     assert_eq!(twice, ("a.test. has the address ::1 already".to_owned(), Some(2)));
     assert_eq!(
         told(vec![node("zone").arg("a.test").arg("a.test")]).0,
-        "the zone a.test. is here twice"
+        "the zone a.test. is written twice"
     );
     assert_eq!(
         told(vec![host("a.test", &["::1"]), node("ttl").arg("0.5s")]).1,

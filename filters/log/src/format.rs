@@ -104,7 +104,7 @@ impl Format {
 
     fn parse(text: &str) -> Result<Format, String> {
         if text.contains(char::is_control) {
-            return Err("a line has no control characters; its end is added".to_owned());
+            return Err("control characters are not allowed; the end of the line is added".to_owned());
         }
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -112,7 +112,7 @@ impl Format {
             if !literal.is_empty() {
                 pieces.push(Piece::literal(literal));
             }
-            let (placeholder, after) = after.split_once('}').ok_or("a { has no }")?;
+            let (placeholder, after) = after.split_once('}').ok_or("a { is not closed by }")?;
             let field = Field::parse(placeholder).ok_or_else(|| {
                 format!(
                     "there is no {{{placeholder}}}; there are {}",

@@ -182,7 +182,7 @@ fn mistakes_are_told() {
             .1
             .starts_with("there is no {local}; there are {remote} {port}")
     );
-    assert_eq!(told(node("format").arg("{name")).1, "a { has no }");
+    assert_eq!(told(node("format").arg("{name")).1, "a { is not closed by }");
     assert!(told(node("format").arg("comon")).1.contains("placeholders"));
     assert!(
         told(node("format").arg("{name}\n"))

@@ -84,7 +84,7 @@ impl Policies {
         let nodes = config.nodes(&["no-cache", "cache", "ttl", "stale"]);
         if nodes.is_empty() {
             let help = "such as: no-cache \"dev.svc.cluster.local\"";
-            return Err(config.mistake("there is no policy").help(help).report());
+            return Err(config.mistake("no policies are configured").help(help).report());
         }
         let mut policies = Policies::default();
         for node in nodes {
@@ -106,7 +106,7 @@ impl Policies {
                 &mut under.suffix
             };
             if !policy.set(aspect) {
-                let message = format!("something else is written about {name} before");
+                let message = format!("this contradicts an earlier policy for {name}");
                 let mistake = node.mistake(message).help("keep one of them");
                 let _ = match scope.first_argument {
                     Some(first) => mistake.argument(first + number).report(),
@@ -142,10 +142,7 @@ impl Aspect {
                 match (min?, max?) {
                     (None, None) => {
                         let help = "min=, max= or both";
-                        Err(node
-                            .mistake("`ttl` does not say what the TTL shall be")
-                            .help(help)
-                            .report())
+                        Err(node.mistake("`ttl` sets no TTL").help(help).report())
                     }
                     (Some(min), Some(max)) if min > max => Err(node
                         .mistake("`min=` is more than `max=`")
@@ -195,7 +192,7 @@ impl Scope {
                     let _ = node.arguments::<String>(first);
                     let help = "write two nodes";
                     return Err(node
-                        .mistake("`namespace=` takes the place of names")
+                        .mistake("`namespace=` cannot be combined with names")
                         .help(help)
                         .report());
                 }
@@ -236,7 +233,7 @@ fn names_of(node: Node<'_>, namespace: &str, zones: &[NameBuf]) -> Result<Vec<Na
                 .child(kind)
                 .and_then(|above| above.as_name().child(namespace));
             names.push(name.map_err(|reason| {
-                let message = format!("\"{namespace}\" is no namespace");
+                let message = format!("\"{namespace}\" is not a namespace");
                 node.mistake(message)
                     .property("namespace")
                     .help(reason.to_string())
@@ -246,7 +243,7 @@ fn names_of(node: Node<'_>, namespace: &str, zones: &[NameBuf]) -> Result<Vec<Na
     }
     if names.is_empty() {
         let message = "no zone of a cluster uses this filter";
-        let help = "`namespace=` speaks of names in the zones with `use`, such as \"cluster.local\"";
+        let help = "`namespace=` covers names in the zones that use this filter, such as \"cluster.local\"";
         return Err(node.mistake(message).property("namespace").help(help).report());
     }
     Ok(names)

@@ -130,16 +130,13 @@ fn mistakes_are_told() {
         assert_eq!(mistakes.len(), 1, "{mistakes:?}");
         mistakes[0].clone()
     };
-    assert_eq!(told(vec![]).message, "there is no policy");
+    assert_eq!(told(vec![]).message, "no policies are configured");
     assert_eq!(
         told(vec![node("no-cache")]).message,
         "`no-cache` needs a domain name as its first argument"
     );
     assert_eq!(told(vec![node("no-cache").arg("a..b")]).argument, Some(0));
-    assert_eq!(
-        told(vec![node("ttl").arg("a.test")]).message,
-        "`ttl` does not say what the TTL shall be"
-    );
+    assert_eq!(told(vec![node("ttl").arg("a.test")]).message, "`ttl` sets no TTL");
     let crossed = told(vec![
         node("ttl").arg("a.test").prop("min", "5s").prop("max", "1s"),
     ]);
@@ -155,13 +152,13 @@ fn mistakes_are_told() {
     ]);
     assert_eq!(
         (twice.message.as_str(), twice.argument),
-        ("something else is written about a.test. before", Some(1))
+        ("this contradicts an earlier policy for a.test.", Some(1))
     );
     let both = told(vec![node("no-cache").arg("a.test").prop("namespace", "dev")]);
-    assert_eq!(both.message, "`namespace=` takes the place of names");
+    assert_eq!(both.message, "`namespace=` cannot be combined with names");
     assert_eq!(
         told(vec![node("no-cache").prop("namespace", "")]).message,
-        "\"\" is no namespace"
+        "\"\" is not a namespace"
     );
     let matched = told(vec![
         node("no-cache").prop("namespace", "dev").prop("match", "exact"),

@@ -34,7 +34,7 @@ impl Filter for Rewriter {
         let nodes = config.nodes(&["name", "type", "class", "ttl", "rcode", "cname"]);
         if nodes.is_empty() {
             let _ = config
-                .mistake("there is no rule")
+                .mistake("no rules are configured")
                 .help("such as: name \"exact\" \"a.test\" \"b.test\"")
                 .report();
         }

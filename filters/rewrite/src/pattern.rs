@@ -77,7 +77,7 @@ impl Pattern {
         let (kind, text) = (node.argument::<Kind>(0), node.argument::<String>(1));
         let (kind, text) = (kind?, text?);
         if text.is_empty() {
-            return Err(node.mistake("there is nothing to match").argument(1).report());
+            return Err(node.mistake("the text to match is empty").argument(1).report());
         }
         match kind {
             Kind::Exact => node.argument(1).map(Pattern::Exact),
@@ -93,7 +93,7 @@ impl Pattern {
                 .build()
                 .map(Pattern::Regex)
                 .map_err(|reason| {
-                    let message = "this is no regular expression";
+                    let message = "this is not a valid regular expression";
                     node.mistake(message)
                         .argument(1)
                         .help(reason.to_string())
@@ -129,7 +129,7 @@ impl Pattern {
                 template(&text, regex.captures_len())
                     .map(Replacement::Template)
                     .map_err(|help| {
-                        node.mistake("this is no template")
+                        node.mistake("this is not a valid replacement")
                             .argument(2)
                             .help(help)
                             .report()
@@ -188,7 +188,7 @@ fn text_of(name: Name<'_>) -> String {
 
 fn name_at(node: Node<'_>, argument: usize, text: &str) -> Result<NameBuf, Invalid> {
     text.parse().map_err(|reason: NameError| {
-        let message = format!("\"{text}\" is no domain name");
+        let message = format!("\"{text}\" is not a domain name");
         node.mistake(message)
             .argument(argument)
             .help(reason.to_string())
@@ -202,7 +202,7 @@ fn template(text: &str, groups: usize) -> Result<Vec<Part>, String> {
     let mut rest = text;
     while let Some((literal, after)) = rest.split_once('{') {
         parts.push(Part::Literal(literal.to_owned()));
-        let (number, after) = after.split_once('}').ok_or("a { has no }")?;
+        let (number, after) = after.split_once('}').ok_or("a { is not closed by }")?;
         let group = number
             .parse()
             .map_err(|_| "a group is written by its number: {1}")?;

@@ -78,17 +78,11 @@ impl Bounds {
             }),
             (Some(_), ..) => {
                 let help = "either the TTL as third argument, or min= and max=";
-                Err(node
-                    .mistake("`ttl` says twice what the TTL shall be")
-                    .help(help)
-                    .report())
+                Err(node.mistake("`ttl` sets the TTL twice").help(help).report())
             }
             (None, None, None) => {
                 let help = "a TTL as third argument, or min= or max=";
-                Err(node
-                    .mistake("`ttl` does not say what the TTL shall be")
-                    .help(help)
-                    .report())
+                Err(node.mistake("`ttl` sets no TTL").help(help).report())
             }
             (None, Some(min), Some(max)) if min > max => Err(node
                 .mistake("`min=` is more than `max=`")

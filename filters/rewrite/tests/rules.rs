@@ -237,7 +237,7 @@ fn mistakes_are_told() {
     };
     assert_eq!(
         test::start::<Rewriter>([]).unwrap_err()[0].message,
-        "there is no rule"
+        "no rules are configured"
     );
     let kind = told(rule("name", "exactly", "a.test").arg("b.test"));
     assert_eq!(
@@ -248,7 +248,7 @@ fn mistakes_are_told() {
     assert_eq!(told(rule("name", "suffix", ".a..test").arg("b.test")).1, Some(1));
     assert_eq!(
         told(rule("name", "suffix", ".a.test").arg("..b")).0,
-        "\".b\" is no domain name"
+        "\".b\" is not a domain name"
     );
     assert_eq!(
         told(rule("name", "exact", "a.test")).0,
@@ -256,11 +256,11 @@ fn mistakes_are_told() {
     );
     assert_eq!(
         told(rule("name", "substring", "").arg("x")).0,
-        "there is nothing to match"
+        "the text to match is empty"
     );
     assert_eq!(
         told(rule("name", "regex", "(").arg("x")).0,
-        "this is no regular expression"
+        "this is not a valid regular expression"
     );
     assert_eq!(
         told(rule("name", "regex", "(a)").arg("{2}")).2,
@@ -270,7 +270,10 @@ fn mistakes_are_told() {
         told(rule("name", "regex", "(a)").arg("{x}")).2,
         "a group is written by its number: {1}"
     );
-    assert_eq!(told(rule("name", "regex", "(a)").arg("{1")).2, "a { has no }");
+    assert_eq!(
+        told(rule("name", "regex", "(a)").arg("{1")).2,
+        "a { is not closed by }"
+    );
     assert!(
         told(rule("name", "exact", "a.test").arg("b.test").prop("then", "go"))
             .0
@@ -296,13 +299,10 @@ fn mistakes_are_told() {
     );
     assert_eq!(told(node("type").arg("ANY").arg("HINF")).1, Some(1));
     assert_eq!(told(node("class").arg("XX").arg("IN")).1, Some(0));
-    assert_eq!(
-        told(rule("ttl", "exact", "a.test")).0,
-        "`ttl` does not say what the TTL shall be"
-    );
+    assert_eq!(told(rule("ttl", "exact", "a.test")).0, "`ttl` sets no TTL");
     assert_eq!(
         told(rule("ttl", "exact", "a.test").arg("1s").prop("max", "2s")).0,
-        "`ttl` says twice what the TTL shall be"
+        "`ttl` sets the TTL twice"
     );
     assert_eq!(
         told(rule("ttl", "exact", "a.test").prop("min", "3s").prop("max", "2s")).0,
