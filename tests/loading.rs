@@ -289,17 +289,30 @@ fn configuring_has_a_limit() {
     assert!(said.contains("being configured"), "{said}");
 }
 
-/// All recorded questions together have one limit, and the first that differs ends them.
+/// All test cases together have one limit, and the first that differs ends them.
 #[test]
-fn recorded_questions_have_one_limit() {
+fn test_cases_have_one_limit() {
     let spin = "(loop $again (br $again))";
     let setup = Setup::new(&filter("", spin, ""));
-    let mut questions = String::new();
+    let mut cases = String::new();
     for number in 0..1000 {
-        questions += &format!("question \"a{number}.test\" \"A\" {{ pass }}\n");
+        cases += &format!("query \"a{number}.test\" \"A\" {{ pass }}\n");
     }
-    fs::write(setup.path("hostile.questions.kdl"), questions).expect("questions");
+    fs::write(setup.path("hostile.test-cases.kdl"), cases).expect("test cases");
     let (output, said) = setup.check("limits load-time=\"1s\"");
     assert_eq!(output.status.code(), Some(64), "{said}");
-    assert!(said.contains("recorded question 1 of 1000"), "{said}");
+    assert!(said.contains("test case 1 of 1000"), "{said}");
+}
+
+/// A mistake in a file of test cases is told with its line, where the configuration names the module.
+#[test]
+fn test_cases_that_are_not_valid_are_told() {
+    let setup = Setup::new(&filter("", "", ""));
+    let cases = "query \"a.test\" \"A\" { pass }\nquery \"a.test\" { pass }\n";
+    fs::write(setup.path("hostile.test-cases.kdl"), cases).expect("test cases");
+    let (output, said) = setup.check("");
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    assert!(said.contains("hostile.test-cases.kdl are not valid"), "{said}");
+    assert!(said.contains("line 2: `query` needs a value"), "{said}");
+    assert!(said.contains("dnsweir.kdl:3:"), "{said}");
 }

@@ -78,16 +78,16 @@ fn sigterm_is_bounded() {
     );
 }
 
-/// A module that takes minutes to load: a hundred recorded questions that it never answers.
+/// A module that takes minutes to load: a hundred test cases that it never answers.
 fn slow(folder: &std::path::Path) -> String {
-    let questions = folder.join("slow.questions.kdl");
-    let each = |number| format!("question \"spin{number}.example\" \"A\" {{ fail \"time\" }}\n");
-    std::fs::write(&questions, (0..100).map(each).collect::<String>()).expect("questions");
+    let cases = folder.join("slow.test-cases.kdl");
+    let each = |number| format!("query \"spin{number}.example\" \"A\" {{ fail \"time\" }}\n");
+    std::fs::write(&cases, (0..100).map(each).collect::<String>()).expect("test cases");
     format!(
-        "filter \"slow\" {{ module \"{}\"; questions \"{}\" }}\n\
+        "filter \"slow\" {{ module \"{}\"; test-cases \"{}\" }}\n\
          zone \".\" {{ use \"slow\"; forward \"127.0.0.1:9\" }}",
         guest("spin").display(),
-        questions.display()
+        cases.display()
     )
 }
 

@@ -328,17 +328,17 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dnsweir::filter::BUILTINS;
     use std::path::Path;
 
     #[test]
     fn every_point_can_be_set_up() {
-        let builtins: Vec<_> = dnsweir::filter::BUILTINS.iter().map(|(name, _)| *name).collect();
         for line in DIMENSIONS.iter().flat_map(|dimension| dimension.lines()) {
             assert!(std::ptr::eq(Line::find(line.name).unwrap(), line));
             for (value, point) in line.points(4) {
                 for source in [Source::Filter, Source::Upstream("127.0.0.77:53".parse().unwrap())] {
                     let text = point.config("127.0.0.1:53".parse().unwrap(), &source);
-                    let config = dnsweir::config::parse("a point", &text, Path::new("/"), &builtins);
+                    let config = dnsweir::config::parse("a point", &text, Path::new("/"), BUILTINS);
                     let name = line.point_name(value);
                     let config = config.unwrap_or_else(|report| panic!("{name}: {report}"));
                     assert_eq!(config.zones.len(), point.zones as usize, "{name}");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use dnsweir::config;
 use dnsweir::dns::Transport;
-use dnsweir::filter::{CompiledCache, Engine, Filter};
+use dnsweir::filter::{BUILTINS, CompiledCache, Engine, Filter};
 use dnsweir::serve::Live;
 use dnsweir::serve::generation::Generation;
 use dnsweir::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
@@ -195,9 +195,8 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
     if let Some(folder) = &setup.compiled {
         engine = engine.with_compiled_cache(CompiledCache::open(folder)?);
     }
-    let builtins: Vec<_> = dnsweir::filter::BUILTINS.iter().map(|(name, _)| *name).collect();
     let build = || -> Result<Generation, config::Report> {
-        let config = config::parse("the benchmark", &setup.config, Path::new("/"), &builtins)?;
+        let config = config::parse("the benchmark", &setup.config, Path::new("/"), BUILTINS)?;
         Generation::build(1, config, &engine, None)
     };
     let generation = Arc::new(build()?);

@@ -24,7 +24,6 @@ use tokio::time::timeout;
 
 use crate::cache::Kind;
 use crate::ceiling;
-use crate::config::Module;
 use crate::listen::{Port, in_use, steer};
 use crate::metrics;
 use crate::netstat::Protocol;
@@ -261,8 +260,8 @@ struct FilterStatus {
     phases: Vec<&'static str>,
     traps: u64,
     suspended_workers: u64,
-    /// How many recorded questions it has passed to get here.
-    questions: usize,
+    /// How many test cases it has passed to get here.
+    test_cases: usize,
 }
 
 #[derive(Serialize)]
@@ -297,7 +296,8 @@ fn status(state: &State) -> Status {
         .filters
         .iter()
         .zip(&generation.config.filters)
-        .map(|(filter, config)| {
+        .zip(&generation.test_cases)
+        .map(|((filter, config), &test_cases)| {
             let counters = filter.counters();
             let traps = &counters.traps;
             let interest = filter.interest();
@@ -308,10 +308,7 @@ fn status(state: &State) -> Status {
             ];
             FilterStatus {
                 name: filter.name().to_string(),
-                module: match &config.module {
-                    Module::Builtin(name) => format!("builtin:{name}"),
-                    Module::File { path, .. } => path.display().to_string(),
-                },
+                module: config.module.to_string(),
                 digest: filter.digest().to_string(),
                 phases: phases
                     .into_iter()
@@ -323,10 +320,7 @@ fn status(state: &State) -> Status {
                     .iter()
                     .sum(),
                 suspended_workers: counters.suspended.load(Ordering::Relaxed),
-                questions: config
-                    .questions
-                    .as_ref()
-                    .map_or(0, |questions| questions.cases.len()),
+                test_cases,
             }
         });
     let upstreams = generation

@@ -117,9 +117,9 @@ pub enum FilterCommand {
         /// A .wasm file or builtin:NAME; without it, every filter in dnsweir.kdl that has test cases.
         #[arg(value_name = "FILE")]
         module: Option<String>,
-        /// File with the test cases [default: FILE.questions.kdl beside FILE.wasm].
+        /// File with the test cases [default: FILE.test-cases.kdl beside FILE.wasm].
         #[arg(long, value_name = "FILE", requires = "module")]
-        questions: Option<PathBuf>,
+        test_cases: Option<PathBuf>,
         /// Accept the results: write them to the file as the new snapshot.
         #[arg(long)]
         bless: bool,

@@ -117,7 +117,7 @@ pub fn config(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else {
         return;
     };
-    match config::parse("fuzz", text, Path::new("/nonexistent"), &["log"]) {
+    match config::parse("fuzz", text, Path::new("/nonexistent"), &[("log", b"")]) {
         Ok(config) => {
             assert!(!config.listen.addresses.is_empty());
             assert!(!config.zones.is_empty());

@@ -10,6 +10,7 @@ pub mod admin;
 pub mod admission;
 pub mod args;
 pub mod cache;
+pub mod cases;
 pub mod ceiling;
 pub mod config;
 pub mod dns;

@@ -109,9 +109,9 @@ fn filter(command: FilterCommand) -> ExitCode {
         FilterCommand::Info { module, config, json } => tools::info::info(&module, config.as_deref(), json),
         FilterCommand::Test {
             module,
-            questions,
+            test_cases,
             bless,
-        } => match tools::questions::test(module.as_deref(), questions.as_deref(), bless) {
+        } => match tools::test::test(module.as_deref(), test_cases.as_deref(), bless) {
             Ok((text, true)) => Ok(text),
             Ok((text, false)) => {
                 print!("{text}");

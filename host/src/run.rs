@@ -86,7 +86,7 @@ pub fn needs(file: Option<&Path>) -> Needs {
 
 /// Loads a configuration and compiles its filters, and changes nothing.
 pub fn check(file: &Path) -> Result<(), Stop> {
-    let config = config::load(file, &builtins())?;
+    let config = config::load(file, filter::BUILTINS)?;
     let engine = engine(None)?;
     Generation::build(0, config, &engine, None)?;
     Ok(())
@@ -100,8 +100,8 @@ pub struct Spectators {
     /// Is told of every generation that begins to answer, the first one included, and why one does not. Then
     /// the log is not.
     pub generations: Option<Onlooker>,
-    /// Whether modules are taken that answer recorded questions otherwise.
-    pub whatever_was_recorded: bool,
+    /// Whether modules are taken without running their test cases.
+    pub without_test_cases: bool,
 }
 
 /// Who is told of generations, on the main thread.
@@ -198,19 +198,14 @@ fn engine(folder: Option<PathBuf>) -> Result<Engine, Stop> {
         }
     }
 }
-
-fn builtins() -> Vec<&'static str> {
-    filter::BUILTINS.iter().map(|(name, _)| *name).collect()
-}
-
-fn load(file: Option<&Path>, whatever_was_recorded: bool) -> Result<Config, Report> {
+fn load(file: Option<&Path>, without_test_cases: bool) -> Result<Config, Report> {
     let mut config = match file {
-        Some(file) => config::load(file, &builtins()),
-        None => config::parse("the embedded default", DEFAULT, Path::new("/"), &builtins()),
+        Some(file) => config::load(file, filter::BUILTINS),
+        None => config::parse("the embedded default", DEFAULT, Path::new("/"), filter::BUILTINS),
     }?;
-    if whatever_was_recorded {
+    if without_test_cases {
         for filter in &mut config.filters {
-            filter.questions = None;
+            filter.test_cases = None;
         }
     }
     Ok(config)
@@ -229,7 +224,7 @@ struct Proxy {
     watchdog: Watchdog,
     /// Told of every generation.
     onlooker: Option<Onlooker>,
-    whatever_was_recorded: bool,
+    without_test_cases: bool,
 }
 
 /// Everything a generation needs, made aside.
@@ -273,7 +268,7 @@ impl Proxy {
         end: &mut End,
     ) -> Result<Option<Proxy>, Stop> {
         let started = Instant::now();
-        let read = || load(file.as_deref(), spectators.whatever_was_recorded);
+        let read = || load(file.as_deref(), spectators.without_test_cases);
         let config = changes.watch_from(read, |config| &config.files)?;
         let mut proxy = Proxy::of_nothing(file, engine, spectators, &config)?;
         // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
@@ -345,7 +340,7 @@ impl Proxy {
             reconciler,
             watchdog,
             onlooker: spectators.generations,
-            whatever_was_recorded: spectators.whatever_was_recorded,
+            without_test_cases: spectators.without_test_cases,
         })
     }
 

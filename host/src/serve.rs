@@ -22,7 +22,6 @@
 mod batch;
 pub mod counters;
 mod deferred;
-mod diagnostics;
 mod events;
 mod explain;
 mod figures;

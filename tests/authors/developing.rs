@@ -60,7 +60,7 @@ fn a_saved_change_is_answered() {
     until("the change to be answered", || blocked() == "REFUSED");
     printed(&process, "built changing in ");
     printed(&process, "swapped: generation 2, ");
-    // It is otherwise than recorded: told, and no obstacle here.
+    // Its test cases differ: told, and no obstacle here.
     printed(&process, "- refuse \"NXDOMAIN\"");
 
     fs::write(&source, format!("{text}\nbroken")).expect("the source");

@@ -100,13 +100,13 @@ fn replace(path: &Path, with: &Path) {
 }
 
 #[test]
-fn a_module_that_answers_otherwise_does_not_get_in() {
+fn a_module_whose_test_cases_differ_does_not_get_in() {
     let (folder, module) = sample();
     let place = tempfile::tempdir().expect("a folder");
     let installed = place.path().join("f.wasm");
     replace(&installed, &module);
-    let questions = place.path().join("f.questions.kdl");
-    fs::copy(folder.join("sample/sample.questions.kdl"), &questions).expect("recorded questions");
+    let cases = place.path().join("f.test-cases.kdl");
+    fs::copy(folder.join("sample/sample.test-cases.kdl"), &cases).expect("test cases");
     let text = format!(
         r#"filter "f" {{
                module "{}"
@@ -122,7 +122,7 @@ fn a_module_that_answers_otherwise_does_not_get_in() {
     );
     let generation = proxy.generation();
 
-    // Compiles, links, accepts every configuration, and answers one question otherwise.
+    // Compiles, links, accepts every configuration, and answers one query otherwise.
     said(place.path(), &["filter", "new", "another"]);
     let source = place.path().join("another/src/lib.rs");
     let text = fs::read_to_string(&source).expect("the source");
@@ -133,22 +133,22 @@ fn a_module_that_answers_otherwise_does_not_get_in() {
     assert!(cargo(&place.path().join("another"), &["build"]).status.success());
     let another = target().join("wasm32-unknown-unknown/debug/another.wasm");
     replace(&installed, &another);
-    let line = proxy.process.logged(" of 4 is answered otherwise");
-    assert!(line.contains("recorded question "), "{line}");
+    let line = proxy.process.logged(" of 4 differs: ");
+    assert!(line.contains("test case "), "{line}");
     proxy.await_metric("dnsweir_reloads_total", &[("result", "failed")], 1.0);
     let (_, status) = proxy.get("/status");
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     let error = status["reloads"]["error"].as_str().expect("a reason");
-    assert!(error.contains("recorded question "), "{error}");
-    assert_eq!(status["filters"][0]["questions"], 4);
+    assert!(error.contains("test case "), "{error}");
+    assert_eq!(status["filters"][0]["test_cases"], 4);
     assert_eq!(proxy.generation(), generation);
     assert_eq!(
         proxy.query("mine.example", "A").answers(),
         ["mine.example. A 192.0.2.9"]
     );
 
-    // Without its questions nothing is known of it, and the operator gets what they ask for.
-    fs::remove_file(&questions).expect("no questions");
+    // Without its test cases nothing is known of it, and the operator gets what they ask for.
+    fs::remove_file(&cases).expect("no test cases");
     until("the new module to be in force", || {
         proxy.generation() > generation
     });

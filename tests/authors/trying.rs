@@ -10,14 +10,14 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// What is recorded in a new filter's folder is what its module says.
+/// The snapshots in a new filter's folder are what its module says.
 #[test]
-fn the_questions_of_a_new_filter_are_answered_as_recorded() {
+fn the_test_cases_of_a_new_filter_match() {
     let (folder, module) = sample();
-    let questions = folder.join("sample/sample.questions.kdl");
-    let arguments = ["filter", "test", text(&module), "--questions", text(&questions)];
+    let cases = folder.join("sample/sample.test-cases.kdl");
+    let arguments = ["filter", "test", text(&module), "--test-cases", text(&cases)];
     let report = said(folder, &arguments);
-    assert!(report.ends_with("all as recorded\n"), "{report}");
+    assert!(report.ends_with("all match their snapshots\n"), "{report}");
     assert_eq!(
         report,
         said(folder, &arguments),
@@ -29,11 +29,11 @@ fn the_questions_of_a_new_filter_are_answered_as_recorded() {
 #[test]
 fn a_change_is_shown_and_can_be_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
-    let questions = folder.path().join("hosts.kdl");
+    let cases = folder.path().join("hosts.kdl");
     let recorded = "// kept\nconfig { host \"a.example\" \"192.0.2.1\" }\n\n\
-                    question \"a.example\" \"A\" {\n    refuse \"NXDOMAIN\"\n}\nquestion \"b.example\" \"A\"\n";
-    fs::write(&questions, recorded).expect("a file");
-    let test = ["filter", "test", "builtin:hosts", "--questions", text(&questions)];
+                    query \"a.example\" \"A\" {\n    refuse \"NXDOMAIN\"\n}\nquery \"b.example\" \"A\"\n";
+    fs::write(&cases, recorded).expect("a file");
+    let test = ["filter", "test", "builtin:hosts", "--test-cases", text(&cases)];
     let output = dnsweir(folder.path(), &test);
     assert_eq!(output.status.code(), Some(1));
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -41,8 +41,8 @@ fn a_change_is_shown_and_can_be_accepted() {
         "        - refuse \"NXDOMAIN\"",
         "        + answer \"NOERROR\" authoritative=#true {",
         "        +     record \"a.example.\" 3600 \"A\" \"192.0.2.1\"",
-        " new  question \"b.example\" \"A\"",
-        "        + unasked",
+        " new  query \"b.example\" \"A\"",
+        "        + not-called",
         "2 of 2 differ",
     ] {
         assert!(
@@ -51,16 +51,16 @@ fn a_change_is_shown_and_can_be_accepted() {
         );
     }
     assert_eq!(
-        fs::read_to_string(&questions).expect("a file"),
+        fs::read_to_string(&cases).expect("a file"),
         recorded,
         "nothing is written unasked"
     );
 
     said(folder.path(), &[&test[..], &["--bless"]].concat());
-    let blessed = fs::read_to_string(&questions).expect("a file");
+    let blessed = fs::read_to_string(&cases).expect("a file");
     assert!(blessed.starts_with("// kept\nconfig { host"), "{blessed}");
     assert!(
-        said(folder.path(), &test).ends_with("all as recorded\n"),
+        said(folder.path(), &test).ends_with("all match their snapshots\n"),
         "{blessed}"
     );
 
@@ -70,7 +70,7 @@ fn a_change_is_shown_and_can_be_accepted() {
         .find(|line| line.contains("cost instructions="))
         .expect("a cost");
     fs::write(
-        &questions,
+        &cases,
         blessed.replace(cost, "    cost instructions=1 memory=\"64KiB\""),
     )
     .expect("a file");
@@ -81,20 +81,20 @@ fn a_change_is_shown_and_can_be_accepted() {
     );
 }
 
-/// Log lines, counters and failures are observed, too; a filter is started anew after one.
+/// Snapshots have log lines, counters and failures, too; a filter is started anew after one.
 #[test]
-fn events_lines_and_failures_are_observed() {
+fn events_lines_and_failures_are_recorded() {
     let folder = tempfile::tempdir().expect("a folder");
-    let questions = folder.path().join("log.kdl");
+    let cases = folder.path().join("log.kdl");
     fs::write(
-        &questions,
+        &cases,
         "config { format \"{name} {type} {rcode} {duration}\" }\n\
-         event \"www.example\" \"AAAA\" rcode=\"NXDOMAIN\" took=\"15ms\" {\n    heard\n    print \"www.example. AAAA NXDOMAIN 0.015s\"\n}\n",
+         event \"www.example\" \"AAAA\" rcode=\"NXDOMAIN\" took=\"15ms\" {\n    called\n    print \"www.example. AAAA NXDOMAIN 0.015s\"\n}\n",
     )
     .expect("a file");
     let output = dnsweir(
         folder.path(),
-        &["filter", "test", "builtin:log", "--questions", text(&questions)],
+        &["filter", "test", "builtin:log", "--test-cases", text(&cases)],
     );
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
@@ -104,11 +104,12 @@ fn events_lines_and_failures_are_observed() {
     );
 
     let module = guest("trap");
-    let questions = folder.path().join("trap.kdl");
-    let question = "question \"trap.example\" \"A\" {\n    fail \"trap\"\n}\nquestion \"a.example\" \"A\" {\n    pass\n}\n";
-    let text_of_file = format!("config {{ queries }}\n{}", question.repeat(2));
-    fs::write(&questions, text_of_file).expect("a file");
-    let test = ["filter", "test", text(&module), "--questions", text(&questions)];
+    let cases = folder.path().join("trap.kdl");
+    let query =
+        "query \"trap.example\" \"A\" {\n    fail \"trap\"\n}\nquery \"a.example\" \"A\" {\n    pass\n}\n";
+    let text_of_file = format!("config {{ queries }}\n{}", query.repeat(2));
+    fs::write(&cases, text_of_file).expect("a file");
+    let test = ["filter", "test", text(&module), "--test-cases", text(&cases)];
     let output = dnsweir(folder.path(), &test);
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(report.contains("told to panic at trap.example."), "{report}");

@@ -22,13 +22,13 @@ pub(super) fn address(port: u16) -> impl Fn(&KdlValue) -> Result<SocketAddr, Wro
         };
         if address.port() == 0 {
             return Err(Wrong::new(
-                "has port 0, which nobody can ask",
+                "has port 0, which cannot be used",
                 "write a port from 1 to 65535",
             ));
         }
         if address.ip().is_multicast() || address.ip() == IpAddr::from([255; 4]) {
             return Err(Wrong::new(
-                "is the address of a group",
+                "is a multicast or broadcast address",
                 "write the address of one host",
             ));
         }

@@ -73,7 +73,7 @@ fn ttl_bounds(mistakes: &mut Mistakes, node: Option<&KdlNode>, shape: &Shape, ma
     let Some(node) = node else { return bounds };
     mistakes.check(node, shape);
     if node.entries().is_empty() {
-        let empty = Diagnostic::new(head(node), format!("`{}` changes nothing", node.name().value()));
+        let empty = Diagnostic::new(head(node), format!("`{}` is empty", node.name().value()));
         mistakes.push(empty.help(format!("write: {}", shape.example)));
     }
     let min = mistakes.property(node, "min", ttl(s(0)..=LONGEST));
@@ -85,14 +85,14 @@ fn ttl_bounds(mistakes: &mut Mistakes, node: Option<&KdlNode>, shape: &Shape, ma
     bounds.max = max.unwrap_or(bounds.max);
     if readable && bounds.min > bounds.max {
         let problem = format!(
-            "min is {}, more than max, which is {}",
+            "`min` ({}) is greater than `max` ({})",
             spell_duration(bounds.min),
             spell_duration(bounds.max)
         );
         let place = property(node, "min")
             .map(|entry| Span::from(entry.span()))
             .unwrap_or(head(node));
-        mistakes.push(Diagnostic::new(place, problem).help("lower min or raise max"));
+        mistakes.push(Diagnostic::new(place, problem).help("lower `min` or raise `max`"));
     }
     bounds
 }
@@ -205,8 +205,11 @@ mod tests {
     fn mistakes_are_found() {
         for (text, expected) in [
             ("cache 30", "`cache` takes no values"),
-            ("cache { sucess max=\"1s\" }", "`cache` takes no `sucess`"),
-            ("cache { success }", "`success` changes nothing"),
+            (
+                "cache { sucess max=\"1s\" }",
+                "`sucess` is not allowed in `cache`",
+            ),
+            ("cache { success }", "`success` is empty"),
             ("cache { success \"30s\" }", "`success` takes no values"),
             ("cache { success max=30 }", "`max`: 30 is not a duration"),
             (
@@ -216,11 +219,11 @@ mod tests {
             ("cache { success max=\"8d\" }", "`max`: \"8d\" is out of range"),
             (
                 "cache { success min=\"2h\" }",
-                "min is 2h, more than max, which is 1h",
+                "`min` (2h) is greater than `max` (1h)",
             ),
             (
                 "cache { denial min=\"5s\" max=\"4s\" }",
-                "min is 5s, more than max, which is 4s",
+                "`min` (5s) is greater than `max` (4s)",
             ),
             ("cache { denial min=\"5s\" max=4 }", "`max`: 4 is not a duration"),
             (

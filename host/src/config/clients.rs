@@ -78,7 +78,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> 
     mistakes.check(node, shape);
     let nodes = block(node);
     if nodes.is_empty() {
-        let empty = Diagnostic::new(head(node), "this `clients` says nothing");
+        let empty = Diagnostic::new(head(node), "this `clients` is empty");
         mistakes.push(empty.help(format!("write: {}", shape.example)));
     }
     let mut rules = Vec::new();
@@ -140,10 +140,12 @@ pub(super) fn decode_of_listener(
             };
             let span = Span::from(entry.span());
             if !addresses.contains(&address) {
-                let problem = format!("{address} is not listened on");
-                mistakes.push(Diagnostic::new(span, problem).help("write an address of this `listen`"));
+                let problem = format!("{address} is not an address of this `listen`");
+                mistakes.push(
+                    Diagnostic::new(span, problem).help("write one of the addresses that follow `listen`"),
+                );
             } else if let Some(first) = taken.insert(address, span) {
-                let twice = Diagnostic::new(span, format!("the clients of {address} are written twice"));
+                let twice = Diagnostic::new(span, format!("`clients` is written twice for {address}"));
                 mistakes.push(
                     twice
                         .label("again")
@@ -351,7 +353,7 @@ mod tests {
     #[test]
     fn mistakes_are_found() {
         for (text, expected) in [
-            ("", "this `clients` says nothing"),
+            ("", "this `clients` is empty"),
             ("allow", "`allow` needs a value"),
             ("allow 10", "`allow`: 10 is not a network"),
             ("allow \"pods\"", "`allow`: \"pods\" is not a network"),
@@ -394,18 +396,32 @@ mod tests {
             let text = format!("listen \"::1\"\nclients {{ {text} }}\n{REST}");
             assert_eq!(problems(&text), [expected], "{text}");
         }
+    }
+
+    #[test]
+    fn mistakes_of_a_listener_are_found() {
         for (text, expected) in [
             ("clients { silent }", "`clients` needs a value"),
-            ("clients \"::2\" { silent }", "[::2]:53 is not listened on"),
+            (
+                "clients \"::2\" { silent }",
+                "[::2]:53 is not an address of this `listen`",
+            ),
             (
                 "clients \"::1\" { silent }; clients \"::1\" { silent }",
-                "the clients of [::1]:53 are written twice",
+                "`clients` is written twice for [::1]:53",
             ),
-            ("clients \"::1\" { queries 1 }", "`clients` takes no `queries`"),
+            (
+                "clients \"::1\" { queries 1 }",
+                "`queries` is not allowed in `clients`",
+            ),
         ] {
             let text = format!("listen \"::1\" {{ {text} }}\n{REST}");
             assert_eq!(problems(&text), [expected], "{text}");
         }
+    }
+
+    #[test]
+    fn mistakes_of_a_zone_are_found() {
         let zone = |stages: &str| problems(&format!("listen \"::1\"\nzone \".\" {{ {stages} }}"));
         assert_eq!(
             zone("cache; clients { silent }; forward \"192.0.2.1\""),

@@ -1,26 +1,24 @@
 //! The `config` block of a filter: handed on as it is written, in a form that needs no KDL.
 
+use std::sync::Arc;
+
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Wrong, arguments, block, head};
+use super::decode::{Mistakes, Wrong, arguments, block, head, text};
 use super::error::{Diagnostic, Span};
-use super::module::Modules;
+use super::files::Files;
 use super::{ConfigNode, ConfigValue, Filter, Place};
 
-/// Decodes `config`: every node in its block, in document order. `modules` reads the files that values are.
-pub(super) fn decode(mistakes: &mut Mistakes, modules: &mut Modules<'_>, node: &KdlNode) -> Vec<ConfigNode> {
+/// Decodes `config`: every node in its block, in document order. `files` reads those that values are.
+pub(crate) fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Vec<ConfigNode> {
     refuse_anything_but_a_block(mistakes, node);
-    nodes(mistakes, modules, block(node))
+    nodes(mistakes, files, block(node))
 }
 
 /// Decodes nodes that stand in a block, in document order.
-pub(super) fn nodes(
-    mistakes: &mut Mistakes,
-    modules: &mut Modules<'_>,
-    nodes: &[KdlNode],
-) -> Vec<ConfigNode> {
+pub(crate) fn nodes(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Vec<ConfigNode> {
     let mut flat = Vec::new();
-    flatten(mistakes, modules, nodes, None, &mut flat);
+    flatten(mistakes, files, nodes, None, &mut flat);
     flat
 }
 
@@ -30,7 +28,7 @@ fn refuse_anything_but_a_block(mistakes: &mut Mistakes, node: &KdlNode) {
     if let (Some(first), Some(last)) = (node.entries().first(), node.entries().last()) {
         let span = Span::from(first.span()).start..Span::from(last.span()).end();
         let stray = Diagnostic::new(span.into(), "`config` takes nothing but a block");
-        mistakes.push(stray.help("write: config { NODES OF THE FILTER }"));
+        mistakes.push(stray.help("write: config { … }"));
     }
 }
 
@@ -38,7 +36,7 @@ fn refuse_anything_but_a_block(mistakes: &mut Mistakes, node: &KdlNode) {
 /// what is parsed at all.
 fn flatten(
     mistakes: &mut Mistakes,
-    modules: &mut Modules<'_>,
+    files: &mut Files<'_>,
     nodes: &[KdlNode],
     parent: Option<usize>,
     flat: &mut Vec<ConfigNode>,
@@ -56,21 +54,21 @@ fn flatten(
             property_spans: Vec::new(),
         };
         for entry in arguments(node) {
-            if let Some(value) = value(mistakes, modules, node.name().value(), entry) {
+            if let Some(value) = value(mistakes, files, node.name().value(), entry) {
                 decoded.arguments.push(value);
                 decoded.argument_spans.push(entry.span().into());
             }
         }
         for entry in mistakes.refuse_repeated_properties(node) {
             let name = entry.name().map(|name| name.value()).unwrap_or_default();
-            if let Some(value) = value(mistakes, modules, name, entry) {
+            if let Some(value) = value(mistakes, files, name, entry) {
                 decoded.properties.push((name.to_owned(), value));
                 decoded.property_spans.push(entry.span().into());
             }
         }
         flat.push(decoded);
         let own = flat.len() - 1;
-        flatten(mistakes, modules, block(node), Some(own), flat);
+        flatten(mistakes, files, block(node), Some(own), flat);
     }
 }
 
@@ -82,14 +80,33 @@ fn is_file(entry: &KdlEntry) -> bool {
 /// The value of `entry`, which stands in a node or is a property called `name`.
 fn value(
     mistakes: &mut Mistakes,
-    modules: &mut Modules<'_>,
+    files: &mut Files<'_>,
     name: &str,
     entry: &KdlEntry,
 ) -> Option<ConfigValue> {
     if is_file(entry) {
-        modules.text(mistakes, name, entry).map(ConfigValue::Text)
+        text_of_file(mistakes, files, name, entry).map(ConfigValue::Text)
     } else {
         mistakes.value(name, entry, config_value)
+    }
+}
+
+/// What is in the file that `entry`, which is annotated `(file)`, names.
+fn text_of_file(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    name: &str,
+    entry: &KdlEntry,
+) -> Option<Arc<str>> {
+    let path = files.folder.join(mistakes.value(name, entry, text)?);
+    match files.text(&path) {
+        Ok(text) => Some(text.into()),
+        Err(error) => {
+            let problem = format!("the file {} cannot be read: {error}", path.display());
+            let help = "name a text file; a relative path begins at the configuration's folder";
+            mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
+            None
+        }
     }
 }
 
@@ -101,8 +118,8 @@ fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {
         KdlValue::Integer(value) => match i64::try_from(*value) {
             Ok(value) => ConfigValue::Integer(value),
             Err(_) => {
-                let help = "write a whole number of 64 bits, or put it into quotes";
-                return Err(Wrong::new("is too large for a filter", help));
+                let help = "write a smaller number, or put it in quotes";
+                return Err(Wrong::new("does not fit into 64 bits", help));
             }
         },
         // Whoever writes a number that overflows to infinity does not mean infinity.
@@ -110,7 +127,7 @@ fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {
         KdlValue::Float(_) => {
             return Err(Wrong::new(
                 "is not a finite number",
-                "write a number, or put it into quotes",
+                "write a finite number, or put it in quotes",
             ));
         }
     })
@@ -120,17 +137,14 @@ impl Filter {
     /// Where in the file a part of the `config` block stands. `node` is an index into
     /// [`Filter::config`]; none, or one that does not exist, is the block as a whole, and a part
     /// that does not exist is its node: a filter may point anywhere.
-    pub fn config_place(&self, node: Option<usize>, place: Place<'_>) -> Span {
+    pub fn config_place(&self, node: Option<usize>, place: Place) -> Span {
         let Some(node) = node.and_then(|index| self.config.get(index)) else {
             return self.config_span;
         };
         let part = match place {
             Place::Node => None,
             Place::Argument(index) => node.argument_spans.get(index),
-            Place::Property(name) => {
-                let index = node.properties.iter().position(|(known, _)| known == name);
-                index.and_then(|index| node.property_spans.get(index))
-            }
+            Place::Property(index) => node.property_spans.get(index),
         };
         part.copied().unwrap_or(node.span)
     }
@@ -225,12 +239,12 @@ mod tests {
         };
         assert_eq!(at(Some(0), Place::Node), "a 1 2 x=3");
         assert_eq!(at(Some(0), Place::Argument(1)), "2");
-        assert_eq!(at(Some(0), Place::Property("x")), "x=3");
+        assert_eq!(at(Some(0), Place::Property(0)), "x=3");
         assert_eq!(at(Some(1), Place::Node), "b");
         assert_eq!(at(None, Place::Node), "config");
         // What does not exist.
         assert_eq!(at(Some(0), Place::Argument(2)), "a 1 2 x=3");
-        assert_eq!(at(Some(0), Place::Property("y")), "a 1 2 x=3");
+        assert_eq!(at(Some(0), Place::Property(1)), "a 1 2 x=3");
         assert_eq!(at(Some(2), Place::Node), "config");
 
         let span = config.filters[0].config_place(Some(0), Place::Argument(0));
@@ -255,7 +269,7 @@ mod tests {
                 "config { (file)a }",
                 "the type annotation `(file)` is not supported",
             ),
-            ("config { a (file)1 }", "`a`: 1 is not a text"),
+            ("config { a (file)1 }", "`a`: 1 is not a string"),
             (
                 "config { a x=(file)\"b\" }",
                 "the file /nonexistent/b cannot be read: No such file or directory (os error 2)",
@@ -263,7 +277,7 @@ mod tests {
             ("config { a x=1 x=2 }", "`x` is written twice"),
             (
                 "config { a 9223372036854775808 }",
-                "`a`: 9223372036854775808 is too large for a filter",
+                "`a`: 9223372036854775808 does not fit into 64 bits",
             ),
             ("config { a #inf }", "`a`: #inf is not a finite number"),
         ] {

@@ -10,10 +10,11 @@ use std::ops::RangeInclusive;
 
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
-use super::error::{Diagnostic, Span};
+use super::error::{Diagnostic, Report, Source, Span};
+use super::syntax;
 
 /// What may be written in a node.
-pub(super) struct Shape {
+pub(crate) struct Shape {
     /// A correct one, for the help.
     pub example: &'static str,
     /// How many arguments.
@@ -40,7 +41,7 @@ impl Shape {
 
 /// Why a value is not of a kind.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(crate) struct Wrong {
     /// Continues a sentence that begins with the value: "is not a duration".
     pub problem: String,
     /// What would be right.
@@ -58,7 +59,7 @@ impl Wrong {
 
 /// Everything found wrong so far.
 #[derive(Default)]
-pub(super) struct Mistakes(Vec<Diagnostic>);
+pub(crate) struct Mistakes(Vec<Diagnostic>);
 
 impl Mistakes {
     pub fn push(&mut self, diagnostic: Diagnostic) {
@@ -67,10 +68,6 @@ impl Mistakes {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    pub fn into_diagnostics(self) -> Vec<Diagnostic> {
-        self.0
     }
 
     /// Reports whatever is in `node` that `shape` does not name, and arguments that are missing.
@@ -127,8 +124,8 @@ impl Mistakes {
             let name = node.name().value();
             if !allowed.contains(&name) {
                 let problem = match owner {
-                    Some(owner) => format!("`{owner}` takes no `{name}`"),
-                    None => format!("there is no section `{name}`"),
+                    Some(owner) => format!("`{name}` is not allowed in `{owner}`"),
+                    None => format!("unknown section `{name}`"),
                 };
                 let help = suggestion(name, allowed, "");
                 self.push(Diagnostic::new(name_span(node), problem).help(help));
@@ -165,7 +162,7 @@ impl Mistakes {
                 annotation.span().into(),
                 format!("the type annotation `({})` is not supported", annotation.value()),
             );
-            self.push(refused.help("remove it: the type follows from the place"));
+            self.push(refused.help("remove it"));
         }
     }
 
@@ -248,35 +245,54 @@ impl Mistakes {
     }
 }
 
+/// What `decode` makes of the nodes of a text.
+///
+/// # Errors
+/// Every mistake that it found, or that the text is not KDL.
+pub(crate) fn document<T>(
+    source: &Source,
+    decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
+) -> Result<T, Report> {
+    let mut mistakes = Mistakes::default();
+    let decoded = match syntax::document(source.text()) {
+        Ok(document) => decode(&mut mistakes, document.nodes()),
+        Err(diagnostics) => return Err(Report::new(source.clone(), diagnostics)),
+    };
+    match mistakes.0.is_empty() {
+        true => Ok(decoded),
+        false => Err(Report::new(source.clone(), mistakes.0)),
+    }
+}
+
 /// The nodes in the block of `node`.
-pub(super) fn block(node: &KdlNode) -> &[KdlNode] {
+pub(crate) fn block(node: &KdlNode) -> &[KdlNode] {
     node.children().map(KdlDocument::nodes).unwrap_or_default()
 }
 
 /// The first of `nodes` that is called `name`.
-pub(super) fn child<'k>(nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
+pub(crate) fn child<'k>(nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
     nodes.iter().find(|node| node.name().value() == name)
 }
 
 /// The arguments of `node`, in order.
-pub(super) fn arguments(node: &KdlNode) -> impl Iterator<Item = &KdlEntry> {
+pub(crate) fn arguments(node: &KdlNode) -> impl Iterator<Item = &KdlEntry> {
     node.entries().iter().filter(|entry| entry.name().is_none())
 }
 
 /// The property `name` of `node`.
-pub(super) fn property<'k>(node: &'k KdlNode, name: &str) -> Option<&'k KdlEntry> {
+pub(crate) fn property<'k>(node: &'k KdlNode, name: &str) -> Option<&'k KdlEntry> {
     node.entries()
         .iter()
         .find(|entry| entry.name().is_some_and(|key| key.value() == name))
 }
 
 /// The name of `node`.
-pub(super) fn name_span(node: &KdlNode) -> Span {
+pub(crate) fn name_span(node: &KdlNode) -> Span {
     node.name().span().into()
 }
 
 /// `node` without its block.
-pub(super) fn head(node: &KdlNode) -> Span {
+pub(crate) fn head(node: &KdlNode) -> Span {
     let name = name_span(node);
     let end = node
         .entries()
@@ -292,22 +308,22 @@ fn block_span(node: &KdlNode, block: &KdlDocument) -> Span {
 }
 
 /// A text.
-pub(super) fn text(value: &KdlValue) -> Result<String, Wrong> {
+pub(crate) fn text(value: &KdlValue) -> Result<String, Wrong> {
     match value {
         KdlValue::String(text) => Ok(text.clone()),
-        _ => Err(Wrong::new("is not a text", "put it into quotes")),
+        _ => Err(Wrong::new("is not a string", "put it in quotes")),
     }
 }
 
 /// `#true` or `#false`.
-pub(super) fn boolean(value: &KdlValue) -> Result<bool, Wrong> {
+pub(crate) fn boolean(value: &KdlValue) -> Result<bool, Wrong> {
     value
         .as_bool()
-        .ok_or_else(|| Wrong::new("is neither true nor false", "write #true or #false"))
+        .ok_or_else(|| Wrong::new("is not a boolean", "write #true or #false"))
 }
 
 /// A whole number within `bounds`.
-pub(super) fn whole<T>(bounds: RangeInclusive<T>) -> impl Fn(&KdlValue) -> Result<T, Wrong>
+pub(crate) fn whole<T>(bounds: RangeInclusive<T>) -> impl Fn(&KdlValue) -> Result<T, Wrong>
 where
     T: TryFrom<i128> + PartialOrd + std::fmt::Display,
 {
@@ -324,14 +340,14 @@ where
 }
 
 /// One of a few words.
-pub(super) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(&KdlValue) -> Result<T, Wrong> {
+pub(crate) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(&KdlValue) -> Result<T, Wrong> {
     move |value| {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
         let text = value.as_string().unwrap_or_default();
         let found = words.iter().find(|(name, _)| *name == text);
         found
             .map(|(_, meaning)| *meaning)
-            .ok_or_else(|| Wrong::new("is not one of its words", suggestion(text, &names, "")))
+            .ok_or_else(|| Wrong::new("is not a valid value", suggestion(text, &names, "")))
     }
 }
 
@@ -350,7 +366,7 @@ fn shown(value: &KdlValue) -> String {
 
 /// Help for a word that is not among `known`: the one that was probably meant, or all of them.
 /// With none to choose from, the `example`.
-pub(super) fn suggestion(word: &str, known: &[&str], example: &str) -> String {
+pub(crate) fn suggestion(word: &str, known: &[&str], example: &str) -> String {
     match nearest(word, known) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None if known.is_empty() => format!("write: {example}"),
@@ -359,43 +375,15 @@ pub(super) fn suggestion(word: &str, known: &[&str], example: &str) -> String {
 }
 
 /// The one of `known` that is a typing mistake away from `word`: a third of its letters, at least one.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let word: Vec<char> = word.chars().take(64).flat_map(char::to_lowercase).collect();
-    let allowed = (word.len() / 3).max(1);
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word: String = word.chars().take(64).flat_map(char::to_lowercase).collect();
+    let allowed = (word.chars().count() / 3).max(1);
     known
         .iter()
-        .map(|candidate| {
-            (
-                distance(&word, &candidate.chars().collect::<Vec<char>>()),
-                *candidate,
-            )
-        })
+        .map(|candidate| (strsim::osa_distance(&word, candidate), *candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
-}
-
-/// Letters to insert, remove, replace or swap with their neighbour to turn one word into the other
-/// (optimal string alignment).
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    rows[0] = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let changed = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1)
-                .min(rows[i][j - 1] + 1)
-                .min(rows[i - 1][j - 1] + changed);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -415,7 +403,7 @@ mod tests {
         let mut mistakes = Mistakes::default();
         mistakes.check(&document.nodes()[0], &SHAPE);
         mistakes
-            .into_diagnostics()
+            .0
             .into_iter()
             .map(|found| format!("{} | {}", found.message, found.help))
             .collect()
@@ -451,19 +439,19 @@ mod tests {
             ("box 1 { lid; lid }", "`lid` is written twice | keep one of them"),
             (
                 "box 1 { handle }",
-                "`box` takes no `handle` | valid here: lid, side",
+                "`handle` is not allowed in `box` | valid here: lid, side",
             ),
             (
                 "(u8)box 1",
-                "the type annotation `(u8)` is not supported | remove it: the type follows from the place",
+                "the type annotation `(u8)` is not supported | remove it",
             ),
             (
                 "box (u8)1",
-                "the type annotation `(u8)` is not supported | remove it: the type follows from the place",
+                "the type annotation `(u8)` is not supported | remove it",
             ),
             (
                 "box 1 size=(u8)1",
-                "the type annotation `(u8)` is not supported | remove it: the type follows from the place",
+                "the type annotation `(u8)` is not supported | remove it",
             ),
         ] {
             assert_eq!(problems(text), [expected], "{text}");

@@ -186,7 +186,7 @@ pub struct Report {
 impl Report {
     /// Orders `diagnostics` by where they stand. An empty list becomes one mistake without a place:
     /// whoever rejects a configuration (a filter, say) owes a reason, and its absence is worth a line.
-    pub(super) fn new(source: Source, mut diagnostics: Vec<Diagnostic>) -> Report {
+    pub fn new(source: Source, mut diagnostics: Vec<Diagnostic>) -> Report {
         if diagnostics.is_empty() {
             diagnostics.push(Diagnostic::new(
                 Span::default(),
@@ -195,11 +195,6 @@ impl Report {
         }
         diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
         Report { source, diagnostics }
-    }
-
-    /// A report about a text that is no configuration of the proxy's.
-    pub fn about(source: Source, diagnostics: Vec<Diagnostic>) -> Report {
-        Report::new(source, diagnostics)
     }
 
     /// The text they are about.

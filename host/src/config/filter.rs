@@ -1,18 +1,21 @@
 //! `filter`: a WebAssembly module and how it is run.
 
+use std::path::{Path, PathBuf};
+
 use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, block, child, head, text, word};
-use super::error::{Diagnostic, Span};
-use super::module::Modules;
+use super::error::{Diagnostic, Source, Span};
+use super::files::Files;
+use super::module::{self, Builtins, Module, Written};
 use super::units::{duration, ms, s, size};
-use super::{Filter, Limits, OnError, config_block};
+use super::{Filter, Limits, OnError, TestCasesFile, config_block};
 
 pub(super) const FILTER: Shape = Shape {
     example: r#"filter "access-log" { module "builtin:log" }"#,
     arguments: 1..=1,
     properties: &[],
-    children: &["module", "sha256", "questions", "on-error", "limits", "config"],
+    children: &["module", "sha256", "test-cases", "on-error", "limits", "config"],
     repeated: &[],
 };
 
@@ -28,15 +31,23 @@ pub(super) const LIMITS: Shape = Shape {
 const PAGE: usize = 64 * 1024;
 
 /// The filters of a file, while it is decoded.
-#[derive(Default)]
-pub(super) struct Filters {
+pub(super) struct Filters<'a> {
+    builtins: Builtins<'a>,
     /// One for each `filter` with a name; none: it has mistakes.
     decoded: Vec<Option<Filter>>,
     /// Name, place, and whether a zone uses it.
     known: Vec<(String, Span, bool)>,
 }
 
-impl Filters {
+impl<'a> Filters<'a> {
+    pub fn new(builtins: Builtins<'a>) -> Filters<'a> {
+        Filters {
+            builtins,
+            decoded: Vec::new(),
+            known: Vec::new(),
+        }
+    }
+
     /// The index of the filter called `name`, which counts as used from now on.
     pub fn find(&mut self, name: &str) -> Option<usize> {
         let index = self.known.iter().position(|(known, ..)| known == name)?;
@@ -58,11 +69,12 @@ impl Filters {
     }
 
     /// Decodes one `filter`.
-    pub fn decode(&mut self, mistakes: &mut Mistakes, modules: &mut Modules<'_>, node: &KdlNode) {
+    pub fn decode(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) {
         mistakes.check(node, &FILTER);
         let nodes = block(node);
-        let module = modules.decode(mistakes, node);
-        let questions = modules.questions(mistakes, node, module.as_ref());
+        let module = module::decode(mistakes, files.folder, node);
+        let code = module::code(mistakes, files, self.builtins, node, module.as_ref());
+        let test_cases = test_cases(mistakes, files, node, module.as_ref());
         let limits = child(nodes, "limits").map_or(DEFAULT_LIMITS, |node| decode_limits(mistakes, node));
         let on_errors = [
             ("bypass", OnError::Bypass),
@@ -74,7 +86,7 @@ impl Filters {
             .unwrap_or_default();
         let config_node = child(nodes, "config");
         let config = config_node
-            .map(|node| config_block::decode(mistakes, modules, node))
+            .map(|node| config_block::decode(mistakes, files, node))
             .unwrap_or_default();
 
         let Some(name) = mistakes.argument(node, filter_name) else {
@@ -91,15 +103,16 @@ impl Filters {
         }
         let span = head(node);
         self.known.push((name.clone(), span, false));
-        self.decoded.push(module.map(|(module, module_span)| Filter {
+        self.decoded.push(module.zip(code).map(|(written, code)| Filter {
             name,
-            module,
+            module: written.module,
+            code,
             on_error,
             limits,
             config,
-            questions,
+            test_cases,
             span,
-            module_span,
+            module_span: written.span,
             config_span: config_node.map_or(span, head),
         }));
     }
@@ -108,24 +121,72 @@ impl Filters {
     /// reported.
     pub fn finish(self, mistakes: &mut Mistakes) -> Vec<Filter> {
         for (name, span, _) in self.known.iter().filter(|(.., used)| !used) {
-            let unused = Diagnostic::new(*span, format!("nothing uses the filter {name:?}"));
+            let unused = Diagnostic::new(*span, format!("no zone uses the filter {name:?}"));
             mistakes.push(unused.help(format!("remove it, or write `use {name:?}` in a zone")));
         }
         self.decoded.into_iter().flatten().collect()
     }
 }
 
-pub(super) const DEFAULT_LIMITS: Limits = Limits {
+/// The file with the test cases of `filter`: the one that it names, or the one beside its module if there is one.
+fn test_cases(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    filter: &KdlNode,
+    module: Option<&Written>,
+) -> Option<TestCasesFile> {
+    let nodes = block(filter);
+    let named = mistakes.scalar(nodes, "test-cases \"PATH.test-cases.kdl\"", text);
+    let node = child(nodes, "test-cases");
+    let (path, span) = match (&named, module) {
+        (Some(name), _) => (files.folder.join(name), node.map_or(head(filter), head)),
+        (None, Some(written)) => match &written.module {
+            Module::File(path) => (test_cases_beside(path), written.span),
+            Module::Builtin(_) => return None,
+        },
+        (None, None) => return None,
+    };
+    files.note(&path);
+    if named.is_none() && !path.exists() {
+        return None;
+    }
+    let name = path.display().to_string();
+    match files.text(&path) {
+        Ok(text) => Some(TestCasesFile {
+            source: Source::new(name, text),
+            span,
+        }),
+        Err(error) => {
+            let problem = format!("the test cases {name} cannot be read: {error}");
+            let help = "name a text file; a relative path begins at the configuration's folder";
+            mistakes.push(Diagnostic::new(span, problem).help(help));
+            None
+        }
+    }
+}
+
+/// Where the test cases of a module are looked for: `FILE.test-cases.kdl` beside `FILE.wasm`.
+pub fn test_cases_beside(module: &Path) -> PathBuf {
+    module.with_extension("test-cases.kdl")
+}
+
+const DEFAULT_LIMITS: Limits = Limits {
     memory: 16 * 1024 * 1024,
     time: ms(5),
     load_memory: 128 * 1024 * 1024,
     load_time: s(30),
 };
 
+impl Default for Limits {
+    fn default() -> Limits {
+        DEFAULT_LIMITS
+    }
+}
+
 fn decode_limits(mistakes: &mut Mistakes, node: &KdlNode) -> Limits {
     mistakes.check(node, &LIMITS);
     if node.entries().is_empty() {
-        let empty = Diagnostic::new(head(node), "`limits` changes nothing");
+        let empty = Diagnostic::new(head(node), "`limits` is empty");
         mistakes.push(empty.help(format!("write: {}", LIMITS.example)));
     }
     Limits {
@@ -148,7 +209,7 @@ fn memory(value: &KdlValue) -> Result<usize, Wrong> {
     let bytes = size(1024 * 1024..=1024 * 1024 * 1024)(value)?;
     if bytes % PAGE != 0 {
         return Err(Wrong::new(
-            "is no number of WebAssembly pages",
+            "is not a whole number of WebAssembly pages",
             "write a multiple of \"64KiB\"",
         ));
     }
@@ -165,7 +226,7 @@ fn filter_name(value: &KdlValue) -> Result<String, Wrong> {
             .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
     {
         let help = "write 1 to 63 ASCII letters, digits, `-`, `_` or `.`: \"access-log\"";
-        return Err(Wrong::new("is not a name for a filter", help));
+        return Err(Wrong::new("is not a valid filter name", help));
     }
     Ok(name)
 }
@@ -224,14 +285,14 @@ mod tests {
         for (word, expected) in [
             (
                 "on-error \"ignore\"",
-                "`on-error`: \"ignore\" is not one of its words",
+                "`on-error`: \"ignore\" is not a valid value",
             ),
-            ("limits", "`limits` changes nothing"),
+            ("limits", "`limits` is empty"),
             ("limits memory=\"512KiB\"", "`memory`: \"512KiB\" is out of range"),
             ("limits memory=\"2GiB\"", "`memory`: \"2GiB\" is out of range"),
             (
                 "limits memory=\"1025KiB\"",
-                "`memory`: \"1025KiB\" is no number of WebAssembly pages",
+                "`memory`: \"1025KiB\" is not a whole number of WebAssembly pages",
             ),
             ("limits time=\"0ms\"", "`time`: \"0ms\" is out of range"),
             ("limits time=\"1001ms\"", "`time`: \"1001ms\" is out of range"),
@@ -243,7 +304,7 @@ mod tests {
                 "limits load-time=\"999ms\"",
                 "`load-time`: \"999ms\" is out of range",
             ),
-            ("limit memory=\"1MiB\"", "`filter` takes no `limit`"),
+            ("limit memory=\"1MiB\"", "`limit` is not allowed in `filter`"),
         ] {
             assert_eq!(
                 problems(&format!(
@@ -263,9 +324,9 @@ mod tests {
                 "{USED}filter \"f\" {{ module \"builtin:log\" }}\nfilter {name} {{ module \"builtin:log\" }}"
             ))
         };
-        assert_eq!(named("\"g\""), ["nothing uses the filter \"g\""]);
-        assert_eq!(named("\"a b\""), ["`filter`: \"a b\" is not a name for a filter"]);
-        assert_eq!(named("\"\""), ["`filter`: \"\" is not a name for a filter"]);
+        assert_eq!(named("\"g\""), ["no zone uses the filter \"g\""]);
+        assert_eq!(named("\"a b\""), ["`filter`: \"a b\" is not a valid filter name"]);
+        assert_eq!(named("\"\""), ["`filter`: \"\" is not a valid filter name"]);
         assert_eq!(named(""), ["`filter` needs a value"]);
     }
 }

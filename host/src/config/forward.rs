@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::{self, DNS_PORT, address};
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, whole, word};
 use super::error::{Diagnostic, Span};
+use super::files;
 use super::listen::Listeners;
 use super::name::zone_name;
 use super::units::{duration, ms, s, spell_duration};
@@ -118,11 +118,11 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
             .or(child(nodes, "deadline"))
             .unwrap_or(node);
         let problem = format!(
-            "one attempt may take {}, all of them only {}",
+            "`timeout` ({}) is longer than `deadline` ({})",
             spell_duration(forward.timeout),
             spell_duration(forward.deadline)
         );
-        mistakes.push(Diagnostic::new(head(written), problem).help("lower timeout or raise deadline"));
+        mistakes.push(Diagnostic::new(head(written), problem).help("lower `timeout` or raise `deadline`"));
     }
     forward
 }
@@ -165,7 +165,7 @@ fn upstreams(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> 
                 };
                 match found.iter().find(|(known, _)| *known == upstream) {
                     Some((_, first)) => mistakes.push(
-                        Diagnostic::new(span, format!("{upstream} is an upstream twice"))
+                        Diagnostic::new(span, format!("upstream {upstream} is written twice"))
                             .label("again")
                             .other(*first, "first here")
                             .help("keep one of them"),
@@ -176,8 +176,11 @@ fn upstreams(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> 
         }
     }
     if found.len() > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
-        let problem = format!("{} upstreams are too many", found.len());
-        mistakes.push(Diagnostic::new(head(node), problem).help(format!("name at most {MOST_UPSTREAMS}")));
+        let problem = format!(
+            "{} upstreams are more than the {MOST_UPSTREAMS} allowed",
+            found.len()
+        );
+        mistakes.push(Diagnostic::new(head(node), problem).help("remove some of them"));
     }
     for (upstream, span) in &found {
         refuse_loop(mistakes, place, *upstream, *span);
@@ -205,7 +208,7 @@ fn upstream(value: &KdlValue) -> Result<SocketAddr, Wrong> {
 /// Reports an upstream that is this proxy itself.
 fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr, span: Span) {
     if upstream.ip().is_unspecified() {
-        let nobody = Diagnostic::new(span, format!("{upstream} is no server's address"));
+        let nobody = Diagnostic::new(span, format!("{upstream} is not the address of a server"));
         mistakes.push(nobody.help("write the address of the server to ask"));
         return;
     }
@@ -226,14 +229,14 @@ fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr,
     let why = if listener.ip().is_unspecified() {
         "this listens on every address"
     } else {
-        "the proxy listens here"
+        "listens here"
     };
     mistakes.push(
         Diagnostic::new(
             span,
-            format!("forwarding to {upstream} is a loop: it is this proxy"),
+            format!("forwarding to {upstream} is a loop: the proxy itself listens there"),
         )
-        .label("sends queries back")
+        .label("queries come back from here")
         .other(listens, why)
         .help("forward to another server, or listen on another address or port"),
     );
@@ -266,7 +269,7 @@ fn resolv_conf(
 }
 
 fn name_servers(path: &Path) -> Result<Vec<SocketAddr>, String> {
-    let text = read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let text = files::read(path, LONGEST_RESOLV_CONF).map_err(|error| format!("cannot be read: {error}"))?;
     let (parsed, errors) = resolv_conf::Config::parse_with_errors(&text);
     // What the system's resolver ignores (an option it does not know, say) does not matter here.
     if let Some(error) = errors
@@ -281,28 +284,19 @@ fn name_servers(path: &Path) -> Result<Vec<SocketAddr>, String> {
         .map(|server| address::parse(&server.to_string(), DNS_PORT))
         .collect();
     match servers {
-        Some(servers) if servers.is_empty() => Err("names no name server".into()),
+        Some(servers) if servers.is_empty() => Err("has no `nameserver` line".into()),
         Some(servers) => Ok(servers),
         None => Err("names an interface that does not exist".into()),
     }
 }
 
-/// A resolv.conf is small: what is larger than this is something else.
+/// A resolv.conf is small: what is larger than so many octets is something else.
 const LONGEST_RESOLV_CONF: u64 = 64 * 1024;
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let metadata = fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    if metadata.len() > LONGEST_RESOLV_CONF {
-        return Err(io::Error::other("it is too large"));
-    }
-    fs::read(path)
-}
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::tests::{in_zone, parse_in, problems, zone};
     use super::super::{SourceConfig, Stage, Zone};
     use super::*;
@@ -386,26 +380,26 @@ mod tests {
                 "forward \"tls://1.1.1.1\"",
                 "`forward`: \"tls://1.1.1.1\" is not an IP address",
             ),
-            ("forward \"0.0.0.0\"", "0.0.0.0:53 is no server's address"),
+            ("forward \"0.0.0.0\"", "0.0.0.0:53 is not the address of a server"),
             (
                 "forward \"192.0.2.1\" \"192.0.2.1:53\"",
-                "192.0.2.1:53 is an upstream twice",
+                "upstream 192.0.2.1:53 is written twice",
             ),
             (
                 "forward \"192.0.2.1\" { protocol \"tls\" }",
-                "`protocol`: \"tls\" is not one of its words",
+                "`protocol`: \"tls\" is not a valid value",
             ),
             (
                 "forward \"192.0.2.1\" { protocol #true }",
-                "`protocol`: #true is not one of its words",
+                "`protocol`: #true is not a valid value",
             ),
             (
                 "forward \"192.0.2.1\" { policy \"round_robin\" }",
-                "`policy`: \"round_robin\" is not one of its words",
+                "`policy`: \"round_robin\" is not a valid value",
             ),
             (
                 "forward \"192.0.2.1\" { timeout \"6s\" }",
-                "one attempt may take 6s, all of them only 5s",
+                "`timeout` (6s) is longer than `deadline` (5s)",
             ),
             (
                 "forward \"192.0.2.1\" { attempts 0 }",
@@ -421,11 +415,11 @@ mod tests {
             ),
             (
                 "forward \"127.0.0.1\"",
-                "forwarding to 127.0.0.1:53 is a loop: it is this proxy",
+                "forwarding to 127.0.0.1:53 is a loop: the proxy itself listens there",
             ),
             (
                 "forward \"::ffff:127.0.0.1\"",
-                "forwarding to [::ffff:127.0.0.1]:53 is a loop: it is this proxy",
+                "forwarding to [::ffff:127.0.0.1]:53 is a loop: the proxy itself listens there",
             ),
         ] {
             assert_eq!(problems(&in_zone(text)), [expected], "{text}");
@@ -445,7 +439,7 @@ mod tests {
                 "except \"*.example\"",
                 "`except`: \"*.example\" is a wildcard, not a zone",
             ),
-            ("next \"NOERROR\"", "`next`: \"NOERROR\" is not one of its words"),
+            ("next \"NOERROR\"", "`next`: \"NOERROR\" is not a valid value"),
         ] {
             let text = format!("forward \"192.0.2.1\" {{ {text} }}; forward \"192.0.2.2\"");
             assert_eq!(problems(&in_zone(&text)), [expected], "{text}");
@@ -509,7 +503,7 @@ mod tests {
         assert_eq!(config.files, [folder.path().join("./resolv.conf")]);
 
         for (content, expected) in [
-            ("", "names no name server"),
+            ("", "has no `nameserver` line"),
             ("nameserver dns.example\n", "line"),
             ("nameserver 127.0.0.1\n", "is a loop"),
             ("nameserver fe80::1%nosuchlink\n", "interface that does not exist"),

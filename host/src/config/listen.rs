@@ -203,7 +203,7 @@ mod tests {
             ),
             (
                 "listen \"127.0.0.1:0\"",
-                "`listen`: \"127.0.0.1:0\" has port 0, which nobody can ask",
+                "`listen`: \"127.0.0.1:0\" has port 0, which cannot be used",
             ),
             ("listen 53", "`listen`: 53 is not an address"),
             ("listen \"::1\" \"[::1]:53\"", "[::1]:53 is listened to twice"),
@@ -221,7 +221,7 @@ mod tests {
             ),
             (
                 "listen \"::1\" { tcp-idel \"2s\" }",
-                "`listen` takes no `tcp-idel`",
+                "`tcp-idel` is not allowed in `listen`",
             ),
         ] {
             assert_eq!(problems(&format!("{text}\n{REST}")), [expected], "{text}");

@@ -10,22 +10,22 @@
 mod address;
 mod cache;
 mod clients;
-mod config_block;
-mod decode;
+pub(crate) mod config_block;
+pub(crate) mod decode;
 mod error;
+pub(crate) mod files;
 mod filter;
 mod forward;
 mod listen;
 mod load;
 mod module;
-mod name;
+pub(crate) mod name;
 mod network;
 mod node;
-pub mod questions;
 mod source;
 mod spell;
 mod syntax;
-mod units;
+pub(crate) mod units;
 mod zone;
 
 #[cfg(test)]
@@ -36,9 +36,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 pub use error::{Diagnostic, Report, Source, Span};
-pub use load::{WAITING_QUERIES, keeps_network, load, modules, parse};
-pub use module::questions_beside;
+pub use files::{read_module, read_source};
+pub use filter::test_cases_beside;
+pub use load::{WAITING_QUERIES, keeps_network, load, load_block, modules, parse};
+pub use module::{Builtins, Module};
 pub use network::left_aligned;
 pub use spell::spell;
 pub use units::{spell_duration, spell_size};
@@ -184,17 +188,18 @@ pub struct Rate {
 pub struct Filter {
     /// ASCII letters, digits, `-`, `_` and `.`; unique.
     pub name: String,
-    /// Its code.
+    /// What names its code.
     pub module: Module,
+    /// Its code, read once, whole; it holds to the `sha256` if one was written.
+    pub code: Bytes,
     /// What happens when it fails.
     pub on_error: OnError,
     /// What one instance of it may use.
     pub limits: Limits,
     /// The `config` block, in document order.
     pub config: Vec<ConfigNode>,
-    /// `questions "PATH"`, or the file beside the module: what it must answer as recorded before it is
-    /// taken.
-    pub questions: Option<Arc<questions::Questions>>,
+    /// `test-cases "PATH"`, or the file beside the module: what it must pass before it is taken.
+    pub test_cases: Option<TestCasesFile>,
     /// Where it stands, for errors about the filter as a whole.
     pub span: Span,
     /// Where its `module` stands, for errors about the code.
@@ -203,28 +208,13 @@ pub struct Filter {
     pub config_span: Span,
 }
 
-/// `module "builtin:NAME"` or `module "PATH"`
+/// A file with a filter's test cases, not looked into here.
 #[derive(Debug, Clone)]
-pub enum Module {
-    /// One of the filters in the program, without the `builtin:`.
-    Builtin(String),
-    /// A file that was read once, whole, and holds to the `sha256` if one was written.
-    File {
-        /// A relative path is relative to the configuration file.
-        path: PathBuf,
-        /// What was in it.
-        bytes: Arc<[u8]>,
-    },
-}
-
-impl Module {
-    /// Its octets; `builtin` finds those of the ones in the program.
-    pub fn bytes(&self, builtin: impl Fn(&str) -> Option<&'static [u8]>) -> Option<&[u8]> {
-        match self {
-            Module::Builtin(name) => builtin(name),
-            Module::File { bytes, .. } => Some(bytes),
-        }
-    }
+pub struct TestCasesFile {
+    /// What is in it; its name is the path.
+    pub source: Source,
+    /// What names it in the configuration, for errors about the file.
+    pub span: Span,
 }
 
 /// `on-error "bypass" | "servfail" | "refuse"`: what a query gets whose filter failed.
@@ -248,14 +238,8 @@ pub struct Limits {
     pub time: Duration,
     /// Bytes that compiling the module may take, 32 MiB to 4 GiB.
     pub load_memory: usize,
-    /// Processor time for compiling the module, and as much again for its recorded questions; 1 s to 1 h.
+    /// Processor time for compiling the module, and as much again for its test cases; 1 s to 1 h.
     pub load_time: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        filter::DEFAULT_LIMITS
-    }
 }
 
 /// A node of a `config` block.
@@ -279,13 +263,13 @@ pub struct ConfigNode {
 
 /// A part of a [`ConfigNode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum Place {
     /// All of it.
     Node,
     /// The argument with this index.
     Argument(usize),
-    /// The property with this name.
-    Property(&'a str),
+    /// The property with this index among the node's properties.
+    Property(usize),
 }
 
 /// A value of a `config` block.

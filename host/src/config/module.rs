@@ -1,182 +1,149 @@
-//! `module` and `sha256`, the code of a filter, and `(file)`, texts for it that are files of their own.
+//! `module` and `sha256`: what names a filter's code, and the code.
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use kdl::{KdlEntry, KdlNode, KdlValue};
+use bytes::Bytes;
+use kdl::{KdlNode, KdlValue};
 use sha2::{Digest, Sha256};
 
-use super::Module;
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, suggestion, text};
 use super::error::{Diagnostic, Span};
-use super::questions::{self, Questions};
+use super::files::Files;
 
 const MODULE: Shape = Shape::plain(1..=1, r#"module "builtin:log""#);
 
-/// The largest module that is read, in bytes.
-const LARGEST_MODULE: u64 = 64 * 1024 * 1024;
-
-/// The largest file that is read as a value, in bytes.
-const LARGEST_VALUE: u64 = 16 * 1024 * 1024;
-
-/// Where modules and texts come from.
-pub(super) struct Modules<'a> {
-    /// Relative paths begin here.
-    folder: &'a Path,
-    /// What may follow `builtin:`.
-    builtins: &'a [&'a str],
-    /// What was read, or why not: two filters with the same path get the same bytes.
-    read: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
-    /// The paths, in the order they were met.
-    pub files: Vec<PathBuf>,
+/// `module "builtin:NAME"` or `module "PATH"`: what names the code of a filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Module {
+    /// One of the filters in the program, without the `builtin:`.
+    Builtin(String),
+    /// A file; a relative path is relative to the configuration file.
+    File(PathBuf),
 }
 
-impl<'a> Modules<'a> {
-    pub fn new(folder: &'a Path, builtins: &'a [&'a str]) -> Modules<'a> {
-        Modules {
-            folder,
-            builtins,
-            read: HashMap::new(),
-            files: Vec::new(),
+impl Module {
+    /// What `text` names; relative paths begin at `folder`.
+    pub fn parse(text: &str, folder: &Path) -> Module {
+        match text.strip_prefix("builtin:") {
+            Some(name) => Module::Builtin(name.to_owned()),
+            None => Module::File(folder.join(text)),
         }
     }
+}
 
-    /// What the `module` of `filter` names, and where it is written.
-    pub fn decode(&mut self, mistakes: &mut Mistakes, filter: &KdlNode) -> Option<(Module, Span)> {
-        let nodes = block(filter);
-        let digest = child(nodes, "sha256");
-        let expected = mistakes.scalar(nodes, "sha256 \"64 HEX DIGITS\"", sha256);
-        let Some(node) = child(nodes, "module") else {
-            let missing = Diagnostic::new(head(filter), "this filter has no `module`");
-            mistakes.push(missing.help("write: module \"builtin:log\", or module \"PATH.wasm\""));
-            return None;
-        };
-        mistakes.check(node, &MODULE);
-        let name = mistakes.argument(node, text)?;
-        let span = arguments(node)
-            .next()
-            .map_or(head(node), |entry| entry.span().into());
+impl fmt::Display for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Module::Builtin(name) => write!(f, "builtin:{name}"),
+            Module::File(path) => path.display().fmt(f),
+        }
+    }
+}
 
-        if let Some(builtin) = name.strip_prefix("builtin:") {
+/// The filters in the program: name and code.
+pub type Builtins<'a> = &'a [(&'a str, &'static [u8])];
+
+/// A `module` as it is written, and where.
+pub(super) struct Written {
+    pub module: Module,
+    text: String,
+    pub span: Span,
+}
+
+/// What the `module` of `filter` names.
+pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, filter: &KdlNode) -> Option<Written> {
+    let Some(node) = child(block(filter), "module") else {
+        let missing = Diagnostic::new(head(filter), "this filter needs a `module`");
+        mistakes.push(missing.help("write: module \"builtin:log\", or module \"PATH.wasm\""));
+        return None;
+    };
+    mistakes.check(node, &MODULE);
+    let text = mistakes.argument(node, text)?;
+    let span = arguments(node)
+        .next()
+        .map_or(head(node), |entry| entry.span().into());
+    Some(Written {
+        module: Module::parse(&text, folder),
+        text,
+        span,
+    })
+}
+
+/// The code that the `module` of `filter` names, held to its `sha256`.
+pub(super) fn code(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    builtins: Builtins<'_>,
+    filter: &KdlNode,
+    written: Option<&Written>,
+) -> Option<Bytes> {
+    let nodes = block(filter);
+    let digest = child(nodes, "sha256");
+    let expected = mistakes.scalar(nodes, "sha256 \"64 HEX DIGITS\"", sha256);
+    let written = written?;
+    match &written.module {
+        Module::Builtin(name) => {
             if let Some(digest) = digest {
-                let problem = "a built-in filter has no `sha256`: it is part of the program";
+                let problem = "a built-in filter takes no `sha256`: it is part of the program";
                 mistakes.push(Diagnostic::new(head(digest), problem).help("remove it"));
             }
-            if !self.builtins.contains(&builtin) {
-                let unknown = Diagnostic::new(span, format!("there is no built-in filter {builtin:?}"));
-                mistakes.push(unknown.help(suggestion(builtin, self.builtins, MODULE.example)));
-                return None;
-            }
-            return Some((Module::Builtin(builtin.to_owned()), span));
+            builtin(mistakes, builtins, name, written.span)
         }
-
-        let path = self.folder.join(&name);
-        self.note(&path);
-        let read = self.read.entry(path.clone()).or_insert_with(|| {
-            read(&path, LARGEST_MODULE)
-                .map(Arc::from)
-                .map_err(|error| error.to_string())
-        });
-        let bytes = match read {
-            Ok(bytes) => bytes.clone(),
-            Err(error) => {
-                let problem = format!("the module {} cannot be read: {error}", path.display());
-                let mut help =
-                    "name a .wasm file; a relative path begins at the configuration's folder".to_owned();
-                if self.builtins.contains(&name.as_str()) {
-                    help = format!("for the built-in filter, write \"builtin:{name}\"");
+        Module::File(path) => {
+            let code = match files.module(path) {
+                Ok(code) => code,
+                Err(error) => {
+                    mistakes.push(unreadable(path, &error, builtins, written));
+                    return None;
                 }
-                mistakes.push(Diagnostic::new(span, problem).help(help));
-                return None;
+            };
+            if let (Some(node), Some(expected)) = (digest, expected) {
+                check_digest(mistakes, path, &code, &expected, head(node), written.span);
             }
-        };
-        if let (Some(node), Some(expected)) = (digest, expected) {
-            let actual = <[u8; 32]>::from(Sha256::digest(&bytes));
-            if actual != expected {
-                let problem = format!("{} is not the module that was pinned", path.display());
-                mistakes.push(
-                    Diagnostic::new(head(node), problem)
-                        .label("not its digest")
-                        .other(span, "this module")
-                        .help(format!("its SHA-256 is {}", hex(&actual))),
-                );
-            }
-        }
-        Some((Module::File { path, bytes }, span))
-    }
-
-    /// The recorded questions that `filter` names, or that lie beside its module.
-    pub fn questions(
-        &mut self,
-        mistakes: &mut Mistakes,
-        filter: &KdlNode,
-        module: Option<&(Module, Span)>,
-    ) -> Option<Arc<Questions>> {
-        let nodes = block(filter);
-        let named = mistakes.scalar(nodes, "questions \"PATH.questions.kdl\"", text);
-        let span = match (child(nodes, "questions"), module) {
-            (Some(node), _) => head(node),
-            (None, Some((_, span))) => *span,
-            (None, None) => head(filter),
-        };
-        let path = match (&named, module) {
-            (Some(name), _) => self.folder.join(name),
-            (None, Some((Module::File { path, .. }, _))) => questions_beside(path),
-            (None, _) => return None,
-        };
-        self.note(&path);
-        if named.is_none() && !path.exists() {
-            return None;
-        }
-        match questions::load(&path) {
-            Ok(questions) => Some(Arc::new(questions)),
-            Err(report) => {
-                let first = &report.diagnostics()[0];
-                let line = report.lines()[0];
-                let problem = format!("the recorded questions {} are not valid", path.display());
-                let help = format!("line {line}: {}", first.message);
-                mistakes.push(Diagnostic::new(span, problem).help(help));
-                None
-            }
-        }
-    }
-
-    /// What is in the file that `entry`, which is annotated `(file)`, names.
-    pub fn text(&mut self, mistakes: &mut Mistakes, name: &str, entry: &KdlEntry) -> Option<Arc<str>> {
-        let path = self.folder.join(mistakes.value(name, entry, text)?);
-        self.note(&path);
-        let read = read(&path, LARGEST_VALUE).and_then(|bytes| {
-            String::from_utf8(bytes).map_err(|error| {
-                let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-                let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-                io::Error::other(format!("line {line} is not UTF-8"))
-            })
-        });
-        match read {
-            Ok(text) => Some(text.into()),
-            Err(error) => {
-                let problem = format!("the file {} cannot be read: {error}", path.display());
-                let help = "name a text file; a relative path begins at the configuration's folder";
-                mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
-                None
-            }
-        }
-    }
-
-    /// Remembers a file that matters. Also one that cannot be read: that it appears is a change.
-    fn note(&mut self, path: &Path) {
-        if !self.files.iter().any(|known| known == path) {
-            self.files.push(path.to_owned());
+            Some(code)
         }
     }
 }
 
-/// Where the recorded questions of a module are looked for: `FILE.questions.kdl` beside `FILE.wasm`.
-pub fn questions_beside(module: &Path) -> PathBuf {
-    module.with_extension("questions.kdl")
+fn builtin(mistakes: &mut Mistakes, builtins: Builtins<'_>, name: &str, span: Span) -> Option<Bytes> {
+    let found = builtins.iter().find(|(known, _)| *known == name);
+    if found.is_none() {
+        let names: Vec<&str> = builtins.iter().map(|(name, _)| *name).collect();
+        let unknown = Diagnostic::new(span, format!("there is no built-in filter {name:?}"));
+        mistakes.push(unknown.help(suggestion(name, &names, MODULE.example)));
+    }
+    found.map(|(_, code)| Bytes::from_static(code))
+}
+
+fn unreadable(path: &Path, error: &str, builtins: Builtins<'_>, written: &Written) -> Diagnostic {
+    let help = if builtins.iter().any(|(name, _)| *name == written.text) {
+        format!("for the built-in filter, write \"builtin:{}\"", written.text)
+    } else {
+        "name a .wasm file; a relative path begins at the configuration's folder".to_owned()
+    };
+    let problem = format!("the module {} cannot be read: {error}", path.display());
+    Diagnostic::new(written.span, problem).help(help)
+}
+
+fn check_digest(
+    mistakes: &mut Mistakes,
+    path: &Path,
+    code: &[u8],
+    expected: &[u8; 32],
+    digest: Span,
+    module: Span,
+) {
+    let actual = <[u8; 32]>::from(Sha256::digest(code));
+    if actual != *expected {
+        let problem = format!("{} does not match its `sha256`", path.display());
+        mistakes.push(
+            Diagnostic::new(digest, problem)
+                .label("expected digest")
+                .other(module, "this file")
+                .help(format!("the SHA-256 of this file is {}", hex(&actual))),
+        );
+    }
 }
 
 fn sha256(value: &KdlValue) -> Result<[u8; 32], Wrong> {
@@ -204,24 +171,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The whole file. What is not a regular file is refused: a pipe would block, a device never end.
-fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(largest + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > largest {
-        return Err(io::Error::other(format!(
-            "it is larger than {}MiB",
-            largest >> 20
-        )));
-    }
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::tests::{parse_in, problems};
     use super::*;
 
@@ -231,13 +184,13 @@ mod tests {
     fn mistakes_are_found() {
         let digest = "0".repeat(64);
         for (block, expected) in [
-            ("", "this filter has no `module`"),
+            ("", "this filter needs a `module`"),
             ("module", "`module` needs a value"),
-            ("module 1", "`module`: 1 is not a text"),
+            ("module 1", "`module`: 1 is not a string"),
             ("module \"builtin:lgo\"", "there is no built-in filter \"lgo\""),
             (
                 &format!("module \"builtin:log\"; sha256 \"{digest}\""),
-                "a built-in filter has no `sha256`: it is part of the program",
+                "a built-in filter takes no `sha256`: it is part of the program",
             ),
         ] {
             assert_eq!(
@@ -265,18 +218,17 @@ mod tests {
             format!("sha256 \"{}\"", abc.to_uppercase()),
         ] {
             let config = parse(&digest).unwrap();
-            let Module::File { path: read, bytes } = &config.filters[0].module else {
-                panic!("{config:?}")
-            };
-            assert_eq!((read, &bytes[..]), (&path, &b"abc"[..]));
-            // And where its recorded questions would be.
-            let questions = folder.path().join("f.questions.kdl");
-            assert_eq!(config.files, [path.clone(), questions]);
+            let filter = &config.filters[0];
+            assert_eq!(filter.module, Module::File(path.clone()));
+            assert_eq!(&filter.code[..], b"abc");
+            // And where its test cases would be.
+            let cases = folder.path().join("f.test-cases.kdl");
+            assert_eq!(config.files, [path.clone(), cases]);
         }
         for (digest, expected) in [
             (
                 format!("sha256 \"{}\"", "0".repeat(64)),
-                "is not the module that was pinned",
+                "does not match its `sha256`",
             ),
             (format!("sha256 \"{}\"", &abc[1..]), "is not a SHA-256 digest"),
             (format!("sha256 \"{abc}00\""), "is not a SHA-256 digest"),
@@ -309,13 +261,9 @@ mod tests {
         let text = "listen \"::1\"\nfilter \"a\" { module \"m.wasm\" }\nfilter \"b\" { module \"m.wasm\" }\n\
             zone \".\" { use \"a\"; use \"b\" }";
         let config = parse_in(folder.path(), text).unwrap();
-        let [Module::File { bytes: a, .. }, Module::File { bytes: b, .. }] =
-            [&config.filters[0].module, &config.filters[1].module]
-        else {
-            panic!("{config:?}")
-        };
-        assert!(Arc::ptr_eq(a, b));
-        // The module and where its questions would be, once.
+        let [a, b] = [0, 1].map(|index| config.filters[index].code.as_ptr());
+        assert_eq!(a, b);
+        // The module and where its test cases would be, once.
         assert_eq!(config.files.len(), 2);
     }
 }

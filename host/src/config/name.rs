@@ -8,13 +8,13 @@ use kdl::KdlValue;
 use super::decode::Wrong;
 
 /// A zone in presentation format (RFC 1035 section 5.1), lowercased, ending in a dot.
-pub(super) fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
+pub(crate) fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
     let text = super::decode::text(value)?;
     if text.is_empty() {
         return Err(Wrong::new("is not a name", "write \".\" for every name"));
     }
     if !text.is_ascii() {
-        let help = "write the ASCII form that is on the wire, with labels such as \"xn--bcher-kva\"";
+        let help = "write it in ASCII, with labels such as \"xn--bcher-kva\"";
         return Err(Wrong::new("is not in ASCII", help));
     }
     if let Some(help) = reverse_zones(&text) {

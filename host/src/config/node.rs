@@ -62,15 +62,15 @@ pub(super) fn decode(mistakes: &mut Mistakes, listeners: &Listeners, node: &KdlN
         skip_teardown: mistakes.switch(nodes, "skip-teardown"),
     };
     if child(nodes, "interface").is_none() && !decoded.iptables {
-        let idle = Diagnostic::new(head(node), "this `node` sets nothing up");
+        let idle = Diagnostic::new(head(node), "this `node` has no effect");
         mistakes.push(idle.help(format!("write: {}; or remove it", NODE.example)));
     }
     if let (Some(interface), Some((listener, place))) = (&decoded.interface, listeners.wildcard()) {
         let span = child(nodes, "interface").map_or(head(node), head);
-        let problem = format!("{interface} cannot carry the address {listener}, which stands for all");
+        let problem = format!("{interface} cannot carry the wildcard address {listener}");
         mistakes.push(
             Diagnostic::new(span, problem)
-                .other(place, "no single address")
+                .other(place, "this listens on every address")
                 .help("listen on the addresses that the interface is to carry, or remove `interface`"),
         );
     }
@@ -137,15 +137,15 @@ mod tests {
     #[test]
     fn mistakes_are_found() {
         for (text, expected) in [
-            ("node", "this `node` sets nothing up"),
-            ("node { iptables #false }", "this `node` sets nothing up"),
+            ("node", "this `node` has no effect"),
+            ("node { iptables #false }", "this `node` has no effect"),
             (
                 "node { interface \"a b\" }",
                 "`interface`: \"a b\" is not the name of an interface",
             ),
             (
                 "node { iptables \"yes\" }",
-                "`iptables`: \"yes\" is neither true nor false",
+                "`iptables`: \"yes\" is not a boolean",
             ),
             (
                 "node { iptables; interval \"0s\" }",
@@ -153,7 +153,7 @@ mod tests {
             ),
             (
                 "node { iptables; mode \"ipvs\" }",
-                "`mode`: \"ipvs\" is not one of its words",
+                "`mode`: \"ipvs\" is not a valid value",
             ),
             ("node { iptables; cluster-dns }", "`cluster-dns` needs a value"),
             (
@@ -171,7 +171,7 @@ mod tests {
         let wildcard = "listen \"0.0.0.0\"\nzone \".\" { forward \"192.0.2.1\" }\nnode { interface \"dns\" }";
         assert_eq!(
             problems(wildcard),
-            ["dns cannot carry the address 0.0.0.0:53, which stands for all"]
+            ["dns cannot carry the wildcard address 0.0.0.0:53"]
         );
     }
 }

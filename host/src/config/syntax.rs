@@ -37,10 +37,7 @@ const STACK_PER_BYTE: (usize, usize) = if cfg!(debug_assertions) {
 /// Parses `text` as KDL 2.
 pub(super) fn document(text: &str) -> Result<KdlDocument, Vec<Diagnostic>> {
     if text.len() > MAX_TEXT {
-        let problem = format!(
-            "the text has {} bytes, and at most {MAX_TEXT} are read",
-            text.len()
-        );
+        let problem = format!("the file is too large: at most {MAX_TEXT} bytes are read");
         return Err(vec![Diagnostic::new(Span::default(), problem)]);
     }
     scan(text)?;
@@ -68,7 +65,7 @@ pub(super) fn document(text: &str) -> Result<KdlDocument, Vec<Diagnostic>> {
     }
 }
 
-/// What is open, and where it began.
+/// What can be open.
 enum Open {
     Block,
     Comment,
@@ -76,81 +73,118 @@ enum Open {
 
 /// Finds strings, comments and blocks that do not end, or lie too deep.
 fn scan(text: &str) -> Result<(), Vec<Diagnostic>> {
-    let bytes = text.as_bytes();
-    let mut open: Vec<(Open, usize)> = Vec::new();
-    let mut strings = Vec::new();
-    let mut blocks = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() && strings.len() + blocks.len() < MOST_ERRORS {
-        let rest = &bytes[at..];
-        let in_comment = matches!(open.last(), Some((Open::Comment, _)));
-        if rest.starts_with(b"/*") {
-            open.push((Open::Comment, at));
-            at += 2;
-        } else if in_comment {
-            if rest.starts_with(b"*/") {
-                open.pop();
-                at += 2;
-            } else {
-                at += 1;
-            }
-        } else if rest.starts_with(b"//") {
-            at += (0..rest.len())
-                .find(|&end| newline(&rest[end..]))
-                .unwrap_or(rest.len());
-        } else if let Some(string) = quoted(rest) {
-            if !string.ends {
-                let span = Span {
-                    start: at,
-                    length: string.length,
-                };
-                strings.push(Diagnostic::new(span, "this text has no end").label("opened here").help(
-                    if string.multiline {
-                        "end it with the quotes and hashes it begins with"
-                    } else {
-                        "end it with a quote on the same line; a text of several lines begins and ends with \"\"\""
-                    },
-                ));
-            }
-            at += string.length;
-        } else {
-            match rest[0] {
-                b'{' => open.push((Open::Block, at)),
-                b'}' if open.pop().is_none() => {
-                    let span = Span { start: at, length: 1 };
-                    let stray = Diagnostic::new(span, "this `}` closes nothing");
-                    blocks.push(stray.help("remove it, or open the block with `{`"));
-                }
-                _ => {}
-            }
-            at += 1;
-        }
-        if open.len() > MAX_DEPTH {
+    let mut scan = Scan {
+        bytes: text.as_bytes(),
+        at: 0,
+        open: Vec::new(),
+        strings: Vec::new(),
+        blocks: Vec::new(),
+    };
+    while scan.at < text.len() && scan.strings.len() + scan.blocks.len() < MOST_ERRORS {
+        scan.step();
+        if scan.open.len() > MAX_DEPTH {
             let span = Span {
-                start: at - 1,
+                start: scan.at - 1,
                 length: 1,
             };
-            let deep = Diagnostic::new(span, format!("more than {MAX_DEPTH} levels inside each other"));
-            return Err(vec![deep]);
+            let problem = format!("blocks and comments are nested more than {MAX_DEPTH} deep");
+            return Err(vec![Diagnostic::new(span, problem)]);
         }
     }
-    // What is open where the scan gave up may well be closed later.
-    let unclosed = if at >= bytes.len() { open } else { Vec::new() };
-    for (what, start) in unclosed {
-        blocks.push(match what {
-            Open::Block => Diagnostic::new(Span { start, length: 1 }, "this `{` is never closed")
-                .label("opened here")
-                .help("close it with `}`"),
-            Open::Comment => Diagnostic::new(Span { start, length: 2 }, "this comment has no end")
-                .label("opened here")
-                .help("close it with `*/`"),
-        });
+    scan.finish()
+}
+
+/// A text, as far as it has been scanned.
+struct Scan<'a> {
+    bytes: &'a [u8],
+    /// What comes next.
+    at: usize,
+    /// What is open, and where it began.
+    open: Vec<(Open, usize)>,
+    /// Mistakes of strings.
+    strings: Vec<Diagnostic>,
+    /// Mistakes of blocks and comments.
+    blocks: Vec<Diagnostic>,
+}
+
+impl Scan<'_> {
+    /// Passes over a string, a line comment, or an octet or two.
+    fn step(&mut self) {
+        let rest = &self.bytes[self.at..];
+        let in_comment = matches!(self.open.last(), Some((Open::Comment, _)));
+        self.at += if rest.starts_with(b"/*") {
+            self.open.push((Open::Comment, self.at));
+            2
+        } else if in_comment && rest.starts_with(b"*/") {
+            self.open.pop();
+            2
+        } else if in_comment {
+            1
+        } else if rest.starts_with(b"//") {
+            let end = (0..rest.len()).find(|&end| newline(&rest[end..]));
+            end.unwrap_or(rest.len())
+        } else if let Some(string) = quoted(rest) {
+            self.string(&string);
+            string.length
+        } else {
+            self.brace(rest[0]);
+            1
+        };
     }
-    // Where a string does not end, braces are anyone's guess.
-    match (strings.is_empty(), blocks.is_empty()) {
-        (true, true) => Ok(()),
-        (true, false) => Err(blocks),
-        (false, _) => Err(strings),
+
+    fn string(&mut self, string: &Quoted) {
+        if string.ends {
+            return;
+        }
+        let span = Span {
+            start: self.at,
+            length: string.length,
+        };
+        let help = if string.multiline {
+            "close it with the quotes and hashes that it begins with"
+        } else {
+            "close it with a quote on the same line; a string of several lines begins and ends with \"\"\""
+        };
+        let unterminated = Diagnostic::new(span, "unterminated string").label("opened here");
+        self.strings.push(unterminated.help(help));
+    }
+
+    fn brace(&mut self, octet: u8) {
+        match octet {
+            b'{' => self.open.push((Open::Block, self.at)),
+            b'}' if self.open.pop().is_none() => {
+                let span = Span {
+                    start: self.at,
+                    length: 1,
+                };
+                let stray = Diagnostic::new(span, "unmatched `}`");
+                self.blocks
+                    .push(stray.help("remove it, or open the block with `{`"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports what is still open.
+    fn finish(mut self) -> Result<(), Vec<Diagnostic>> {
+        // What is open where the scan gave up may well be closed later.
+        if self.at < self.bytes.len() {
+            self.open.clear();
+        }
+        for (what, start) in self.open {
+            let (length, problem, help) = match what {
+                Open::Block => (1, "unclosed `{`", "close it with `}`"),
+                Open::Comment => (2, "unterminated comment", "close it with `*/`"),
+            };
+            let unclosed = Diagnostic::new(Span { start, length }, problem).label("opened here");
+            self.blocks.push(unclosed.help(help));
+        }
+        // Where a string does not end, braces are anyone's guess.
+        match (self.strings.is_empty(), self.blocks.is_empty()) {
+            (true, true) => Ok(()),
+            (true, false) => Err(self.blocks),
+            (false, _) => Err(self.strings),
+        }
     }
 }
 
@@ -227,7 +261,7 @@ fn translate(text: &str, error: &kdl::KdlError) -> Vec<Diagnostic> {
     found.dedup_by(|later, earlier| same_line(earlier, later));
     found.truncate(MOST_ERRORS);
     if found.is_empty() {
-        found.push(Diagnostic::new(Span::default(), "this is not KDL"));
+        found.push(Diagnostic::new(Span::default(), "this is not valid KDL"));
     }
     found
 }
@@ -246,24 +280,24 @@ fn explain(text: &str, diagnostic: &kdl::KdlDiagnostic) -> Diagnostic {
     };
     let unsigned = word.trim_start_matches(['+', '-']);
     if matches!(unsigned, "true" | "false" | "null" | "inf" | "nan") {
-        return Diagnostic::new(word_span, format!("`{word}` needs a hash or quotes in KDL 2"))
-            .help(format!("write #{word}, or \"{word}\" if you mean the text"));
+        return Diagnostic::new(word_span, format!("`{word}` needs a `#` or quotes in KDL 2"))
+            .help(format!("write #{word}, or \"{word}\" if you mean the string"));
     }
     if unsigned.starts_with(|c: char| c.is_ascii_digit()) {
         return Diagnostic::new(
             word_span,
-            format!("`{word}` is not a number, and a text that begins with a digit needs quotes"),
+            format!("`{word}` is not a number, and a string that begins with a digit needs quotes"),
         )
         .help(format!("write \"{word}\""));
     }
     if diagnostic.message.as_deref() == Some("Expected end of document") {
-        return Diagnostic::new(span, "this cannot stand here")
-            .label("a node has ended before this")
+        return Diagnostic::new(span, "this is not allowed here")
+            .label("the node ends before this")
             .help(
-                "a new node begins on a new line or after `;`; a text with special characters needs quotes",
+                "start a new node on a new line or after `;`; a string with special characters needs quotes",
             );
     }
-    let message = diagnostic.message.as_deref().unwrap_or("this is not KDL");
+    let message = diagnostic.message.as_deref().unwrap_or("this is not valid KDL");
     let help = diagnostic.help.as_deref().unwrap_or_default();
     Diagnostic::new(span, format!("syntax: {message}")).help(help)
 }
@@ -295,21 +329,15 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_pointed_at_where_it_begins() {
-        assert_eq!(
-            mistakes("a {\n b {\n }\n"),
-            [(2, "this `{` is never closed".into())]
-        );
-        assert_eq!(
-            mistakes("a }\n}"),
-            [2, 4].map(|at| (at, "this `}` closes nothing".into()))
-        );
-        assert_eq!(mistakes("a \"b\nc {"), [(2, "this text has no end".into())]);
+        assert_eq!(mistakes("a {\n b {\n }\n"), [(2, "unclosed `{`".into())]);
+        assert_eq!(mistakes("a }\n}"), [2, 4].map(|at| (at, "unmatched `}`".into())));
+        assert_eq!(mistakes("a \"b\nc {"), [(2, "unterminated string".into())]);
         assert_eq!(
             mistakes("a \"b\u{2028}\""),
-            [2, 7].map(|at| (at, "this text has no end".into()))
+            [2, 7].map(|at| (at, "unterminated string".into()))
         );
-        assert_eq!(mistakes("a \"\"\"\nb"), [(2, "this text has no end".into())]);
-        assert_eq!(mistakes("a /* b"), [(2, "this comment has no end".into())]);
+        assert_eq!(mistakes("a \"\"\"\nb"), [(2, "unterminated string".into())]);
+        assert_eq!(mistakes("a /* b"), [(2, "unterminated comment".into())]);
     }
 
     #[test]
@@ -328,7 +356,7 @@ mod tests {
         assert_eq!(
             helps,
             [
-                "write #true, or \"true\" if you mean the text",
+                "write #true, or \"true\" if you mean the string",
                 "write \"10s\"",
                 "write \"1.2.3.4\""
             ]

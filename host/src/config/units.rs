@@ -20,20 +20,20 @@ const TIMES: [(&str, u64); 5] = [
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// Short for writing bounds.
-pub(super) const fn ms(count: u64) -> Duration {
+pub(crate) const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
 /// Short for writing bounds.
-pub(super) const fn s(count: u64) -> Duration {
+pub(crate) const fn s(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
 /// A duration within `bounds`.
-pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Result<Duration, Wrong> {
+pub(crate) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Result<Duration, Wrong> {
     move |value| {
         let help = format!(
-            "write a whole number and one of ms, s, m, h, d, from \"{}\" to \"{}\"",
+            "write a whole number with a unit (ms, s, m, h, d), from \"{}\" to \"{}\"",
             spell_duration(*bounds.start()),
             spell_duration(*bounds.end())
         );
@@ -61,7 +61,7 @@ pub(super) fn ttl(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Res
 pub(super) fn size(bounds: RangeInclusive<usize>) -> impl Fn(&KdlValue) -> Result<usize, Wrong> {
     move |value| {
         let help = format!(
-            "write a whole number and one of B, KiB, MiB, GiB, from \"{}\" to \"{}\"",
+            "write a whole number with a unit (B, KiB, MiB, GiB), from \"{}\" to \"{}\"",
             spell_size(*bounds.start()),
             spell_size(*bounds.end())
         );

@@ -53,7 +53,7 @@ impl Names {
 /// Decodes `zone`.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
-    filters: &mut Filters,
+    filters: &mut Filters<'_>,
     names: &mut Names,
     place: &mut forward::Place<'_>,
     node: &KdlNode,
@@ -112,7 +112,7 @@ fn decode_clients(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Option<Clients>
 }
 
 /// The index of the filter that a `use` names.
-fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters, node: &KdlNode) -> Option<usize> {
+fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode) -> Option<usize> {
     mistakes.check(node, &USE);
     let name = mistakes.argument(node, text)?;
     let found = filters.find(&name);
@@ -251,11 +251,11 @@ mod tests {
             ),
             (
                 format!("zone \".\" {{ cahce; {forward} }}"),
-                "`zone` takes no `cahce`",
+                "`cahce` is not allowed in `zone`",
             ),
             (
                 "zone \".\" { cache; forwrad \"192.0.2.1\" }".into(),
-                "`zone` takes no `forwrad`",
+                "`forwrad` is not allowed in `zone`",
             ),
             (
                 format!("zone \".\" {{ use \"c\"; {forward} }}"),
@@ -264,7 +264,7 @@ mod tests {
             (format!("zone \".\" {{ use; {forward} }}"), "`use` needs a value"),
             (
                 format!("zone \".\" {{ use 1; {forward} }}"),
-                "`use`: 1 is not a text",
+                "`use`: 1 is not a string",
             ),
             (
                 format!("zone \".\" {{ use \"a\" {{ x }}; {forward} }}"),

@@ -113,23 +113,30 @@ pub(crate) fn u32_at(message: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]])
 }
 
-/// The text of an rcode, as `dig` prints it; `RCODE23` for one without a name.
+/// Response codes by name, as `dig` prints them.
+pub const RCODES: [(&str, u16); 13] = [
+    ("NOERROR", rcode::NOERROR),
+    ("FORMERR", rcode::FORMERR),
+    ("SERVFAIL", rcode::SERVFAIL),
+    ("NXDOMAIN", rcode::NXDOMAIN),
+    ("NOTIMP", rcode::NOTIMP),
+    ("REFUSED", rcode::REFUSED),
+    ("YXDOMAIN", 6),
+    ("YXRRSET", 7),
+    ("NXRRSET", 8),
+    ("NOTAUTH", 9),
+    ("NOTZONE", 10),
+    ("BADVERS", rcode::BADVERS),
+    ("BADCOOKIE", 23),
+];
+
+/// The text of an rcode, as `dig` prints it; `RCODE24` for one without a name.
 pub fn rcode_text(code: u16) -> String {
-    let known = match code {
-        0 => "NOERROR",
-        1 => "FORMERR",
-        2 => "SERVFAIL",
-        3 => "NXDOMAIN",
-        4 => "NOTIMP",
-        5 => "REFUSED",
-        6 => "YXDOMAIN",
-        7 => "YXRRSET",
-        8 => "NXRRSET",
-        9 => "NOTAUTH",
-        10 => "NOTZONE",
-        16 => "BADVERS",
-        23 => "BADCOOKIE",
-        other => return format!("RCODE{other}"),
-    };
-    known.to_string()
+    named(&RCODES, code).map_or_else(|| format!("RCODE{code}"), str::to_owned)
+}
+
+/// The name of a number.
+fn named(names: &[(&'static str, u16)], number: u16) -> Option<&'static str> {
+    let found = names.iter().find(|(_, known)| *known == number);
+    found.map(|(name, _)| *name)
 }

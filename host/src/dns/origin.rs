@@ -16,6 +16,15 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Each of them.
+    pub const ALL: [Origin; 5] = [
+        Origin::Upstream,
+        Origin::Cache,
+        Origin::Stale,
+        Origin::Filter,
+        Origin::Local,
+    ];
+
     /// One word for it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use hickory_proto::rr::RecordType;
 
 use super::name::{Name, expand, skip_compressed};
 use super::records::{Record, Section, Walk, counts};
-use super::{HEADER, QUESTION_TAIL, rtype, u16_at, u32_at};
+use super::{HEADER, QUESTION_TAIL, named, rtype, u16_at, u32_at};
 
 /// A type's name, or `TYPE65280` for one without (RFC 3597 section 5).
 pub fn type_text(rtype: u16) -> String {
@@ -28,16 +28,12 @@ pub fn parse_type(text: &str) -> Option<u16> {
     }
 }
 
+/// Classes by name (RFC 1035 section 3.2.4, RFC 2136 section 2.4).
+pub const CLASSES: [(&str, u16); 5] = [("IN", 1), ("CH", 3), ("HS", 4), ("NONE", 254), ("ANY", 255)];
+
 /// A class's name, or `CLASS7`.
 pub fn class_text(class: u16) -> String {
-    match class {
-        1 => "IN".into(),
-        3 => "CH".into(),
-        4 => "HS".into(),
-        254 => "NONE".into(),
-        255 => "ANY".into(),
-        other => format!("CLASS{other}"),
-    }
+    named(&CLASSES, class).map_or_else(|| format!("CLASS{class}"), str::to_owned)
 }
 
 /// A record's data in presentation format; that of types beyond the usual, or malformed, as RFC 3597

@@ -8,19 +8,3 @@ pub const BUILTINS: &[(&str, &[u8])] = &[
     ("nodecache", include_bytes!(env!("DNSWEIR_FILTER_NODECACHE"))),
     ("rewrite", include_bytes!(env!("DNSWEIR_FILTER_REWRITE"))),
 ];
-
-/// The code of `builtin:NAME`.
-pub fn builtin(name: &str) -> Option<&'static [u8]> {
-    BUILTINS
-        .iter()
-        .find_map(|(other, code)| (*other == name).then_some(*code))
-}
-
-/// All names, for an error message.
-pub(super) fn names() -> String {
-    BUILTINS
-        .iter()
-        .map(|(name, _)| *name)
-        .collect::<Vec<_>>()
-        .join(", ")
-}

@@ -1,6 +1,5 @@
 //! The most memory that filters can take, which follows from the configuration.
 
-use super::builtin;
 use super::executor::HOSTCALL_BYTES;
 use super::footprint::FREE;
 use super::load::code_maximum;
@@ -27,7 +26,7 @@ pub fn instance_memory(limits: &Limits) -> usize {
 pub fn loading_memory(filters: &[Filter], workers: usize) -> usize {
     let compiling = filters.iter().map(|filter| filter.limits.load_memory).max();
     let loaded = filters.iter().map(|filter| {
-        let module = filter.module.bytes(builtin::builtin).map_or(0, <[u8]>::len);
+        let module = filter.code.len();
         workers * instance_memory(&filter.limits) + COPIES * code_maximum(module)
     });
     loaded.sum::<usize>() + compiling.unwrap_or(0)

@@ -3,7 +3,7 @@
 
 use super::bindings::dnsweir::filter::types;
 use super::text;
-use crate::config::{self, ConfigNode, ConfigValue};
+use crate::config::{self, ConfigNode, ConfigValue, Place};
 
 /// Octets of a message or a hint.
 const MESSAGE: usize = 1024;
@@ -22,17 +22,6 @@ pub struct ConfigError {
     pub message: String,
     /// What would be right, in one line; may be empty.
     pub help: String,
-}
-
-/// A part of a configuration node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// All of it.
-    Node,
-    /// The argument with this index.
-    Argument(usize),
-    /// The property with this index among the node's properties.
-    Property(usize),
 }
 
 /// What the filter gets. `zones` are those that use it, in presentation format.

@@ -102,6 +102,11 @@ impl Engine {
         }
     }
 
+    /// Whether what is loaded is not wanted any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
     /// The same engine, which enters every filter through the component API: the reference that the quicker way
     /// is compared with.
     pub fn by_component(self) -> Engine {

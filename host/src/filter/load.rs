@@ -9,7 +9,6 @@ use tokio::task::{JoinError, spawn_blocking};
 use wasmtime::component::{Component, HasSelf, Linker};
 
 use super::bindings::dnsweir::filter::{host, types};
-use super::builtin;
 use super::cancel::{Cancel, CancelOnDrop};
 use super::compile::{self, Confinement};
 use super::configure::{self, ConfigError};
@@ -19,7 +18,6 @@ use super::executor::{Code, Executor, Failure, StartError};
 use super::footprint::overhead;
 use super::instance::Instance;
 use super::interest::Interest;
-use super::observed;
 use super::text;
 use super::time_limit::thread_clock;
 use super::world::{Context, State};
@@ -51,8 +49,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Compiles and configures a filter. `lookup` finds the code of built-in ones, `zones` are those that use
-    /// this filter, in presentation format. `counters` may be those of the filter that this one replaces.
+    /// Compiles and configures a filter. `zones` are those that use it, in presentation format. `counters` may be those of the filter that this one replaces.
     ///
     /// Takes tens of milliseconds, longer for large modules, and as long as `limits` allow at most: not for a worker's
     /// thread. A load that is not wanted any more is ended by the [`Cancel`](super::Cancel) that the engine was given.
@@ -63,11 +60,10 @@ impl Filter {
     pub fn load(
         engine: &Engine,
         config: &config::Filter,
-        lookup: impl Fn(&str) -> Option<&'static [u8]>,
         zones: &[String],
         counters: Arc<Counters>,
     ) -> Result<Arc<Filter>, LoadError> {
-        let bytes = bytes(config, lookup)?;
+        let bytes = &config.code[..];
         let overhead = overhead(bytes, &config.limits)?;
         let component = component(engine, bytes, &config.limits)?;
         let image = component.image_range();
@@ -96,7 +92,7 @@ impl Filter {
             return Err(LoadError::MissingPhases(missing.join(", ")));
         }
         let interest = Interest::new(&manifest).map_err(LoadError::Manifest)?;
-        let filter = Filter {
+        Ok(Arc::new(Filter {
             code,
             context,
             setup,
@@ -109,11 +105,7 @@ impl Filter {
                 .iter()
                 .map(|octet| format!("{octet:02x}"))
                 .collect(),
-        };
-        if let Some(questions) = &config.questions {
-            observed::hold(engine, &filter, config, questions)?;
-        }
-        Ok(Arc::new(filter))
+        }))
     }
 
     /// An instance of its own for one worker.
@@ -186,19 +178,6 @@ pub async fn beside<T: Send + 'static>(
     // What was loaded is wanted from now on.
     unwanted.disarm();
     done
-}
-
-/// The octets of a filter's module.
-pub(super) fn bytes(
-    config: &config::Filter,
-    lookup: impl Fn(&str) -> Option<&'static [u8]>,
-) -> Result<&[u8], LoadError> {
-    match &config.module {
-        config::Module::Builtin(name) => {
-            lookup(name).ok_or_else(|| LoadError::NoBuiltin { name: name.clone() })
-        }
-        config::Module::File { bytes, .. } => Ok(bytes),
-    }
 }
 
 /// Compiles a module, or finds what it was compiled to before.
@@ -312,17 +291,11 @@ pub(super) fn is_of_this_line(interface: &str) -> bool {
 /// Why there is no filter.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// No built-in filter has this name.
-    #[error("there is no built-in filter {name:?}; there are {}", builtin::names())]
-    NoBuiltin {
-        /// What was asked for.
-        name: String,
-    },
     /// It has this many octets.
     #[error("the module has {0} octets; a filter has at most {MODULE_MAXIMUM}")]
     TooLarge(usize),
     /// Some other file.
-    #[error("this is neither a WebAssembly module nor a component; give the .wasm file that cargo built")]
+    #[error("this is neither a WebAssembly module nor a component; name the .wasm file that cargo built")]
     NotWasm,
     /// A module without the exports of a filter, or with imports that none has.
     #[error("this file is not a dnsweir filter: {0}")]
@@ -401,19 +374,6 @@ pub enum LoadError {
     /// Phases that it wants to take part in without having them.
     #[error("the filter's manifest asks for phases that its module does not export: {0}")]
     MissingPhases(String),
-    /// It says something else than what was recorded of it.
-    #[error("recorded question {number} of {of} is answered otherwise; {difference}")]
-    Question {
-        /// The first one that is, counted from 1.
-        number: usize,
-        /// Of how many.
-        of: usize,
-        /// The difference, in one line.
-        difference: String,
-    },
-    /// It does not run as it did when the questions were recorded.
-    #[error("the recorded questions cannot be asked: {0}")]
-    Unasked(String),
     /// Something else in the manifest.
     #[error("the filter's manifest is invalid: {0}")]
     Manifest(String),

@@ -19,6 +19,7 @@ mod compile;
 mod compiled;
 mod configure;
 mod counters;
+mod diagnostics;
 mod engine;
 mod executor;
 mod figures;
@@ -30,7 +31,6 @@ mod instance;
 mod interest;
 mod load;
 mod memo;
-mod observed;
 mod plain;
 mod provenance;
 mod restart;
@@ -48,12 +48,12 @@ pub const INTERFACE: &str = "dnsweir:filter@0.1.0";
 
 pub use batch::Batch;
 pub use bindings::dnsweir::filter::types::{Event, Query, Response, Source, Transport};
-pub use builtin::{BUILTINS, builtin};
+pub use builtin::BUILTINS;
 pub use cancel::Cancel;
 pub use ceiling::{instance_memory, loading_memory};
 pub use compile::{Confinement, compile_for_parent};
 pub use compiled::CompiledCache;
-pub use configure::{ConfigError, Place};
+pub use configure::ConfigError;
 pub use counters::{Counters, OwnCounters, PhaseCounters, TrapCounters, VerdictCounters};
 pub use engine::{Engine, EngineError, GUEST_STACK};
 pub use executor::{Failure, Reason};
@@ -64,8 +64,9 @@ pub use instance::Instance;
 pub use interest::Interest;
 pub use load::{Filter, LoadError, MODULE_MAXIMUM, beside};
 pub use memo::{Key, Recalled};
-pub use observed::{Answered, Difference, ask, cost_change, response_verdict_lines, verdict_lines};
-pub use trial::{Cost, Declared, Observed, Trial};
+pub use provenance::client_halves;
+pub use text::one_line;
+pub use trial::{Cost, Declared, Execution, Trial};
 pub use verdict::{
     Answer, Decision, Outcome, QueryOutcome, Record, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite,
     Verdict,

@@ -1,10 +1,22 @@
-//! Transports and origins as the interface has them.
+//! Clients, transports and origins as the interface has them.
 //!
-//! A proxy may know more of both than the interface that a filter was written for: each is told as the nearest that there
+//! A proxy may know more transports and origins than the interface that a filter was written for: each is told as the nearest that there
 //! is. `docs/interface.md` says how a later interface tells more.
+
+use std::net::IpAddr;
 
 use super::bindings::dnsweir::filter::types;
 use crate::dns::{Origin, Transport};
+
+/// An address as IPv6, or v4-mapped: `client-high` and `client-low`.
+#[inline]
+pub fn client_halves(address: IpAddr) -> [u64; 2] {
+    let bits = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    [(bits >> 64) as u64, bits as u64]
+}
 
 impl From<Transport> for types::Transport {
     #[inline]

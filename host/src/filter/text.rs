@@ -24,7 +24,7 @@ pub(super) fn escape_into(out: &mut String, text: &str, keep: &[char]) {
 }
 
 /// One line of at most `limit` octets before escaping; a longer one ends in an ellipsis.
-pub(super) fn one_line(text: &str, limit: usize) -> String {
+pub fn one_line(text: &str, limit: usize) -> String {
     let text = text.trim_end();
     let cut = &text[..text.floor_char_boundary(limit)];
     let mut line = String::with_capacity(cut.len());

@@ -1,7 +1,7 @@
-//! A filter alone, asked one question at a time while everything it does is written down.
+//! A filter alone, called once at a time while everything it does is written down.
 //!
 //! Unlike an [`Instance`](super::Instance) it remembers no verdict, is never suspended, and its clock stands
-//! still. Log lines, printed lines and counters go into what was [`Observed`] and nowhere else. On a
+//! still. Log lines, printed lines and counters go into an [`Execution`] and nowhere else. On a
 //! [metered](super::Engine::metered) engine the instructions of each call are counted, too: they, and all
 //! else here, are the same on every machine.
 //!
@@ -63,7 +63,7 @@ pub struct Trial {
 
 /// What a filter did in one call.
 #[derive(Debug)]
-pub struct Observed<V> {
+pub struct Execution<V> {
     /// What it said; none: its manifest does not cover the record, and it was not asked.
     pub outcome: Option<V>,
     /// Why it failed, if it did.
@@ -120,15 +120,9 @@ impl Trial {
     ///
     /// # Errors
     /// As for [`Filter::load`].
-    pub fn load(
-        engine: &Engine,
-        config: &config::Filter,
-        lookup: impl Fn(&str) -> Option<&'static [u8]>,
-        zones: &[String],
-    ) -> Result<Trial, LoadError> {
-        let bytes = load::bytes(config, lookup)?;
-        let overhead = overhead(bytes, &config.limits)?;
-        let component = load::component(engine, bytes, &config.limits)?;
+    pub fn load(engine: &Engine, config: &config::Filter, zones: &[String]) -> Result<Trial, LoadError> {
+        let overhead = overhead(&config.code, &config.limits)?;
+        let component = load::component(engine, &config.code, &config.limits)?;
         Trial::start(engine, &component, config, overhead, zones)
     }
 
@@ -136,7 +130,7 @@ impl Trial {
     ///
     /// # Errors
     /// As for [`Filter::load`].
-    pub(super) fn of(
+    pub fn of(
         engine: &Engine,
         filter: &Filter,
         config: &config::Filter,
@@ -248,10 +242,10 @@ impl Trial {
     }
 
     /// The query phase. `now` is Unix time in milliseconds, `name` lowercased and in wire format.
-    pub fn query(&mut self, now: u64, query: types::Query, name: &[u8]) -> Observed<QueryOutcome> {
+    pub fn query(&mut self, now: u64, query: types::Query, name: &[u8]) -> Execution<QueryOutcome> {
         let wanted = self.manifest.queries && self.interest.covers(query.qtype, name);
         let query = placed(query, name);
-        self.observe(wanted, |guest| {
+        self.execute(wanted, |guest| {
             let verdicts = guest.phases.queries(&mut guest.store, now, &[query], name);
             let mut out = [Outcome::Passed];
             check::verdicts(verdicts.map_err(|error| failure(&guest.store, &error))?, &mut out)?;
@@ -267,7 +261,7 @@ impl Trial {
         response: types::Response,
         name: &[u8],
         message: &[u8],
-    ) -> Observed<ResponseOutcome> {
+    ) -> Execution<ResponseOutcome> {
         let wanted = self.manifest.responses && self.interest.covers(response.query.qtype, name);
         let message = if self.manifest.messages { message } else { &[] };
         let response = types::Response {
@@ -277,7 +271,7 @@ impl Trial {
             ..response
         };
         let bytes = [name, message].concat();
-        self.observe(wanted, |guest| {
+        self.execute(wanted, |guest| {
             let verdicts = guest.phases.responses(&mut guest.store, now, &[response], &bytes);
             let mut out = [Outcome::Passed];
             check::response_verdicts(verdicts.map_err(|error| failure(&guest.store, &error))?, &mut out)?;
@@ -287,25 +281,25 @@ impl Trial {
     }
 
     /// The event phase.
-    pub fn event(&mut self, event: types::Event, name: &[u8]) -> Observed<Outcome<()>> {
+    pub fn event(&mut self, event: types::Event, name: &[u8]) -> Execution<Outcome<()>> {
         let wanted = self.manifest.events && self.interest.covers(event.query.qtype, name);
         let event = types::Event {
             query: placed(event.query, name),
             ..event
         };
-        self.observe(wanted, |guest| {
+        self.execute(wanted, |guest| {
             let done = guest.phases.events(&mut guest.store, &[event], name);
             done.map_err(|error| failure(&guest.store, &error))?;
             Ok(Outcome::Passed)
         })
     }
 
-    fn observe<V>(
+    fn execute<V>(
         &mut self,
         wanted: bool,
         call: impl FnOnce(&mut Guest) -> Result<Outcome<V>, Failure>,
-    ) -> Observed<Outcome<V>> {
-        let mut observed = Observed {
+    ) -> Execution<Outcome<V>> {
+        let mut execution = Execution {
             outcome: None,
             failure: None,
             log: Vec::new(),
@@ -314,13 +308,13 @@ impl Trial {
             cost: Cost::default(),
         };
         if !wanted {
-            return observed;
+            return execution;
         }
         let begun = thread_clock();
         if self.left.is_zero() {
-            observed.outcome = Some(Outcome::Failed);
-            observed.failure = Some(out_of_time());
-            return observed;
+            execution.outcome = Some(Outcome::Failed);
+            execution.failure = Some(out_of_time());
+            return execution;
         }
         let mut guest = match self.guest.take() {
             Some(guest) => guest,
@@ -328,12 +322,12 @@ impl Trial {
             None => match self.configure() {
                 Ok((guest, ..)) => guest,
                 Err(error) => {
-                    observed.outcome = Some(Outcome::Failed);
-                    observed.failure = Some(Failure {
+                    execution.outcome = Some(Outcome::Failed);
+                    execution.failure = Some(Failure {
                         reason: Reason::Garbage,
                         message: error.to_string(),
                     });
-                    return observed;
+                    return execution;
                 }
             },
         };
@@ -344,22 +338,22 @@ impl Trial {
         arm(&mut guest.store);
         let outcome = self.mark.during(|| call(&mut guest));
         self.left = self.left.saturating_sub(thread_clock().saturating_sub(begun));
-        observed.cost = cost(&guest.store);
+        execution.cost = cost(&guest.store);
         let recorder = guest.store.data_mut();
-        observed.log = std::mem::take(&mut recorder.log);
-        observed.printed = std::mem::take(&mut recorder.printed);
-        observed.counts = recorder.counts.snapshot();
+        execution.log = std::mem::take(&mut recorder.log);
+        execution.printed = std::mem::take(&mut recorder.printed);
+        execution.counts = recorder.counts.snapshot();
         match outcome {
             Ok(outcome) => {
-                observed.outcome = Some(outcome);
+                execution.outcome = Some(outcome);
                 self.guest = Some(guest);
             }
             Err(failure) => {
-                observed.outcome = Some(Outcome::Failed);
-                observed.failure = Some(failure);
+                execution.outcome = Some(Outcome::Failed);
+                execution.failure = Some(failure);
             }
         }
-        observed
+        execution
     }
 }
 
@@ -385,7 +379,7 @@ fn arm(store: &mut Store<Recorder>) {
 fn out_of_time() -> Failure {
     Failure {
         reason: Reason::Time,
-        message: "all recorded questions together took longer than `limits load-time=` allows".into(),
+        message: "all test cases together took longer than `limits load-time=` allows".into(),
     }
 }
 

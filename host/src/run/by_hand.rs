@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use super::{Stop, builtins, machine};
+use super::{Stop, machine};
 use crate::config;
+use crate::filter;
 use crate::node::{self, Finding, Leftover, Outcome, Plan, Turns};
 
 /// What a configuration wants of the node.
 pub fn plan(file: &Path) -> Result<Plan, Stop> {
-    Ok(Plan::of(&config::load(file, &builtins())?))
+    Ok(Plan::of(&config::load(file, filter::BUILTINS)?))
 }
 
 /// What stands in the plan's way on this node.

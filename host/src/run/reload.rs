@@ -73,10 +73,10 @@ impl Proxy {
         };
         let current = Arc::clone(&self.state.generation.read());
         let (number, workers) = (current.number + 1, self.workers.len());
-        let whatever_was_recorded = self.whatever_was_recorded;
+        let without_test_cases = self.without_test_cases;
         // Compiling takes a while; the admin address goes on answering.
         let prepared = filter::beside(&self.engine, move |engine| {
-            let config = load(Some(&file), whatever_was_recorded)?;
+            let config = load(Some(&file), without_test_cases)?;
             prepare(number, config, engine, workers, Some(&current))
         });
         prepared.await.map_err(machine)?

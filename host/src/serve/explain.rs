@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use crate::cache::Kind;
+use crate::cases;
 use crate::dns::name::Text;
 use crate::dns::records::Section;
 use crate::dns::text::{class_text, record_lines, type_text};
 use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode_text};
-use crate::filter::{self, Outcome, QueryOutcome, ResponseOutcome, Verdict};
+use crate::filter::{Outcome, QueryOutcome, ResponseOutcome, Verdict};
 use crate::source::Resolution;
 
 use super::live::Live;
@@ -78,7 +79,7 @@ pub(super) fn unasked(live: &Live, request: &Request, filter: usize) -> TraceEve
 }
 
 pub(super) fn remembered(live: &Live, request: &Request, filter: usize, verdict: &Verdict) -> TraceEvent {
-    let mut did = filter::verdict_lines(verdict);
+    let mut did = cases::verdict_lines(verdict);
     did.push("(remembered: it was not called)".into());
     TraceEvent {
         did,
@@ -100,7 +101,7 @@ pub(super) fn decided(
 ) -> TraceEvent {
     let did = match outcome {
         Outcome::Passed => vec!["pass".into()],
-        Outcome::Decided(verdict) => filter::verdict_lines(verdict),
+        Outcome::Decided(verdict) => cases::verdict_lines(verdict),
         Outcome::Failed => vec![on_error(live, filter)],
     };
     TraceEvent {
@@ -126,7 +127,7 @@ pub(super) fn changed(
 ) -> TraceEvent {
     let did = match outcome {
         Outcome::Passed => vec!["pass".into()],
-        Outcome::Decided(verdict) => filter::response_verdict_lines(verdict),
+        Outcome::Decided(verdict) => cases::response_verdict_lines(verdict),
         Outcome::Failed => vec![on_error(live, filter)],
     };
     let saw = format!("{}: {}", question(request), response(seen));

@@ -12,17 +12,15 @@ pub fn of_filter(filter: &config::Filter) -> u64 {
         let arguments = (&node.arguments, &node.properties);
         format!("{}{:?}{arguments:?}", node.name, node.parent).hash(&mut hasher);
     }
-    match &filter.module {
-        config::Module::Builtin(name) => name.hash(&mut hasher),
-        config::Module::File { bytes, .. } => bytes.hash(&mut hasher),
-    }
+    filter.code.hash(&mut hasher);
     hasher.finish()
 }
 
 /// What a filter is made from: with the same, a loaded one can go on.
 pub fn of_loaded(filter: &config::Filter, zones: &[String]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (of_filter(filter), zones, format!("{:?}", filter.questions)).hash(&mut hasher);
+    let test_cases = filter.test_cases.as_ref().map(|file| file.source.text());
+    (of_filter(filter), zones, test_cases).hash(&mut hasher);
     hasher.finish()
 }
 

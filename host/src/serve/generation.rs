@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::cases;
 use crate::config::{self, Config, Report};
 use crate::dns::name::Name;
-use crate::filter::{self, Engine, Filter};
+use crate::filter::{Engine, Filter};
 use crate::source::Source;
 
-use super::diagnostics::diagnostics;
 use super::fingerprint;
 use super::gate::Gate;
 use super::zones::Zones;
@@ -26,6 +26,8 @@ pub struct Generation {
     pub filters: Vec<Arc<Filter>>,
     /// What each of them was made from.
     identities: Vec<u64>,
+    /// How many test cases each of them has passed.
+    pub test_cases: Vec<usize>,
     /// One for each source that a zone names.
     pub sources: Vec<Arc<Source>>,
 }
@@ -82,6 +84,7 @@ impl Generation {
             pipelines: Vec::new(),
             filters: Vec::new(),
             identities: Vec::new(),
+            test_cases: Vec::new(),
             sources: Vec::new(),
         }
     }
@@ -122,14 +125,18 @@ impl Generation {
             pipelines.iter().map(|pipeline| &pipeline.zones[..]),
             config.local_zones,
         );
-        let (identities, filters) = filters.into_iter().unzip();
+        let (identities, test_cases) = filters
+            .iter()
+            .map(|loaded| (loaded.identity, loaded.test_cases))
+            .unzip();
         Ok(Generation {
             number,
             config,
             zones,
             pipelines,
-            filters,
+            filters: filters.into_iter().map(|loaded| loaded.filter).collect(),
             identities,
+            test_cases,
             sources,
         })
     }
@@ -186,30 +193,45 @@ fn pipeline(
     }
 }
 
+/// A filter, loaded for this generation or one before.
+struct Loaded {
+    filter: Arc<Filter>,
+    identity: u64,
+    test_cases: usize,
+}
+
 /// Loads each filter, unless `previous` has the very same: what is compiled and tested is not compiled and tested again.
 fn load(
     config: &Config,
     zones_of_filter: &[Vec<String>],
     engine: &Engine,
     previous: Option<&Generation>,
-) -> Result<Vec<(u64, Arc<Filter>)>, Report> {
+) -> Result<Vec<Loaded>, Report> {
     let known = previous.map_or(&[][..], |previous| &previous.filters);
     let identities = previous.map_or(&[][..], |previous| &previous.identities);
     let (mut filters, mut mistakes) = (Vec::new(), Vec::new());
     for (filter, zones) in config.filters.iter().zip(zones_of_filter) {
         let identity = fingerprint::of_loaded(filter, zones);
         let same = identities.iter().position(|known| *known == identity);
-        if let Some(same) = same {
-            filters.push((identity, Arc::clone(&known[same])));
+        if let (Some(same), Some(previous)) = (same, previous) {
+            filters.push(Loaded {
+                filter: Arc::clone(&known[same]),
+                identity,
+                test_cases: previous.test_cases[same],
+            });
             continue;
         }
         let before = known.iter().find(|known| known.name() == filter.name);
         let counters = before
             .map(|before| Arc::clone(before.counters()))
             .unwrap_or_default();
-        match Filter::load(engine, filter, filter::builtin, zones, counters) {
-            Ok(loaded) => filters.push((identity, loaded)),
-            Err(error) => mistakes.extend(diagnostics(filter, error)),
+        match cases::load_filter(engine, filter, zones, counters) {
+            Ok((filter, test_cases)) => filters.push(Loaded {
+                filter,
+                identity,
+                test_cases,
+            }),
+            Err(found) => mistakes.extend(found),
         }
     }
     if mistakes.is_empty() {
@@ -221,10 +243,10 @@ fn load(
 
 impl Pipeline {
     /// Notes which of its filters look at responses and hear of events.
-    fn note_phases(&mut self, filters: &[(u64, Arc<Filter>)]) {
+    fn note_phases(&mut self, filters: &[Loaded]) {
         for stage in &self.stages {
             if let Stage::Filter { filter, zone_base } = *stage {
-                let interest = filters[filter].1.interest();
+                let interest = filters[filter].filter.interest();
                 self.looks_at_responses |= interest.responses;
                 if interest.events {
                     self.event_filters.push(EventFilter { filter, zone_base });

@@ -1,7 +1,5 @@
 //! Queries, responses and events as filters see them.
 
-use std::net::IpAddr;
-
 use crate::dns::{Origin, edns, u16_at};
 use crate::filter;
 
@@ -62,19 +60,10 @@ impl Live {
     }
 }
 
-/// An address as the filter interface has it: IPv6, or v4-mapped.
-fn client_halves(address: IpAddr) -> [u64; 2] {
-    let bits = match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
-    [(bits >> 64) as u64, bits as u64]
-}
-
 /// A query as filters see it, but for the zone, which each has its own index of.
 #[inline]
 fn query_record(request: &Request) -> filter::Query {
-    let [client_high, client_low] = client_halves(request.client.address.ip());
+    let [client_high, client_low] = filter::client_halves(request.client.address.ip());
     filter::Query {
         client_high,
         client_low,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use super::{Stop, questions};
+use super::{Stop, test};
 use crate::config;
 use crate::run::{self, Spectators};
 use package::{Built, Package, Watch};
@@ -101,19 +101,21 @@ fn serve(file: &Path, view: &Arc<View>) -> Result<(), run::Stop> {
                 Err(stop) => generations.refused(&stop.to_string()),
             })),
             // Its author is about to change what it says.
-            whatever_was_recorded: true,
+            without_test_cases: true,
         },
     )
 }
 
-/// Shows what filters say otherwise than was recorded. What is wrong with the files themselves is shown by who
-/// serves them.
+/// Shows which test cases differ or are not valid. What is wrong with the configuration is shown by who serves it.
 fn compare(file: &Path, view: &View) {
-    if let Ok((report, false)) = questions::of_configuration(file) {
-        view.failed(
-            "recorded questions are answered otherwise, which production would refuse",
-            &report,
-        );
+    match test::of_configuration(file) {
+        Ok((report, false)) => {
+            view.failed("test cases differ: production would refuse this module", &report);
+        }
+        Err(Stop::File(report)) if Path::new(report.source().name()) != file => {
+            view.failed("test cases are not valid", &report.render(view.colour));
+        }
+        Ok((_, true)) | Err(_) => {}
     }
 }
 

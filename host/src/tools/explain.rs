@@ -85,11 +85,10 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         .ok_or_else(|| Stop::Refused(format!("{:?} is no type; write AAAA, or TYPE65280", asked.qtype)))?;
     let message = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false);
 
-    let names: Vec<&str> = filter::BUILTINS.iter().map(|(name, _)| *name).collect();
-    let mut config = config::load(file, &names)?;
+    let mut config = config::load(file, filter::BUILTINS)?;
     for filter in &mut config.filters {
-        // What a filter used to say is no reason not to show what it says.
-        filter.questions = None;
+        // What a filter used to say is no reason not to show what it says now.
+        filter.test_cases = None;
     }
     let machine = |error: &dyn std::fmt::Display| Stop::Machine(error.to_string());
     let printed = Printed::default();

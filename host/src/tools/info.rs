@@ -6,9 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Stop;
-use super::modules::{configured, module, refusal};
-use crate::config::Source;
-use crate::config::questions;
+use super::modules::{configured, refusal};
+use crate::config::{self, Source};
 use crate::dns::text::type_text;
 use crate::filter::{self, Anatomy, Engine, Interface, Standing, Trial};
 
@@ -55,16 +54,14 @@ pub fn info(file: &str, config: Option<&Path>, json: bool) -> Result<String, Sto
     let engine = Engine::metered()
         .map_err(|error| Stop::Machine(error.to_string()))?
         .compiling_aside();
-    let module = module(file)?;
     let (source, nodes) = match config {
-        Some(path) => questions::load_config(path)?,
+        Some(path) => config::load_block(path)?,
         None => (Source::new("the empty configuration", ""), Vec::new()),
     };
-    let block = configured(module, nodes);
-    let bytes = block.module.bytes(filter::builtin).unwrap_or_default();
-    let anatomy = filter::inspect(&engine, bytes, &block.limits)
+    let block = configured(file, nodes)?;
+    let anatomy = filter::inspect(&engine, &block.code, &block.limits)
         .map_err(|error| Stop::Refused(format!("{file}: {error}")))?;
-    let (manifest, refused) = match Trial::load(&engine, &block, filter::builtin, &[".".to_owned()]) {
+    let (manifest, refused) = match Trial::load(&engine, &block, &[".".to_owned()]) {
         Ok(trial) => {
             let (declared, cost) = (trial.declared(), trial.configured());
             let manifest = Manifest {

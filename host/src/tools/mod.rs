@@ -1,7 +1,7 @@
 //! Tools for those who write filters and configurations: what `dnsweir filter …`, `explain` and `dev` do.
 //!
 //! They show what the proxy does by having the proxy's own code do it: [`explain`] sends a query through
-//! [`serve`](crate::serve), [`questions`] and [`info`] load a module as the proxy would. Nothing here is part
+//! [`serve`](crate::serve), [`test`] and [`info`] load a module as the proxy would. Nothing here is part
 //! of the way of a query.
 
 pub mod dev;
@@ -9,7 +9,7 @@ pub mod explain;
 pub mod info;
 mod modules;
 pub mod new;
-pub mod questions;
+pub mod test;
 
 use std::fmt;
 

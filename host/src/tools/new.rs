@@ -20,7 +20,7 @@ const TEMPLATE: [(&str, &str); 9] = [
     (".gitignore", include_str!("template/gitignore")),
     ("src/lib.rs", include_str!("template/lib.rs")),
     ("tests/verdicts.rs", include_str!("template/verdicts.rs")),
-    ("{name}.questions.kdl", include_str!("template/questions.kdl")),
+    ("{name}.test-cases.kdl", include_str!("template/test-cases.kdl")),
     ("dnsweir.kdl", include_str!("template/dnsweir.kdl")),
     ("README.md", include_str!("template/README.md")),
     (

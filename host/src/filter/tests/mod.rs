@@ -27,10 +27,8 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::printing_to(io::sink(
 pub(super) fn block(module: Vec<u8>) -> config::Filter {
     config::Filter {
         name: "test".into(),
-        module: Module::File {
-            path: "test.wasm".into(),
-            bytes: module.into(),
-        },
+        module: Module::File("test.wasm".into()),
+        code: module.into(),
         on_error: OnError::Bypass,
         limits: Limits {
             memory: 2 << 20,
@@ -49,18 +47,12 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
         span: SPAN,
         module_span: SPAN,
         config_span: SPAN,
-        questions: None,
+        test_cases: None,
     }
 }
 
 fn load(engine: &Engine, module: Vec<u8>) -> Result<Arc<Filter>, LoadError> {
-    Filter::load(
-        engine,
-        &block(module),
-        builtin,
-        &["example.".into()],
-        Arc::default(),
-    )
+    Filter::load(engine, &block(module), &["example.".into()], Arc::default())
 }
 
 /// An instance of the puppet.

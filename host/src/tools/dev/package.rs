@@ -265,7 +265,7 @@ impl Watch {
         let concerned = packages.iter().filter(|package| {
             let source = |path: &PathBuf| {
                 path.strip_prefix(&package.folder).is_ok_and(|rest| {
-                    // The configuration and recorded questions are the proxy's, and no part of the module.
+                    // The configuration and test cases are the proxy's, and no part of the module.
                     !rest
                         .extension()
                         .is_some_and(|extension| extension == "kdl" || extension == "md")

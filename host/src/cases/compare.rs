@@ -1,0 +1,108 @@
+//! Whether a filter says what the snapshot of a test case has.
+
+use similar::{Algorithm, capture_diff_slices};
+
+use super::snapshot::{COST, Snapshot, WORDS};
+
+/// How what a filter says now differs from the snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    /// Not at all.
+    None,
+    /// There is no snapshot yet.
+    New,
+    /// In these lines, which begin with `-` if only the snapshot has them, with `+` if it has not, and with a blank if both
+    /// have.
+    Lines(Vec<String>),
+}
+
+impl Snapshot {
+    /// What `now` has otherwise, but for the cost and the order at the top.
+    pub fn compare(&self, now: &Snapshot) -> Difference {
+        let ((old, _), (new, _)) = (self.in_order(), now.in_order());
+        match old == new {
+            true => Difference::None,
+            false => Difference::Lines(differing(&old, &new)),
+        }
+    }
+
+    /// What the call took and takes now, if that is another number.
+    pub fn cost_change(&self, now: &Snapshot) -> Option<(String, String)> {
+        let ((_, was), (_, is)) = (self.in_order(), now.in_order());
+        let (was, is) = (was.first()?.clone(), is.first()?.clone());
+        (was != is).then_some((was, is))
+    }
+
+    /// The lines of each node at the top with what is in it, in the order of [`WORDS`], costs apart.
+    fn in_order(&self) -> (Vec<String>, Vec<String>) {
+        let mut tops: Vec<(usize, Vec<String>)> = Vec::new();
+        let top_nodes = self.0.iter().filter(|node| node.parent.is_none());
+        let mut names = top_nodes.map(|node| node.name.as_str());
+        for line in self.lines() {
+            // What is indented, or closes, belongs to the node above.
+            match tops.last_mut() {
+                Some((_, lines)) if line.starts_with([' ', '}']) => lines.push(line),
+                _ => {
+                    let name = names.next().unwrap_or_default();
+                    let rank = WORDS.iter().position(|known| *known == name);
+                    tops.push((rank.unwrap_or(WORDS.len()), vec![line]));
+                }
+            }
+        }
+        tops.sort_by_key(|(rank, _)| *rank);
+        let (cost, rest): (Vec<_>, Vec<_>) = tops
+            .into_iter()
+            .partition(|(rank, _)| WORDS.get(*rank) == Some(&COST));
+        let lines = |tops: Vec<(usize, Vec<String>)>| tops.into_iter().flat_map(|(_, lines)| lines).collect();
+        (lines(rest), lines(cost))
+    }
+}
+
+/// The lines of both in order: those that both have with a blank in front, the rest with `-` or `+`.
+fn differing(old: &[String], new: &[String]) -> Vec<String> {
+    let changes = capture_diff_slices(Algorithm::Myers, old, new);
+    let lines = changes.iter().flat_map(|change| change.iter_changes(old, new));
+    lines
+        .map(|line| format!("{} {}", line.tag(), line.value()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::{number, word};
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(String::from).collect()
+    }
+
+    #[test]
+    fn what_both_have_is_kept_in_order() {
+        assert_eq!(
+            differing(&words("a b c d"), &words("a x c d e")),
+            ["  a", "- b", "+ x", "  c", "  d", "+ e"]
+        );
+        assert_eq!(differing(&[], &words("a")), ["+ a"]);
+        assert_eq!(differing(&words("a"), &[]), ["- a"]);
+    }
+
+    /// The order of lines in a file is the author's affair, and cost is no difference.
+    #[test]
+    fn order_and_cost_do_not_matter() {
+        let mut recorded = Snapshot::default();
+        recorded.add(COST, []);
+        recorded.add("count", [word("b"), number(1)]);
+        recorded.add("answer", [word("NOERROR")]);
+        recorded.add_in(Some(2), "record", [word("x.")]);
+        let mut now = Snapshot::default();
+        now.add("answer", [word("NOERROR")]);
+        now.add_in(Some(0), "record", [word("x.")]);
+        now.add("count", [word("b"), number(1)]);
+        assert_eq!(recorded.compare(&now), Difference::None);
+        now.add("count", [word("c"), number(1)]);
+        let Difference::Lines(lines) = recorded.compare(&now) else {
+            panic!("they differ")
+        };
+        assert_eq!(lines.last().map(String::as_str), Some("+ count \"c\" 1"));
+    }
+}

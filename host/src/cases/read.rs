@@ -1,0 +1,414 @@
+//! Reading a file of test cases.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::file::{Case, Input, TestCases};
+use super::snapshot::{Snapshot, WORDS};
+use crate::config::decode::{
+    Mistakes, Shape, Wrong, arguments, block, boolean, child, document, head, text, whole, word,
+};
+use crate::config::files::Files;
+use crate::config::name::zone_name;
+use crate::config::units::{duration, ms};
+use crate::config::{Diagnostic, Report, Source, Span, config_block, read_source};
+use crate::dns::name::Name;
+use crate::dns::suffix_map::SuffixMap;
+use crate::dns::text::{CLASSES, parse_type};
+use crate::dns::{CLASS_IN, Origin, RCODES, Transport, edns, flag};
+use crate::filter::{self, client_halves};
+
+/// Nodes at the top of a file.
+const SECTIONS: [&str; 6] = ["zones", "config", "clock", "query", "response", "event"];
+const REPEATED: [&str; 3] = ["query", "response", "event"];
+
+const QUERY: Shape = case(
+    r#"query "www.example" "A" client="192.0.2.1""#,
+    &[
+        "client",
+        "port",
+        "transport",
+        "class",
+        "zone",
+        "after",
+        "edns",
+        "dnssec",
+    ],
+);
+const RESPONSE: Shape = case(
+    r#"response "www.example" "A" rcode="NXDOMAIN""#,
+    &[
+        "client",
+        "port",
+        "transport",
+        "class",
+        "zone",
+        "after",
+        "edns",
+        "dnssec",
+        "rcode",
+        "source",
+        "ttl",
+        "answers",
+    ],
+);
+const EVENT: Shape = case(
+    r#"event "www.example" "A" rcode="NXDOMAIN""#,
+    &[
+        "client",
+        "port",
+        "transport",
+        "class",
+        "zone",
+        "after",
+        "edns",
+        "dnssec",
+        "rcode",
+        "source",
+        "answers",
+        "took",
+        "size",
+    ],
+);
+
+const fn case(example: &'static str, properties: &'static [&'static str]) -> Shape {
+    Shape {
+        example,
+        arguments: 2..=2,
+        properties,
+        children: &WORDS,
+        repeated: &["log", "print", "count"],
+    }
+}
+
+const TRANSPORTS: [(&str, Transport); 3] = [
+    ("udp", Transport::Udp),
+    ("tcp", Transport::Tcp),
+    ("internal", Transport::Internal),
+];
+
+/// Who asks where nothing else is written: an address of documentation (RFC 5737).
+const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1053);
+
+/// 2026-01-01T00:00:00Z in Unix milliseconds: the time of the first case, unless written.
+const CLOCK: u64 = 1_767_225_600_000;
+
+/// How far a case may be behind the one before.
+const AFTER: RangeInclusive<Duration> = ms(0)..=ms(365 * 86_400_000);
+
+impl TestCases {
+    /// Reads a file of test cases.
+    ///
+    /// # Errors
+    /// Every mistake in it, or that it cannot be read.
+    pub fn load(path: &Path) -> Result<TestCases, Report> {
+        TestCases::parse(read_source(path)?)
+    }
+
+    /// Decodes the text of a file of test cases.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn parse(source: Source) -> Result<TestCases, Report> {
+        document(&source, |mistakes, nodes| decode(mistakes, &source, nodes))
+    }
+}
+
+fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCases {
+    mistakes.check_block(nodes, None, &SECTIONS, &REPEATED);
+    let mut zones = Vec::new();
+    if let Some(node) = child(nodes, "zones") {
+        mistakes.check(node, &Shape::plain(1..=usize::MAX, "zones \"example\""));
+        for entry in arguments(node) {
+            zones.extend(mistakes.value("zones", entry, zone_name));
+        }
+    }
+    if zones.is_empty() {
+        zones.push(".".to_owned());
+    }
+    let folder = Path::new(source.name()).parent().unwrap_or(Path::new(""));
+    let mut reader = Reader {
+        source,
+        owners: owners(&zones),
+        zones: &zones,
+        files: Files::new(folder),
+    };
+    let config = child(nodes, "config").map(|node| config_block::decode(mistakes, &mut reader.files, node));
+    let clock = mistakes.scalar(nodes, "clock 1767225600000", whole(0..=u64::MAX / 2));
+    let cases: Vec<Case> = nodes
+        .iter()
+        .filter_map(|node| reader.case(mistakes, node))
+        .collect();
+    if cases.is_empty() && mistakes.is_empty() {
+        let missing = Diagnostic::new(Span::default(), "there is no test case");
+        mistakes.push(missing.help(format!("write one: {}", QUERY.example)));
+    }
+    TestCases {
+        source: source.clone(),
+        zones,
+        config,
+        clock: clock.unwrap_or(CLOCK),
+        cases,
+    }
+}
+
+/// The index of the longest of `zones` that owns a name.
+fn owners(zones: &[String]) -> SuffixMap<usize> {
+    let mut owners = SuffixMap::default();
+    for (index, zone) in zones.iter().enumerate() {
+        if let Ok(name) = Name::parse(zone) {
+            owners.insert(name.as_bytes(), index);
+        }
+    }
+    owners
+}
+
+/// What cases are read with.
+struct Reader<'a> {
+    source: &'a Source,
+    zones: &'a [String],
+    owners: SuffixMap<usize>,
+    files: Files<'a>,
+}
+
+impl Reader<'_> {
+    /// The case that a node is; none if it is something else or has mistakes.
+    fn case(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Option<Case> {
+        let shape = match node.name().value() {
+            "query" => &QUERY,
+            "response" => &RESPONSE,
+            "event" => &EVENT,
+            _ => return None,
+        };
+        mistakes.check(node, shape);
+        let mut given = arguments(node);
+        let (name, qtype) = (given.next(), given.next());
+        let name = name.and_then(|entry| mistakes.value("name", entry, query_name));
+        let qtype = qtype.and_then(|entry| mistakes.value("type", entry, query_type));
+        let query = self.query(mistakes, node, name.as_ref(), qtype);
+        let input = match node.name().value() {
+            "query" => Input::Query(query),
+            "response" => Input::Response(response(mistakes, node, query)),
+            _ => Input::Event(event(mistakes, node, query)),
+        };
+        let after = mistakes.property(node, "after", duration(AFTER));
+        let snapshot = node
+            .children()
+            .map(|_| Snapshot::from(config_block::nodes(mistakes, &mut self.files, block(node))));
+        let _ = qtype?;
+        let span = head(node);
+        let text = self.source.text();
+        Some(Case {
+            input,
+            name: name?.as_bytes().to_vec(),
+            after: after.unwrap_or_default(),
+            snapshot,
+            title: text.get(span.start..span.end()).unwrap_or_default().to_owned(),
+            head: span,
+            whole: trimmed(text, span, node.span().into()),
+        })
+    }
+
+    /// Who asks what, as the filter has it.
+    fn query(
+        &self,
+        mistakes: &mut Mistakes,
+        node: &KdlNode,
+        name: Option<&Name>,
+        qtype: Option<u16>,
+    ) -> filter::Query {
+        let client = mistakes.property(node, "client", address).unwrap_or(CLIENT.ip());
+        let [client_high, client_low] = client_halves(client);
+        let port = mistakes.property(node, "port", whole(0..=u16::MAX));
+        let transport = mistakes.property(node, "transport", word(&TRANSPORTS));
+        let edns = mistakes.property(node, "edns", whole(0..=u16::MAX));
+        let dnssec = mistakes.property(node, "dnssec", boolean).unwrap_or(false);
+        let zone = mistakes.property(node, "zone", |value| self.zone(value));
+        let owner = || name.and_then(|name| self.owners.longest(name.as_bytes()).copied());
+        filter::Query {
+            client_high,
+            client_low,
+            name_start: 0,
+            name_length: 0,
+            qtype: qtype.unwrap_or_default(),
+            qclass: mistakes
+                .property(node, "class", word(&CLASSES))
+                .unwrap_or(CLASS_IN),
+            header: flag::RD,
+            udp_size: edns.unwrap_or(edns::UDP_CLASSIC).max(edns::UDP_CLASSIC),
+            edns_flags: if dnssec { edns::DO } else { 0 },
+            client_port: port.unwrap_or(CLIENT.port()),
+            zone: zone.or_else(owner).unwrap_or_default() as u16,
+            transport: transport.unwrap_or(Transport::Udp).into(),
+            edns: edns.is_some() || dnssec,
+        }
+    }
+
+    /// The index of one of the zones.
+    fn zone(&self, value: &KdlValue) -> Result<usize, Wrong> {
+        let name = zone_name(value)?;
+        let found = self.zones.iter().position(|zone| *zone == name);
+        found.ok_or_else(|| {
+            Wrong::new(
+                "is not one of the zones",
+                format!("valid here: {}", self.zones.join(", ")),
+            )
+        })
+    }
+}
+
+fn response(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> filter::Response {
+    let ttl = mistakes.property(node, "ttl", whole(0..=i32::MAX as u32));
+    filter::Response {
+        query,
+        rcode: rcode(mistakes, node),
+        source: origin(mistakes, node),
+        answer_count: answers(mistakes, node),
+        ttl: ttl.unwrap_or(0),
+        message_start: 0,
+        message_length: 0,
+    }
+}
+
+fn event(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> filter::Event {
+    let rcode = rcode(mistakes, node);
+    let took = mistakes.property(node, "took", duration(ms(0)..=ms(3_600_000)));
+    let size = mistakes.property(node, "size", whole(0..=65_535)).unwrap_or(64);
+    filter::Event {
+        query,
+        time: 0,
+        duration: took.unwrap_or_default().as_micros() as u32,
+        id: 1,
+        query_size: 0,
+        response_size: size,
+        rcode,
+        // Nothing was sent if the query was dropped.
+        response_header: match size {
+            0 => 0,
+            _ => flag::QR | flag::RD | flag::RA | rcode & flag::RCODE,
+        },
+        has_answers: answers(mistakes, node) > 0,
+        source: origin(mistakes, node),
+    }
+}
+
+fn rcode(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
+    mistakes.property(node, "rcode", word(&RCODES)).unwrap_or(0)
+}
+
+fn answers(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
+    mistakes
+        .property(node, "answers", whole(0..=u16::MAX))
+        .unwrap_or(0)
+}
+
+fn origin(mistakes: &mut Mistakes, node: &KdlNode) -> filter::Source {
+    let origins = Origin::ALL.map(|origin| (origin.as_str(), origin));
+    let origin = mistakes.property(node, "source", word(&origins));
+    origin.unwrap_or(Origin::Upstream).into()
+}
+
+/// A node's span without the line breaks and the semicolon behind it.
+fn trimmed(text: &str, head: Span, whole: Span) -> Span {
+    let text = text.get(head.start..whole.end()).unwrap_or_default();
+    let text = text.trim_end_matches(|c: char| c.is_whitespace() || c == ';');
+    (head.start..(head.start + text.len()).max(head.end())).into()
+}
+
+fn query_name(value: &KdlValue) -> Result<Name, Wrong> {
+    Name::parse(&text(value)?).map_err(|_| {
+        Wrong::new(
+            "is not a domain name",
+            "write \"www.example\", or \".\" for the root",
+        )
+    })
+}
+
+fn query_type(value: &KdlValue) -> Result<u16, Wrong> {
+    parse_type(&text(value)?).ok_or_else(|| {
+        Wrong::new(
+            "is not a type",
+            "write \"AAAA\", or \"TYPE65280\" for one without a name",
+        )
+    })
+}
+
+fn address(value: &KdlValue) -> Result<IpAddr, Wrong> {
+    let parsed = text(value)?.parse();
+    parsed.map_err(|_| Wrong::new("is not an IP address", "write \"192.0.2.1\" or \"2001:db8::1\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<TestCases, Vec<String>> {
+        TestCases::parse(Source::new("test", text)).map_err(|report| {
+            report
+                .diagnostics()
+                .iter()
+                .map(|found| format!("{} | {}", found.message, found.help))
+                .collect()
+        })
+    }
+
+    fn query(case: &Case) -> filter::Query {
+        match case.input {
+            Input::Query(query) => query,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_query_has_defaults() {
+        let cases = parse("query \"WWW.Example\" aaaa").unwrap();
+        let case = &cases.cases[0];
+        assert_eq!(case.name, b"\x03www\x07example\0");
+        let query = query(case);
+        let client = [query.client_high, query.client_low];
+        assert_eq!((query.qtype, query.qclass, query.zone), (28, 1, 0));
+        assert_eq!(
+            (client, query.client_port),
+            (client_halves(CLIENT.ip()), CLIENT.port())
+        );
+        assert!(case.snapshot.is_none(), "nothing is recorded yet");
+    }
+
+    #[test]
+    fn the_longest_zone_owns_a_name() {
+        let text = "zones \"example\" \".\" \"b.example\"\nquery \"a.b.example\" A\nquery \"c\" A\n\
+                    query \"example\" A\nquery \"b.example\" A zone=\"example\"";
+        let cases = parse(text).unwrap().cases;
+        let zones: Vec<u16> = cases.iter().map(|case| query(case).zone).collect();
+        assert_eq!(zones, [2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        for (text, expected) in [
+            (
+                "",
+                "there is no test case | write one: query \"www.example\" \"A\" client=\"192.0.2.1\"",
+            ),
+            (
+                "query \"a\" \"AAAAA\"",
+                "`type`: \"AAAAA\" is not a type | write \"AAAA\", or \"TYPE65280\" for one without a name",
+            ),
+            (
+                "query \"a\" \"A\" { refuze \"NXDOMAIN\" }",
+                "`refuze` is not allowed in `query` | did you mean `refuse`?",
+            ),
+            (
+                "query \"a\" \"A\" rcode=\"NXDOMAIN\"",
+                "`query` has no property `rcode` | valid here: client, port, transport, class, zone, \
+                 after, edns, dnssec",
+            ),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), [expected], "{text}");
+        }
+    }
+}

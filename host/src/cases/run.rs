@@ -1,0 +1,167 @@
+//! Running test cases: for a report, or to decide whether the proxy takes a filter.
+
+use std::sync::Arc;
+
+use super::compare::Difference;
+use super::file::{Case, Input, TestCases};
+use super::snapshot::Snapshot;
+use crate::config::{self, Diagnostic, Report, TestCasesFile};
+use crate::dns::build;
+use crate::filter::{self, Cost, Counters, Engine, Execution, Filter, LoadError, Outcome, Trial, one_line};
+
+/// Octets of a difference in one line.
+const LINE: usize = 512;
+
+/// One case, run.
+#[derive(Debug)]
+pub struct CaseResult {
+    /// What the filter did.
+    pub snapshot: Snapshot,
+    /// Why the filter failed, if it did; the words are the runtime's.
+    pub failure: Option<String>,
+    /// What it took.
+    pub cost: Cost,
+    /// How that differs from the recorded snapshot.
+    pub difference: Difference,
+}
+
+/// Runs all cases, in order, each as its result is taken.
+pub fn run(trial: &mut Trial, cases: &TestCases) -> impl Iterator<Item = CaseResult> {
+    let mut now = cases.clock;
+    cases.cases.iter().map(move |case| {
+        now += case.after.as_millis() as u64;
+        run_case(trial, case, now)
+    })
+}
+
+/// Loads a filter for the proxy, and how many test cases it has passed: all of those that the configuration has for it.
+///
+/// # Errors
+/// Where in the operator's file it is named that does not load, or does not pass.
+pub fn load_filter(
+    engine: &Engine,
+    block: &config::Filter,
+    zones: &[String],
+    counters: Arc<Counters>,
+) -> Result<(Arc<Filter>, usize), Vec<Diagnostic>> {
+    let cases = match &block.test_cases {
+        Some(file) => {
+            let cases = TestCases::parse(file.source.clone());
+            Some(cases.map_err(|report| vec![invalid(file, &report)])?)
+        }
+        None => None,
+    };
+    let filter = Filter::load(engine, block, zones, counters).map_err(|error| error.diagnostics(block))?;
+    let Some(cases) = cases else {
+        return Ok((filter, 0));
+    };
+    match verify(engine, &filter, block, &cases) {
+        Ok(()) => Ok((filter, cases.cases.len())),
+        Err(reason) => {
+            let problem = format!("filter {:?} cannot be loaded: {reason}", block.name);
+            Err(vec![Diagnostic::new(block.module_span, problem)])
+        }
+    }
+}
+
+/// The first mistake in a file of test cases, told where the configuration names the file.
+fn invalid(file: &TestCasesFile, report: &Report) -> Diagnostic {
+    let (name, line) = (file.source.name(), report.lines()[0]);
+    let problem = format!("the test cases {name} are not valid");
+    let help = format!("line {line}: {}", report.diagnostics()[0].message);
+    Diagnostic::new(file.span, problem).help(help)
+}
+
+/// Holds a filter to its test cases, up to the first difference. They are run by an instance of its own, with the
+/// configuration that they are for.
+fn verify(engine: &Engine, filter: &Filter, block: &config::Filter, cases: &TestCases) -> Result<(), String> {
+    let block = cases.configured(block);
+    let mut trial = match Trial::of(engine, filter, &block, &cases.zones) {
+        Ok(trial) => trial,
+        Err(_) if engine.is_cancelled() => return Err(LoadError::Cancelled.to_string()),
+        Err(LoadError::Rejected(errors)) => {
+            let message = errors.first().map_or("no reason given", |error| &error.message);
+            return Err(format!(
+                "its test cases cannot be run: it rejects their configuration: {message}"
+            ));
+        }
+        Err(error) => return Err(format!("its test cases cannot be run: {error}")),
+    };
+    let mut results = run(&mut trial, cases).zip(&cases.cases).enumerate();
+    let different = results.find(|(_, (result, _))| result.difference != Difference::None);
+    let Some((index, (result, case))) = different else {
+        return Ok(());
+    };
+    if engine.is_cancelled() {
+        return Err(LoadError::Cancelled.to_string());
+    }
+    let (number, of) = (index + 1, cases.cases.len());
+    let line = format!("{}: {}", case.title, in_words(&result.difference));
+    let line = one_line(&line, LINE);
+    Err(format!("test case {number} of {of} differs: {line}"))
+}
+
+fn in_words(difference: &Difference) -> String {
+    match difference {
+        Difference::None => "no difference".to_owned(),
+        Difference::New => "it has no snapshot yet".to_owned(),
+        Difference::Lines(lines) => {
+            let changed = lines.iter().filter(|line| !line.starts_with(' '));
+            let changed: Vec<&str> = changed.map(|line| line.trim_end()).collect();
+            changed.join(" ")
+        }
+    }
+}
+
+fn run_case(trial: &mut Trial, case: &Case, now: u64) -> CaseResult {
+    let name = &case.name;
+    match case.input {
+        Input::Query(query) => result(case, trial.query(now, query, name), |snapshot, verdict| {
+            snapshot.verdict(verdict);
+        }),
+        Input::Response(response) => {
+            let query = response.query;
+            let question = [name, &query.qtype.to_be_bytes()[..], &query.qclass.to_be_bytes()].concat();
+            let message = build::empty(&question, response.rcode);
+            let execution = trial.response(now, response, name, &message);
+            result(case, execution, Snapshot::response)
+        }
+        Input::Event(event) => {
+            let event = filter::Event {
+                time: now.saturating_sub(u64::from(event.duration) / 1000),
+                query_size: (name.len() + 16) as u16,
+                ..event
+            };
+            result(case, trial.event(event, name), |_, ()| {})
+        }
+    }
+}
+
+/// A call in the words of a snapshot, compared with the one that the case has.
+fn result<V>(
+    case: &Case,
+    execution: Execution<Outcome<V>>,
+    decided: impl FnOnce(&mut Snapshot, &V),
+) -> CaseResult {
+    let mut snapshot = Snapshot::default();
+    match &execution.outcome {
+        None => snapshot.add("not-called", []),
+        Some(Outcome::Passed) => match case.input {
+            Input::Event(_) => snapshot.add("called", []),
+            Input::Query(_) | Input::Response(_) => snapshot.add("pass", []),
+        },
+        Some(Outcome::Decided(verdict)) => decided(&mut snapshot, verdict),
+        Some(Outcome::Failed) => {}
+    }
+    snapshot.effects(&execution);
+    let difference = match &case.snapshot {
+        None => Difference::New,
+        Some(recorded) => recorded.compare(&snapshot),
+    };
+    CaseResult {
+        snapshot,
+        failure: execution.failure.map(|failure| failure.message),
+        cost: execution.cost,
+        difference,
+    }
+}

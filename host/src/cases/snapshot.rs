@@ -1,0 +1,250 @@
+//! Snapshots: what a filter said, in the words of the file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{ConfigNode, ConfigValue, Span, spell, spell_duration};
+use crate::dns::name::Text;
+use crate::dns::text::{class_text, data_text, type_text};
+use crate::dns::{CLASS_IN, rcode_text};
+use crate::filter::{
+    Answer, Cost, Decision, Execution, Reason, Record, ResponseEdit, ResponseVerdict, Rewrite, Verdict,
+};
+
+/// What a snapshot may hold, in the order in which it is written.
+pub(super) const WORDS: [&str; 17] = [
+    "not-called",
+    "called",
+    "pass",
+    "rewrite",
+    "answer",
+    "alias",
+    "refuse",
+    "drop",
+    "replace",
+    "fail",
+    "edit",
+    "remember",
+    "skip-response",
+    "log",
+    "print",
+    "count",
+    COST,
+];
+
+/// The node that says what a call took. It is recorded and compared, but no reason to fail: another compiler leaves
+/// other instructions.
+pub(super) const COST: &str = "cost";
+
+/// A verdict in the words of test cases, a line each.
+pub fn verdict_lines(verdict: &Verdict) -> Vec<String> {
+    let mut snapshot = Snapshot::default();
+    snapshot.verdict(verdict);
+    snapshot.lines()
+}
+
+/// A verdict about a response in the words of test cases, a line each.
+pub fn response_verdict_lines(verdict: &ResponseVerdict) -> Vec<String> {
+    let mut snapshot = Snapshot::default();
+    snapshot.response(verdict);
+    snapshot.lines()
+}
+
+/// What a filter did in one call.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot(pub(super) Vec<ConfigNode>);
+
+impl From<Vec<ConfigNode>> for Snapshot {
+    fn from(nodes: Vec<ConfigNode>) -> Snapshot {
+        Snapshot(nodes)
+    }
+}
+
+impl Snapshot {
+    /// As it is written, without the block around it.
+    pub fn lines(&self) -> Vec<String> {
+        spell(&self.0)
+    }
+
+    pub(super) fn add(&mut self, name: &str, arguments: impl IntoIterator<Item = ConfigValue>) {
+        self.add_in(None, name, arguments);
+    }
+
+    pub(super) fn add_in(
+        &mut self,
+        parent: Option<usize>,
+        name: &str,
+        arguments: impl IntoIterator<Item = ConfigValue>,
+    ) {
+        self.0.push(ConfigNode {
+            name: name.to_owned(),
+            arguments: arguments.into_iter().collect(),
+            properties: Vec::new(),
+            parent,
+            span: Span::default(),
+            argument_spans: Vec::new(),
+            property_spans: Vec::new(),
+        });
+    }
+
+    /// Adds a property to the last node.
+    fn property(&mut self, name: &str, value: ConfigValue) {
+        if let Some(node) = self.0.last_mut() {
+            node.properties.push((name.to_owned(), value));
+        }
+    }
+
+    pub(super) fn verdict(&mut self, verdict: &Verdict) {
+        match &verdict.decision {
+            Decision::Pass => self.add("pass", []),
+            Decision::Rewrite(rewrite) => self.rewrite(rewrite),
+            Decision::Answer(answer) => self.answer("answer", answer),
+            Decision::Alias(targets) => {
+                self.add(
+                    "alias",
+                    targets.iter().map(|target| word(Text(target).to_string())),
+                );
+            }
+            Decision::Refuse(rcode) => self.add("refuse", [word(rcode_text(*rcode))]),
+            Decision::Drop => self.add("drop", []),
+        }
+        if let Some(edit) = &verdict.edit {
+            self.edit(edit);
+        }
+        if verdict.remember > 0 {
+            self.add(
+                "remember",
+                [word(spell_duration(Duration::from_millis(
+                    verdict.remember.into(),
+                )))],
+            );
+        }
+        if verdict.skip_response {
+            self.add("skip-response", []);
+        }
+    }
+
+    pub(super) fn response(&mut self, verdict: &ResponseVerdict) {
+        match &verdict.replace {
+            Some(answer) => self.answer("replace", answer),
+            None => self.add("pass", []),
+        }
+        if let Some(edit) = &verdict.edit {
+            self.edit(edit);
+        }
+    }
+
+    fn rewrite(&mut self, rewrite: &Rewrite) {
+        self.add("rewrite", []);
+        if let (Some(name), Some(node)) = (&rewrite.name, self.0.last_mut()) {
+            node.arguments.push(word(Text(name).to_string()));
+        }
+        if let Some(qtype) = rewrite.qtype {
+            self.property("type", word(type_text(qtype)));
+        }
+        if let Some(qclass) = rewrite.qclass {
+            self.property("class", word(class_text(qclass)));
+        }
+        if !rewrite.revert {
+            self.property("revert", ConfigValue::Boolean(false));
+        }
+    }
+
+    fn answer(&mut self, name: &str, answer: &Answer) {
+        self.add(name, [word(rcode_text(answer.rcode))]);
+        if answer.authoritative {
+            self.property("authoritative", ConfigValue::Boolean(true));
+        }
+        let parent = Some(self.0.len() - 1);
+        let sections = [
+            ("record", &answer.answers),
+            ("authority", &answer.authority),
+            ("additional", &answer.additional),
+        ];
+        for (name, records) in sections {
+            for record in records {
+                self.record(parent, name, record);
+            }
+        }
+    }
+
+    fn record(&mut self, parent: Option<usize>, name: &str, record: &Record) {
+        let data = data_text(&record.rdata, record.rtype, 0..record.rdata.len());
+        let owner = word(Text(&record.name).to_string());
+        let rtype = word(type_text(record.rtype));
+        self.add_in(
+            parent,
+            name,
+            [owner, number(record.ttl.into()), rtype, word(data)],
+        );
+        if record.class != CLASS_IN {
+            self.property("class", word(class_text(record.class)));
+        }
+    }
+
+    fn edit(&mut self, edit: &ResponseEdit) {
+        self.add("edit", []);
+        let parent = Some(self.0.len() - 1);
+        if edit.ttl_minimum > 0 {
+            self.property("ttl-min", number(edit.ttl_minimum.into()));
+        }
+        if edit.ttl_maximum < i32::MAX as u32 {
+            self.property("ttl-max", number(edit.ttl_maximum.into()));
+        }
+        for (name, kept) in [("store", edit.store), ("stale", edit.stale)] {
+            if !kept {
+                self.property(name, ConfigValue::Boolean(false));
+            }
+        }
+        for &(found, instead) in &edit.rcodes {
+            self.add_in(
+                parent,
+                "rcode",
+                [word(rcode_text(found)), word(rcode_text(instead))],
+            );
+        }
+    }
+
+    /// What is recorded of a call beside its outcome.
+    pub(super) fn effects<V>(&mut self, execution: &Execution<V>) {
+        if let Some(failure) = &execution.failure {
+            self.add("fail", [word(reason(failure.reason))]);
+        }
+        for (level, line) in &execution.log {
+            self.add("log", [word(*level), word(line.as_str())]);
+        }
+        for line in execution.printed.lines() {
+            self.add("print", [word(line)]);
+        }
+        for (name, by) in &execution.counts {
+            self.add("count", [word(&**name), number(*by)]);
+        }
+        self.cost(execution.cost);
+    }
+
+    fn cost(&mut self, cost: Cost) {
+        if let Some(instructions) = cost.instructions.filter(|&count| count > 0) {
+            let memory = format!("{}KiB", cost.memory / 1024);
+            self.add(COST, []);
+            self.property("instructions", number(instructions));
+            self.property("memory", word(memory));
+        }
+    }
+}
+
+fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Trap => "trap",
+        Reason::Time => "time",
+        Reason::Memory => "memory",
+        Reason::Garbage => "garbage",
+    }
+}
+
+pub(super) fn word(text: impl Into<Arc<str>>) -> ConfigValue {
+    ConfigValue::Text(text.into())
+}
+
+pub(super) fn number(number: u64) -> ConfigValue {
+    ConfigValue::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}

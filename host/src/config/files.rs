@@ -1,0 +1,122 @@
+//! Files that a configuration names: modules, their test cases, texts for filters.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::error::{Diagnostic, Report, Source, Span};
+use super::syntax;
+use super::units::spell_size;
+
+/// The largest module that is read, in bytes.
+const LARGEST_MODULE: u64 = 64 * 1024 * 1024;
+
+/// The largest text that is read, in bytes.
+const LARGEST_TEXT: u64 = 16 * 1024 * 1024;
+
+/// Reads files for one configuration, and remembers which.
+pub(crate) struct Files<'a> {
+    /// Relative paths begin here.
+    pub(super) folder: &'a Path,
+    /// Modules that were read, or why not: two filters with the same path get the same bytes.
+    modules: HashMap<PathBuf, Result<Bytes, String>>,
+    /// The paths, in the order they were met.
+    pub(super) met: Vec<PathBuf>,
+}
+
+impl<'a> Files<'a> {
+    pub(crate) fn new(folder: &'a Path) -> Files<'a> {
+        Files {
+            folder,
+            modules: HashMap::new(),
+            met: Vec::new(),
+        }
+    }
+
+    /// The module at `path`.
+    ///
+    /// # Errors
+    /// In words.
+    pub(super) fn module(&mut self, path: &Path) -> Result<Bytes, String> {
+        self.note(path);
+        let read = self.modules.entry(path.to_owned());
+        read.or_insert_with(|| read_module(path).map_err(|error| error.to_string()))
+            .clone()
+    }
+
+    /// The text at `path`, which is in UTF-8.
+    pub(super) fn text(&mut self, path: &Path) -> io::Result<String> {
+        self.note(path);
+        String::from_utf8(read(path, LARGEST_TEXT)?).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+            io::Error::other(format!("line {line} is not UTF-8"))
+        })
+    }
+
+    /// Remembers a file that matters. Also one that cannot be read: that it appears is a change.
+    pub(super) fn note(&mut self, path: &Path) {
+        if !self.met.iter().any(|known| known == path) {
+            self.met.push(path.to_owned());
+        }
+    }
+}
+
+/// The text at `path`, to be parsed. Of one that is too long only so much is read that the parser says so.
+///
+/// # Errors
+/// When it cannot be read, or is not in UTF-8.
+pub fn read_source(path: &Path) -> Result<Source, Report> {
+    let name = path.display().to_string();
+    let read = regular(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(syntax::MAX_TEXT as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    let bytes = read.map_err(|error| {
+        let problem = format!("{name} cannot be read: {error}");
+        let unreadable = Diagnostic::new(Span::default(), problem);
+        Report::new(Source::new(name.clone(), ""), vec![unreadable])
+    })?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => {
+            // The replacement keeps everything before the mistake in its place.
+            let start = error.utf8_error().valid_up_to();
+            let length = char::REPLACEMENT_CHARACTER.len_utf8();
+            let foreign = Diagnostic::new(Span { start, length }, "this is not UTF-8");
+            let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
+            Err(Report::new(source, vec![foreign.help("save the file in UTF-8")]))
+        }
+    }
+}
+
+/// The octets of the module at `path`.
+///
+/// # Errors
+/// When it is not a regular file, too large, or cannot be read.
+pub fn read_module(path: &Path) -> io::Result<Bytes> {
+    read(path, LARGEST_MODULE).map(Bytes::from)
+}
+
+/// The whole file.
+pub(super) fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    regular(path)?.take(largest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > largest {
+        let largest = spell_size(largest as usize);
+        return Err(io::Error::other(format!("it is larger than {largest}")));
+    }
+    Ok(bytes)
+}
+
+/// A regular file. Others are refused: a pipe would block, a device never end.
+fn regular(path: &Path) -> io::Result<File> {
+    match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
