@@ -52,7 +52,7 @@ fn steps(trace: &serde_json::Value) -> Vec<String> {
         .map(|step| {
             let text = |key: &str| step[key].as_str().unwrap_or_default().to_owned();
             let did = step["did"][0].as_str().unwrap_or_default();
-            format!("{} {} {}: {did}", text("way"), text("stage"), text("saw"))
+            format!("{} {} {}: {did}", text("direction"), text("stage"), text("saw"))
         })
         .collect()
 }
