@@ -17,12 +17,11 @@ const CIRCLES: &[&[&str]] = &[
         "host/src/filter/compile/confine.rs",
         "host/src/filter/compiled.rs",
         "host/src/filter/engine.rs",
-        "host/src/filter/executor.rs",
-        "host/src/filter/executor/core_module.rs",
         "host/src/filter/footprint.rs",
         "host/src/filter/instance.rs",
         "host/src/filter/load.rs",
         "host/src/filter/restart.rs",
+        "host/src/filter/sandbox.rs",
         "host/src/filter/world.rs",
     ],
     &[

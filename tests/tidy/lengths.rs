@@ -34,11 +34,6 @@ const LONG: &[(&str, &str, usize)] = &[
         "preview_1_is_an_empty_world",
         75,
     ),
-    (
-        "host/src/filter/tests/equivalence.rs",
-        "hostile_guests_end_alike",
-        69,
-    ),
     ("host/src/filter/tests/guests.rs", "with_configure", 110),
     ("host/src/fuzzing.rs", "cache_round_trip", 61),
     ("host/src/node/reconciler.rs", "Kept::obey", 75),

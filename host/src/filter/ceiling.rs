@@ -1,9 +1,9 @@
 //! The most memory that filters can take, which follows from the configuration.
 
-use super::executor::HOSTCALL_BYTES;
 use super::footprint::FREE;
 use super::load::code_maximum;
 use super::memo::REMEMBERED;
+use super::sandbox::HOSTCALL_BYTES;
 use super::world::TABLE_ENTRIES;
 use crate::config::{Filter, Limits};
 

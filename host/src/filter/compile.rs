@@ -15,7 +15,7 @@ use wasmtime::component::Component;
 
 use super::cancel::Cancel;
 use super::load::{Layer, LoadError, in_words, layer};
-use super::{executor, plain, text};
+use super::{plain, text};
 use crate::config;
 
 pub use child::serve as compile_for_parent;
@@ -76,7 +76,7 @@ fn compile(engine: &wasmtime::Engine, module: &[u8]) -> Result<Vec<u8>, LoadErro
         Some(Layer::Module) => {
             let component =
                 plain::component(module).map_err(|error| LoadError::Encode(text::one_line(&error, 1024)))?;
-            translate(engine, &executor::exported(&component).unwrap_or(component))
+            translate(engine, &component)
         }
         Some(Layer::Component) => translate(engine, module),
         None => Err(LoadError::NotWasm),

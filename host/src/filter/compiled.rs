@@ -19,7 +19,6 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::Component as Compiled;
 
 use super::compile;
-use super::executor::MAIN_MODULE;
 use super::plain;
 
 /// Octets of the digest that a file begins with.
@@ -155,8 +154,6 @@ fn name(engine: &wasmtime::Engine, module: &[u8]) -> String {
     // Wasmtime's version, the compiler's settings and the processor's features.
     engine.precompile_compatibility_hash().hash(&mut key);
     key.write(env!("CARGO_PKG_VERSION").as_bytes());
-    // Compiled code that was not made to export this lacks the quick way in.
-    key.write(MAIN_MODULE.as_bytes());
     // What was put into a plain module with it.
     plain::ingredients().for_each(|ingredient| key.write(ingredient));
     let digest = key.0.finalize();

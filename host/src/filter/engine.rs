@@ -30,8 +30,6 @@ pub struct Engine {
     pub(super) compiler: Where,
     /// Whether the engine counts instructions.
     metered: bool,
-    /// Whether filters are entered through the component API even where there is a quicker way.
-    pub(super) by_component: bool,
     /// Whether what is loaded is still wanted.
     pub(super) cancel: Cancel,
 }
@@ -79,7 +77,6 @@ impl Engine {
             compiled: None,
             compiler: Where::Here,
             metered,
-            by_component: false,
             cancel: Cancel::default(),
         })
     }
@@ -105,15 +102,6 @@ impl Engine {
     /// Whether what is loaded is not wanted any more.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
-    }
-
-    /// The same engine, which enters every filter through the component API: the reference that the quicker way
-    /// is compared with.
-    pub fn by_component(self) -> Engine {
-        Engine {
-            by_component: true,
-            ..self
-        }
     }
 
     /// The same engine, which looks in `cache` before it compiles.

@@ -15,12 +15,13 @@ use super::batch::{Batch, Portable};
 use super::bindings::dnsweir::filter::types::{Event, Query, Response};
 use super::check::{self, Garbage};
 use super::counters::{PhaseCounters, add};
-use super::executor::{Executor, Failure, Reason};
+use super::failure::{Failure, Reason};
 use super::health::Health;
 use super::interest::Interest;
 use super::load::Filter;
 use super::memo::{Key, Memo, Recalled};
 use super::restart::Restart;
+use super::sandbox::Sandbox;
 use super::verdict::{Decision, Outcome, QueryOutcome, ResponseOutcome};
 
 /// A filter's instance. Made anywhere, then used by one worker.
@@ -36,7 +37,7 @@ pub struct Instance {
 struct Guest {
     filter: Arc<Filter>,
     /// None: lost to a failure, and another one is starting.
-    executor: Option<Executor>,
+    sandbox: Option<Sandbox>,
     restart: Option<Restart>,
     /// How long the next call may wait for an instance that is starting.
     patience: Duration,
@@ -51,12 +52,12 @@ struct Guest {
 }
 
 impl Instance {
-    pub(super) fn new(filter: Arc<Filter>, executor: Executor) -> Instance {
+    pub(super) fn new(filter: Arc<Filter>, sandbox: Sandbox) -> Instance {
         let limit = filter.context.limits.time;
         let guest = Guest {
             health: Health::new(limit, filter.start),
             filter: Arc::clone(&filter),
-            executor: Some(executor),
+            sandbox: Some(sandbox),
             restart: None,
             patience: Duration::ZERO,
             longest_wait: longest_wait(limit, filter.start),
@@ -112,8 +113,8 @@ impl Instance {
         out.resize(batch.len(), Outcome::Passed);
         let counters = &self.filter.context.counters;
         self.guest
-            .run(&counters.queries, batch, out, |executor, records, bytes, out| {
-                let verdicts = executor.queries(now, records, bytes)?;
+            .run(&counters.queries, batch, out, |sandbox, records, bytes, out| {
+                let verdicts = sandbox.queries(now, records, bytes)?;
                 Ok(check::verdicts(verdicts, out)?)
             });
         let mut kinds = [0; 6];
@@ -167,15 +168,11 @@ impl Instance {
         }
         out.resize(batch.len(), Outcome::Passed);
         let counters = &self.filter.context.counters;
-        self.guest.run(
-            &counters.responses,
-            batch,
-            out,
-            |executor, records, bytes, out| {
-                let verdicts = executor.responses(now, records, bytes)?;
+        self.guest
+            .run(&counters.responses, batch, out, |sandbox, records, bytes, out| {
+                let verdicts = sandbox.responses(now, records, bytes)?;
                 Ok(check::response_verdicts(verdicts, out)?)
-            },
-        );
+            });
     }
 
     /// The event phase. Events that the filter fails on are counted and gone: nobody waits for them.
@@ -185,9 +182,9 @@ impl Instance {
         }
         let counters = &self.filter.context.counters.events;
         add(&counters.items, batch.len() as u64);
-        let done = self.guest.attempt(counters, |executor| {
-            executor.events(batch.records(), batch.bytes())
-        });
+        let done = self
+            .guest
+            .attempt(counters, |sandbox| sandbox.events(batch.records(), batch.bytes()));
         if done.is_none() {
             add(&counters.failed, batch.len() as u64);
         }
@@ -215,13 +212,13 @@ impl Guest {
         counters: &PhaseCounters,
         batch: &Batch<R>,
         out: &mut [Outcome<V>],
-        call: impl Fn(&mut Executor, &[R], &[u8], &mut [Outcome<V>]) -> Result<(), Failure>,
+        call: impl Fn(&mut Sandbox, &[R], &[u8], &mut [Outcome<V>]) -> Result<(), Failure>,
     ) {
         add(&counters.items, batch.len() as u64);
         let several = batch.len() > 1;
         if !(several && self.available() && self.health.on_last_chance()) {
-            let whole = self.attempt(counters, |executor| {
-                call(executor, batch.records(), batch.bytes(), out)
+            let whole = self.attempt(counters, |sandbox| {
+                call(sandbox, batch.records(), batch.bytes(), out)
             });
             if whole.is_some() {
                 return;
@@ -234,7 +231,7 @@ impl Guest {
             let (record, bytes) = R::isolate(batch, index);
             let alone = several.then(|| {
                 let (record, out) = (slice::from_ref(&record), slice::from_mut(outcome));
-                self.attempt(counters, |executor| call(executor, record, bytes, out))
+                self.attempt(counters, |sandbox| call(sandbox, record, bytes, out))
             });
             if alone.flatten().is_none() {
                 *outcome = Outcome::Failed;
@@ -248,17 +245,17 @@ impl Guest {
     fn attempt(
         &mut self,
         counters: &PhaseCounters,
-        call: impl FnOnce(&mut Executor) -> Result<(), Failure>,
+        call: impl FnOnce(&mut Sandbox) -> Result<(), Failure>,
     ) -> Option<()> {
         if !self.available() {
             return None;
         }
         let begin = self.clock();
-        if self.executor.is_none() {
+        if self.sandbox.is_none() {
             self.take_over(begin);
         }
-        let executor = self.executor.as_mut()?;
-        let result = call(executor);
+        let sandbox = self.sandbox.as_mut()?;
+        let result = call(sandbox);
         let spent = self.clock().saturating_duration_since(begin);
         counters.calls.fetch_add(1, Ordering::Relaxed);
         counters
@@ -289,7 +286,7 @@ impl Guest {
         };
         self.restart = None;
         match made {
-            Ok(executor) => self.executor = Some(executor),
+            Ok(sandbox) => self.sandbox = Some(sandbox),
             Err(failure) => self.fail(begin, &failure),
         }
     }
@@ -310,7 +307,7 @@ impl Guest {
 
     #[cold]
     fn fail(&mut self, begin: Instant, failure: &Failure) {
-        self.executor = None;
+        self.sandbox = None;
         let context = &self.filter.context;
         let (counter, reason) = match failure.reason {
             Reason::Trap => (&context.counters.traps.trap, "trap"),

@@ -14,13 +14,15 @@ use super::compile::{self, Confinement};
 use super::configure::{self, ConfigError};
 use super::counters::Counters;
 use super::engine::Engine;
-use super::executor::{Code, Executor, Failure, StartError};
+use super::exports::Exports;
+use super::failure::Failure;
 use super::footprint::overhead;
 use super::instance::Instance;
 use super::interest::Interest;
+use super::sandbox::{Sandbox, StartError};
 use super::text;
 use super::time_limit::thread_clock;
-use super::world::{Context, State};
+use super::world::{Context, State, print_in_place};
 use crate::config::{self, ConfigNode};
 
 /// Octets of a module. What is larger is hardly a filter, and compiling it would take long.
@@ -35,7 +37,7 @@ pub(super) const fn code_maximum(module: usize) -> usize {
 /// A compiled filter that has accepted its configuration. Shared by all workers; each makes its own
 /// [`Instance`].
 pub struct Filter {
-    pub(super) code: Code,
+    pub(super) exports: Exports<State>,
     pub(super) context: Arc<Context>,
     pub(super) setup: types::Setup,
     /// How long starting an instance took.
@@ -67,7 +69,7 @@ impl Filter {
         let overhead = overhead(bytes, &config.limits)?;
         let component = component(engine, bytes, &config.limits)?;
         let image = component.image_range();
-        let mut code = prepare(engine, &component)?;
+        let exports = prepare(engine, &component)?;
         let context = Arc::new(Context::new(
             config.name.clone(),
             config.limits,
@@ -76,24 +78,19 @@ impl Filter {
             Arc::clone(&engine.output),
             Arc::clone(&engine.ticker),
         ));
-        // What somebody else put together may lift other functions than those that the core path calls.
-        if layer(bytes) == Some(Layer::Module) && !engine.by_component {
-            code.prefer_core(&context, &engine.cancel)
-                .map_err(LoadError::Failed)?;
-        }
         let setup = configure::setup(config, zones);
         // By the thread's own clock: what others do on this machine says nothing about the next start.
         let begin = thread_clock();
-        let started = Executor::start(&code, &context, &setup, &engine.cancel);
+        let started = Sandbox::start(&exports, &context, &setup, &engine.cancel);
         let (_, manifest) = started.map_err(|error| no_start(error, &config.config, &engine.cancel))?;
         let start = thread_clock().saturating_sub(begin);
-        let missing = code.missing(&manifest);
+        let missing = exports.missing(&manifest);
         if !missing.is_empty() {
             return Err(LoadError::MissingPhases(missing.join(", ")));
         }
         let interest = Interest::new(&manifest).map_err(LoadError::Manifest)?;
         Ok(Arc::new(Filter {
-            code,
+            exports,
             context,
             setup,
             start,
@@ -114,9 +111,9 @@ impl Filter {
     ///
     /// When the filter fails or changes its mind about the configuration that it has accepted before.
     pub fn instantiate(self: &Arc<Filter>) -> Result<Instance, LoadError> {
-        let started = Executor::start(&self.code, &self.context, &self.setup, &self.cancel);
-        let (executor, _) = started.map_err(|error| no_start(error, &self.config, &self.cancel))?;
-        Ok(Instance::new(Arc::clone(self), executor))
+        let started = Sandbox::start(&self.exports, &self.context, &self.setup, &self.cancel);
+        let (sandbox, _) = started.map_err(|error| no_start(error, &self.config, &self.cancel))?;
+        Ok(Instance::new(Arc::clone(self), sandbox))
     }
 
     /// The name in the configuration.
@@ -236,12 +233,12 @@ pub(super) fn layer(bytes: &[u8]) -> Option<Layer> {
 }
 
 /// Gives a component the interface it imports, and checks what it exports.
-fn prepare(engine: &Engine, component: &Component) -> Result<Code, LoadError> {
-    let linker = link::<State>(engine, component)?;
-    let pre = linker
-        .instantiate_pre(component)
+fn prepare(engine: &Engine, component: &Component) -> Result<Exports<State>, LoadError> {
+    let mut linker = link::<State>(engine, component)?;
+    let pre = print_in_place(&mut linker)
+        .and_then(|()| linker.instantiate_pre(component))
         .map_err(|error| LoadError::Interface(in_words(&error)))?;
-    Code::new(pre).map_err(|error| LoadError::Interface(in_words(&error)))
+    Exports::new(pre).map_err(|error| LoadError::Interface(in_words(&error)))
 }
 
 /// An error's text, which may quote names that the module chose.

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use super::cancel::CancelOnDrop;
 use super::check::Garbage;
-use super::executor::{Executor, Failure, Reason, StartError};
+use super::failure::{Failure, Reason};
 use super::load::Filter;
+use super::sandbox::{Sandbox, StartError};
 
 /// An instance in the making. It is given up if this is dropped.
 pub(super) struct Restart {
-    made: Receiver<Result<Executor, Failure>>,
+    made: Receiver<Result<Sandbox, Failure>>,
     _unwanted: CancelOnDrop,
 }
 
@@ -35,15 +36,13 @@ impl Restart {
         thread::Builder::new()
             .name("filter-start".into())
             .spawn(move || {
-                let started = Executor::start(&filter.code, &filter.context, &filter.setup, &cancel);
-                let made = started
-                    .map(|(executor, _)| executor)
-                    .map_err(|error| match error {
-                        StartError::Failed(failure) => failure,
-                        StartError::Rejected(_) => {
-                            Garbage("it rejects the configuration that it had accepted".into()).into()
-                        }
-                    });
+                let started = Sandbox::start(&filter.exports, &filter.context, &filter.setup, &cancel);
+                let made = started.map(|(sandbox, _)| sandbox).map_err(|error| match error {
+                    StartError::Failed(failure) => failure,
+                    StartError::Rejected(_) => {
+                        Garbage("it rejects the configuration that it had accepted".into()).into()
+                    }
+                });
                 // Nobody may want it any more.
                 let _ = sender.send(made);
             })?;
@@ -54,7 +53,7 @@ impl Restart {
     }
 
     /// What was made, if it is there within this time.
-    pub(super) fn wait(&self, most: Duration) -> Option<Result<Executor, Failure>> {
+    pub(super) fn wait(&self, most: Duration) -> Option<Result<Sandbox, Failure>> {
         match self.made.recv_timeout(most) {
             Ok(made) => Some(made),
             Err(RecvTimeoutError::Timeout) => None,

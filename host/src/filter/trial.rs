@@ -20,10 +20,12 @@ use super::check;
 use super::configure::{rejections, setup};
 use super::counters::OwnCounters;
 use super::engine::Engine;
-use super::executor::{HANDLES, HOSTCALL_BYTES, Reason, component};
+use super::exports::{Exports, Functions};
+use super::failure::Reason;
 use super::footprint::overhead;
 use super::interest::Interest;
 use super::load::{self, Filter, LoadError};
+use super::sandbox::{HANDLES, HOSTCALL_BYTES};
 use super::ticker::Mark;
 use super::time_limit::{TimeLimit, thread_clock};
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
@@ -43,7 +45,7 @@ const PRINTED: usize = 64 << 10;
 
 /// A filter on trial.
 pub struct Trial {
-    code: component::Code<Recorder>,
+    code: Exports<Recorder>,
     mark: Mark,
     setup: types::Setup,
     config: Vec<config::ConfigNode>,
@@ -102,7 +104,7 @@ pub struct Declared {
 
 struct Guest {
     store: Store<Recorder>,
-    phases: component::Guest,
+    phases: Functions,
 }
 
 /// The world of a guest on trial.
@@ -138,7 +140,7 @@ impl Trial {
     ) -> Result<Trial, LoadError> {
         Trial::start(
             engine,
-            filter.code.component(),
+            filter.exports.component(),
             config,
             filter.context.overhead,
             zones,
@@ -155,7 +157,7 @@ impl Trial {
         let interface = |error: wasmtime::Error| LoadError::Interface(load::in_words(&error));
         let linker = load::link::<Recorder>(engine, component)?;
         let pre = linker.instantiate_pre(component).map_err(interface)?;
-        let code = component::Code::new(pre).map_err(interface)?;
+        let code = Exports::new(pre).map_err(interface)?;
         let mut trial = Trial {
             code,
             mark: engine.ticker.mark(),
@@ -203,7 +205,7 @@ impl Trial {
         let failed = |store: &Store<Recorder>, error| LoadError::Failed(failure(store, &error));
         arm(&mut store);
         let called = self.mark.during(|| {
-            let phases = component::Guest::new(&self.code, &mut store)?;
+            let phases = Functions::new(&self.code, &mut store)?;
             let configured = phases.configure(&mut store, &self.setup)?;
             Ok((phases, configured))
         });

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wasmtime::{Memory, ResourceLimiter, UpdateDeadline};
+use wasmtime::component::{Linker, WasmStr};
+use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
@@ -110,10 +111,6 @@ impl Context {
 pub(super) struct State {
     context: Arc<Context>,
     pub(super) allocated: Allocated,
-    /// The memory of a guest that is called around the component API.
-    pub(super) memory: Option<Memory>,
-    /// Whether such a guest may call the host: neither while it starts, nor while it allocates or cleans up.
-    pub(super) may_leave: bool,
     /// How long a call may take.
     pub(super) time: TimeLimit,
     /// Whether what it does is still wanted.
@@ -165,8 +162,6 @@ impl State {
             time,
             cancel,
             context,
-            memory: None,
-            may_leave: false,
         }
     }
 
@@ -231,6 +226,23 @@ impl State {
             tracing::warn!(target: "filter", filter, "counter \"{name}\" ignored: invalid name, or too many counters");
         }
     }
+}
+
+/// Has lines printed from where they lie in the guest's memory, which the generated binding copies first. A filter may
+/// print a line for each query.
+///
+/// # Errors
+///
+/// None: the linker has the interface.
+pub(super) fn print_in_place(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance("dnsweir:filter/host@0.1.0")?.func_wrap(
+        "print",
+        |store: StoreContextMut<'_, State>, (lines,): (WasmStr,)| {
+            store.data().print_lines(&lines.to_str(&store)?);
+            Ok(())
+        },
+    )
 }
 
 impl ResourceLimiter for Allocated {

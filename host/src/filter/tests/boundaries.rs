@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::equivalence::both;
+use super::calls::patient;
 use super::*;
 use crate::filter::time_limit::{PATIENCE, thread_clock};
 
@@ -13,26 +13,23 @@ fn doing(queries: &str, more: &str) -> Vec<u8> {
     guests::hostile("(i32.const 1024)", &queries, "", more)
 }
 
-/// Asks a guest once along either way in: how often it failed, and why the last time.
+/// Asks a guest once: how often it failed, and why the last time.
 #[track_caller]
 fn failures(module: &[u8]) -> Vec<(String, u64)> {
-    let [component, core] = both(module, Vec::new()).map(|filter| {
-        let mut instance = filter.instantiate().unwrap();
-        let said = ask(&mut instance, &batch(&[1]));
-        let traps = &filter.counters().traps;
-        let counts = [
-            ("trap", &traps.trap),
-            ("time", &traps.time),
-            ("memory", &traps.memory),
-            ("garbage", &traps.garbage),
-        ]
-        .map(|(reason, count)| (reason.to_owned(), count.load(Ordering::Relaxed)));
-        let counts: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(said == "!", !counts.is_empty(), "{said} {counts:?}");
-        counts
-    });
-    assert_eq!(component, core);
-    core
+    let filter = patient(module);
+    let mut instance = filter.instantiate().unwrap();
+    let said = ask(&mut instance, &batch(&[1]));
+    let traps = &filter.counters().traps;
+    let counts = [
+        ("trap", &traps.trap),
+        ("time", &traps.time),
+        ("memory", &traps.memory),
+        ("garbage", &traps.garbage),
+    ]
+    .map(|(reason, count)| (reason.to_owned(), count.load(Ordering::Relaxed)));
+    let counts: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(said == "!", !counts.is_empty(), "{said} {counts:?}");
+    counts
 }
 
 fn once(reason: &str) -> Vec<(String, u64)> {

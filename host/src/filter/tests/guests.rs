@@ -206,29 +206,6 @@ fn hostile_text(realloc: &str, queries: &str, post: &str, more: &str) -> String 
     )
 }
 
-/// A guest that returns what it gets: the batch's bytes are put at [`PARROT_BYTES`], and `now` is the address of
-/// its verdicts.
-pub(super) fn parrot() -> Vec<u8> {
-    let text = format!(
-        r#"(module
-  (memory (export "memory") 24)
-  (data (i32.const 36) "\01\01\00\00")
-  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-    (select (i32.const {PARROT_BYTES}) (i32.const 32768) (i32.eq (local.get 2) (i32.const 1))))
-  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
-    (i32.const 16))
-  (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32)
-    (i32.wrap_i64 (local.get 0)))
-  (func (export "dnsweir:filter/responses@0.1.0#on-responses") (param i64 i32 i32 i32 i32) (result i32)
-    (i32.wrap_i64 (local.get 0)))
-  (func (export "dnsweir:filter/events@0.1.0#on-events") (param i32 i32 i32 i32)))"#
-    );
-    module(&text, ALL)
-}
-
-/// Where the parrot keeps the batch's bytes.
-pub(super) const PARROT_BYTES: u32 = 0x10000;
-
 /// A guest that counts, as `sum`, a sum of all it is given in any phase, each octet with a weight of its place.
 pub(super) fn summer() -> Vec<u8> {
     let text = r#"(module

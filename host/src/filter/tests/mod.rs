@@ -1,12 +1,13 @@
 //! Filters as a worker meets them: good, broken and hostile.
 
 mod boundaries;
+mod calls;
 mod checks;
-mod equivalence;
 mod failures;
 mod guests;
 mod interface;
 mod loading;
+mod packed;
 mod phases;
 
 use std::io;

@@ -1,0 +1,160 @@
+//! The functions of the interface that a component exports, and calling them.
+
+use wasmtime::Store;
+use wasmtime::component::{Component, InstancePre, Lift, Lower, TypedFunc};
+
+use super::bindings::dnsweir::filter::types;
+use super::bindings::exports::dnsweir::filter::{configure, events, queries, responses};
+use super::packed::{Flat, Packed};
+
+/// A compiled component with its imports resolved, for stores of one kind of world, and where its functions are.
+pub(super) struct Exports<W: 'static> {
+    pre: InstancePre<W>,
+    configure: configure::GuestIndices,
+    queries: Option<queries::GuestIndices>,
+    responses: Option<responses::GuestIndices>,
+    events: Option<events::GuestIndices>,
+}
+
+impl<W: Send + 'static> Exports<W> {
+    /// # Errors
+    ///
+    /// When an interface lacks its function, or the mandatory one is missing.
+    pub(super) fn new(pre: InstancePre<W>) -> wasmtime::Result<Exports<W>> {
+        let exports = |interface: &str| {
+            let name = format!("dnsweir:filter/{interface}@0.1.0");
+            pre.component().get_export_index(None, &name).is_some()
+        };
+        Ok(Exports {
+            configure: configure::GuestIndices::new(&pre)?,
+            queries: exports("queries")
+                .then(|| queries::GuestIndices::new(&pre))
+                .transpose()?,
+            responses: exports("responses")
+                .then(|| responses::GuestIndices::new(&pre))
+                .transpose()?,
+            events: exports("events")
+                .then(|| events::GuestIndices::new(&pre))
+                .transpose()?,
+            pre,
+        })
+    }
+
+    /// Names of the phases that the manifest wants and the component does not export.
+    pub(super) fn missing(&self, manifest: &types::Manifest) -> Vec<&'static str> {
+        [
+            ("queries", manifest.queries && self.queries.is_none()),
+            ("responses", manifest.responses && self.responses.is_none()),
+            ("events", manifest.events && self.events.is_none()),
+        ]
+        .into_iter()
+        .filter_map(|(name, missing)| missing.then_some(name))
+        .collect()
+    }
+
+    pub(super) fn component(&self) -> &Component {
+        self.pre.component()
+    }
+}
+
+/// A function that takes time, records and bytes, or records and bytes.
+type TakesBatch<R, V> = TypedFunc<(u64, &'static [Packed<R>], &'static [u8]), (Vec<V>,)>;
+type HearsBatch<R> = TypedFunc<(&'static [Packed<R>], &'static [u8]), ()>;
+
+/// The functions of one instance.
+pub(super) struct Functions {
+    configure: configure::Guest,
+    queries: Option<TakesBatch<types::Query, types::Verdict>>,
+    responses: Option<TakesBatch<types::Response, types::ResponseVerdict>>,
+    events: Option<HearsBatch<types::Event>>,
+}
+
+impl Functions {
+    /// Those of a new instance.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start, or a function has another type than in the interface.
+    pub(super) fn new<W: Send>(exports: &Exports<W>, store: &mut Store<W>) -> wasmtime::Result<Functions> {
+        let instance = exports.pre.instantiate(&mut *store)?;
+        let configure = exports.configure.load(&mut *store, &instance)?;
+        let queries = exports.queries.as_ref().map(|indices| {
+            let queries = indices.load(&mut *store, &instance)?;
+            queries.func_on_queries().func().typed(&*store)
+        });
+        let responses = exports.responses.as_ref().map(|indices| {
+            let responses = indices.load(&mut *store, &instance)?;
+            responses.func_on_responses().func().typed(&*store)
+        });
+        let events = exports.events.as_ref().map(|indices| {
+            let events = indices.load(&mut *store, &instance)?;
+            events.func_on_events().func().typed(&*store)
+        });
+        Ok(Functions {
+            configure,
+            queries: queries.transpose()?,
+            responses: responses.transpose()?,
+            events: events.transpose()?,
+        })
+    }
+
+    pub(super) fn configure<W: Send>(
+        &self,
+        store: &mut Store<W>,
+        setup: &types::Setup,
+    ) -> wasmtime::Result<Result<types::Manifest, Vec<types::ConfigError>>> {
+        self.configure.call_configure(store, setup)
+    }
+
+    /// The query phase; no verdict at all if it is not exported.
+    pub(super) fn queries<W>(
+        &self,
+        store: &mut Store<W>,
+        now: u64,
+        batch: &[types::Query],
+        bytes: &[u8],
+    ) -> wasmtime::Result<Vec<types::Verdict>> {
+        verdicts(self.queries, store, now, batch, bytes)
+    }
+
+    /// The response phase; no verdict at all if it is not exported.
+    pub(super) fn responses<W>(
+        &self,
+        store: &mut Store<W>,
+        now: u64,
+        batch: &[types::Response],
+        bytes: &[u8],
+    ) -> wasmtime::Result<Vec<types::ResponseVerdict>> {
+        verdicts(self.responses, store, now, batch, bytes)
+    }
+
+    /// The event phase; nothing if it is not exported.
+    pub(super) fn events<W>(
+        &self,
+        store: &mut Store<W>,
+        batch: &[types::Event],
+        bytes: &[u8],
+    ) -> wasmtime::Result<()> {
+        let function: Option<TypedFunc<(&[Packed<types::Event>], &[u8]), ()>> = self.events;
+        match function {
+            Some(function) => function.call(store, (Packed::all(batch), bytes)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn verdicts<R: Flat + Lower, V: Lift, W>(
+    function: Option<TypedFunc<(u64, &[Packed<R>], &[u8]), (Vec<V>,)>>,
+    store: &mut Store<W>,
+    now: u64,
+    batch: &[R],
+    bytes: &[u8],
+) -> wasmtime::Result<Vec<V>> {
+    match function {
+        Some(function) => {
+            let (verdicts,) = function.call(store, (now, Packed::all(batch), bytes))?;
+            Ok(verdicts)
+        }
+        None => Ok(Vec::new()),
+    }
+}

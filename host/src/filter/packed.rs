@@ -1,0 +1,190 @@
+//! Batches of flat records on their way into a guest's memory.
+//!
+//! The component API stores a record field by field, and finds the guest's memory anew for each: some seventy
+//! instructions a field, 1 700 for an event. [`Packed`] finds it once for a whole list and writes what the canonical ABI
+//! lays down for records without pointers: each field at the next multiple of its size. Everything else about a
+//! call, types and bounds included, is the component API's.
+//!
+//! `Lower` is what `derive(Lower)` implements for every record of the interface; its methods are hidden in wasmtime's
+//! documentation and may change with a version, so that what does not compile any more is to be looked at. The tests
+//! compare with the derived ones.
+
+use std::mem::MaybeUninit;
+use std::slice;
+
+use wasmtime::Result;
+use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
+use wasmtime::component::{ComponentType, Lower};
+
+use super::bindings::dnsweir::filter::types;
+
+/// A value without pointers, which can be written where it is to lie.
+pub(super) trait Flat: Copy {
+    /// Octets in memory.
+    const SIZE: usize;
+    /// What its address is a multiple of.
+    const ALIGN: usize;
+
+    /// Writes the value to `at`, which has [`SIZE`](Flat::SIZE) octets. Padding stays as it is.
+    fn write(&self, at: &mut [u8]);
+}
+
+/// A record of a batch that is lowered in one piece with all others.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Packed<R>(R);
+
+impl<R> Packed<R> {
+    /// The same records.
+    pub(super) fn all(records: &[R]) -> &[Packed<R>] {
+        // SAFETY: `Packed<R>` is transparent, so it has the layout of R, and a slice of it that of a slice of R.
+        unsafe { slice::from_raw_parts(records.as_ptr().cast(), records.len()) }
+    }
+}
+
+// SAFETY: the record's own, which is derived.
+unsafe impl<R: ComponentType> ComponentType for Packed<R> {
+    type Lower = R::Lower;
+    const ABI: CanonicalAbiInfo = R::ABI;
+
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> Result<()> {
+        R::typecheck(ty, types)
+    }
+}
+
+// SAFETY: the record's own but for lists, of which it writes the same octets: `Flat` is implemented below for records of
+// the interface alone, in the order of their fields, and their sizes are compared here.
+unsafe impl<R: Flat + Lower> Lower for Packed<R> {
+    fn linear_lower_to_flat<T>(
+        &self,
+        context: &mut LowerContext<'_, T>,
+        ty: InterfaceType,
+        at: &mut MaybeUninit<R::Lower>,
+    ) -> Result<()> {
+        self.0.linear_lower_to_flat(context, ty, at)
+    }
+
+    fn linear_lower_to_memory<T>(
+        &self,
+        context: &mut LowerContext<'_, T>,
+        ty: InterfaceType,
+        offset: usize,
+    ) -> Result<()> {
+        self.0.linear_lower_to_memory(context, ty, offset)
+    }
+
+    fn linear_store_list_to_memory<T>(
+        context: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        offset: usize,
+        records: &[Packed<R>],
+    ) -> Result<()> {
+        const { assert!(R::SIZE == R::ABI.size32 as usize && R::ALIGN == R::ABI.align32 as usize) };
+        // Allocated by the guest and found to lie in its memory before this is called.
+        let room = &mut context.as_slice_mut()[offset..][..records.len() * R::SIZE];
+        for (record, at) in records.iter().zip(room.chunks_exact_mut(R::SIZE)) {
+            record.0.write(at);
+        }
+        Ok(())
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ident)*) => {$(
+        impl Flat for $number {
+            const SIZE: usize = size_of::<$number>();
+            const ALIGN: usize = size_of::<$number>();
+
+            #[inline(always)]
+            fn write(&self, at: &mut [u8]) {
+                at.copy_from_slice(&self.to_le_bytes());
+            }
+        }
+    )*};
+}
+
+/// Enumerations and truth values, which take one octet.
+macro_rules! octets {
+    ($($name:ty)*) => {$(
+        impl Flat for $name {
+            const SIZE: usize = 1;
+            const ALIGN: usize = 1;
+
+            #[inline(always)]
+            fn write(&self, at: &mut [u8]) {
+                at[0] = *self as u8;
+            }
+        }
+    )*};
+}
+
+/// Records, with their fields in the order of `wit/`.
+macro_rules! records {
+    ($($record:ty { $($name:ident: $of:ty,)* })*) => {$(
+        impl Flat for $record {
+            const SIZE: usize = {
+                let mut end = 0usize;
+                $(end = end.next_multiple_of(<$of>::ALIGN) + <$of>::SIZE;)*
+                end.next_multiple_of(Self::ALIGN)
+            };
+            const ALIGN: usize = {
+                let mut align = 1;
+                $(if <$of>::ALIGN > align { align = <$of>::ALIGN; })*
+                align
+            };
+
+            #[inline(always)]
+            fn write(&self, at: &mut [u8]) {
+                let mut end = 0usize;
+                $(
+                    let start = end.next_multiple_of(<$of>::ALIGN);
+                    end = start + <$of>::SIZE;
+                    self.$name.write(&mut at[start..end]);
+                )*
+            }
+        }
+    )*};
+}
+
+numbers! { u16 u32 u64 }
+
+octets! { bool types::Transport types::Source }
+
+records! {
+    types::Query {
+        client_high: u64,
+        client_low: u64,
+        name_start: u32,
+        name_length: u16,
+        qtype: u16,
+        qclass: u16,
+        header: u16,
+        udp_size: u16,
+        edns_flags: u16,
+        client_port: u16,
+        zone: u16,
+        transport: types::Transport,
+        edns: bool,
+    }
+    types::Response {
+        query: types::Query,
+        rcode: u16,
+        source: types::Source,
+        answer_count: u16,
+        ttl: u32,
+        message_start: u32,
+        message_length: u32,
+    }
+    types::Event {
+        query: types::Query,
+        time: u64,
+        duration: u32,
+        id: u16,
+        query_size: u16,
+        response_size: u32,
+        rcode: u16,
+        response_header: u16,
+        has_answers: bool,
+        source: types::Source,
+    }
+}

@@ -1,0 +1,137 @@
+//! One configured instance of a guest, in a store of its own, and calls into it within their limits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmtime::Store;
+
+use super::bindings::dnsweir::filter::types;
+use super::cancel::Cancel;
+use super::exports::{Exports, Functions};
+use super::failure::Failure;
+use super::ticker::Mark;
+use super::time_limit::TimeLimit;
+use super::world::{Context, State};
+
+/// Octets that one call may carry out of a guest.
+pub(super) const HOSTCALL_BYTES: usize = 1 << 20;
+
+/// Resources a guest may hold; the interface has none, but WASI's have.
+pub(super) const HANDLES: usize = 16;
+
+/// Configuring may take this many times the limit of a call, and no less than a second: it happens once.
+const CONFIGURE_FACTOR: u32 = 100;
+const CONFIGURE_MINIMUM: Duration = Duration::from_secs(1);
+
+/// A configured instance in a store of its own. After a failed call it is good for nothing but being dropped:
+/// it refuses to be entered again, and rightly so.
+pub(super) struct Sandbox {
+    store: Store<State>,
+    mark: Mark,
+    functions: Functions,
+}
+
+/// Why there is no configured instance.
+pub(super) enum StartError {
+    Failed(Failure),
+    Rejected(Vec<types::ConfigError>),
+}
+
+impl Sandbox {
+    /// A new instance, configured; none if it is not wanted any more before it is.
+    pub(super) fn start(
+        exports: &Exports<State>,
+        context: &Arc<Context>,
+        setup: &types::Setup,
+        cancel: &Cancel,
+    ) -> Result<(Sandbox, types::Manifest), StartError> {
+        let mark = context.ticker.mark();
+        let mut store = Sandbox::store(exports.component().engine(), context, cancel);
+        // A module's start function runs within the same limits as `configure`.
+        let started = within(&mark, &mut store, |store| {
+            let functions = Functions::new(exports, store)?;
+            let configured = functions.configure(store, setup)?;
+            Ok((functions, configured))
+        });
+        let (functions, configured) = started.map_err(|error| StartError::Failed(failure(&store, &error)))?;
+        let manifest = configured.map_err(StartError::Rejected)?;
+        store
+            .data_mut()
+            .start_serving(TimeLimit::new(context.limits.time));
+        let sandbox = Sandbox {
+            store,
+            mark,
+            functions,
+        };
+        Ok((sandbox, manifest))
+    }
+
+    /// A store for a start.
+    fn store(engine: &wasmtime::Engine, context: &Arc<Context>, cancel: &Cancel) -> Store<State> {
+        let time = TimeLimit::new(start_time(context));
+        let mut store = Store::new(engine, State::new(Arc::clone(context), time, cancel.clone()));
+        store.limiter(|state| &mut state.allocated);
+        store.set_hostcall_fuel(HOSTCALL_BYTES);
+        store.set_max_component_handles(HANDLES);
+        store.epoch_deadline_callback(|mut store| Ok(store.data_mut().deadline()));
+        store
+    }
+
+    /// Makes a call within its limit.
+    #[inline]
+    fn call<T>(
+        &mut self,
+        call: impl FnOnce(&Functions, &mut Store<State>) -> wasmtime::Result<T>,
+    ) -> Result<T, Failure> {
+        within(&self.mark, &mut self.store, |store| call(&self.functions, store))
+            .map_err(|error| failure(&self.store, &error))
+    }
+
+    /// The query phase; no verdict at all if the guest does not export it.
+    pub(super) fn queries(
+        &mut self,
+        now: u64,
+        batch: &[types::Query],
+        bytes: &[u8],
+    ) -> Result<Vec<types::Verdict>, Failure> {
+        self.call(|functions, store| functions.queries(store, now, batch, bytes))
+    }
+
+    /// The response phase; no verdict at all if the guest does not export it.
+    pub(super) fn responses(
+        &mut self,
+        now: u64,
+        batch: &[types::Response],
+        bytes: &[u8],
+    ) -> Result<Vec<types::ResponseVerdict>, Failure> {
+        self.call(|functions, store| functions.responses(store, now, batch, bytes))
+    }
+
+    /// The event phase; nothing if the guest does not export it.
+    pub(super) fn events(&mut self, batch: &[types::Event], bytes: &[u8]) -> Result<(), Failure> {
+        self.call(|functions, store| functions.events(store, batch, bytes))
+    }
+}
+
+/// Enters a guest for no longer than its store's limit.
+#[inline]
+fn within<T>(mark: &Mark, store: &mut Store<State>, call: impl FnOnce(&mut Store<State>) -> T) -> T {
+    store.data_mut().time.begin();
+    // The next tick calls back, and so does each after it.
+    store.set_epoch_deadline(1);
+    mark.during(|| call(store))
+}
+
+/// How long a start may take.
+fn start_time(context: &Context) -> Duration {
+    context
+        .limits
+        .time
+        .saturating_mul(CONFIGURE_FACTOR)
+        .max(CONFIGURE_MINIMUM)
+}
+
+#[cold]
+fn failure(store: &Store<State>, error: &wasmtime::Error) -> Failure {
+    Failure::of(error, store.data().allocated.out_of_memory)
+}
