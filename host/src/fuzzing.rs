@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use crate::cache::{Cache, Insertion, Key, KeyFlags, KeyHasher, Kind, Stored};
+use crate::cache::{Cache, Entry, Insertion, Key, KeyFlags, KeyHasher, Kind, Stored};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
 use crate::dns::records::Answer;
@@ -75,41 +75,50 @@ pub fn cache_round_trip(octets: &[u8]) {
     if cache.insert(&key, &stored) != Insertion::Stored {
         return;
     }
-    let mut aged = answer.clone();
-    aged.age(1);
-    let aged = aged.message;
+    let mut aged = answer.message.clone();
+    for at in answer.ttl_offsets.iter().map(|at| usize::from(*at)) {
+        let ttl = u32::from_be_bytes([aged[at], aged[at + 1], aged[at + 2], aged[at + 3]]).saturating_sub(1);
+        aged[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
+    }
     let entry = cache.lookup(&key, 1_000).expect("what was just stored is there");
-    let mut out = vec![0; MESSAGE_MAXIMUM];
     for limit in [512, 1232, MESSAGE_MAXIMUM] {
-        let head = Head {
-            id: 1,
-            flags: 0,
-            question: &question,
-            opt: None,
-            limit,
-        };
-        let body = Body {
-            message: entry.wire(),
-            ttl_offsets: entry.ttl_offsets(),
-            ttl: Ttl::Aged {
-                by: 1,
-                min: 0,
-                max: u32::MAX,
-            },
-            rcode: answer.rcode,
-            authoritative: false,
-        };
-        let length = reply::write(&mut out, &head, body);
-        assert!(length <= limit);
+        let sent = one_second_later(&entry, &question, answer.rcode, limit);
+        assert!(sent.len() <= limit);
         assert_eq!(
-            out[HEADER..length],
-            aged[HEADER..length],
+            sent[HEADER..],
+            aged[HEADER..sent.len()],
             "what is sent is what was stored, one second older"
         );
         if limit == MESSAGE_MAXIMUM {
-            assert_eq!(length, aged.len(), "nothing is missing");
+            assert_eq!(sent.len(), aged.len(), "nothing is missing");
         }
     }
+}
+
+/// The reply that an entry makes for a client that takes so much.
+fn one_second_later(entry: &Entry, question: &[u8], rcode: u16, limit: usize) -> Vec<u8> {
+    let head = Head {
+        id: 1,
+        flags: 0,
+        question,
+        opt: None,
+        limit,
+    };
+    let body = Body {
+        message: entry.wire(),
+        ttl_offsets: entry.ttl_offsets(),
+        ttl: Ttl::Aged {
+            by: 1,
+            min: 0,
+            max: u32::MAX,
+        },
+        rcode,
+        authoritative: false,
+    };
+    let mut out = vec![0; MESSAGE_MAXIMUM];
+    let length = reply::write(&mut out, &head, body);
+    out.truncate(length);
+    out
 }
 
 /// A configuration: it is valid, or every mistake in it has a place in it.

@@ -35,7 +35,6 @@ const LONG: &[(&str, &str, usize)] = &[
         75,
     ),
     ("host/src/filter/tests/guests.rs", "with_configure", 110),
-    ("host/src/fuzzing.rs", "cache_round_trip", 61),
     ("host/src/node/reconciler.rs", "Kept::obey", 75),
     ("host/src/node/reconciler.rs", "Reconciler::start", 61),
     ("host/src/node/rules.rs", "parse", 71),

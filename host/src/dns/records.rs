@@ -237,16 +237,6 @@ impl Answer {
         self.measure();
     }
 
-    /// Takes `seconds` off every TTL.
-    pub fn age(&mut self, seconds: u32) {
-        for &at in &self.ttl_offsets {
-            let at = usize::from(at);
-            let ttl = u32_at(&self.message, at).saturating_sub(seconds);
-            self.message[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
-        }
-        self.measure();
-    }
-
     /// Makes the answer say `rcode`, whatever it said before.
     pub fn set_rcode(&mut self, rcode: u16) {
         self.meaning = self.meaning.with_rcode(rcode);
