@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use dnsweir::config::{self, Config};
-use dnsweir::filter::{self, Batch, Engine, Filter};
+use dnsweir::measured::config::{self, Config};
+use dnsweir::measured::filter::{self, Batch, Engine, Filter};
 
 /// The first is what the others are compared with.
 const LANGUAGES: [&str; 5] = ["rust", "c", "go", "javascript", "python"];

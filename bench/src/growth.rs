@@ -328,7 +328,7 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dnsweir::filter::BUILTINS;
+    use dnsweir::measured::filter::BUILTINS;
     use std::path::Path;
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
             for (value, point) in line.points(4) {
                 for source in [Source::Filter, Source::Upstream("127.0.0.77:53".parse().unwrap())] {
                     let text = point.config("127.0.0.1:53".parse().unwrap(), &source);
-                    let config = dnsweir::config::parse("a point", &text, Path::new("/"), BUILTINS);
+                    let config = dnsweir::measured::config::parse("a point", &text, Path::new("/"), BUILTINS);
                     let name = line.point_name(value);
                     let config = config.unwrap_or_else(|report| panic!("{name}: {report}"));
                     assert_eq!(config.zones.len(), point.zones as usize, "{name}");

@@ -13,12 +13,12 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use dnsweir::config;
-use dnsweir::dns::Transport;
-use dnsweir::filter::{BUILTINS, CompiledCache, Engine, Filter};
-use dnsweir::serve::Live;
-use dnsweir::serve::generation::Generation;
-use dnsweir::serve::{Admission, Batch, Client, DeferredReply, Replies, Shared, Worker};
+use dnsweir::measured::config;
+use dnsweir::measured::dns::Transport;
+use dnsweir::measured::filter::{BUILTINS, CompiledCache, Engine, Filter};
+use dnsweir::measured::serve::{
+    Admission, Batch, Client, DeferredReply, Generation, Live, Replies, Shared, Worker,
+};
 use tokio::runtime::LocalRuntime;
 
 use crate::growth::{Line, Point, Source};

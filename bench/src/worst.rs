@@ -11,15 +11,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use dnsweir::config;
-use dnsweir::dns::Transport;
-use dnsweir::dns::records::{Answer, BadRecords};
-use dnsweir::dns::reply::{self, Body, Head, Ttl};
-use dnsweir::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
-use dnsweir::filter::Engine;
-use dnsweir::serve::Live;
-use dnsweir::serve::generation::Generation;
-use dnsweir::serve::{Admission, Batch, Client, Shared, Worker};
+use dnsweir::measured::config;
+use dnsweir::measured::dns::Transport;
+use dnsweir::measured::dns::records::{Answer, BadRecords};
+use dnsweir::measured::dns::reply::{self, Body, Head, Ttl};
+use dnsweir::measured::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
+use dnsweir::measured::filter::Engine;
+use dnsweir::measured::serve::{Admission, Batch, Client, Generation, Live, Shared, Worker};
 
 /// Which message, and how often.
 #[derive(Args)]
@@ -265,7 +263,7 @@ fn read(message: Vec<u8>, out: &mut [u8]) -> Result<usize, BadRecords> {
 
 #[cfg(test)]
 mod tests {
-    use dnsweir::dns::QUERY_MAXIMUM;
+    use dnsweir::measured::dns::QUERY_MAXIMUM;
 
     use super::*;
 

@@ -115,11 +115,6 @@ impl Room {
         self.inner.lock().inside.len()
     }
 
-    /// Whether nobody is inside.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Lets `client` in with what `subject` stands for, if need be in the place of somebody else: one whose client or
     /// subject has too many, or who has been there for the `jostle` time.
     ///

@@ -5,28 +5,35 @@
 //! do not know each other: [`filter`] runs WebAssembly, [`cache`] keeps answers, [`source`] answers
 //! what neither knows, as a rule by asking upstreams. [`dns`] reads and writes messages and [`config`] the operator's file; neither uses
 //! anything else of ours. [`admin`] and [`metrics`] show what goes on, [`ceiling`] what may at most, [`tools`] what would.
+//!
+//! Public is what the program in `main.rs` needs, with [`fuzzing`] for `fuzz/` and [`measured`] for `bench/`. Nothing
+//! else is, so that the compiler finds what nobody uses.
 
-pub mod admin;
-pub mod admission;
+mod admin;
+mod admission;
 pub mod args;
-pub mod cache;
-pub mod cases;
-pub mod ceiling;
-pub mod config;
-pub mod dns;
-pub mod figures;
-pub mod filter;
-
+mod cache;
+mod cases;
+mod ceiling;
+mod config;
+mod dns;
+mod figures;
+mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod histogram;
-pub mod listen;
-pub mod metrics;
-pub mod netstat;
-pub mod node;
+mod listen;
+#[doc(hidden)]
+pub mod measured;
+mod metrics;
+mod netstat;
+mod node;
 pub mod output;
 pub mod run;
-pub mod serve;
-pub mod source;
-pub mod state;
+mod serve;
+mod source;
+mod state;
 pub mod tools;
+
+pub use filter::{Confinement, compile_for_parent};
+pub use node::Outcome;

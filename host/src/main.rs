@@ -13,11 +13,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
-use dnsweir::filter::{Confinement, compile_for_parent};
-use dnsweir::node::Outcome;
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, Spectators, Stop, by_hand};
-use dnsweir::{output, tools};
+use dnsweir::{Confinement, Outcome, compile_for_parent, output, tools};
 use tracing::level_filters::LevelFilter;
 
 /// A configuration that is not valid (sysexits.h).

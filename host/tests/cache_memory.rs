@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dnsweir::cache::{Cache, Key, KeyFlags, KeyHasher, Kind, Stored};
+use dnsweir::measured::cache::{Cache, Key, KeyFlags, KeyHasher, Kind, Stored};
 
 /// The system's allocator, counting the blocks as large as they are, not as they were asked for.
 struct Counting;

@@ -51,6 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("args", &[]),
+    ("measured", &["serve", "filter", "cache", "config", "dns"]),
     ("tools", &["run", "serve", "cases", "filter", "config", "dns"]),
     (
         "fuzzing",

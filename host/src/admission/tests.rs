@@ -39,7 +39,7 @@ fn places_come_back() {
     let third = admission.admit(client(1), "c").unwrap();
     assert!(!displaced(&second) && !displaced(&third));
     drop((second, third));
-    assert!(admission.is_empty());
+    assert_eq!(admission.len(), 0);
 }
 
 #[test]

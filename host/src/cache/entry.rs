@@ -174,32 +174,6 @@ impl Entry {
         pairs.map(|pair| usize::from(u16::from_ne_bytes([pair[0], pair[1]])))
     }
 
-    /// Takes `age_secs` off every TTL in `message`, which begins with a copy of [`Entry::wire`], all of
-    /// it or as much as fits. While the entry is fresh no TTL reaches 0, if none was below the entry's.
-    #[inline]
-    pub fn age_ttls(&self, message: &mut [u8], age_secs: u32) {
-        self.rewrite_ttls(message, |ttl| ttl.saturating_sub(age_secs));
-    }
-
-    /// Puts `ttl_secs` on every record in `message`, which begins with a copy of [`Entry::wire`]. For
-    /// stale answers, see [`super::STALE_TTL_SECS`].
-    #[inline]
-    pub fn set_ttls(&self, message: &mut [u8], ttl_secs: u32) {
-        self.rewrite_ttls(message, |_| ttl_secs);
-    }
-
-    #[inline]
-    fn rewrite_ttls(&self, message: &mut [u8], rule: impl Fn(u32) -> u32) {
-        for offset in self.ttl_offsets() {
-            if let Some(field) = message
-                .get_mut(offset..offset + TTL_LEN)
-                .and_then(|field| field.as_mut_array())
-            {
-                *field = rule(u32::from_be_bytes(*field)).to_be_bytes();
-            }
-        }
-    }
-
     /// What sort of answer this is.
     #[inline]
     pub fn kind(&self) -> Kind {

@@ -8,7 +8,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
@@ -24,7 +23,6 @@ const SHARDS: usize = 16;
 /// callers that lead, and followers as callers that wait: how many may is for their caller to decide.
 pub struct Flights<T> {
     shards: [Mutex<HashTable<Arc<Flight<T>>>>; SHARDS],
-    count: AtomicUsize,
 }
 
 /// One question on its way, and those who wait for it.
@@ -76,18 +74,13 @@ impl<T: Clone + Send + Sync> Flights<T> {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             shards: Default::default(),
-            count: AtomicUsize::new(0),
         })
     }
 
     /// Different questions under way now.
-    pub fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Whether no question is under way.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     fn shard(&self, hash: u64) -> &Mutex<HashTable<Arc<Flight<T>>>> {
@@ -102,7 +95,6 @@ impl<T: Clone + Send + Sync> Flights<T> {
             drop(shard);
             return Join::Follow(Follower::new(flight));
         }
-        self.count.fetch_add(1, Ordering::Relaxed);
         let flight = Arc::new(Flight {
             hash: key.hash,
             name: key.name.into(),
@@ -157,7 +149,6 @@ impl<T: Clone + Send + Sync> Leader<T> {
         let mut shard = self.flights.shard(self.flight.hash).lock();
         if let Ok(found) = shard.find_entry(self.flight.hash, |flight| Arc::ptr_eq(flight, &self.flight)) {
             found.remove();
-            self.flights.count.fetch_sub(1, Ordering::Relaxed);
         }
         drop(shard);
         // Nobody else sets it, so this cannot fail.
@@ -232,9 +223,7 @@ impl<T: Clone + Send + Sync> Drop for Follower<T> {
 
 impl<T> fmt::Debug for Flights<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flights")
-            .field("count", &self.count)
-            .finish_non_exhaustive()
+        f.debug_struct("Flights").finish_non_exhaustive()
     }
 }
 

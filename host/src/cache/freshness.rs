@@ -2,9 +2,6 @@
 
 use crate::config::Prefetch;
 
-/// The TTL to put on records of a stale answer, in seconds (RFC 8767 §4 recommends 30).
-pub const STALE_TTL_SECS: u32 = 30;
-
 /// How long a failed attempt to refresh an answer keeps the next attempt away, in milliseconds
 /// (RFC 8767 §5, the failure recheck timer: no more often than every 30 seconds).
 pub const REFRESH_RECHECK_MS: u64 = 30_000;

@@ -28,8 +28,7 @@ mod shard;
 mod store;
 
 pub use entry::{Entry, Kind, RefreshClaim, Stored};
-pub use flight::{Flights, Follower, Join, Leader};
-pub use freshness::{Freshness, Lifetime, REFRESH_RECHECK_MS, STALE_TTL_SECS};
+pub use flight::{Flights, Join, Leader};
+pub use freshness::Freshness;
 pub use key::{Key, KeyFlags, KeyHasher};
-pub use shard::KindStats;
-pub use store::{Cache, CacheStats, Insertion};
+pub use store::{Cache, Insertion};

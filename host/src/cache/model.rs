@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use proptest::prelude::*;
 
 use super::freshness::Freshness;
-use super::{Cache, Insertion, Key, KeyFlags, KeyHasher, Kind, Lifetime, Stored};
+use super::freshness::Lifetime;
+use super::{Cache, Insertion, Key, KeyFlags, KeyHasher, Kind, Stored};
 use crate::config::Prefetch;
 
 #[derive(Clone, Debug)]

@@ -19,6 +19,6 @@ mod run;
 mod snapshot;
 
 pub use compare::Difference;
-pub use file::{Case, Input, TestCases};
+pub use file::{Case, TestCases};
 pub use run::{CaseResult, load_filter, run};
 pub use snapshot::{Snapshot, response_verdict_lines, verdict_lines};

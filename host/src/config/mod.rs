@@ -42,7 +42,7 @@ pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
 pub use filter::test_cases_beside;
 pub use load::{WAITING_QUERIES, keeps_network, load, load_block, modules, parse};
-pub use module::{Builtins, Module};
+pub use module::Module;
 pub use network::left_aligned;
 pub use spell::spell;
 pub use units::{spell_duration, spell_size};

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const BUILTINS: Builtins<'static> = &[("log", b""), ("rewrite", b""), ("nodecache", b""), ("hosts", b"")];
+const BUILTINS: module::Builtins<'static> =
+    &[("log", b""), ("rewrite", b""), ("nodecache", b""), ("hosts", b"")];
 
 /// Parses `text`, whose relative paths begin at `folder`.
 pub(super) fn parse_in(folder: &Path, text: &str) -> Result<Config, Report> {

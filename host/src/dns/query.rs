@@ -97,11 +97,6 @@ impl<'a> Query<'a> {
         &self.message[HEADER..self.question_end]
     }
 
-    /// Whether DNSSEC records are wanted.
-    pub fn dnssec_ok(&self) -> bool {
-        self.edns.is_some_and(|edns| edns.dnssec_ok())
-    }
-
     /// An error reply to this query.
     pub fn error(&self, rcode: u16) -> Unanswerable {
         Unanswerable::Error {
@@ -212,7 +207,7 @@ pub(crate) mod tests {
         let query = Query::parse(&message).unwrap();
         assert_eq!(query.name(), b"\x07example\x03org\0");
         assert_eq!((query.id, query.qtype, query.qclass), (0x1234, 1, 1));
-        assert!(query.dnssec_ok());
+        assert!(query.edns.is_some_and(|edns| edns.dnssec_ok()));
         assert_eq!(query.edns.unwrap().udp_size, 4096);
     }
 

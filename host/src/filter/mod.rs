@@ -52,24 +52,21 @@ pub const INTERFACE: &str = "dnsweir:filter@0.1.0";
 pub use batch::Batch;
 pub use bindings::dnsweir::filter::types::{Event, Query, Response, Source, Transport};
 pub use builtin::BUILTINS;
-pub use cancel::Cancel;
 pub use ceiling::{instance_memory, loading_memory};
 pub use compile::{Confinement, compile_for_parent};
 pub use compiled::CompiledCache;
-pub use configure::ConfigError;
-pub use counters::{Counters, OwnCounters, PhaseCounters, TrapCounters, VerdictCounters};
-pub use engine::{Engine, EngineError, GUEST_STACK};
+pub use counters::Counters;
+pub use engine::Engine;
 pub use failure::{Failure, Reason};
 #[doc(hidden)]
 pub use fuzzing::check_octets;
 pub use inspect::{Anatomy, Interface, Standing, inspect};
 pub use instance::Instance;
-pub use interest::Interest;
-pub use load::{Filter, LoadError, MODULE_MAXIMUM, beside};
-pub use memo::{Key, Recalled};
+pub use load::{Filter, LoadError, beside};
+pub use memo::Key;
 pub use provenance::client_halves;
 pub use text::one_line;
-pub use trial::{Cost, Declared, Execution, Trial};
+pub use trial::{Cost, Execution, Trial};
 pub use verdict::{
     Answer, Decision, Outcome, QueryOutcome, Record, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite,
     Verdict,

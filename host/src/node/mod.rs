@@ -25,9 +25,9 @@ use rtnetlink::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use forerunners::{Author, Leftover, find as find_leftovers, remove as remove_leftovers};
-pub use peers::{Predecessors, Turn, Turns};
-pub use plan::{Detour, End, Family, Link, Plan, Rule, Target};
+pub use forerunners::{Leftover, find as find_leftovers, remove as remove_leftovers};
+pub use peers::{Predecessors, Turns};
+pub use plan::{Link, Plan, Rule};
 pub use preflight::{obstacles, occupied};
 pub use reconciler::Reconciler;
 pub use table::HEARTBEAT_PORT;

@@ -79,14 +79,4 @@ impl Batch {
         }
         &mut self.requests[self.length]
     }
-
-    /// Queries admitted so far.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Whether none was admitted.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
 }

@@ -103,25 +103,6 @@ fn what_cannot_come_off_the_wire_is_refused() {
 }
 
 #[test]
-fn ttls_count_down_and_stop_at_zero() {
-    let entry = entry();
-    let mut message = entry.wire().to_vec();
-    entry.age_ttls(&mut message, 10);
-    assert_eq!(message[12..], [0, 0, 1, 34, 0, 0, 0, 0]);
-    entry.set_ttls(&mut message, 30);
-    assert_eq!(message[12..], [0, 0, 0, 30, 0, 0, 0, 30]);
-    assert_eq!(message[..12], entry.wire()[..12]);
-}
-
-#[test]
-fn a_message_cut_short_ages_as_far_as_it_goes() {
-    let entry = entry();
-    let mut message = entry.wire()[..18].to_vec();
-    entry.age_ttls(&mut message, 100);
-    assert_eq!(message[12..], [0, 0, 0, 200, 0, 0]);
-}
-
-#[test]
 fn a_failure_is_never_stale() {
     let failed = Stored {
         kind: Kind::Failure,

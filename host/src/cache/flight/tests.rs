@@ -1,5 +1,5 @@
 use std::sync::Barrier;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::Wake;
 
 use super::*;
@@ -59,7 +59,7 @@ fn one_leads_and_all_get_its_result() {
     }
     assert_eq!(flights.len(), 1);
     drop(other);
-    assert!(flights.is_empty());
+    assert_eq!(flights.len(), 0);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn places_of_followers_that_left_are_used_again() {
     leader.finish(7);
     assert_eq!(woken(&count), 0, "a follower that left is not woken");
     drop((second, third));
-    assert!(flights.is_empty());
+    assert_eq!(flights.len(), 0);
 }
 
 /// What is to be found in the cache is stored first, and whoever asks meanwhile follows.
@@ -223,7 +223,7 @@ fn over_threads_and_runtimes_one_leads_and_nobody_is_forgotten() {
             });
         }
     });
-    assert!(flights.is_empty());
+    assert_eq!(flights.len(), 0);
     let [led, answered, abandoned] = [led, answered, abandoned].map(AtomicUsize::into_inner);
     assert!(
         led > 0 && answered > 0 && abandoned > 0,
@@ -271,7 +271,7 @@ fn a_thousand_clients_at_once_ask_one_question() {
         (led.into_inner(), answered.into_inner()),
         (1, THREADS * CLIENTS - 1)
     );
-    assert!(flights.is_empty());
+    assert_eq!(flights.len(), 0);
 }
 
 impl Leader<Arc<str>> {

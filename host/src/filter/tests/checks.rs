@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use crate::dns::name::skip_plain;
 use crate::filter::bindings::dnsweir::filter::types;
 use crate::filter::check::{response_verdicts, verdicts};
-use crate::filter::{Answer, Decision, Outcome, QueryOutcome, Record};
+use crate::filter::verdict::Record;
+use crate::filter::{Answer, Decision, Outcome, QueryOutcome};
 
 const BATCH: usize = 4;
 

@@ -14,6 +14,13 @@ use std::io;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use super::bindings::dnsweir::filter::types::Source;
+use super::cancel::Cancel;
+use super::configure::ConfigError;
+use super::counters::Counters;
+use super::failure::Reason;
+use super::load::MODULE_MAXIMUM;
+use super::verdict::ResponseVerdict;
 use super::*;
 use crate::config::{self, ConfigNode, ConfigValue, Limits, Module, OnError, Span};
 

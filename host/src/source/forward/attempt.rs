@@ -51,11 +51,6 @@ impl Forward {
         })
     }
 
-    /// What all workers share of it.
-    pub fn shared(&self) -> &Arc<Forwarder> {
-        &self.shared
-    }
-
     /// The query as this upstream is asked it: without EDNS where that is not missed and the upstream is known to
     /// drop it, or may be, having been silent until the `last` time.
     pub(super) fn without_edns(&self, index: usize, query: &Rc<Query>, last: bool) -> Rc<Query> {

@@ -85,6 +85,7 @@ impl Forwarder {
     }
 
     /// In the order of the configuration.
+    #[cfg(test)]
     pub fn upstreams(&self) -> &[Arc<Upstream>] {
         &self.upstreams
     }

@@ -32,11 +32,8 @@ mod upstream;
 mod tests;
 
 pub use attempt::Forward;
-pub use counters::{Counters, Reason};
-pub use failure::{Failure, Fault};
+pub use failure::Failure;
 pub use forwarder::Forwarder;
-pub use message::NotAQuery;
 pub use probe::PROBE_SOCKETS;
 pub use quota::Quota;
 pub use race::Answer;
-pub use upstream::Upstream;

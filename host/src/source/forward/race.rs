@@ -36,8 +36,6 @@ pub struct Answer {
     pub message: Vec<u8>,
     /// Who said it.
     pub upstream: SocketAddr,
-    /// From the first attempt's start to the answer.
-    pub duration: Duration,
 }
 
 impl Forward {
@@ -66,7 +64,6 @@ impl Forward {
         Ok(Answer {
             message: reply.into_message(query.id()),
             upstream: self.shared.upstreams[index].address,
-            duration: begin.elapsed(),
         })
     }
 }

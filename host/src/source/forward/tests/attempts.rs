@@ -33,9 +33,10 @@ fn servfail_and_refused_lead_to_the_next_upstream() {
             let (bad, _) = udp(move |_, query| vec![empty(query, code(rcode))]).await;
             let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
             let forward = to(&[bad, good]);
+            let begin = Instant::now();
             let got = forward.resolve(&query("example.com")).await.unwrap();
             assert_eq!(got.upstream, good);
-            assert!(got.duration < PROMPT);
+            assert!(begin.elapsed() < PROMPT);
             assert_eq!(forward.failures(0, reason), 1);
         });
     }
@@ -71,13 +72,11 @@ fn silence_makes_the_next_upstream_be_asked_long_before_the_timeout() {
         });
         // It was quick so far.
         (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
+        let begin = Instant::now();
         let got = forward.resolve(&query("example.com")).await.unwrap();
+        let took = begin.elapsed();
         assert_eq!(got.upstream, good);
-        assert!(
-            (Duration::from_millis(10)..PROMPT).contains(&got.duration),
-            "{:?}",
-            got.duration
-        );
+        assert!((Duration::from_millis(10)..PROMPT).contains(&took), "{took:?}");
         assert_eq!(forward.shared.upstreams()[1].counters.hedges.load(Relaxed), 1);
     });
 }
@@ -121,8 +120,10 @@ fn losing_every_third_query_costs_no_timeout() {
             ..config(&[lossy])
         });
         for _ in 0..30 {
-            let got = forward.resolve(&query("example.com")).await.unwrap();
-            assert!(got.duration < Duration::from_secs(1), "{:?}", got.duration);
+            let begin = Instant::now();
+            forward.resolve(&query("example.com")).await.unwrap();
+            let took = begin.elapsed();
+            assert!(took < Duration::from_secs(1), "{took:?}");
         }
         assert!(forward.shared.upstreams()[0].counters.hedges.load(Relaxed) >= 10);
     });

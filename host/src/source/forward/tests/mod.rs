@@ -14,9 +14,11 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Failure, Fault, Forward, Forwarder, Quota, Reason};
+use super::counters::Reason;
+use super::failure::Fault;
+use super::{Failure, Forward, Forwarder, Quota};
 use crate::config::{self, Policy, Protocol};
 use crate::dns::name::Name;
 use crate::dns::rcode::{FORMERR, NOTIMP, REFUSED, SERVFAIL};

@@ -130,9 +130,10 @@ fn a_malformed_reply_fails_the_attempt_at_once_and_the_next_upstream_is_asked() 
         let (bad, _) = udp(cut).await;
         let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
         let forward = to(&[bad, good]);
+        let begin = Instant::now();
         let got = forward.resolve(&query("example.com")).await.unwrap();
         assert_eq!((last_byte(&got.message), got.upstream), (2, good));
-        assert!(got.duration < PROMPT);
+        assert!(begin.elapsed() < PROMPT);
         assert_eq!(forward.failures(0, Reason::Malformed), 1);
 
         let alone = to(&[bad]).resolve(&query("example.com")).await;
