@@ -332,6 +332,8 @@ fn swaps_of_a_filter_touch_no_upstream() {
                     [format!("{name}. A 192.0.2.1")]
                 );
                 asked += 1;
+                // Load enough, and the machine is there for the swaps.
+                std::thread::sleep(std::time::Duration::from_millis(1));
             }
             asked
         });

@@ -194,7 +194,9 @@ impl Worker {
     fn immediate(self: &Rc<Self>, live: &Rc<Live>, request: &Request, step: &Step, now_ms: u64) -> Immediate {
         match step {
             Step::Decided(verdict) => decided(request, verdict),
-            Step::Resolved(resolution) => Immediate::Response(Response::of_source(resolution.clone())),
+            Step::Resolved(resolution) => {
+                Immediate::Response(Response::of_source(resolution.clone(), Origin::Local))
+            }
             // That a filter failed says nothing about the name: not to be kept (RFC 9520 section 2).
             Step::Failed(rcode) => Immediate::Response(Response {
                 store: false,

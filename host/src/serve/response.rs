@@ -84,17 +84,17 @@ impl Response {
         }
     }
 
-    /// What a source said to one of those who asked.
-    pub fn of_source(resolution: Resolution) -> Response {
+    /// What a source said to one of those who asked; `origin` is where it has that from.
+    pub fn of_source(resolution: Resolution, origin: Origin) -> Response {
         match resolution {
             Resolution::Answer {
                 answer,
                 authoritative,
-            } => Response::answer(answer, Origin::Upstream, authoritative),
+            } => Response::answer(answer, origin, authoritative),
             Resolution::Verbatim(message) => Response {
                 rcode: u16_at(&message, 2) & flag::RCODE,
                 content: Content::Verbatim(message),
-                origin: Origin::Upstream,
+                origin,
                 error: None,
                 store: false,
                 ..Response::error(rcode::NOERROR, ExtendedError::Other)

@@ -18,7 +18,7 @@ use tokio::task::spawn_local;
 use tokio::time::sleep_until;
 
 use crate::cache::{Join, Key, KeyFlags, Leader};
-use crate::dns::CLASS_IN;
+use crate::dns::{CLASS_IN, rtype};
 use crate::source::{Refused, Resolution, Resolved};
 
 use super::counters::add;
@@ -38,7 +38,8 @@ enum GaveUp {
 impl Worker {
     /// What a source says from memory; none: it has to be waited for, or the question is one for no source.
     pub(super) fn resolve_at_once(&self, live: &Live, request: &Request, index: usize) -> Option<Resolution> {
-        if request.qclass != CLASS_IN {
+        let any = request.qtype == rtype::ANY && !live.generation.pipelines[request.pipeline].wants_any;
+        if request.qclass != CLASS_IN || any {
             return None;
         }
         let resolution = live.generation.sources[index].immediate(&live.question(request))?;
