@@ -196,7 +196,7 @@ fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
         }
         Some(network) if network.address != address => {
             let help = format!("write \"{network}\", or \"{address}\"");
-            Err(Wrong::new("has bits behind its prefix", help))
+            Err(Wrong::new("has bits set after its prefix", help))
         }
         Some(network) => Ok(Who::Network(network)),
     }
@@ -363,7 +363,7 @@ mod tests {
             ),
             (
                 "allow \"10.0.0.1/8\"",
-                "`allow`: \"10.0.0.1/8\" has bits behind its prefix",
+                "`allow`: \"10.0.0.1/8\" has bits set after its prefix",
             ),
             ("refuse \"any\"", "`refuse`: \"any\" can only be allowed"),
             ("allow \"node\" \"node\"", "\"node\" is written twice"),
@@ -425,7 +425,7 @@ mod tests {
         let zone = |stages: &str| problems(&format!("listen \"::1\"\nzone \".\" {{ {stages} }}"));
         assert_eq!(
             zone("cache; clients { silent }; forward \"192.0.2.1\""),
-            ["`clients` stands first in a zone"]
+            ["`clients` must come first in a zone"]
         );
         let nested = "clients { allow \"10.0.0.0/8\" \"10.1.2.0/24\"; refuse \"10.1.0.0/16\" }";
         let but = "clients { allow \"private\"; refuse \"10.0.0.0/8\" }";

@@ -69,7 +69,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> (Listen, Listen
         let span = Span::from(entry.span());
         match listeners.0.iter().find(|(earlier, _)| *earlier == address) {
             Some((_, first)) => mistakes.push(
-                Diagnostic::new(span, format!("{address} is listened to twice"))
+                Diagnostic::new(span, format!("{address} is listed twice"))
                     .label("again")
                     .other(*first, "first here")
                     .help("keep one of them"),
@@ -206,7 +206,7 @@ mod tests {
                 "`listen`: \"127.0.0.1:0\" has port 0, which cannot be used",
             ),
             ("listen 53", "`listen`: 53 is not an address"),
-            ("listen \"::1\" \"[::1]:53\"", "[::1]:53 is listened to twice"),
+            ("listen \"::1\" \"[::1]:53\"", "[::1]:53 is listed twice"),
             (
                 "listen \"::1\"\nlisten \"127.0.0.1\"",
                 "`listen` is written twice",

@@ -105,8 +105,8 @@ pub(super) fn decode(
 fn decode_clients(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Option<Clients> {
     let index = nodes.iter().position(|node| node.name().value() == "clients")?;
     if index > 0 {
-        let late = Diagnostic::new(head(&nodes[index]), "`clients` stands first in a zone");
-        mistakes.push(late.help("put it before the stages: who may ask is asked first"));
+        let late = Diagnostic::new(head(&nodes[index]), "`clients` must come first in a zone");
+        mistakes.push(late.help("move it above all stages"));
     }
     Some(clients::decode(mistakes, &clients::OF_ZONE, &nodes[index]))
 }
@@ -154,7 +154,7 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
     if let Some(source) = source {
         let word = nodes[source].name().value();
         for stage in &nodes[source + 1..] {
-            let problem = format!("no query gets to this `{}`", stage.name().value());
+            let problem = format!("no query reaches this `{}`", stage.name().value());
             let help = if is(stage, word) {
                 format!("name all upstreams in one `{word}`, or write `except` or `next` in it")
             } else {
@@ -181,13 +181,13 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
     for (index, stage) in reached.iter().enumerate().filter(|(_, node)| is(node, "cache")) {
         match first {
             Some(first) if first != index => mistakes.push(
-                Diagnostic::new(head(stage), "a zone has one `cache`")
+                Diagnostic::new(head(stage), "a zone can have only one `cache`")
                     .label("the second")
                     .other(head(&reached[first]), "the first")
                     .help("keep one of them"),
             ),
             _ if index + 1 == reached.len() => mistakes.push(
-                Diagnostic::new(head(stage), "this `cache` never gets an answer to keep")
+                Diagnostic::new(head(stage), "this `cache` never gets an answer to store")
                     .label("nothing below it answers")
                     .help("write a `forward`, or `use` a filter that answers, below it"),
             ),
@@ -276,23 +276,23 @@ mod tests {
             ),
             (
                 format!("zone \".\" {{ {forward}; use \"a\" }}"),
-                "no query gets to this `use`",
+                "no query reaches this `use`",
             ),
             (
                 format!("zone \".\" {{ {forward}; cache }}"),
-                "no query gets to this `cache`",
+                "no query reaches this `cache`",
             ),
             (
                 format!("zone \".\" {{ {forward}; forward \"192.0.2.2\" }}"),
-                "no query gets to this `forward`",
+                "no query reaches this `forward`",
             ),
             (
                 format!("zone \".\" {{ cache; use \"a\"; cache; {forward} }}"),
-                "a zone has one `cache`",
+                "a zone can have only one `cache`",
             ),
             (
                 "zone \".\" { use \"a\"; cache }".into(),
-                "this `cache` never gets an answer to keep",
+                "this `cache` never gets an answer to store",
             ),
         ] {
             assert_eq!(problems(&format!("{FILTERS}{text}")), [expected], "{text}");
@@ -314,7 +314,7 @@ mod tests {
             ),
             (
                 "forward \"192.0.2.2\" { except \"a\" }; forward \"192.0.2.1\"; use \"a\"",
-                "no query gets to this `use`",
+                "no query reaches this `use`",
             ),
         ] {
             let text = format!("{FILTERS} zone \".\" {{ {stages} }}");
