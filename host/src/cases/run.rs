@@ -7,7 +7,9 @@ use super::file::{Case, Input, TestCases};
 use super::snapshot::Snapshot;
 use crate::config::{self, Diagnostic, Report, TestCasesFile};
 use crate::dns::build;
-use crate::filter::{self, Cost, Counters, Engine, Execution, Filter, LoadError, Outcome, Trial, one_line};
+use crate::filter::{
+    self, Cost, Engine, Execution, Filter, FilterCounters, LoadError, Outcome, Trial, one_line,
+};
 
 /// Octets of a difference in one line.
 const LINE: usize = 512;
@@ -42,7 +44,7 @@ pub fn load_filter(
     engine: &Engine,
     block: &config::Filter,
     zones: &[String],
-    counters: Arc<Counters>,
+    counters: Arc<FilterCounters>,
 ) -> Result<(Arc<Filter>, usize), Vec<Diagnostic>> {
     let cases = match &block.test_cases {
         Some(file) => {

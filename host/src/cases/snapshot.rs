@@ -8,7 +8,8 @@ use crate::dns::name::Text;
 use crate::dns::text::{class_text, data_text, type_text};
 use crate::dns::{CLASS_IN, rcode_text};
 use crate::filter::{
-    Answer, Cost, Decision, Execution, Reason, Record, ResponseEdit, ResponseVerdict, Rewrite, Verdict,
+    Answer, Cost, Decision, Execution, Reason, ResourceRecord, ResponseEdit, ResponseVerdict, Rewrite,
+    Verdict,
 };
 
 /// What a snapshot may hold, in the order in which it is written.
@@ -168,7 +169,7 @@ impl Snapshot {
         }
     }
 
-    fn record(&mut self, parent: Option<usize>, name: &str, record: &Record) {
+    fn record(&mut self, parent: Option<usize>, name: &str, record: &ResourceRecord) {
         let data = data_text(&record.rdata, record.rtype, 0..record.rdata.len());
         let owner = word(Text(&record.name).to_string());
         let rtype = word(type_text(record.rtype));

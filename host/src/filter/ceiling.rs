@@ -1,7 +1,7 @@
 //! The most memory that filters can take, which follows from the configuration.
 
 use super::footprint::FREE;
-use super::load::code_maximum;
+use super::load_error::code_maximum;
 use super::memo::REMEMBERED;
 use super::sandbox::HOSTCALL_BYTES;
 use super::world::TABLE_ENTRIES;

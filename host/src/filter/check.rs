@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::bindings::dnsweir::filter::types;
 use super::verdict::{
-    Answer, Decision, Outcome, QueryOutcome, Record, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite,
-    Verdict,
+    Answer, Decision, Outcome, QueryOutcome, ResourceRecord, ResponseEdit, ResponseOutcome, ResponseVerdict,
+    Rewrite, Verdict,
 };
 use crate::dns::name::skip_plain;
 use crate::dns::records::names_in_data;
@@ -136,7 +136,7 @@ fn answer(given: types::Answer) -> Checked<Answer> {
     })
 }
 
-fn record(given: types::ResourceRecord, room: &mut usize) -> Checked<Record> {
+fn record(given: types::ResourceRecord, room: &mut usize) -> Checked<ResourceRecord> {
     let owner = name(given.name, "a record")?;
     if is_meta(given.rtype) {
         return garbage(format!("a record of type {}", given.rtype));
@@ -156,7 +156,7 @@ fn record(given: types::ResourceRecord, room: &mut usize) -> Checked<Record> {
         None => return garbage("an answer that no message can hold"),
         Some(left) => *room = left,
     }
-    Ok(Record {
+    Ok(ResourceRecord {
         name: owner,
         rtype: given.rtype,
         class: given.class,

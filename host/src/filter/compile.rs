@@ -7,18 +7,15 @@
 
 mod child;
 mod confine;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
-
-use wasmtime::component::Component;
+mod translate;
 
 use super::cancel::Cancel;
-use super::load::{Layer, LoadError, in_words, layer};
-use super::{plain, text};
-use crate::config;
+use super::load_error::LoadError;
+use translate::compile;
 
 pub use child::serve as compile_for_parent;
+pub use confine::Confinement;
+pub(super) use translate::open;
 
 /// Where modules are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,24 +27,6 @@ pub(super) enum Where {
         /// Whether the engine counts instructions.
         metered: bool,
     },
-}
-
-/// What a child process may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Confinement {
-    /// Octets of writable memory.
-    pub memory: usize,
-    /// Of the processor.
-    pub time: Duration,
-}
-
-impl Confinement {
-    pub(super) fn of(limits: &config::Limits) -> Confinement {
-        Confinement {
-            memory: limits.load_memory,
-            time: limits.load_time,
-        }
-    }
 }
 
 impl Where {
@@ -68,36 +47,4 @@ impl Where {
             Where::Aside { metered } => child::compile_aside(module, confinement, metered, cancel),
         }
     }
-}
-
-/// Compiles a module, a plain one or a component.
-fn compile(engine: &wasmtime::Engine, module: &[u8]) -> Result<Vec<u8>, LoadError> {
-    match layer(module) {
-        Some(Layer::Module) => {
-            let component =
-                plain::component(module).map_err(|error| LoadError::Encode(text::one_line(&error, 1024)))?;
-            translate(engine, &component)
-        }
-        Some(Layer::Component) => translate(engine, module),
-        None => Err(LoadError::NotWasm),
-    }
-}
-
-/// Compiles a component to machine code.
-fn translate(engine: &wasmtime::Engine, component: &[u8]) -> Result<Vec<u8>, LoadError> {
-    // Should some module make the compiler panic, that is this module's failure and not the proxy's.
-    catch_unwind(AssertUnwindSafe(|| engine.precompile_component(component)))
-        .map_err(|_| LoadError::Compile("the compiler panicked".into()))?
-        .map_err(|error| LoadError::Compile(in_words(&error)))
-}
-
-/// The component that machine code belongs to.
-///
-/// # Safety
-///
-/// The code was made by [`Where::compile`] of this version of the program, and nobody else could write to it.
-pub(super) unsafe fn open(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the caller says that it is what the compiler has written. Code for other settings or another version is
-    // refused. It is copied into memory of the engine's own.
-    unsafe { Component::deserialize(engine, code) }
 }

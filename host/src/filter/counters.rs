@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 /// One filter's counters, over all workers and, if the caller carries them over, all generations. Everything
 /// is monotonic but `suspended`.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct FilterCounters {
     /// Calls of the query phase.
     pub queries: PhaseCounters,
     /// Calls of the response phase.
@@ -33,7 +33,7 @@ pub struct Counters {
     pub own: OwnCounters,
 }
 
-impl Counters {
+impl FilterCounters {
     /// The phases with the names that metrics give them.
     pub fn phases(&self) -> [(&'static str, &PhaseCounters); 3] {
         [
@@ -87,7 +87,7 @@ pub struct TrapCounters {
     pub garbage: AtomicU64,
 }
 
-/// Counters that a filter names itself.
+/// FilterCounters that a filter names itself.
 #[derive(Debug, Default)]
 pub struct OwnCounters {
     by_name: RwLock<BTreeMap<Box<str>, AtomicU64>>,

@@ -1,7 +1,7 @@
 //! What a filter did not like, underlined in the operator's file.
 
 use super::configure::ConfigError;
-use super::load::LoadError;
+use super::load_error::LoadError;
 use crate::config::{self, Diagnostic};
 
 impl LoadError {

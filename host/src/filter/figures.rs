@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::counters::Counters;
+use super::counters::FilterCounters;
 use super::load::Filter;
 use crate::figures::{Figures, Metric};
 
@@ -53,14 +53,14 @@ impl Filter {
         let help = "Lines printed by the filter and dropped because nothing read them in time";
         let metric = figures.counter("filter_lines_dropped", help);
         metric.add(&[filter], counters.lines_dropped.load(Relaxed));
-        let metric = figures.counter("filter_counter", "Counters kept by the filter itself");
+        let metric = figures.counter("filter_counter", "FilterCounters kept by the filter itself");
         for (name, value) in counters.own.snapshot() {
             metric.add(&[filter, ("name", &name)], value);
         }
     }
 }
 
-fn show_phases(filter: (&'static str, &str), counters: &Counters, figures: &mut Figures) {
+fn show_phases(filter: (&'static str, &str), counters: &FilterCounters, figures: &mut Figures) {
     for (phase, counters) in counters.phases() {
         let labels = [filter, ("phase", phase)];
         let metric = figures.counter("filter_calls", "Calls into a filter, by phase");

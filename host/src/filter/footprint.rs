@@ -10,7 +10,7 @@ use wasmparser::{
     Instance, Parser, Payload, Result,
 };
 
-use super::load::LoadError;
+use super::load_error::LoadError;
 use crate::config::Limits;
 
 /// Octets of an item that is part of an instance: at most so many for any kind of item, of the runtime's structures for

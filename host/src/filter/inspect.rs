@@ -4,7 +4,9 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::types::ComponentItem;
 
 use super::engine::Engine;
-use super::load::{self, Layer, LoadError};
+use super::layer::{Layer, layer};
+use super::load;
+use super::load_error::LoadError;
 use super::text;
 use crate::config::Limits;
 
@@ -54,7 +56,7 @@ pub fn inspect(engine: &Engine, bytes: &[u8], limits: &Limits) -> Result<Anatomy
     let imports = interfaces(engine, component.component_type().imports(component.engine()));
     let exports = interfaces(engine, component.component_type().exports(component.engine()));
     Ok(Anatomy {
-        component: load::layer(bytes) == Some(Layer::Component),
+        component: layer(bytes) == Some(Layer::Component),
         size: bytes.len(),
         digest: Sha256::digest(bytes)
             .iter()

@@ -19,6 +19,7 @@ use super::failure::{Failure, Reason};
 use super::health::Health;
 use super::interest::Interest;
 use super::load::Filter;
+use super::load_error::LoadError;
 use super::memo::{Key, Memo, Recalled};
 use super::restart::Restart;
 use super::sandbox::Sandbox;
@@ -30,11 +31,11 @@ pub struct Instance {
     memo: Memo,
     /// Verdicts recalled and not yet [settled](Instance::settle).
     recalled: u64,
-    guest: Guest,
+    supervisor: Supervisor,
 }
 
-/// The part that fails.
-struct Guest {
+/// Makes the calls, and replaces what fails.
+struct Supervisor {
     filter: Arc<Filter>,
     /// None: lost to a failure, and another one is starting.
     sandbox: Option<Sandbox>,
@@ -51,10 +52,21 @@ struct Guest {
     skew: Duration,
 }
 
+impl Filter {
+    /// An instance of its own for one worker.
+    ///
+    /// # Errors
+    ///
+    /// When the filter fails or changes its mind about the configuration that it has accepted before.
+    pub fn instantiate(self: &Arc<Filter>) -> Result<Instance, LoadError> {
+        Ok(Instance::new(Arc::clone(self), self.sandbox()?))
+    }
+}
+
 impl Instance {
-    pub(super) fn new(filter: Arc<Filter>, sandbox: Sandbox) -> Instance {
+    fn new(filter: Arc<Filter>, sandbox: Sandbox) -> Instance {
         let limit = filter.context.limits.time;
-        let guest = Guest {
+        let supervisor = Supervisor {
             health: Health::new(limit, filter.start),
             filter: Arc::clone(&filter),
             sandbox: Some(sandbox),
@@ -70,7 +82,7 @@ impl Instance {
             filter,
             memo: Memo::default(),
             recalled: 0,
-            guest,
+            supervisor,
         }
     }
 
@@ -112,7 +124,7 @@ impl Instance {
         }
         out.resize(batch.len(), Outcome::Passed);
         let counters = &self.filter.context.counters;
-        self.guest
+        self.supervisor
             .run(&counters.queries, batch, out, |sandbox, records, bytes, out| {
                 let verdicts = sandbox.queries(now, records, bytes)?;
                 Ok(check::verdicts(verdicts, out)?)
@@ -157,7 +169,7 @@ impl Instance {
     /// Moves the clock that pauses are measured with.
     #[cfg(test)]
     pub(super) fn let_pass(&mut self, time: Duration) {
-        self.guest.skew += time;
+        self.supervisor.skew += time;
     }
 
     /// The response phase: one outcome per response, in order. `now` is Unix time in milliseconds.
@@ -168,7 +180,7 @@ impl Instance {
         }
         out.resize(batch.len(), Outcome::Passed);
         let counters = &self.filter.context.counters;
-        self.guest
+        self.supervisor
             .run(&counters.responses, batch, out, |sandbox, records, bytes, out| {
                 let verdicts = sandbox.responses(now, records, bytes)?;
                 Ok(check::response_verdicts(verdicts, out)?)
@@ -183,7 +195,7 @@ impl Instance {
         let counters = &self.filter.context.counters.events;
         add(&counters.items, batch.len() as u64);
         let done = self
-            .guest
+            .supervisor
             .attempt(counters, |sandbox| sandbox.events(batch.records(), batch.bytes()));
         if done.is_none() {
             add(&counters.failed, batch.len() as u64);
@@ -194,7 +206,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         self.settle();
-        if self.guest.health.suspended() {
+        if self.supervisor.health.suspended() {
             self.filter
                 .context
                 .counters
@@ -204,7 +216,7 @@ impl Drop for Instance {
     }
 }
 
-impl Guest {
+impl Supervisor {
     /// Makes a call with the whole batch and, if that fails or must not, with each record alone. `out` holds
     /// one [`Outcome::Passed`] per record.
     fn run<R: Portable, V: Clone>(

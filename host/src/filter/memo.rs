@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use super::verdict::{Answer, Decision, Record, Verdict};
+use super::verdict::{Answer, Decision, ResourceRecord, Verdict};
 
 /// Entries in a table.
 const ENTRIES: usize = 4096;
@@ -181,7 +181,7 @@ fn size(verdict: &Verdict) -> usize {
         }) => [answers, authority, additional]
             .into_iter()
             .flatten()
-            .map(|record| size_of::<Record>() + record.name.len() + record.rdata.len())
+            .map(|record| size_of::<ResourceRecord>() + record.name.len() + record.rdata.len())
             .sum(),
     };
     let edit = verdict.edit.as_ref().map_or(0, |edit| size_of_val(&*edit.rcodes));
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn octets_are_bounded() {
         let mut memo = Memo::default();
-        let record = Record {
+        let record = ResourceRecord {
             name: Box::from(*b"\0"),
             rtype: 16,
             class: 1,

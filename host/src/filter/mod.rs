@@ -30,13 +30,16 @@ mod health;
 mod inspect;
 mod instance;
 mod interest;
+mod layer;
 mod load;
+mod load_error;
 mod memo;
 mod packed;
 mod plain;
 mod provenance;
 mod restart;
 mod sandbox;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -55,19 +58,20 @@ pub use builtin::BUILTINS;
 pub use ceiling::{instance_memory, loading_memory};
 pub use compile::{Confinement, compile_for_parent};
 pub use compiled::CompiledCache;
-pub use counters::Counters;
+pub use counters::FilterCounters;
 pub use engine::Engine;
 pub use failure::{Failure, Reason};
 #[doc(hidden)]
 pub use fuzzing::check_octets;
 pub use inspect::{Anatomy, Interface, Standing, inspect};
 pub use instance::Instance;
-pub use load::{Filter, LoadError, beside};
+pub use load::{Filter, beside};
+pub use load_error::LoadError;
 pub use memo::Key;
 pub use provenance::client_halves;
 pub use text::one_line;
 pub use trial::{Cost, Execution, Trial};
 pub use verdict::{
-    Answer, Decision, Outcome, QueryOutcome, Record, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite,
-    Verdict,
+    Answer, Decision, Outcome, QueryOutcome, ResourceRecord, ResponseEdit, ResponseOutcome, ResponseVerdict,
+    Rewrite, Verdict,
 };

@@ -11,7 +11,7 @@ use super::exports::{Exports, Functions};
 use super::failure::Failure;
 use super::ticker::Mark;
 use super::time_limit::TimeLimit;
-use super::world::{Context, State};
+use super::world::{Context, World};
 
 /// Octets that one call may carry out of a guest.
 pub(super) const HOSTCALL_BYTES: usize = 1 << 20;
@@ -26,7 +26,7 @@ const CONFIGURE_MINIMUM: Duration = Duration::from_secs(1);
 /// A configured instance in a store of its own. After a failed call it is good for nothing but being dropped:
 /// it refuses to be entered again, and rightly so.
 pub(super) struct Sandbox {
-    store: Store<State>,
+    store: Store<World>,
     mark: Mark,
     functions: Functions,
 }
@@ -40,7 +40,7 @@ pub(super) enum StartError {
 impl Sandbox {
     /// A new instance, configured; none if it is not wanted any more before it is.
     pub(super) fn start(
-        exports: &Exports<State>,
+        exports: &Exports<World>,
         context: &Arc<Context>,
         setup: &types::Setup,
         cancel: &Cancel,
@@ -67,9 +67,9 @@ impl Sandbox {
     }
 
     /// A store for a start.
-    fn store(engine: &wasmtime::Engine, context: &Arc<Context>, cancel: &Cancel) -> Store<State> {
+    fn store(engine: &wasmtime::Engine, context: &Arc<Context>, cancel: &Cancel) -> Store<World> {
         let time = TimeLimit::new(start_time(context));
-        let mut store = Store::new(engine, State::new(Arc::clone(context), time, cancel.clone()));
+        let mut store = Store::new(engine, World::new(Arc::clone(context), time, cancel.clone()));
         store.limiter(|state| &mut state.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
@@ -81,7 +81,7 @@ impl Sandbox {
     #[inline]
     fn call<T>(
         &mut self,
-        call: impl FnOnce(&Functions, &mut Store<State>) -> wasmtime::Result<T>,
+        call: impl FnOnce(&Functions, &mut Store<World>) -> wasmtime::Result<T>,
     ) -> Result<T, Failure> {
         within(&self.mark, &mut self.store, |store| call(&self.functions, store))
             .map_err(|error| failure(&self.store, &error))
@@ -115,7 +115,7 @@ impl Sandbox {
 
 /// Enters a guest for no longer than its store's limit.
 #[inline]
-fn within<T>(mark: &Mark, store: &mut Store<State>, call: impl FnOnce(&mut Store<State>) -> T) -> T {
+fn within<T>(mark: &Mark, store: &mut Store<World>, call: impl FnOnce(&mut Store<World>) -> T) -> T {
     store.data_mut().time.begin();
     // The next tick calls back, and so does each after it.
     store.set_epoch_deadline(1);
@@ -132,6 +132,6 @@ fn start_time(context: &Context) -> Duration {
 }
 
 #[cold]
-fn failure(store: &Store<State>, error: &wasmtime::Error) -> Failure {
+fn failure(store: &Store<World>, error: &wasmtime::Error) -> Failure {
     Failure::of(error, store.data().allocated.out_of_memory)
 }

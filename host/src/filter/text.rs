@@ -1,6 +1,6 @@
 //! Text that a guest wrote, made fit for terminals and log collectors.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Appends `text` with every control character but those in `keep` escaped, so that a filter cannot move the
 /// cursor, recolour the terminal or forge another line.
@@ -33,6 +33,11 @@ pub fn one_line(text: &str, limit: usize) -> String {
         line.push('…');
     }
     line
+}
+
+/// An error's text, which may quote names that the module chose.
+pub(super) fn in_words(error: &impl fmt::Display) -> String {
+    one_line(&format!("{error:#}"), 1024)
 }
 
 #[cfg(test)]

@@ -37,11 +37,11 @@ const QUIET: u32 = 250;
 
 /// Owns the thread: it ends when this is dropped.
 pub(super) struct Ticker {
-    state: Arc<State>,
+    state: Arc<Shared>,
 }
 
 #[derive(Default)]
-struct State {
+struct Shared {
     thread: OnceLock<Thread>,
     /// What each mark has counted: calls begun and ended, so an odd number while one is under way.
     marks: Mutex<Vec<Weak<AtomicU64>>>,
@@ -52,7 +52,7 @@ struct State {
 
 /// Where whoever makes calls, one at a time, shows that one is under way.
 pub(super) struct Mark {
-    state: Arc<State>,
+    state: Arc<Shared>,
     count: Arc<AtomicU64>,
 }
 
@@ -70,7 +70,7 @@ struct Look {
 impl Ticker {
     /// Starts the thread, parked. `advance` moves the epoch by one.
     pub(super) fn start(advance: impl Fn() + Send + 'static) -> io::Result<Ticker> {
-        let state = Arc::new(State::default());
+        let state = Arc::new(Shared::default());
         let thread = thread::Builder::new()
             .name("filter-clock".into())
             .stack_size(64 << 10)
@@ -126,7 +126,7 @@ impl Drop for Ticker {
     }
 }
 
-impl State {
+impl Shared {
     #[cold]
     fn wake(&self) {
         self.parked.store(false, Ordering::Release);

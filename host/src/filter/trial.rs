@@ -24,7 +24,8 @@ use super::exports::{Exports, Functions};
 use super::failure::Reason;
 use super::footprint::overhead;
 use super::interest::Interest;
-use super::load::{self, Filter, LoadError};
+use super::load::{self, Filter};
+use super::load_error::LoadError;
 use super::sandbox::{HANDLES, HOSTCALL_BYTES};
 use super::ticker::Mark;
 use super::time_limit::{TimeLimit, thread_clock};
@@ -54,7 +55,7 @@ pub struct Trial {
     manifest: types::Manifest,
     interest: Interest,
     /// None: lost to a failure. The next call starts another one.
-    guest: Option<Guest>,
+    guest: Option<Started>,
     /// What configuring it took.
     configured: Cost,
     /// Processor time that is left for all calls together.
@@ -102,7 +103,7 @@ pub struct Declared {
     pub messages: bool,
 }
 
-struct Guest {
+struct Started {
     store: Store<Recorder>,
     phases: Functions,
 }
@@ -154,7 +155,7 @@ impl Trial {
         overhead: usize,
         zones: &[String],
     ) -> Result<Trial, LoadError> {
-        let interface = |error: wasmtime::Error| LoadError::Interface(load::in_words(&error));
+        let interface = |error: wasmtime::Error| LoadError::Interface(text::in_words(&error));
         let linker = load::link::<Recorder>(engine, component)?;
         let pre = linker.instantiate_pre(component).map_err(interface)?;
         let code = Exports::new(pre).map_err(interface)?;
@@ -188,7 +189,7 @@ impl Trial {
         Ok(trial)
     }
 
-    fn configure(&self) -> Result<(Guest, types::Manifest, Cost), LoadError> {
+    fn configure(&self) -> Result<(Started, types::Manifest, Cost), LoadError> {
         let recorder = Recorder {
             allocated: Allocated::new(self.linear_memory, Arc::default()),
             log: Vec::new(),
@@ -212,7 +213,7 @@ impl Trial {
         let (phases, configured) = called.map_err(|error| failed(&store, error))?;
         let manifest = configured.map_err(|errors| LoadError::Rejected(rejections(errors, &self.config)))?;
         let cost = cost(&store);
-        Ok((Guest { store, phases }, manifest, cost))
+        Ok((Started { store, phases }, manifest, cost))
     }
 
     /// What its manifest asks for.
@@ -299,7 +300,7 @@ impl Trial {
     fn execute<V>(
         &mut self,
         wanted: bool,
-        call: impl FnOnce(&mut Guest) -> Result<Outcome<V>, Failure>,
+        call: impl FnOnce(&mut Started) -> Result<Outcome<V>, Failure>,
     ) -> Execution<Outcome<V>> {
         let mut execution = Execution {
             outcome: None,

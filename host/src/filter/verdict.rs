@@ -78,16 +78,16 @@ pub struct Answer {
     /// The AA bit.
     pub authoritative: bool,
     /// The answer section.
-    pub answers: Vec<Record>,
+    pub answers: Vec<ResourceRecord>,
     /// The authority section.
-    pub authority: Vec<Record>,
+    pub authority: Vec<ResourceRecord>,
     /// The additional section, without OPT.
-    pub additional: Vec<Record>,
+    pub additional: Vec<ResourceRecord>,
 }
 
 /// A resource record whose parts are valid wire format, uncompressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct ResourceRecord {
     /// The owner name.
     pub name: Box<[u8]>,
     /// The type: never OPT, TSIG or another meta type.

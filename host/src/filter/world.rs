@@ -13,7 +13,7 @@ use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
-use super::counters::{Counters, add};
+use super::counters::{FilterCounters, add};
 use super::footprint::INSTANCES;
 use super::text;
 use super::ticker::Ticker;
@@ -43,7 +43,7 @@ pub(super) struct Context {
     pub(super) limits: Limits,
     /// Octets that an instance takes beside linear memory.
     pub(super) overhead: usize,
-    pub(super) counters: Arc<Counters>,
+    pub(super) counters: Arc<FilterCounters>,
     pub(super) output: Arc<Queue>,
     pub(super) ticker: Arc<Ticker>,
     log: Mutex<LogBudget>,
@@ -60,7 +60,7 @@ impl Context {
         name: String,
         limits: Limits,
         overhead: usize,
-        counters: Arc<Counters>,
+        counters: Arc<FilterCounters>,
         output: Arc<Queue>,
         ticker: Arc<Ticker>,
     ) -> Context {
@@ -108,7 +108,7 @@ impl Context {
 }
 
 /// The data of a store.
-pub(super) struct State {
+pub(super) struct World {
     context: Arc<Context>,
     pub(super) allocated: Allocated,
     /// How long a call may take.
@@ -128,12 +128,12 @@ pub(super) struct Allocated {
     /// Whether memory was asked for beyond the limit.
     pub(super) out_of_memory: bool,
     /// Know the most that any instance of the filter had.
-    counters: Arc<Counters>,
+    counters: Arc<FilterCounters>,
 }
 
 impl Allocated {
     /// Nothing yet, of `limit` octets.
-    pub(super) fn new(limit: usize, counters: Arc<Counters>) -> Allocated {
+    pub(super) fn new(limit: usize, counters: Arc<FilterCounters>) -> Allocated {
         Allocated {
             octets: 0,
             limit,
@@ -154,10 +154,10 @@ fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
     granted
 }
 
-impl State {
+impl World {
     /// Of an instance whose calls may take as long as `time` says, and end when they are cancelled.
-    pub(super) fn new(context: Arc<Context>, time: TimeLimit, cancel: Cancel) -> State {
-        State {
+    pub(super) fn new(context: Arc<Context>, time: TimeLimit, cancel: Cancel) -> World {
+        World {
             allocated: Allocated::new(context.linear_memory(), Arc::clone(&context.counters)),
             time,
             cancel,
@@ -234,11 +234,11 @@ impl State {
 /// # Errors
 ///
 /// None: the linker has the interface.
-pub(super) fn print_in_place(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(super) fn print_in_place(linker: &mut Linker<World>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.instance("dnsweir:filter/host@0.1.0")?.func_wrap(
         "print",
-        |store: StoreContextMut<'_, State>, (lines,): (WasmStr,)| {
+        |store: StoreContextMut<'_, World>, (lines,): (WasmStr,)| {
             store.data().print_lines(&lines.to_str(&store)?);
             Ok(())
         },
@@ -275,9 +275,9 @@ impl ResourceLimiter for Allocated {
     }
 }
 
-impl types::Host for State {}
+impl types::Host for World {}
 
-impl host::Host for State {
+impl host::Host for World {
     fn log(&mut self, level: host::Level, message: String) {
         self.log_line(level, &message);
     }
@@ -298,11 +298,11 @@ mod tests {
 
     use super::*;
 
-    fn state() -> State {
+    fn state() -> World {
         state_printing_to(io::sink())
     }
 
-    fn state_printing_to(sink: impl Write + Send + 'static) -> State {
+    fn state_printing_to(sink: impl Write + Send + 'static) -> World {
         let limits = Limits {
             memory: 1 << 20,
             time: Duration::from_millis(5),
@@ -312,7 +312,7 @@ mod tests {
         let ticker = Arc::new(Ticker::start(|| ()).unwrap());
         let time = TimeLimit::new(limits.time);
         let context = Context::new("test".into(), limits, 0, Arc::default(), output, ticker);
-        State::new(Arc::new(context), time, Cancel::default())
+        World::new(Arc::new(context), time, Cancel::default())
     }
 
     #[test]

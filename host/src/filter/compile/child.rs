@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::confine::confine;
-use super::{Confinement, compile};
+use super::confine::{Confinement, confine};
+use super::translate::compile;
 use crate::filter::cancel::Cancel;
-use crate::filter::engine;
-use crate::filter::load::LoadError;
+use crate::filter::load_error::LoadError;
+use crate::filter::settings;
 use crate::filter::text;
 
 /// This program, also when its file has been replaced.
@@ -152,7 +152,8 @@ pub fn serve(parent: u32, confinement: Confinement, metered: bool) -> u8 {
         .and_then(|()| {
             let mut module = Vec::new();
             io::stdin().read_to_end(&mut module).map_err(LoadError::Machine)?;
-            let engine = engine::compiler(metered).map_err(|error| LoadError::Compile(error.to_string()))?;
+            let engine =
+                settings::compiler(metered).map_err(|error| LoadError::Compile(error.to_string()))?;
             let code = compile(&engine, &module)?;
             let mut output = io::stdout();
             output

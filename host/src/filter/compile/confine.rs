@@ -2,12 +2,31 @@
 
 use std::io;
 use std::process::exit;
+use std::time::Duration;
 
-use super::Confinement;
+use crate::config;
 
 /// A third of the share that whoever answers queries gets of a processor that both want. Less, and a busy machine would
 /// leave it none.
 const NICE: libc::c_int = 5;
+
+/// What a child process may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Confinement {
+    /// Octets of writable memory.
+    pub memory: usize,
+    /// Of the processor.
+    pub time: Duration,
+}
+
+impl Confinement {
+    pub(in crate::filter) fn of(limits: &config::Limits) -> Confinement {
+        Confinement {
+            memory: limits.load_memory,
+            time: limits.load_time,
+        }
+    }
+}
 
 /// Confines this process, which has no rights, for the rest of its life. `parent` is the process that waits for it.
 ///

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::dns::name::skip_plain;
 use crate::filter::bindings::dnsweir::filter::types;
 use crate::filter::check::{response_verdicts, verdicts};
-use crate::filter::verdict::Record;
+use crate::filter::verdict::ResourceRecord;
 use crate::filter::{Answer, Decision, Outcome, QueryOutcome};
 
 const BATCH: usize = 4;
@@ -138,7 +138,7 @@ fn is_sound(answer: &Answer) -> bool {
             .into_iter()
             .flatten()
     };
-    let size = |record: &Record| record.name.len() + 10 + record.rdata.len();
+    let size = |record: &ResourceRecord| record.name.len() + 10 + record.rdata.len();
     answer.rcode <= 4095
         && records()
             .all(|record| is_name(&record.name) && record.ttl <= i32::MAX as u32 && record.rtype != 41)

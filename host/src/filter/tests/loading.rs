@@ -143,7 +143,7 @@ fn a_module_that_starts_larger_than_its_limit_is_refused() {
 
 #[test]
 fn counters_can_be_carried_over() {
-    let counters: Arc<Counters> = Arc::default();
+    let counters: Arc<FilterCounters> = Arc::default();
     for calls in 1..=2 {
         let filter = Filter::load(&ENGINE, &block(guests::puppet()), &[], Arc::clone(&counters)).unwrap();
         ask(&mut filter.instantiate().unwrap(), &batch(&[1]));
