@@ -191,6 +191,8 @@ fn not_ready(state: &State) -> Vec<String> {
     if state.node.failing() {
         reasons.push("the node's network could not be set up: the log says why".to_string());
     }
+    let failures = state.node.self_test.failures();
+    reasons.extend(failures.iter().map(ToString::to_string));
     let awaiting = state.awaiting.load(Ordering::Relaxed);
     let generation = state.generation.read();
     reasons.extend(

@@ -181,6 +181,9 @@ fn report(outcome: &Outcome) -> ExitCode {
     if let Some(why) = &outcome.shortfall {
         eprintln!("dnsweir: running without heartbeats, which this node does not support: {why}");
     }
+    if let Some(why) = &outcome.untested {
+        eprintln!("dnsweir: no self-test, which this node does not support: {why}");
+    }
     for ip in &outcome.spared {
         println!("left {ip} and its rules alone: another process is bound to it");
     }

@@ -153,7 +153,7 @@ fn network(state: &State, figures: &mut Figures) {
     let help = "Packets matched by the rules that direct queries to the proxy, as of the last check";
     figures
         .counter("node_rule_packets", help)
-        .add(&[], get(&node.rule_packets));
+        .add(&[], node.rule_packets());
     let help = "Packets that bypassed the proxy because its heartbeat had stopped, as of the last check";
     figures
         .counter("node_unheard_packets", help)
@@ -167,4 +167,17 @@ fn network(state: &State, figures: &mut Figures) {
     figures
         .gauge("node_heartbeats", help)
         .add(&[], node.heartbeats.read().len() as u64);
+    let help = "Self-tests of listeners: queries that arrive the way a pod's do";
+    let tests = figures.counter("node_selftests", help);
+    for verdict in node::Verdict::ALL {
+        tests.add(&[("result", verdict.label())], node.self_test.count(verdict));
+    }
+    let help = "Listeners that the last self-test asked; 0 if it is off or not possible";
+    figures
+        .gauge("node_selftest_listeners", help)
+        .add(&[], node.self_test.listeners() as u64);
+    let help = "Listeners from which a pod would not have got an answer at the last self-test";
+    figures
+        .gauge("node_selftest_failures", help)
+        .add(&[], node.self_test.failures().len() as u64);
 }

@@ -28,4 +28,5 @@ mod privileges;
 mod readiness;
 mod repairing;
 mod rolling;
+mod self_test;
 mod standing_still;

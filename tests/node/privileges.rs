@@ -95,18 +95,7 @@ fn another_user_gets_no_handover() {
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     let network = world.network();
-    let three = "+net_bind_service,+net_admin,+net_raw";
-    let mut other = world.launch_by(
-        &[
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            &format!("--inh-caps={three}"),
-            &format!("--ambient-caps={three}"),
-        ],
-        CONFIG,
-    );
+    let mut other = world.launch_without_root(CONFIG);
     assert_eq!(other.ended().code(), Some(71));
     let said = other.logged("among processes of one user only");
     // Whose descriptors it may not see.
@@ -126,18 +115,7 @@ fn it_runs_without_root() {
         "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
     );
     let before = world.network();
-    let three = "+net_bind_service,+net_admin,+net_raw";
-    let proxy = world.launch_by(
-        &[
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            &format!("--inh-caps={three}"),
-            &format!("--ambient-caps={three}"),
-        ],
-        CONFIG,
-    );
+    let proxy = world.launch_without_root(CONFIG);
     proxy.logged("answering queries");
     let status = world.dnsweir(&["node", "status"], CONFIG);
     assert!(

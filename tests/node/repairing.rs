@@ -180,7 +180,7 @@ fn an_iptables_that_hangs_is_killed() {
 
     let env = program("env").display().to_string();
     let proxy = world.launch_by(&[&env, &format!("PATH={}", bin.display())], CONFIG);
-    proxy.logged("has not ended after 5 s and was killed");
+    proxy.logged("did not finish within 5 s and was killed");
     proxy.logged("answering queries");
     assert!(errors(&world, "deadline") > 0.0);
     assert_eq!(world.admin("/ready").map(|(status, _)| status), Some(503));

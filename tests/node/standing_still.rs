@@ -16,7 +16,7 @@ use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, terminate};
 
 /// Where no kube-proxy stands in the way, a DNAT leads from a link-local address to the cluster's DNS, as it does where
 /// that is IPVS's.
-const LINK_LOCAL: &str = "listen \"169.254.20.10\" \"fd00:20::10\"\nworkers 2\nadmin \"127.0.0.1:9253\"\n\
+pub const LINK_LOCAL: &str = "listen \"169.254.20.10\" \"fd00:20::10\"\nworkers 2\nadmin \"127.0.0.1:9253\"\n\
     zone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
     node { interface \"nodelocaldns\"; iptables; interval \"1s\"; mode \"link-local\"; cluster-dns \"10.244.8.2\" \"fd00:8::2\" }";
 
@@ -215,18 +215,7 @@ fn frozen_with_three_capabilities() {
         return;
     };
     let world = World::new(KubeProxy::Iptables);
-    let three = "+net_bind_service,+net_admin,+net_raw";
-    let proxy = world.launch_by(
-        &[
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            &format!("--inh-caps={three}"),
-            &format!("--ambient-caps={three}"),
-        ],
-        CONFIG,
-    );
+    let proxy = world.launch_without_root(CONFIG);
     proxy.logged("answering queries");
     Course::of(&world, &LISTENED, || Frozen::new(proxy.id())).check("frozen");
 }

@@ -53,6 +53,29 @@ pub const FROM_PROXY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// What another node cache answers.
 pub const FROM_NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 
+/// The table of kube-proxy in nftables mode.
+const SERVICES: &str = "
+table ip kube-proxy {
+    chain dns { dnat to 10.244.8.2; }
+    map service-ips {
+        type ipv4_addr . inet_proto . inet_service : verdict;
+        elements = { 10.96.0.10 . udp . 53 : goto dns, 10.96.0.10 . tcp . 53 : goto dns }
+    }
+    chain services { ip daddr . meta l4proto . th dport vmap @service-ips; }
+    chain nat-prerouting { type nat hook prerouting priority dstnat; jump services; }
+    chain nat-output { type nat hook output priority -100; jump services; }
+}
+table ip6 kube-proxy {
+    chain dns { dnat to fd00:8::2; }
+    map service-ips {
+        type ipv6_addr . inet_proto . inet_service : verdict;
+        elements = { fd00:96::10 . udp . 53 : goto dns, fd00:96::10 . tcp . 53 : goto dns }
+    }
+    chain services { ip6 daddr . meta l4proto . th dport vmap @service-ips; }
+    chain nat-prerouting { type nat hook prerouting priority dstnat; jump services; }
+    chain nat-output { type nat hook output priority -100; jump services; }
+}";
+
 /// What kube-proxy writes its rules with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubeProxy {
@@ -103,31 +126,14 @@ impl World {
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), all).expect("permissions");
         let world = World { id, folder };
-        let [node, pod, dns] = ["node", "pod", "dns"].map(|name| world.name(name));
-        for name in [&node, &pod, &dns] {
-            output(Command::new("ip").args(["netns", "add", name]));
-            output(Command::new("ip").args(["-n", name, "link", "set", "lo", "up"]));
+        for name in ["node", "pod", "dns"].map(|name| world.name(name)) {
+            output(Command::new("ip").args(["netns", "add", &name]));
+            output(Command::new("ip").args(["-n", &name, "link", "set", "lo", "up"]));
         }
-        for (name, net) in [(&pod, 7), (&dns, 8)] {
-            let link = format!("to{net}");
-            let to = ["type", "veth", "peer", "name", "eth0", "netns", name];
-            output(
-                Command::new("ip")
-                    .args(["-n", &node, "link", "add", &link])
-                    .args(to),
-            );
-            for (name, link, host) in [(&node, link.as_str(), 1), (name, "eth0", 2)] {
-                let four = format!("10.244.{net}.{host}/24");
-                let six = format!("fd00:{net}::{host}/64");
-                output(Command::new("ip").args(["-n", name, "addr", "add", &four, "dev", link]));
-                output(Command::new("ip").args(["-n", name, "addr", "add", &six, "dev", link, "nodad"]));
-                output(Command::new("ip").args(["-n", name, "link", "set", link, "up"]));
-            }
-            let (four, six) = (format!("10.244.{net}.1"), format!("fd00:{net}::1"));
-            output(Command::new("ip").args(["-n", name, "route", "add", "default", "via", &four]));
-            output(Command::new("ip").args(["-n", name, "-6", "route", "add", "default", "via", &six]));
-        }
+        world.connect("pod", 7);
+        world.connect("dns", 8);
         for address in CLUSTER {
+            let dns = world.name("dns");
             output(Command::new("ip").args(["-n", &dns, "addr", "add", address, "dev", "lo"]));
         }
         world.script(
@@ -136,35 +142,34 @@ impl World {
         match kube_proxy {
             KubeProxy::Iptables => world.translate("iptables", "ip6tables"),
             KubeProxy::Legacy => world.translate("iptables-legacy", "ip6tables-legacy"),
-            KubeProxy::Nftables => world.script(
-                "nft -f - <<'X'
-                table ip kube-proxy {
-                    chain dns { dnat to 10.244.8.2; }
-                    map service-ips {
-                        type ipv4_addr . inet_proto . inet_service : verdict;
-                        elements = { 10.96.0.10 . udp . 53 : goto dns, 10.96.0.10 . tcp . 53 : goto dns }
-                    }
-                    chain services { ip daddr . meta l4proto . th dport vmap @service-ips; }
-                    chain nat-prerouting { type nat hook prerouting priority dstnat; jump services; }
-                    chain nat-output { type nat hook output priority -100; jump services; }
-                }
-                table ip6 kube-proxy {
-                    chain dns { dnat to fd00:8::2; }
-                    map service-ips {
-                        type ipv6_addr . inet_proto . inet_service : verdict;
-                        elements = { fd00:96::10 . udp . 53 : goto dns, fd00:96::10 . tcp . 53 : goto dns }
-                    }
-                    chain services { ip6 daddr . meta l4proto . th dport vmap @service-ips; }
-                    chain nat-prerouting { type nat hook prerouting priority dstnat; jump services; }
-                    chain nat-output { type nat hook output priority -100; jump services; }
-                }
-X",
-            ),
+            KubeProxy::Nftables => world.script(&format!("nft -f - <<'X'\n{SERVICES}\nX")),
             KubeProxy::Absent => String::new(),
         };
         world.serve(53, FROM_CLUSTER);
         world.serve(5301, FROM_PROXY);
         world
+    }
+
+    /// Connects the node with another namespace, by a network of each family.
+    fn connect(&self, which: &str, net: u8) {
+        let (node, name) = (self.name("node"), self.name(which));
+        let link = format!("to{net}");
+        let to = ["type", "veth", "peer", "name", "eth0", "netns", &name];
+        output(
+            Command::new("ip")
+                .args(["-n", &node, "link", "add", &link])
+                .args(to),
+        );
+        for (name, link, host) in [(&node, link.as_str(), 1), (&name, "eth0", 2)] {
+            let four = format!("10.244.{net}.{host}/24");
+            let six = format!("fd00:{net}::{host}/64");
+            output(Command::new("ip").args(["-n", name, "addr", "add", &four, "dev", link]));
+            output(Command::new("ip").args(["-n", name, "addr", "add", &six, "dev", link, "nodad"]));
+            output(Command::new("ip").args(["-n", name, "link", "set", link, "up"]));
+        }
+        let (four, six) = (format!("10.244.{net}.1"), format!("fd00:{net}::1"));
+        output(Command::new("ip").args(["-n", &name, "route", "add", "default", "via", &four]));
+        output(Command::new("ip").args(["-n", &name, "-6", "route", "add", "default", "via", &six]));
     }
 
     /// What kube-proxy writes with these programs. By its canary one can tell which kind the node uses.
@@ -267,6 +272,17 @@ X",
             .chain([program.as_str(), "run", "--config"]);
         let mut command = self.on_node(words.next().expect("a program"));
         Process::start(proxy::with_own_cache(command.args(words).arg(file)))
+    }
+
+    /// The same as somebody who is not root, with the capabilities of the container that `deploy/` starts. Needs `setpriv`.
+    pub fn launch_without_root(&self, config: &str) -> Process {
+        let three = "+net_bind_service,+net_admin,+net_raw";
+        let (inherited, ambient) = (format!("--inh-caps={three}"), format!("--ambient-caps={three}"));
+        let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        self.launch_by(
+            &[&["setpriv"], &user[..], &[&inherited, &ambient]].concat(),
+            config,
+        )
     }
 
     /// Starts `dnsweir run` on the node and waits until it answers.

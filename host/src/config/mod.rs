@@ -448,6 +448,9 @@ pub struct Node {
     pub cluster_dns: Vec<IpAddr>,
     /// `skip-teardown`: leave links and rules when the process ends.
     pub skip_teardown: bool,
+    /// `self-test "10.244.255.254"`: the addresses from which the self-test asks, one of each family; none if there is no
+    /// self-test.
+    pub self_test: Vec<IpAddr>,
 }
 
 /// Which rules are kept, and what becomes of queries when the process dies.

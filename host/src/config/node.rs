@@ -1,9 +1,11 @@
 //! `node`: what is kept set up around the proxy.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use kdl::{KdlNode, KdlValue};
 
 use super::address::{ip, is_interface_name};
-use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, text, word};
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, boolean, child, head, text, word};
 use super::error::Diagnostic;
 use super::listen::Listeners;
 use super::units::{duration, s};
@@ -20,11 +22,21 @@ pub(super) const NODE: Shape = Shape {
         "mode",
         "cluster-dns",
         "skip-teardown",
+        "self-test",
     ],
     repeated: &[],
 };
 
 pub(super) const CLUSTER_DNS: Shape = Shape::plain(1..=16, r#"cluster-dns "10.96.0.10""#);
+
+pub(super) const SELF_TEST: Shape = Shape::plain(0..=2, r#"self-test "10.244.255.254""#);
+
+/// The addresses from which the self-test asks where none are written: the dummy ones, which no host has (RFC 7600,
+/// RFC 9780).
+const DUMMIES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
+    IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 8)),
+];
 
 /// Decodes `node`.
 pub(super) fn decode(mistakes: &mut Mistakes, listeners: &Listeners, node: &KdlNode) -> Node {
@@ -60,6 +72,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, listeners: &Listeners, node: &KdlN
             .unwrap_or_default(),
         cluster_dns,
         skip_teardown: mistakes.switch(nodes, "skip-teardown"),
+        self_test: self_test(mistakes, nodes),
     };
     if child(nodes, "interface").is_none() && !decoded.iptables {
         let idle = Diagnostic::new(head(node), "this `node` has no effect");
@@ -75,6 +88,38 @@ pub(super) fn decode(mistakes: &mut Mistakes, listeners: &Listeners, node: &KdlN
         );
     }
     decoded
+}
+
+/// Off by `#false`; otherwise one address of each family, the written ones before those that stand for none.
+fn self_test(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<IpAddr> {
+    let Some(node) = child(nodes, "self-test") else {
+        return DUMMIES.to_vec();
+    };
+    mistakes.check(node, &SELF_TEST);
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for entry in arguments(node) {
+        if let Ok(on) = boolean(entry.value()) {
+            if on {
+                continue;
+            }
+            return Vec::new();
+        }
+        match mistakes.value("self-test", entry, ip) {
+            Some(ip) if addresses.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) => {
+                let second = Diagnostic::new(
+                    entry.span().into(),
+                    format!("{ip} is the second address of its family"),
+                );
+                mistakes.push(second.help("keep one IPv4 and one IPv6 address"));
+            }
+            Some(ip) => addresses.push(ip),
+            None => {}
+        }
+    }
+    let unwritten = |dummy: &IpAddr| addresses.iter().all(|ip| ip.is_ipv4() != dummy.is_ipv4());
+    let dummies: Vec<IpAddr> = DUMMIES.into_iter().filter(unwritten).collect();
+    addresses.extend(dummies);
+    addresses
 }
 
 fn interface(value: &KdlValue) -> Result<String, Wrong> {
@@ -111,10 +156,11 @@ mod tests {
             mode: NodeMode::FallThrough,
             cluster_dns: Vec::new(),
             skip_teardown: false,
+            self_test: DUMMIES.to_vec(),
         };
         assert_eq!(node("node { iptables }"), Some(expected.clone()));
         assert_eq!(
-            node("node { iptables #true; skip-teardown #false }"),
+            node("node { iptables #true; skip-teardown #false; self-test #true }"),
             Some(expected)
         );
     }
@@ -128,10 +174,18 @@ mod tests {
             mode: NodeMode::Bypass,
             cluster_dns: vec!["10.96.0.10".parse().unwrap(), "fd00::10".parse().unwrap()],
             skip_teardown: true,
+            self_test: vec!["10.244.255.254".parse().unwrap(), DUMMIES[1]],
         };
         let text = r#"node { interface "dns0"; iptables; interval "10s"; mode "bypass"
-            cluster-dns "10.96.0.10" "fd00::10"; skip-teardown }"#;
+            cluster-dns "10.96.0.10" "fd00::10"; skip-teardown
+            self-test "10.244.255.254" }"#;
         assert_eq!(node(text), Some(expected));
+    }
+
+    #[test]
+    fn the_self_test_can_be_off() {
+        let off = node("node { iptables; self-test #false }").unwrap();
+        assert_eq!(off.self_test, Vec::<IpAddr>::new());
     }
 
     #[test]
@@ -163,6 +217,14 @@ mod tests {
             (
                 "node { iptables; cluster-dns \"::1\" \"::1\" }",
                 "::1 is written twice",
+            ),
+            (
+                "node { iptables; self-test \"pods\" }",
+                "`self-test`: \"pods\" is not the IP address of a host",
+            ),
+            (
+                "node { iptables; self-test \"10.0.0.1\" \"10.0.0.2\" }",
+                "10.0.0.2 is the second address of its family",
             ),
             ("node { iptables }\nnode { iptables }", "`node` is written twice"),
         ] {

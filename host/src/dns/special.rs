@@ -71,6 +71,9 @@ const LOCAL: [&str; 98] = [
     "124.100.in-addr.arpa.", "125.100.in-addr.arpa.", "126.100.in-addr.arpa.", "127.100.in-addr.arpa.",
 ];
 
+/// Who is responsible for an empty zone, in its SOA (RFC 6303 section 3): an answer with this name in it is ours.
+pub const NOBODY: &[u8] = b"\x06nobody\x07invalid\0";
+
 /// How long such an answer may be kept, in seconds: it never changes.
 const TTL: u32 = 86_400;
 
@@ -126,7 +129,7 @@ fn empty_zone(question: &[u8], tail: usize, qtype: u16, apex: &str, rcode: u16) 
     let at_apex = question[..tail].eq_ignore_ascii_case(apex);
     let rcode = if at_apex { super::rcode::NOERROR } else { rcode };
     let mut message = build::empty(question, rcode);
-    let mut soa = [apex, b"\x06nobody\x07invalid\0"].concat();
+    let mut soa = [apex, NOBODY].concat();
     soa.extend(SOA_NUMBERS.iter().flat_map(|number| number.to_be_bytes()));
     let (count_at, of, data) = match qtype {
         rtype::SOA if at_apex => (6, rtype::SOA, &soa[..]),

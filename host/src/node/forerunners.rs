@@ -8,9 +8,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use super::error::Error;
+use super::network::{Network, in_time};
+use super::outcome::Outcome;
 use super::peers::others_hold;
-use super::plan::{Family, Link};
-use super::{Error, Network, Outcome, Plan, in_time, link, rules};
+use super::plan::{Family, Link, Plan};
+use super::{link, rules};
 
 /// Links that such programs make, and who does.
 const LINKS: [(&str, Author); 2] = [
@@ -22,14 +25,10 @@ const LINKS: [(&str, Author); 2] = [
 /// A chain of older versions of Deckhouse's module.
 const CHAIN: &str = "NODE-LOCAL-DNS";
 
-/// Where their rules are.
-const CHAINS: [(&str, &str); 5] = [
-    ("raw", "PREROUTING"),
-    ("raw", "OUTPUT"),
-    ("filter", "INPUT"),
-    ("filter", "OUTPUT"),
-    ("nat", "PREROUTING"),
-];
+/// Whether their rules may be in a chain: all those that we write into, but where packets leave.
+fn may_be_theirs((_, chain): &(&str, &str)) -> bool {
+    *chain != "POSTROUTING"
+}
 
 /// How many rules contentful's plugin writes for an address.
 const NODECACHE_RULES: usize = 8;
@@ -197,7 +196,7 @@ async fn find_rules(planned: &[IpAddr], carried: &[IpAddr]) -> Result<Vec<Leftov
     let mut found = Vec::new();
     for family in [Family::V4, Family::V6] {
         let mut written = Vec::new();
-        for (table, chain) in CHAINS {
+        for (table, chain) in rules::CHAINS.into_iter().filter(may_be_theirs) {
             let lines = rules::list_chain(family, table, chain).await?.into_iter();
             written.extend(lines.map(|arguments| Written {
                 family,

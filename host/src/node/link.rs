@@ -16,9 +16,9 @@ use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, LinkBridge, LinkDummy, LinkUnspec};
 
+use super::error::{Error, Kind, io_error};
 use super::peers::others_hold;
 use super::plan::Link;
-use super::{Error, Kind};
 
 /// What we write into the alias of a link that we made.
 const ALIAS: &str = "dnsweir";
@@ -120,9 +120,8 @@ async fn needed_here(handle: &Handle, index: u32, link: &str, ips: &[IpAddr]) ->
     if held.is_empty() {
         return Ok(held);
     }
-    let all = handle.address().get().execute().try_collect::<Vec<_>>().await;
-    let all = all.map_err(|why| {
-        let text = format!("cannot be compared with others: {}", io_error(why));
+    let all = addresses(handle, None).await.map_err(|why| {
+        let text = format!("cannot be compared with other links: {why}");
         error(Kind::InterfaceCheck, link, text)
     })?;
     let elsewhere = all.iter().filter(|message| message.header.index != index);
@@ -288,27 +287,35 @@ async fn make(handle: &Handle, name: &str) -> Result<String, Error> {
     Ok(format!("created {kind} {name}"))
 }
 
-async fn find(handle: &Handle, name: &str) -> Result<Option<Found>, Error> {
-    let failed = |why| {
-        error(
-            Kind::InterfaceCheck,
-            name,
-            format!("cannot be examined: {}", io_error(why)),
-        )
-    };
-    let links: Vec<LinkMessage> = handle
+/// All links of the node.
+pub(super) async fn links(handle: &Handle) -> io::Result<Vec<LinkMessage>> {
+    handle
         .link()
         .get()
         .execute()
         .try_collect()
         .await
-        .map_err(failed)?;
+        .map_err(io_error)
+}
+
+/// The addresses of the link with this index, or of all links.
+pub(super) async fn addresses(handle: &Handle, index: Option<u32>) -> io::Result<Vec<AddressMessage>> {
+    let request = handle.address().get();
+    let request = match index {
+        Some(index) => request.set_link_index_filter(index),
+        None => request,
+    };
+    request.execute().try_collect().await.map_err(io_error)
+}
+
+async fn find(handle: &Handle, name: &str) -> Result<Option<Found>, Error> {
+    let failed = |why| error(Kind::InterfaceCheck, name, format!("cannot be examined: {why}"));
+    let links = links(handle).await.map_err(failed)?;
     let Some(link) = links.iter().find(|link| name_of(link) == Some(name)) else {
         return Ok(None);
     };
     let index = link.header.index;
-    let addresses = handle.address().get().set_link_index_filter(index).execute();
-    let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(failed)?;
+    let addresses = addresses(handle, Some(index)).await.map_err(failed)?;
     let addresses: Vec<Carried> = addresses.into_iter().filter_map(carried).collect();
 
     let is_port = |other: &LinkMessage| {
@@ -404,16 +411,9 @@ fn is_automatic(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if Ipv6Addr::is_unicast_link_local(&ip))
 }
 
-pub(super) fn error(kind: Kind, link: &str, text: impl std::fmt::Display) -> Error {
+fn error(kind: Kind, link: &str, text: impl std::fmt::Display) -> Error {
     Error {
         kind,
         text: format!("link {link} {text}"),
-    }
-}
-
-pub(super) fn io_error(error: rtnetlink::Error) -> io::Error {
-    match error {
-        rtnetlink::Error::NetlinkError(message) => message.to_io(),
-        other => io::Error::other(other.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! Other processes that keep the same node: a predecessor that ends, a successor that begins.
+//! Other processes that reconcile the same node: a predecessor that ends, a successor that begins.
 //!
 //! Two questions, and nothing else: may I touch the network now ([`Turns`]), and does someone else listen
 //! where I did ([`others_listen`]), or is bound to an address that I would take away ([`others_hold`])?
@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
-use super::{Error, Kind};
+use super::error::{Error, Kind};
 use crate::netstat::{self, Protocol};
 
 /// An abstract name: it lives in the network namespace, as do the links and rules it stands for, and
@@ -59,7 +59,7 @@ impl Turns {
             Ok(Ok(held)) => return (Turn { _held: Some(held) }, None),
             Ok(Err(why)) => why,
             Err(_) => format!(
-                "another process has had it for more than {} s",
+                "another process has held it for more than {} s",
                 PATIENCE.as_secs()
             ),
         };
@@ -108,9 +108,9 @@ async fn wait() -> Result<UnixListener, String> {
 
 /// Beginning of the names by which processes of our kind know that there are others. What follows is random: in their
 /// containers, all of them may have the same process id.
-const KEEPER: &str = "dnsweir-reconciler-";
+const RECONCILER: &str = "dnsweir-reconciler-";
 
-/// Tells others of our kind, for as long as this process lives, that it keeps the node.
+/// Tells others of our kind, for as long as this process lives, that it reconciles the node's network.
 pub struct Presence {
     name: String,
     _bound: UnixDatagram,
@@ -119,19 +119,31 @@ pub struct Presence {
 impl Presence {
     /// Tells them.
     pub fn announce() -> io::Result<Presence> {
-        let name = format!("{KEEPER}{:016x}", rand::random::<u64>());
+        let name = format!("{RECONCILER}{:016x}", rand::random::<u64>());
         let bound = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(&name)?)?;
         Ok(Presence { name, _bound: bound })
     }
 
     /// Whether there is no other one. Whoever else listens on our addresses is a program of another kind then.
     pub fn is_alone(&self) -> bool {
-        let text = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
-        let mut names = text
-            .split_ascii_whitespace()
-            .filter_map(|word| word.strip_prefix('@'));
-        !names.any(|name| name.starts_with(KEEPER) && name != self.name)
+        present().iter().all(|name| *name == self.name)
     }
+
+    /// Whether there is none at all.
+    pub fn nobody() -> bool {
+        present().is_empty()
+    }
+}
+
+/// The names of all processes of our kind.
+fn present() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+    let words = text.split_ascii_whitespace();
+    let names = words.filter_map(|word| word.strip_prefix('@'));
+    names
+        .filter(|name| name.starts_with(RECONCILER))
+        .map(String::from)
+        .collect()
 }
 
 /// Who listened on an address over TCP before we did.
@@ -238,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn keepers_know_of_each_other() {
+    fn reconcilers_know_of_each_other() {
         let first = Presence::announce().unwrap();
         let second = Presence::announce().unwrap();
         assert!(!first.is_alone() && !second.is_alone());

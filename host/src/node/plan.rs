@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use super::self_test::SelfTest;
 use crate::config::{Config, Node, NodeMode};
 
 /// What node-cache writes beside its rules. In bypass mode ours are the same rules and carry the same words, so that
@@ -29,6 +30,8 @@ pub struct Plan {
     pub rules: Vec<Rule>,
     /// Where no rule of iptables could lead to the cluster's DNS.
     pub detours: Vec<Detour>,
+    /// How it is tested that pods get answers, if it is.
+    pub self_test: Option<SelfTest>,
 }
 
 /// While no socket takes what is sent to a listener, it goes to an address of the cluster's DNS, as if it had
@@ -211,6 +214,7 @@ impl Plan {
                 .iter()
                 .filter_map(|&listener| detour_for(node, listener))
                 .collect(),
+            self_test: SelfTest::of(config, node, &listeners),
             listeners,
         }
     }
@@ -222,6 +226,11 @@ impl Plan {
             .iter()
             .filter(|rule| [TRACK, LEAVE].contains(&rule.comment));
         leaving.cloned().collect()
+    }
+
+    /// The addresses of the listeners, one for each.
+    pub fn listening_ips(&self) -> Vec<IpAddr> {
+        self.listeners.iter().map(|listener| listener.ip()).collect()
     }
 
     /// Whether nothing is wanted.
@@ -271,16 +280,15 @@ fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Ve
         (NodeMode::LinkLocal, Some(dns)) => {
             let mut rules = switched(listener);
             rules.extend(from_the_node(listener));
-            rules.extend(["tcp", "udp"].map(|protocol| Rule {
-                table: "nat",
-                chain: "PREROUTING",
-                protocol,
-                end: End::Destination,
-                address: listener,
-                for_socket: false,
-                target: Target::Dnat(SocketAddr::new(dns, listener.port())),
-                comment: ANSWER_INSTEAD,
-            }));
+            let instead = Target::Dnat(SocketAddr::new(dns, listener.port()));
+            rules.extend(both(
+                listener,
+                "nat",
+                "PREROUTING",
+                End::Destination,
+                instead,
+                ANSWER_INSTEAD,
+            ));
             rules
         }
         // Nothing stands behind it: a rule that always holds costs less than one that looks for a socket.
@@ -309,46 +317,41 @@ fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Ve
 /// address that it asks as its source, since that is the node's own; translated to a pod of another node it would leave as
 /// such, and the reply never come back: that node has the same address. kube-proxy gives it an address of the node only if
 /// it was told which addresses are pods'. Replies of the listener keep theirs.
-fn leaving(listener: SocketAddr) -> [Rule; 4] {
-    let rule = |table, chain, protocol, end, target, comment| Rule {
+fn leaving(listener: SocketAddr) -> Vec<Rule> {
+    use End::{Destination, Source};
+    let both = |table, chain, end, target, comment| both(listener, table, chain, end, target, comment);
+    [
+        both("raw", "OUTPUT", Destination, Target::Accept, TRACK),
+        both("nat", "POSTROUTING", Source, Target::Masquerade, LEAVE),
+    ]
+    .concat()
+}
+
+/// A rule for TCP and the same for UDP.
+fn both(
+    address: SocketAddr,
+    table: &'static str,
+    chain: &'static str,
+    end: End,
+    target: Target,
+    comment: &'static str,
+) -> [Rule; 2] {
+    ["tcp", "udp"].map(|protocol| Rule {
         table,
         chain,
         protocol,
         end,
-        address: listener,
+        address,
         for_socket: false,
         target,
         comment,
-    };
-    let tracked = |protocol| rule("raw", "OUTPUT", protocol, End::Destination, Target::Accept, TRACK);
-    let leaves = |protocol| {
-        rule(
-            "nat",
-            "POSTROUTING",
-            protocol,
-            End::Source,
-            Target::Masquerade,
-            LEAVE,
-        )
-    };
-    [tracked("tcp"), tracked("udp"), leaves("tcp"), leaves("udp")]
+    })
 }
 
 /// The first eight of node-cache's twelve rules.
 fn always(listener: SocketAddr) -> Vec<Rule> {
     use End::{Destination, Source};
-    let both = |table, chain, end, target, comment| {
-        ["tcp", "udp"].map(|protocol| Rule {
-            table,
-            chain,
-            protocol,
-            end,
-            address: listener,
-            for_socket: false,
-            target,
-            comment,
-        })
-    };
+    let both = |table, chain, end, target, comment| both(listener, table, chain, end, target, comment);
     [
         both("raw", "PREROUTING", Destination, Target::Notrack, SKIP),
         // Firewalls that accept tracked connections only would drop what we leave untracked.
@@ -372,16 +375,7 @@ fn switched(listener: SocketAddr) -> Vec<Rule> {
 
 /// Rules nine and ten: queries of clients on the node itself.
 fn from_the_node(listener: SocketAddr) -> [Rule; 2] {
-    ["tcp", "udp"].map(|protocol| Rule {
-        table: "raw",
-        chain: "OUTPUT",
-        protocol,
-        end: End::Destination,
-        address: listener,
-        for_socket: false,
-        target: Target::Notrack,
-        comment: SKIP,
-    })
+    both(listener, "raw", "OUTPUT", End::Destination, Target::Notrack, SKIP)
 }
 
 /// Rules eleven and twelve: the kubelet's probes.

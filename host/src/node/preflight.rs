@@ -5,12 +5,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use futures_util::TryStreamExt as _;
 use rtnetlink::Handle;
 
-use super::plan::{Family, Plan, Target};
+use super::error::{Error, Kind};
+use super::network::{Network, in_time};
+use super::plan::{Family, Link, Plan, Rule, Target};
 use super::program::run;
-use super::{Error, Network, in_time, link, peers, rules, table};
+use super::{link, peers, rules, table};
 
 /// kube-proxy's link in IPVS mode: it carries the addresses of all services.
 const IPVS: &str = "kube-ipvs0";
@@ -64,21 +65,12 @@ async fn carried() -> Result<Carried, Error> {
 
 /// A link without an address is there as well.
 async fn all(handle: &Handle) -> Result<Carried, Error> {
-    let failed = |why| link::error(super::Kind::InterfaceCheck, "dump", link::io_error(why));
-    let links: Vec<_> = handle
-        .link()
-        .get()
-        .execute()
-        .try_collect()
-        .await
-        .map_err(failed)?;
-    let addresses: Vec<_> = handle
-        .address()
-        .get()
-        .execute()
-        .try_collect()
-        .await
-        .map_err(failed)?;
+    let failed = |why| Error {
+        kind: Kind::InterfaceCheck,
+        text: format!("could not list links and addresses: {why}"),
+    };
+    let links = link::links(handle).await.map_err(failed)?;
+    let addresses = link::addresses(handle, None).await.map_err(failed)?;
     let mut carried = Vec::new();
     for message in &links {
         let name = link::name_of(message).unwrap_or_default().to_string();
@@ -98,7 +90,7 @@ fn is_on(carried: &Carried, ip: IpAddr, link: &str) -> bool {
 }
 
 /// Addresses that the link is to carry, and another one does.
-fn taken(wanted: &super::Link, carried: &Carried) -> Vec<String> {
+fn taken(wanted: &Link, carried: &Carried) -> Vec<String> {
     let by_another = |ip: IpAddr| {
         let mut names = carried
             .iter()
@@ -122,7 +114,7 @@ fn taken(wanted: &super::Link, carried: &Carried) -> Vec<String> {
 
 /// The addresses from which somebody has to lead to the cluster's DNS.
 fn relied_on(plan: &Plan) -> Vec<IpAddr> {
-    let translated = |rule: &&super::Rule| match rule.target {
+    let translated = |rule: &&Rule| match rule.target {
         Target::Dnat(_) => true,
         _ => rule.for_socket,
     };
@@ -234,7 +226,7 @@ mod tests {
 
     #[test]
     fn another_links_address_is_in_the_way() {
-        let wanted = super::super::Link {
+        let wanted = Link {
             name: "nodelocaldns".into(),
             addresses: vec!["10.96.0.10".parse().unwrap(), "169.254.20.10".parse().unwrap()],
         };

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{Error, Kind};
+use super::error::{Error, Kind};
 
 /// How long a program may take. It is longer than the wait for the xtables lock, so that a lock that somebody holds is
 /// told from a program that hangs.
@@ -45,10 +45,13 @@ impl Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         let (kind, why) = match failure.why {
-            Why::NotStarted(error) => (Kind::Iptables, format!("cannot be run: {error}")),
+            Why::NotStarted(error) => (Kind::Iptables, format!("could not be run: {error}")),
             Why::TooLate(deadline) => (
                 Kind::Deadline,
-                format!("has not ended after {} s and was killed", deadline.as_secs_f32()),
+                format!(
+                    "did not finish within {} s and was killed",
+                    deadline.as_secs_f32()
+                ),
             ),
         };
         Error {
@@ -122,7 +125,7 @@ mod tests {
         assert_eq!(error.kind, Kind::Deadline);
         assert_eq!(
             error.to_string(),
-            "sleep has not ended after 0.001 s and was killed"
+            "sleep did not finish within 0.001 s and was killed"
         );
         while runs(&seconds) {
             std::thread::yield_now();

@@ -1,21 +1,27 @@
-//! Keeps the network of a running proxy: one task owns it, and does one thing after the other.
+//! Keeps the network of a running proxy as planned: one task owns it, and does one thing after the other.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use rtnetlink::MulticastGroup;
-use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
+use super::counters::Counters;
+use super::error::{Error, Kind};
 use super::link::{address_of, destination_of, name_of};
+use super::network::{Network, Pair, no_netlink};
+use super::outcome::Outcome;
 use super::peers::{Presence, Turn, Turns, others_hold, others_listen};
-use super::{Counters, Error, Kind, Network, Outcome, Plan, Rule, no_netlink, obstacles};
+use super::plan::{Plan, Rule};
+use super::preflight::obstacles;
+use super::self_test::Tester;
 
 /// How long the kernel's news must pause before we look: deleting a link is several of them.
 const QUIET: Duration = Duration::from_millis(20);
@@ -29,10 +35,11 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// How often we look whether a process has ended whose addresses and rules were left alone.
 const NEIGHBOUR: Duration = Duration::from_secs(1);
 
-/// The task that keeps the network. Its commands are done in order, and none begins before the one before
-/// it has ended; dropped, it leaves everything as it is.
+/// The task that reconciles the network with a plan. Its commands are done in order, and none begins before the one
+/// before it has ended; dropped, it leaves everything as it is.
 pub struct Reconciler {
     commands: mpsc::UnboundedSender<(Command, oneshot::Sender<Reply>)>,
+    tester: Tester,
     task: JoinHandle<()>,
 }
 
@@ -42,6 +49,9 @@ enum Command {
     Unguard,
     Drop,
 }
+
+/// What the kernel says of links, addresses and routes.
+type News = (NetlinkMessage<RouteNetlinkMessage>, rtnetlink::sys::SocketAddr);
 
 struct Reply {
     errors: Vec<Error>,
@@ -58,7 +68,7 @@ impl Drop for Reconciler {
 }
 
 impl Reconciler {
-    /// Starts with nothing to keep.
+    /// Starts with nothing planned.
     pub fn start(counters: Arc<Counters>) -> Result<Reconciler, Error> {
         let groups = [
             MulticastGroup::Link,
@@ -67,64 +77,34 @@ impl Reconciler {
             MulticastGroup::Ipv4Route,
             MulticastGroup::Ipv6Route,
         ];
-        let (connection, handle, mut messages) =
+        let (connection, handle, messages) =
             rtnetlink::new_multicast_connection(&groups).map_err(no_netlink)?;
         let network = Network {
             handle,
             connection: tokio::spawn(connection),
         };
-        let (commands, mut received) = mpsc::unbounded_channel::<(Command, oneshot::Sender<Reply>)>();
-        let task = tokio::spawn(async move {
-            let mut kept = Kept {
-                network,
-                presence: Presence::announce().ok(),
-                counters,
-                turns: Turns::default(),
-                obstacles: Vec::new(),
-                carried: Plan::default(),
-                guarded: Plan::default(),
-                spared: Vec::new(),
-            };
-            let mut ticks = interval(INTERVAL);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            ticks.reset();
-            loop {
-                tokio::select! {
-                    // A command makes what the news would ask for, or makes it unwanted.
-                    biased;
-                    command = received.recv() => {
-                        let Some((command, done)) = command else { return };
-                        if let Command::Guard(_, every) = &command {
-                            ticks = interval(*every);
-                            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-                            ticks.reset();
-                        }
-                        // Whoever asked may have gone.
-                        let _ = done.send(kept.obey(command).await);
-                    }
-                    message = messages.next() => {
-                        let Some((message, _)) = message else { return };
-                        if !kept.concerns(&message.payload) {
-                            continue;
-                        }
-                        let quiet = async { while let Ok(Some(_)) = timeout(QUIET, messages.next()).await {} };
-                        let _ = timeout(NEWS, quiet).await;
-                        // What fails is tried again with the next check, which says so.
-                        let _ = kept.repair_link().await;
-                    }
-                    _ = ticks.tick() => kept.repair().await,
-                    () = sleep(NEIGHBOUR), if !kept.spared.is_empty() => {
-                        if others_hold(&kept.spared) != kept.spared {
-                            kept.repair().await;
-                        }
-                    }
-                }
-            }
-        });
-        Ok(Reconciler { commands, task })
+        let (commands, received) = mpsc::unbounded_channel();
+        let tester = Tester::start(Arc::clone(&counters.self_test));
+        let task = Task {
+            network,
+            presence: Presence::announce().ok(),
+            counters,
+            turns: Turns::default(),
+            obstacles: Vec::new(),
+            untested: None,
+            carried: Plan::default(),
+            guarded: Plan::default(),
+            spared: Vec::new(),
+        };
+        let task = tokio::spawn(task.run(received, messages));
+        Ok(Reconciler {
+            commands,
+            tester,
+            task,
+        })
     }
 
-    /// Link and addresses of a plan, beside what is kept already. While the caller holds what it returns,
+    /// Link and addresses of a plan, beside what is there already. While the caller holds what it returns,
     /// no other process changes the network: it is held until the addresses are listened on.
     pub async fn carry(&self, plan: Plan) -> Result<Turn, Error> {
         let mut reply = self.ask(Command::Carry(plan)).await?;
@@ -135,11 +115,16 @@ impl Reconciler {
         }
     }
 
-    /// The plan is kept from now on, rules and all, and looked after every `interval`; what an earlier
+    /// The plan is wanted from now on, rules and all, and looked after every `interval`; what an earlier
     /// plan wanted and this one does not is taken away. Errors are logged and counted, and what could not
     /// be done is tried again.
     pub async fn guard(&self, plan: Plan, interval: Duration) -> Result<(), Error> {
         self.ask(Command::Guard(plan, interval)).await.map(|_| ())
+    }
+
+    /// Has the self-test of a plan repeated from now on, and returns after the first one.
+    pub async fn test(&self, plan: &Plan, interval: Duration) {
+        self.tester.test(plan.self_test.clone(), interval).await;
     }
 
     /// Takes the rules away, except those for addresses on which another process of our kind listens: they are its
@@ -163,17 +148,20 @@ impl Reconciler {
 fn gone() -> Error {
     Error {
         kind: Kind::InterfaceCheck,
-        text: "the thread that manages the node's network has ended".into(),
+        text: "the task that manages the node's network has ended".into(),
     }
 }
 
-struct Kept {
+/// What the task owns.
+struct Task {
     network: Network,
     presence: Option<Presence>,
     counters: Arc<Counters>,
     turns: Turns,
     /// What stands in the way, as far as it was told.
     obstacles: Vec<String>,
+    /// Why there are no links for the self-test, as far as it was told.
+    untested: Option<String>,
     /// Whose link and addresses there are.
     carried: Plan,
     /// Whose rules there are.
@@ -182,97 +170,153 @@ struct Kept {
     spared: Vec<IpAddr>,
 }
 
-impl Kept {
+impl Task {
+    async fn run(
+        mut self,
+        mut commands: mpsc::UnboundedReceiver<(Command, oneshot::Sender<Reply>)>,
+        mut messages: impl Stream<Item = News> + Unpin,
+    ) {
+        let mut ticks = ticks(INTERVAL);
+        loop {
+            tokio::select! {
+                // A command makes what the news would ask for, or makes it unwanted.
+                biased;
+                command = commands.recv() => {
+                    let Some((command, done)) = command else { return };
+                    if let Command::Guard(_, every) = &command {
+                        ticks = self::ticks(*every);
+                    }
+                    // Whoever asked may have gone.
+                    let _ = done.send(self.obey(command).await);
+                }
+                message = messages.next() => {
+                    let Some((message, _)) = message else { return };
+                    if !self.concerns(&message.payload) {
+                        continue;
+                    }
+                    let quiet = async { while let Ok(Some(_)) = timeout(QUIET, messages.next()).await {} };
+                    let _ = timeout(NEWS, quiet).await;
+                    // What fails is tried again with the next check, which says so.
+                    let _ = self.repair_link().await;
+                }
+                _ = ticks.tick() => self.repair().await,
+                () = sleep(NEIGHBOUR), if !self.spared.is_empty() => {
+                    if others_hold(&self.spared) != self.spared {
+                        self.repair().await;
+                    }
+                }
+            }
+        }
+    }
+
     async fn obey(&mut self, command: Command) -> Reply {
         let turn = self.turn().await;
         match command {
-            Command::Carry(plan) => {
-                self.look_for_obstacles(&plan).await;
-                let outcome = self.network.carry(&plan).await;
-                self.carried = join(&self.carried, plan);
-                self.tell(&outcome);
-                // Without addresses there is nothing to listen on; rules are tried again.
-                let mut errors = outcome.errors;
-                errors.retain(|error| matches!(error.kind, Kind::InterfaceAdd | Kind::InterfaceCheck));
-                Reply {
-                    errors,
-                    turn: Some(turn),
-                    left: false,
-                }
+            Command::Carry(plan) => Reply {
+                errors: self.carry(plan).await,
+                turn: Some(turn),
+                left: false,
+            },
+            Command::Guard(plan, _) => Reply {
+                errors: self.guard(plan).await,
+                turn: None,
+                left: false,
+            },
+            Command::Unguard => self.unguard().await,
+            Command::Drop => self.drop_link().await,
+        }
+    }
+
+    /// Returns the errors that leave an address out, since without addresses there is nothing to listen on. Rules are tried
+    /// again.
+    async fn carry(&mut self, plan: Plan) -> Vec<Error> {
+        self.look_for_obstacles(&plan).await;
+        let outcome = self.network.carry(&plan, Pair::Anew).await;
+        self.carried = join(&self.carried, plan);
+        self.tell_untested(&outcome);
+        self.tell(&outcome);
+        let mut errors = outcome.errors;
+        errors.retain(|error| matches!(error.kind, Kind::InterfaceAdd | Kind::InterfaceCheck));
+        errors
+    }
+
+    async fn guard(&mut self, plan: Plan) -> Vec<Error> {
+        let before = std::mem::replace(&mut self.guarded, plan.clone());
+        let carried = std::mem::replace(&mut self.carried, plan);
+        let mut ips = before.listening_ips();
+        ips.extend(carried.listening_ips());
+        ips.extend(self.guarded.listening_ips());
+        let mut outcome = self.network.guard(&self.guarded, &ips).await;
+        let name = |plan: &Plan| plan.link.as_ref().map(|link| link.name.clone());
+        for old in [before, carried] {
+            if name(&old) != name(&self.carried) {
+                outcome.extend(self.network.drop_link(&old).await);
             }
-            Command::Guard(plan, _) => {
-                let before = std::mem::replace(&mut self.guarded, plan.clone());
-                let carried = std::mem::replace(&mut self.carried, plan);
-                let mut ips = before.listening_ips();
-                ips.extend(carried.listening_ips());
-                ips.extend(self.guarded.listening_ips());
-                let mut outcome = self.network.guard(&self.guarded, &ips).await;
-                let name = |plan: &Plan| plan.link.as_ref().map(|link| link.name.clone());
-                for old in [before, carried] {
-                    if name(&old) != name(&self.carried) {
-                        outcome.extend(self.network.drop_link(&old).await);
-                    }
-                }
-                self.tell(&outcome);
-                self.spare(&outcome);
-                self.counters.tried(&outcome.errors);
-                self.counters.guarded(&self.guarded, &outcome);
-                Reply {
-                    errors: outcome.errors,
-                    turn: None,
-                    left: false,
-                }
+            if self.carried.self_test.is_none() {
+                outcome.extend(self.network.drop_pair(&old).await);
             }
-            Command::Unguard => {
-                // A start that failed finds the rules of a predecessor that was killed.
-                let plan = join(&std::mem::take(&mut self.guarded), self.carried.clone());
-                let taken = others_listen(&plan.listeners);
-                let ours: Vec<IpAddr> = plan
-                    .listeners
-                    .iter()
-                    .filter(|it| !taken.contains(it))
-                    .map(|it| it.ip())
-                    .collect();
-                let mut outcome = self.network.unguard(&plan, &ours).await;
-                // What was taken is still asked for upstream.
-                outcome.extend(self.hand_over(plan.leaving(), &taken).await);
-                self.tell(&outcome);
-                self.counters.heartbeats.write().clear();
-                Reply {
-                    errors: outcome.errors,
-                    turn: None,
-                    left: !taken.is_empty() && ours.is_empty(),
-                }
-            }
-            Command::Drop => {
-                let plan = std::mem::take(&mut self.carried);
-                let taken = others_listen(&plan.listeners);
-                let mut outcome = self.network.drop_link(&plan).await;
-                let gone = plan.listeners.iter().filter(|it| !taken.contains(it));
-                let gone = gone.map(|it| it.ip()).collect();
-                outcome.extend(self.network.forget(gone).await);
-                outcome.extend(self.hand_over(Vec::new(), &taken).await);
-                self.tell(&outcome);
-                Reply {
-                    errors: outcome.errors,
-                    turn: None,
-                    left: !taken.is_empty(),
-                }
-            }
+        }
+        self.tell(&outcome);
+        self.spare(&outcome);
+        self.counters.tried(&outcome.errors);
+        self.counters.guarded(&self.guarded, &outcome);
+        outcome.errors
+    }
+
+    async fn unguard(&mut self) -> Reply {
+        // A start that failed finds the rules of a predecessor that was killed.
+        let plan = join(&std::mem::take(&mut self.guarded), self.carried.clone());
+        let taken = others_listen(&plan.listeners);
+        let ours = plan.listeners.iter().filter(|it| !taken.contains(it));
+        let ours: Vec<IpAddr> = ours.map(SocketAddr::ip).collect();
+        let mut outcome = self.network.unguard(&plan, &ours).await;
+        // What was taken is still asked for upstream.
+        outcome.extend(self.hand_over(plan.leaving(), &taken).await);
+        self.tell(&outcome);
+        self.counters.heartbeats.write().clear();
+        Reply {
+            errors: outcome.errors,
+            turn: None,
+            left: !taken.is_empty() && ours.is_empty(),
+        }
+    }
+
+    async fn drop_link(&mut self) -> Reply {
+        let plan = std::mem::take(&mut self.carried);
+        let taken = others_listen(&plan.listeners);
+        let mut outcome = self.network.drop_link(&plan).await;
+        // Of two that end at once, the second one finds nobody who listens.
+        if taken.is_empty() || self.is_alone() {
+            outcome.extend(self.network.drop_pair(&plan).await);
+        }
+        let gone = plan.listeners.iter().filter(|it| !taken.contains(it));
+        let gone = gone.map(SocketAddr::ip).collect();
+        outcome.extend(self.network.forget(gone).await);
+        outcome.extend(self.hand_over(Vec::new(), &taken).await);
+        self.tell(&outcome);
+        Reply {
+            errors: outcome.errors,
+            turn: None,
+            left: !taken.is_empty(),
         }
     }
 
     /// Leaves the rules about these listeners to whoever took them over: all of them to a process of our kind, and to a
     /// node-cache those that it knows, beside what is wanted.
     async fn hand_over(&self, wanted: Vec<Rule>, taken: &[SocketAddr]) -> Outcome {
-        if !self.presence.as_ref().is_some_and(Presence::is_alone) {
+        if !self.is_alone() {
             return Outcome::default();
         }
         let ips = taken.iter().map(SocketAddr::ip).collect();
         self.network.hand_over(wanted, ips).await
     }
 
-    /// Whether news of the kernel is about what we keep.
+    /// Whether no other process of our kind reconciles this node.
+    fn is_alone(&self) -> bool {
+        self.presence.as_ref().is_some_and(Presence::is_alone)
+    }
+
+    /// Whether news of the kernel is about what we planned.
     fn concerns(&self, payload: &NetlinkPayload<RouteNetlinkMessage>) -> bool {
         let Some(link) = &self.carried.link else {
             return false;
@@ -316,9 +360,15 @@ impl Kept {
 
     async fn repair_link(&mut self) -> Outcome {
         let mut outcome = Outcome::default();
-        if self.carried.link.is_some() {
+        if !self.carried.is_empty() {
+            let pair = if self.counters.self_test.is_broken() {
+                Pair::Anew
+            } else {
+                Pair::Whole
+            };
             let _turn = self.turn().await;
-            outcome = self.network.carry(&self.carried).await;
+            outcome = self.network.carry(&self.carried, pair).await;
+            self.tell_untested(&outcome);
             self.repaired(&outcome);
         }
         outcome
@@ -368,6 +418,17 @@ impl Kept {
         self.tell(outcome);
     }
 
+    /// Says once why there is no self-test.
+    fn tell_untested(&mut self, outcome: &Outcome) {
+        if self.untested == outcome.untested {
+            return;
+        }
+        self.untested.clone_from(&outcome.untested);
+        if let Some(why) = &self.untested {
+            tracing::warn!("node: no self-test, so whether pods get answers is not known: {why}");
+        }
+    }
+
     fn tell(&self, outcome: &Outcome) {
         for done in &outcome.done {
             tracing::info!("node: {done}");
@@ -377,6 +438,14 @@ impl Kept {
             tracing::error!(kind = error.kind.label(), "node: {error}");
         }
     }
+}
+
+/// Ticks of so long, the first of them after that time.
+fn ticks(every: Duration) -> Interval {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.reset();
+    ticks
 }
 
 /// A plan that carries what either does.

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Output;
 
+use super::error::{Error, Kind};
+use super::outcome::Outcome;
 use super::peers::others_hold;
 use super::plan::{COMMENTS, End, Family, NODE_CACHES, Rule, Target};
 use super::program::run;
-use super::{Error, Kind, Outcome};
 
 /// Seconds to wait for the xtables lock.
 const WAIT: &str = "3";
@@ -20,7 +21,7 @@ const WAIT: &str = "3";
 const RESOURCE_PROBLEM: i32 = 4;
 
 /// The chains that we write into. No other one is looked at: there may be tens of thousands of rules in those of others.
-const CHAINS: [(&str, &str); 6] = [
+pub const CHAINS: [(&str, &str); 6] = [
     ("raw", "PREROUTING"),
     ("raw", "OUTPUT"),
     ("filter", "INPUT"),
@@ -364,54 +365,19 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
     } else {
         plain
     };
-    let (mut protocol, mut end, mut ip, mut port, mut target) = (None, None, None, None, None);
-    let mut for_socket = false;
-    let mut words = plain.split_ascii_whitespace();
-    while let Some(word) = words.next() {
-        let value = words.next().unwrap_or_default();
-        match (word, value) {
-            ("-p", value) => protocol = ["tcp", "udp"].into_iter().find(|name| *name == value),
-            ("-s" | "-d", value) => {
-                end = Some(if word == "-s" {
-                    End::Source
-                } else {
-                    End::Destination
-                });
-                let (address, length) = value.split_once('/')?;
-                let address: IpAddr = address.parse().ok()?;
-                if length != (if address.is_ipv4() { "32" } else { "128" }) {
-                    return None;
-                }
-                ip = Some(address);
-            }
-            ("--sport" | "--dport", value) => port = value.parse().ok(),
-            ("-m", "socket") => for_socket = true,
-            ("-m", "tcp" | "udp" | "comment") => {}
-            ("-j", "NOTRACK") => target = Some(Target::Notrack),
-            // The same, as legacy iptables lists it.
-            ("-j", "CT") if words.next() == Some("--notrack") => target = Some(Target::Notrack),
-            ("-j", "ACCEPT") => target = Some(Target::Accept),
-            ("-j", "MASQUERADE") => target = Some(Target::Masquerade),
-            ("-j", "DNAT") => {
-                target = match (words.next(), words.next()) {
-                    (Some("--to-destination"), Some(to)) => Some(Target::Dnat(to.parse().ok()?)),
-                    _ => return None,
-                };
-            }
-            _ => return None,
-        }
-    }
-    if is_leaving != (target == Some(Target::Masquerade)) {
+    let words = Words::read(&plain)?;
+    if is_leaving != (words.target == Some(Target::Masquerade)) {
         return None;
     }
+    let (end, ip) = words.end?;
     let rule = Rule {
         table,
         chain,
-        protocol: protocol?,
-        end: end?,
-        address: SocketAddr::new(ip?, port?),
-        for_socket,
-        target: target?,
+        protocol: words.protocol?,
+        end,
+        address: SocketAddr::new(ip, words.port?),
+        for_socket: words.for_socket,
+        target: words.target?,
         comment,
     };
     Some(Listed {
@@ -419,6 +385,57 @@ fn parse(table: &'static str, line: &str) -> Option<Listed> {
         arguments,
         packets,
     })
+}
+
+/// What the words of a rule say, as far as they have been read.
+#[derive(Default)]
+struct Words {
+    protocol: Option<&'static str>,
+    end: Option<(End, IpAddr)>,
+    port: Option<u16>,
+    for_socket: bool,
+    target: Option<Target>,
+}
+
+impl Words {
+    /// None if there is a word that we do not write.
+    fn read(text: &str) -> Option<Words> {
+        let mut read = Words::default();
+        let mut words = text.split_ascii_whitespace();
+        while let Some(word) = words.next() {
+            match (word, words.next().unwrap_or_default()) {
+                ("-p", value) => read.protocol = ["tcp", "udp"].into_iter().find(|name| *name == value),
+                ("-s", value) => read.end = Some((End::Source, single(value)?)),
+                ("-d", value) => read.end = Some((End::Destination, single(value)?)),
+                ("--sport" | "--dport", value) => read.port = value.parse().ok(),
+                ("-m", "socket") => read.for_socket = true,
+                ("-m", "tcp" | "udp" | "comment") => {}
+                ("-j", name) => read.target = Some(target(name, &mut words)?),
+                _ => return None,
+            }
+        }
+        Some(read)
+    }
+}
+
+/// The address of a network that holds no other one.
+fn single(network: &str) -> Option<IpAddr> {
+    let (address, length) = network.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    (length == if address.is_ipv4() { "32" } else { "128" }).then_some(address)
+}
+
+/// A target by its name and what comes after it.
+fn target<'a>(name: &str, words: &mut impl Iterator<Item = &'a str>) -> Option<Target> {
+    match name {
+        "NOTRACK" => Some(Target::Notrack),
+        // The same, as legacy iptables lists it.
+        "CT" if words.next() == Some("--notrack") => Some(Target::Notrack),
+        "ACCEPT" => Some(Target::Accept),
+        "MASQUERADE" => Some(Target::Masquerade),
+        "DNAT" if words.next() == Some("--to-destination") => Some(Target::Dnat(words.next()?.parse().ok()?)),
+        _ => None,
+    }
 }
 
 /// The arguments of a rule without `-c PACKETS OCTETS`, and its packets.

@@ -16,9 +16,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Output;
 use std::time::Duration;
 
+use super::error::{Error, Kind};
+use super::outcome::Outcome;
 use super::plan::Plan;
 use super::program::{Failure, run};
-use super::{Error, Kind, Outcome};
 
 /// Where heartbeats are sent to, at their own address: nobody's port (RFC 1078).
 pub const HEARTBEAT_PORT: u16 = 1;

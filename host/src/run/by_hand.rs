@@ -17,7 +17,7 @@ pub fn obstacles(plan: &Plan) -> Result<Vec<String>, Stop> {
     let mut found = wait(node::obstacles(plan))?;
     for listener in node::occupied(plan) {
         found.push(format!(
-            "another program listens on {listener}. If it is dnsweir of the same user, it hands over"
+            "another program listens on {listener}. If it is dnsweir running as the same user, it will hand over"
         ));
     }
     Ok(found)

@@ -5,7 +5,8 @@
 //! none. Nothing has to be dropped later that a check, a reload or a worker that listens again would miss. Programs
 //! that we start, iptables above all, inherit the same. A process without root keeps those of them that it was given.
 
-use std::io;
+use rustix::io;
+use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 /// What a process is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,42 +20,22 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// By their numbers in linux/capability.h, and what each is for.
-    fn capabilities(self) -> &'static [libc::c_ulong] {
+    fn capabilities(self) -> CapabilitySet {
         match self {
-            Needs::Nothing => &[],
-            Needs::Port => &[
-                10, // NET_BIND_SERVICE
-            ],
-            Needs::Network => &[
-                10, // NET_BIND_SERVICE
-                12, // NET_ADMIN: links, addresses, rules
-                13, // NET_RAW: legacy iptables opens a raw socket
-            ],
+            Needs::Nothing => CapabilitySet::empty(),
+            Needs::Port => CapabilitySet::NET_BIND_SERVICE,
+            // NET_ADMIN for links, addresses and rules; NET_RAW for the self-test's packets, and since legacy iptables opens a
+            // raw socket.
+            Needs::Network => {
+                CapabilitySet::NET_BIND_SERVICE | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW
+            }
         }
     }
 }
 
-/// The highest number that a kernel may know.
-const LAST: libc::c_ulong = 63;
-
-/// linux/capability.h: sets of 64 bits in two halves.
-const VERSION: u32 = 0x2008_0522;
-
-#[repr(C)]
-struct Header {
-    version: u32,
-    /// 0 is the calling thread.
-    thread: libc::c_int,
-}
-
-/// Half of the three sets.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Half {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
+/// Every capability that a kernel may know, whether it has a name yet or not.
+fn each() -> impl Iterator<Item = CapabilitySet> {
+    (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number))
 }
 
 /// Gives everything else up, for this thread and those that it will start, and for all programs that they
@@ -64,43 +45,20 @@ struct Half {
 /// When the process may not even do that; it can go on with what it has.
 pub fn keep(needs: Needs) -> io::Result<()> {
     let needed = needs.capabilities();
-    // Without the capability SETPCAP, the bounding set stays as it is. The kernel refuses unknown numbers.
-    for number in (0..=LAST).filter(|number| !needed.contains(number)) {
-        // SAFETY: takes a number and no memory.
-        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+    for capability in each().filter(|&it| !needed.contains(it)) {
+        // Without the capability SETPCAP, the bounding set stays as it is. The kernel refuses what it does not know.
+        let _ = thread::remove_capability_from_bounding_set(capability);
     }
-    let mut header = Header {
-        version: VERSION,
-        thread: 0,
+    let kept = thread::capabilities(None)?.permitted & needed;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: kept,
     };
-    let mut halves = [Half::default(); 2];
-    // SAFETY: the kernel reads a header of this version and writes two halves.
-    done(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, halves.as_mut_ptr()) })?;
-    let wanted = needed.iter().fold(0, |set, number| set | 1 << number);
-    let kept = halves[0].permitted & wanted;
-    halves = [
-        Half {
-            effective: kept,
-            permitted: kept,
-            inheritable: kept,
-        },
-        Half::default(),
-    ];
-    // SAFETY: the kernel reads a header of this version and two halves.
-    done(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, halves.as_ptr()) })?;
-    for &number in needed.iter().filter(|&number| kept & 1 << number != 0) {
-        // SAFETY: takes numbers and no memory.
-        done(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, number, 0, 0) }.into())?;
+    thread::set_capabilities(None, sets)?;
+    for capability in each().filter(|&it| kept.contains(it)) {
+        thread::configure_capability_in_ambient_set(capability, true)?;
     }
     // No program that we start may get rights from a file.
-    // SAFETY: takes numbers and no memory.
-    done(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
-}
-
-fn done(result: libc::c_long) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    thread::set_no_new_privs(true)
 }

@@ -148,9 +148,11 @@ impl Proxy {
         let limits = Limits::new(&config.listen, workers, Arc::clone(connections));
         self.adopt(&generation, instances, &limits).await;
         if let Some(reconciler) = self.concerned(config, old) {
-            let guarded = reconciler.guard(Plan::of(config), interval(config)).await;
+            let (plan, interval) = (Plan::of(config), interval(config));
+            let guarded = reconciler.guard(plan.clone(), interval).await;
             guarded.map_err(machine)?;
             self.watchdog.beat();
+            reconciler.test(&plan, interval).await;
         }
         shared.cache.set_limit(config.cache_memory);
         shared.waiting.set_limit(config.waiting_queries);

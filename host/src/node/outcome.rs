@@ -1,0 +1,60 @@
+//! What was done to the network.
+
+use std::net::IpAddr;
+
+use super::error::Error;
+
+/// What was done to the network, and what could not be.
+#[derive(Debug, Default)]
+#[must_use = "errors must reach someone"]
+pub struct Outcome {
+    /// In words, in order.
+    pub done: Vec<String>,
+    /// Everything that failed.
+    pub errors: Vec<Error>,
+    /// Why heartbeats are not listened for, where they are wanted: the rules hold as long as a socket is there.
+    pub shortfall: Option<String>,
+    /// Why there is no self-test, where one is wanted.
+    pub untested: Option<String>,
+    /// Packets that the rules which bring us queries have matched, if they were looked at.
+    pub(super) packets: Option<u64>,
+    /// Packets that went past us because nothing was heard of us, if that was looked at.
+    pub(super) unheard: Option<u64>,
+    /// The addresses that were left alone, with the rules about them, since another process is bound to them.
+    pub spared: Vec<IpAddr>,
+}
+
+impl Outcome {
+    pub(super) fn add(&mut self, outcome: Result<Vec<String>, Error>) {
+        match outcome {
+            Ok(done) => self.done.extend(done),
+            Err(error) => self.errors.push(error),
+        }
+    }
+
+    /// And what another change has done.
+    pub fn extend(&mut self, other: Outcome) {
+        self.done.extend(other.done);
+        self.errors.extend(other.errors);
+        self.shortfall = other.shortfall.or(self.shortfall.take());
+        self.untested = other.untested.or(self.untested.take());
+        self.packets = other.packets.or(self.packets);
+        self.unheard = other.unheard.or(self.unheard);
+        self.spare(other.spared);
+    }
+
+    pub(super) fn spare(&mut self, ips: Vec<IpAddr>) {
+        let new = ips.into_iter().filter(|ip| !self.spared.contains(ip));
+        let new: Vec<IpAddr> = new.collect();
+        self.spared.extend(new);
+    }
+}
+
+impl From<Error> for Outcome {
+    fn from(error: Error) -> Outcome {
+        Outcome {
+            errors: vec![error],
+            ..Outcome::default()
+        }
+    }
+}
