@@ -26,8 +26,6 @@ const LONG: &[(&str, &str, usize)] = &[
         "over_threads_and_runtimes_one_leads_and_nobody_is_forgotten",
         71,
     ),
-    ("host/src/config/forward.rs", "mistakes_are_found", 61),
-    ("host/src/config/zone.rs", "mistakes_are_found", 71),
     ("host/src/dns/records.rs", "Answer::read", 65),
     (
         "host/src/filter/tests/boundaries.rs",
@@ -36,7 +34,6 @@ const LONG: &[(&str, &str, usize)] = &[
     ),
     ("host/src/filter/tests/guests.rs", "with_configure", 110),
     ("host/src/serve.rs", "Worker::admit", 69),
-    ("host/src/tools/new.rs", "problem", 65),
     (
         "tests/checking.rs",
         "every_kind_of_mistake_is_found_in_its_line",

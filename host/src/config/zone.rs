@@ -270,6 +270,15 @@ mod tests {
                 format!("zone \".\" {{ use \"a\" {{ x }}; {forward} }}"),
                 "`use` takes no block",
             ),
+        ] {
+            assert_eq!(problems(&format!("{FILTERS}{text}")), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn stages_that_no_query_reaches_are_found() {
+        let forward = "forward \"192.0.2.1\"";
+        for (text, expected) in [
             (
                 format!("zone \".\" {{ use \"a\"; use \"b\"; use \"a\"; {forward} }}"),
                 "filter \"a\" is used twice in this zone",
