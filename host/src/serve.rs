@@ -50,6 +50,7 @@ mod worker;
 mod zones;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::cache::{Freshness, Key, KeyFlags};
 use crate::config;
@@ -191,12 +192,16 @@ impl Worker {
     }
 
     /// What a query that came as far as it could gets without waiting.
+    // As `look_up`.
+    #[inline(always)]
     fn immediate(self: &Rc<Self>, live: &Rc<Live>, request: &Request, step: &Step, now_ms: u64) -> Immediate {
         match step {
             Step::Decided(verdict) => decided(request, verdict),
-            Step::Resolved(resolution) => {
-                Immediate::Response(Response::of_source(resolution.clone(), Origin::Local))
+            Step::Answered(answer, authoritative) => {
+                let answer = Arc::clone(answer);
+                Immediate::Response(Response::answer(answer, Origin::Local, *authoritative))
             }
+            Step::Unresolved(error, local) => Immediate::Response(Response::unresolved(*error, *local)),
             // That a filter failed says nothing about the name: not to be kept (RFC 9520 section 2).
             Step::Failed(rcode) => Immediate::Response(Response {
                 store: false,

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::dns::edns::ExtendedError;
+use crate::dns::records::Answer;
 use crate::filter::Verdict;
-use crate::source::Resolution;
 
 use super::request::{Client, Request};
 use super::response::Response;
@@ -27,8 +28,10 @@ pub(super) enum Step {
     Arrived,
     /// A filter decided.
     Decided(Arc<Verdict>),
-    /// A source said so at once.
-    Resolved(Resolution),
+    /// A source had this answer at once; whether AA is set.
+    Answered(Arc<Answer>, bool),
+    /// A source failed at once; whether a bound of this proxy's own is why.
+    Unresolved(ExtendedError, bool),
     /// A filter failed, and the configuration says what the client gets.
     Failed(u16),
     /// It has left.

@@ -72,8 +72,15 @@ impl Inward<'_> {
                     Some(&Stage::Source(source)) => {
                         match worker.resolve_at_once(live, request, source) {
                             Some(Resolution::NotMine) => request.stage += 1,
-                            Some(resolution) => *step = Step::Resolved(resolution),
-                            None => *step = Step::Arrived,
+                            Some(Resolution::Answer {
+                                answer,
+                                authoritative,
+                            }) => *step = Step::Answered(answer, authoritative),
+                            Some(Resolution::Failed { error, local }) => {
+                                *step = Step::Unresolved(error, local);
+                            }
+                            // What is relayed as it is has to be waited for.
+                            Some(Resolution::Verbatim(_)) | None => *step = Step::Arrived,
                         }
                         continue;
                     }

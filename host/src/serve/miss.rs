@@ -79,7 +79,7 @@ impl Worker {
         match self.stage(live, request) {
             Some(&Stage::Source(index)) => match self.resolve(live, request, index).await {
                 Resolution::NotMine => Box::pin(self.pass_on(live, request)).await,
-                resolution => Some(Response::of_source(resolution, Origin::Upstream)),
+                resolution => Some(Response::of_source(resolution)),
             },
             _ => Some(Response::error(rcode::SERVFAIL, ExtendedError::Other)),
         }

@@ -84,28 +84,33 @@ impl Response {
         }
     }
 
-    /// What a source said to one of those who asked; `origin` is where it has that from.
-    pub fn of_source(resolution: Resolution, origin: Origin) -> Response {
+    /// What a source that had to be waited for said to one of those who asked.
+    pub fn of_source(resolution: Resolution) -> Response {
         match resolution {
             Resolution::Answer {
                 answer,
                 authoritative,
-            } => Response::answer(answer, origin, authoritative),
+            } => Response::answer(answer, Origin::Upstream, authoritative),
             Resolution::Verbatim(message) => Response {
                 rcode: u16_at(&message, 2) & flag::RCODE,
                 content: Content::Verbatim(message),
-                origin,
+                origin: Origin::Upstream,
                 error: None,
                 store: false,
                 ..Response::error(rcode::NOERROR, ExtendedError::Other)
             },
-            Resolution::Failed { error, local } => Response {
-                // RFC 9520 section 2: resolution failed, or was not tried.
-                store: !local,
-                ..Response::error(rcode::SERVFAIL, error)
-            },
+            Resolution::Failed { error, local } => Response::unresolved(error, local),
             // As where no stage is left.
             Resolution::NotMine => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
+        }
+    }
+
+    /// What a client gets when no source has an answer; `local`: since a bound of this proxy's own was met.
+    pub fn unresolved(error: ExtendedError, local: bool) -> Response {
+        Response {
+            // RFC 9520 section 2: resolution failed, or was not tried.
+            store: !local,
+            ..Response::error(rcode::SERVFAIL, error)
         }
     }
 
