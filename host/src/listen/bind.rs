@@ -30,7 +30,7 @@ pub const LISTENER_KERNEL_MEMORY: usize = 2 * RECEIVE_BUFFER;
 /// Whose a port may be beside ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
-    /// Nobody's: whoever is bound to it already is in the way.
+    /// No one's: binding fails if another socket has it.
     Own,
     /// That of our other workers, and of a process of our user that hands it over. The kernel lets no other user
     /// share it.
@@ -69,7 +69,8 @@ impl BindError {
     }
 }
 
-/// Binds a socket for datagrams. A [`Port::Own`] is shared with whoever asks for [`Port::Shared`] from then on.
+/// Binds a socket for datagrams. From then on even a [`Port::Own`] is shared with sockets that ask for
+/// [`Port::Shared`].
 pub fn datagrams(address: SocketAddr, port: Port) -> Result<UdpSocket, BindError> {
     let bound = match socket(address, Type::DGRAM, port) {
         // Replies still to come keep a socket of an address that we left.
@@ -139,8 +140,8 @@ fn socket(address: SocketAddr, kind: Type, port: Port) -> io::Result<Socket> {
         socket.set_recv_buffer_size(CONNECTION_RECEIVE_BUFFER)?;
     }
     socket.bind(&address.into())?;
-    // Bound alone, so nobody else is, and nobody else will be who asks for that: of two processes, the kernel lets
-    // one come here. Our other workers may join now.
+    // If the port was to be ours alone, it is by now: of two processes that want that, the kernel lets only one come
+    // here. Our other workers may join from now on.
     socket.set_reuse_port(true)?;
     Ok(socket)
 }

@@ -22,7 +22,7 @@ use super::buffers::Buffers;
 use super::framing::missing;
 use crate::config::Listen;
 
-/// Descriptors that connections may have beyond their number: those that were told to go have yet to do so.
+/// Descriptors that connections may have beyond their number, for those that were dismissed and have not closed yet.
 pub const LEAVING: usize = 64;
 
 /// One client has at most this part of the memory of all; beyond it, none of its connections is read before it
@@ -45,7 +45,7 @@ struct Table {
     /// Serial number of the next connection.
     next: u64,
     connections: HashMap<u64, Arc<ClientConnection>>,
-    /// How many of them were told to go.
+    /// How many of them were dismissed and have not closed yet.
     leaving: usize,
     clients: HashMap<IpAddr, Arc<ClientUsage>>,
 }
@@ -53,14 +53,14 @@ struct Table {
 /// What all connections of one client have in common.
 #[derive(Debug, Default)]
 struct ClientUsage {
-    /// Those that were not told to go.
+    /// Those that were not dismissed.
     connections: AtomicUsize,
     /// What they hold.
     octets: AtomicUsize,
 }
 
-/// Who counts as one client: an IPv4 address, or a network of IPv6 with 64 bits, since whoever has one address there
-/// has all of them (RFC 4291 section 2.5.4).
+/// What counts as one client: an IPv4 address, or an IPv6 network of 64 bits, since a host there can use all of its
+/// addresses (RFC 4291 section 2.5.4).
 fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -108,8 +108,8 @@ impl ClientConnections {
     }
 
     /// Adds a connection that was accepted at `now`. Where there is no room, the connection that has been quiet
-    /// longest goes: of this client, if it has too many, else of all. None: those that were told to go have not gone,
-    /// and there are descriptors for no more.
+    /// longest is dismissed: of this client, if it has too many, else of all. None: too many that were dismissed have not
+    /// closed yet, and there are no descriptors left.
     pub fn open(self: &Arc<Self>, address: IpAddr, now: u64) -> Option<Arc<ClientConnection>> {
         let network = client_network(address);
         let maximum = self.connections_maximum();
@@ -167,14 +167,14 @@ impl ClientConnections {
 }
 
 impl Table {
-    /// The connections that were not told to go.
+    /// The connections that were not dismissed.
     fn staying(&self) -> impl Iterator<Item = &Arc<ClientConnection>> {
         self.connections
             .values()
             .filter(|connection| !connection.is_closed())
     }
 
-    /// Has a connection go at once: what it holds is free when this returns.
+    /// Tells a connection to close. What it holds is free when this returns.
     fn dismiss(&mut self, connection: &ClientConnection, reason: Option<CloseReason>) {
         if !connection.close() {
             return;
@@ -264,7 +264,7 @@ impl ClientConnection {
         &self.all.bounds
     }
 
-    /// Has it go, and frees what it holds. False: that was done before.
+    /// Dismisses it, and frees what it holds. False: that was done before.
     fn close(&self) -> bool {
         if self.closed.swap(true, Relaxed) {
             return false;
@@ -284,12 +284,12 @@ impl ClientConnection {
         (self.owed.load(Relaxed), self.quiet_since.load(Relaxed))
     }
 
-    /// Whether it was told to go.
+    /// Whether it was dismissed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    /// Resolves when there is something to send, or it was told to go.
+    /// Resolves when there is something to send, or it was dismissed.
     pub async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -364,7 +364,7 @@ impl ClientConnection {
         }
     }
 
-    /// Keeps replies until the network takes them. Forgets them if the connection was told to go.
+    /// Keeps replies until the network takes them. Forgets them if the connection was dismissed.
     pub fn push(&self, octets: &[&[u8]]) {
         self.change(|held| held.push(octets));
         self.all.make_room();

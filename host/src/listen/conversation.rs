@@ -114,7 +114,7 @@ pub async fn converse(
 struct Conversation<S> {
     worker: Rc<Worker>,
     stream: S,
-    /// Who asks, as for a query that came when the conversation began.
+    /// The client, as it is known for every query of the conversation.
     client: Client,
     owed: Rc<Owed>,
     /// Octets of the largest of the last replies.

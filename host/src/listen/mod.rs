@@ -1,8 +1,8 @@
 //! Listeners: the addresses that clients ask, over UDP and TCP alike (RFC 9210 section 3).
 //!
 //! Each worker has sockets of its own for every address, and the kernel spreads clients over them
-//! (SO_REUSEPORT). So it would over those of another process, which would get its share of the queries and nobody
-//! would know: a port is shared only where it is to be handed over. Sockets are made before the worker that will use
+//! (SO_REUSEPORT). It would spread them over another process's sockets just as silently, so a port is shared only
+//! where it is to be handed over. Sockets are made before the worker that will use
 //! them: a listener that cannot be bound is an error of the configuration, found while nothing has changed yet.
 //!
 //! A transport has a file of its own (`udp.rs`, `tcp.rs`) and a case in [`Socket`] and [`Ready`]. What lies upon TCP takes
@@ -80,8 +80,8 @@ impl AsFd for Socket {
 }
 
 impl Sockets {
-    /// Binds both protocols of an address. A port of 0 is not supported: the two would differ. A
-    /// [`Port::Own`] is shared with whoever asks for [`Port::Shared`] from then on.
+    /// Binds both protocols of an address. A port of 0 is not supported: the two would differ. From then on
+    /// even a [`Port::Own`] is shared with sockets that ask for [`Port::Shared`].
     pub fn bind(address: SocketAddr, port: Port) -> Result<Sockets, BindError> {
         let sockets = vec![
             Socket::Udp(bind::datagrams(address, port)?),

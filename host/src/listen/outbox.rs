@@ -137,7 +137,7 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
     pub fn flush(&mut self) {
         let mut at = 0;
         if self.filled > 0 && self.owed.connection.unsent() == 0 {
-            // Nobody is to be woken: what is left is written when the connection's task goes on.
+            // No waker is needed: what is left is written when the connection's task continues.
             let mut context = Context::from_waker(std::task::Waker::noop());
             let written = self
                 .stream
@@ -146,7 +146,7 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
             if let Poll::Ready(Ok(count)) = written {
                 at = count;
                 self.owed.unflushed.set(true);
-                // An error is found when the connection goes on.
+                // An error shows when the connection's task continues.
                 let _ = self.owed.poll_flush(self.stream.as_mut(), &mut context);
             }
         }
@@ -175,7 +175,7 @@ struct DeferredFrame(Rc<Owed>);
 
 impl DeferredReply for DeferredFrame {
     fn send(self: Box<Self>, message: &[u8]) {
-        // Before it leaves: whoever has it may look at once who was quiet for how long.
+        // Before it leaves: the client may open its next connection, which looks who was quiet for longest, at once.
         self.0.connection.note(self.0.worker.now());
         let length = (message.len() as u16).to_be_bytes();
         self.0.connection.push(&[&length, message]);

@@ -3,7 +3,7 @@
 //! A socket that nobody reads still takes what is sent to it: the kernel fills its queue, and rules that
 //! ask whether a socket is there (`-m socket`) find one. Off, a listener's sockets are not found by the
 //! kernel any more: its datagrams go to the other sockets of the address, or, where there are none, to
-//! whoever answers instead of us. What the UDP socket has taken already can still be read, and replies
+//! the server that answers in our place. What the UDP socket has taken already can still be read, and replies
 //! still be sent through it.
 
 use std::io;
@@ -57,11 +57,11 @@ impl Switch {
         self.address
     }
 
-    /// Sends a packet without content to a port of the listener's own address: a sign, for whoever looks at what leaves
-    /// this socket, that it is read.
+    /// Sends a packet without content to a port of the listener's own address: a heartbeat,
+    /// by which the node's rules know that the socket is read.
     pub fn beat(&self, port: u16) {
         for socket in &self.datagrams {
-            // Whoever looks for it drops it, which the kernel reports as an error.
+            // The rules drop it, which the kernel reports as an error.
             let _ = socket.send_to(&[], &SocketAddr::new(self.address.ip(), port).into());
         }
     }

@@ -78,7 +78,7 @@ pub async fn listen(socket: Socket, service: Service) {
                 count == BATCH
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-            // Errors of earlier replies (a client whose port is closed) are reported here: nobody cares.
+            // Errors of earlier replies (a client whose port is closed) are reported here: they do not matter.
             Err(_) => true,
         };
         if more {

@@ -1,8 +1,7 @@
-//! Descriptors: how many the process may have, and who gets how many.
+//! File descriptors: how many the process may have, and how they are shared out.
 //!
-//! Whoever takes the last one silences others: a query to an upstream needs a socket as much as a client's connection
-//! does. So everybody's are counted before the first is taken, and a configuration that cannot have what it needs is
-//! refused.
+//! A query to an upstream needs a socket as much as a client's connection does, and fails if there is none left. So all
+//! needs are added up before the first descriptor is taken, and a configuration whose needs cannot be met is refused.
 
 use std::io;
 
@@ -29,7 +28,7 @@ const CONNECTIONS_MINIMUM: usize = 64;
 /// The fewest sockets to upstreams. When all are in use, queries go on the newest ones.
 const UPSTREAM_SOCKETS_MINIMUM: usize = 256;
 
-/// Who gets how many.
+/// How the descriptors are shared out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
     /// All that there may be.
@@ -89,14 +88,14 @@ impl Descriptors {
         let of_worker = WORKER + GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
         let admin = GENERATIONS * config.admin.map_or(0, |_| 1 + admin::CONNECTIONS);
         let fixed = BASE + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
-        // Connections that are kept must not leave those without a socket who ask over UDP.
+        // Enough that connections which are kept leave as many sockets for queries over UDP.
         let sockets_minimum = most.min(UPSTREAM_SOCKETS_MINIMUM.max(GENERATIONS.saturating_mul(kept)));
         let connections_minimum = config.listen.tcp_connections.unwrap_or(CONNECTIONS_MINIMUM);
         let needed = (fixed + connections_minimum).saturating_add(sockets_minimum);
         let Some(spare) = limit.checked_sub(needed) else {
             return Err(TooFew { needed, limit });
         };
-        // Half of what is left for those who ask, the rest for those who answer.
+        // Half of what is left for clients, the rest for upstreams.
         let more = CONNECTIONS.saturating_sub(connections_minimum).min(spare / 2);
         let connections = config
             .listen

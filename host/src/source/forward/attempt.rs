@@ -3,7 +3,7 @@
 //! - A truncated answer is asked for again over TCP, a query that an old server does not understand without
 //!   EDNS, both at the same upstream and as part of the same attempt. One that is silent about EDNS gets the
 //!   last attempt without; after two answers that came only so, all of them.
-//! - Failures only raise the suspicion that an upstream is out of order: a [`probe`](super::probe) decides.
+//! - Failures only raise the suspicion that an upstream is down: a [`probe`](super::probe) decides.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Forward {
         let mut reply = self.exchange(index, over, &query, deadline).await?;
         if let Some(with) = query.has_edns()
             && over == Protocol::Udp
-            // What is remembered is not remembered for longer because it is acted upon.
+            // Acting on what is remembered does not renew it.
             && (with || !upstream.drops_edns())
         {
             upstream.answered_edns(with);

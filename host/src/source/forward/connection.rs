@@ -1,8 +1,8 @@
 //! A connection to an upstream that carries many queries at a time, over any stream.
 //!
-//! A connection is a task that both writes and reads. Who asks leaves message and length prefix in its
-//! outbox, whole, and waits for the reply under an ID that is unique on this connection; replies come in
-//! any order. So a query can be given up at any moment without leaving half of it on the wire.
+//! A connection is a task that both writes and reads. A caller leaves a whole message with its length prefix in the
+//! outbox, and waits for the reply under an ID that is unique on this connection; replies may come in any order. So a
+//! query can be given up at any moment without leaving half of it on the wire.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -151,7 +151,7 @@ impl Connection {
             self.successors.set(self.opened.get());
         }
         for (_, waiting) in state.pending.drain() {
-            // An error means that nobody waits any more.
+            // An error means that the caller has given up.
             let _ = waiting.reply.send(Err(fault));
         }
         self.wake.notify_one();
@@ -273,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// False for a message that nobody waits for.
+    /// False for a message that answers no query under way.
     fn deliver(&self, message: &[u8]) -> bool {
         let mut state = self.state.borrow_mut();
         // Even a reply that comes too late shows that the connection works.

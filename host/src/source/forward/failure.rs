@@ -56,7 +56,7 @@ impl Fault {
         matches!(self, Self::Timeout | Self::Closed | Self::Forged)
     }
 
-    /// Whether it may mean that the upstream is out of order, for a probe to find out.
+    /// Whether it may mean that the upstream is down, for a probe to find out.
     pub(super) fn blames_upstream(self) -> bool {
         matches!(
             self,
@@ -77,7 +77,7 @@ pub enum Failure {
     Displaced,
     /// The caller handed over something that cannot be asked.
     NotAQuery(NotAQuery),
-    /// Every upstream leads back to this proxy.
+    /// Every upstream loops back to this proxy.
     AllLoop,
     /// Every attempt failed.
     NoReply(Vec<(SocketAddr, Fault)>),

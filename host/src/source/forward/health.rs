@@ -1,8 +1,8 @@
-//! Whether an upstream is asked: what raises the suspicion that it is out of order, and what a probe found.
+//! Whether an upstream is in use: what raises the suspicion that it is down, and what a probe found.
 //!
 //! Failures of queries say little: names whose own servers are silent make a healthy upstream silent, and a
 //! domain that is broken makes it say SERVFAIL. So they only start a [`probe`](super::probe), and the probe
-//! decides: for a question that the upstream surely answers. Whoever asks for names cannot take it out.
+//! decides, with a question that a working upstream answers. So clients cannot take an upstream out by what they ask.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -33,7 +33,7 @@ pub(super) struct Health {
     token: Mutex<Option<Token>>,
 }
 
-/// A number that nobody can know who has not just been asked for it.
+/// A random number that only those know who have just been asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token(u128);
 
@@ -68,7 +68,7 @@ impl Health {
         }
     }
 
-    /// Whether the last probe did not fail.
+    /// Whether the last probe failed.
     pub fn out(&self) -> bool {
         self.out.load(Relaxed)
     }
@@ -111,7 +111,8 @@ impl Health {
         self.probing.store(false, SeqCst);
     }
 
-    /// The same, but if it failed meanwhile: then true, and the caller is to go on. Whoever saw it fail relied on that.
+    /// The same, unless it failed meanwhile: then the result is true and the caller has to go on probing, since nobody else
+    /// will.
     pub fn probe_ended_unless_suspect(&self) -> bool {
         self.probe_ended();
         self.limit > 0 && self.strikes.load(SeqCst) >= self.limit && self.claim_probe()
@@ -139,7 +140,7 @@ impl Health {
         Search { health: self, token }
     }
 
-    /// Whether `label` is the token that this upstream is being asked for right now. Then it leads back to us, and
+    /// Whether `label` is the token that this upstream is being asked for right now. Then it loops back to us, and
     /// the token is used up.
     pub fn found(&self, label: &[u8]) -> bool {
         let mut token = self.token.lock();

@@ -1,7 +1,7 @@
 //! A query as it is sent upstream, and what a datagram must look like to count as its reply.
 //!
 //! What forwarding needs is read, and what would be relayed is checked by form
-//! ([`records::check_data`]): types and classes that nobody has heard of pass untouched (RFC 5625 section 4.3).
+//! ([`records::check_data`]): unknown types and classes pass untouched (RFC 5625 section 4.3).
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ impl Query {
         })
     }
 
-    /// The same without EDNS, where nobody would miss it: DO asks for what only an OPT record can say
+    /// The same without EDNS, if nothing is lost by that: DO asks for what only an OPT record can say
     /// (RFC 3225 section 3).
     pub fn without_idle_edns(&self) -> Option<Self> {
         let opt = self.last_opt.as_ref()?;
@@ -200,7 +200,7 @@ fn is_bare_error(bytes: &[u8], over: Protocol) -> bool {
 /// What is wrong with bytes that were received while a reply was awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// Not for this query: forged, late or for someone else. To be dropped, and the wait goes on.
+    /// Not for this query: forged, late or for someone else. It is dropped, and the wait continues.
     Stray,
     /// For this query, and no message that one may hand on: its records do not fit into it or have not the form
     /// of their type, or it does not answer what it seems to.

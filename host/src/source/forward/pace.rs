@@ -70,7 +70,7 @@ impl RoundTrip {
         self.packed.store(mean.max(1) << 32 | variation, Relaxed);
     }
 
-    /// How long a reply takes at most, as a rule; none: never measured.
+    /// How long a reply usually takes at most; none if it was never measured.
     pub fn timeout(&self) -> Option<Duration> {
         let packed = self.packed.load(Relaxed);
         (packed != 0).then(|| Duration::from_micros((packed >> 32) + 4 * (packed & 0xffff_ffff)))

@@ -8,8 +8,8 @@ use crate::config::Policy;
 #[derive(Debug)]
 pub(super) struct Rotation {
     live: Vec<usize>,
-    /// Those that are out: asked when no other is left, since a probe may not have noticed yet that one is
-    /// back.
+    /// Those whose last probe failed: asked when no other is left, since the next probe may not have noticed yet that one
+    /// is back.
     reserve: Vec<usize>,
     at: usize,
 }
@@ -19,14 +19,14 @@ impl Rotation {
     pub fn new(policy: Policy, position: usize, mut live: Vec<usize>, mut reserve: Vec<usize>) -> Self {
         match policy {
             Policy::Random => live.shuffle(&mut rand::rng()),
-            // Over those that are left, not over all: or the neighbour of one that is out has a double share.
+            // Over the live ones only: otherwise the neighbour of one that is out would have a double share.
             Policy::RoundRobin if !live.is_empty() => {
                 let by = position % live.len();
                 live.rotate_left(by);
             }
             Policy::RoundRobin | Policy::Sequential => {}
         }
-        // When all are out, none of them is first by right: spread the load, and find the one that is back.
+        // The policy's order means nothing for these: spread the load, and find the one that is back.
         reserve.shuffle(&mut rand::rng());
         let mut rotation = Self { live, reserve, at: 0 };
         if rotation.live.is_empty() {
@@ -55,7 +55,7 @@ impl Rotation {
         }
     }
 
-    /// Lets those that are out have a try.
+    /// Adds those that are out.
     pub fn call_reserve(&mut self) {
         self.live.append(&mut self.reserve);
     }

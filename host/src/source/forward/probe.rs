@@ -1,12 +1,12 @@
-//! Questions of our own: whether an upstream answers, and whether it leads back to us.
+//! Probes: queries of our own that find out whether an upstream answers, and whether it loops back to us.
 //!
-//! *Whether it answers* is asked for the name servers of the zone that it is asked about, which whoever serves the zone
-//! knows and whoever resolves for others has at hand (for the root, CoreDNS asks the same). SERVFAIL and REFUSED are
-//! no answer: a server that says so of the zone itself has nothing better for the names in it.
+//! *Whether it answers* is asked with the zone's own NS records, which an authoritative server of the zone knows and a
+//! resolver has at hand (for the root, CoreDNS asks the same). SERVFAIL and REFUSED are no answer: a server that says so
+//! of the zone itself has nothing better for the names in it.
 //!
-//! *Whether it leads back* is asked with a name below the zone that exists nowhere: a token of its own for each such
+//! *Whether it loops back* is asked with a name below the zone that exists nowhere: a token of its own for each such
 //! question, good once and until its exchange is over. Servers on the way can read it, so it must be worth nothing to
-//! them later. What leads back is looked at again and again, each time after twice the time: at boot, the rules
+//! them later. A looping upstream is asked again and again, each time after twice the time: at boot, the rules
 //! that keep our queries from ourselves may come later than we do.
 
 use std::rc::Rc;
@@ -42,7 +42,7 @@ const LOOP_TIME: Duration = Duration::from_millis(500);
 const LOOP_PAUSE: Duration = Duration::from_secs(8);
 
 impl Forwarder {
-    /// Has every upstream looked at: whether it answers, and whether it leads back. Only the first call does
+    /// Starts to probe every upstream: whether it answers, and whether it loops back. Only the first call does
     /// anything; it must come from a `LocalRuntime`.
     pub fn begin(self: &Arc<Self>) {
         if self.begun.swap(true, Relaxed) {
@@ -62,14 +62,14 @@ impl Forwarder {
         }
     }
 
-    /// Whether this upstream is to be probed on: it is out or leads back, or nobody would be told that it is neither.
+    /// Whether probing has to continue: the upstream is out or loops back, or has never answered.
     fn has_no_answer_of(&self, index: usize) -> bool {
         let upstream = &self.upstreams[index];
         !upstream.healthy() || !upstream.health.heard()
     }
 
     /// Tells that a HINFO query for this name (in wire format) was received. If it is what one of the upstreams is
-    /// being asked just now to see whether it comes back, that upstream leads back to us, and the result is
+    /// being asked just now to see whether it comes back, that upstream loops back to us, and the result is
     /// true: the query deserves no answer.
     pub fn loop_found(&self, name: &[u8]) -> bool {
         let Some((&length, rest)) = name.split_first() else {
@@ -90,7 +90,7 @@ impl Forwarder {
     }
 }
 
-/// Probes an upstream, by its index, until it answers and does not lead back. It is the caller's business that only one
+/// Probes an upstream, by its index, until it answers and does not loop back. The caller makes sure that only one
 /// such task runs for it; the task ends with its forwarder, which it does not keep alive. `look`: for a loop as well,
 /// from the start.
 fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
@@ -116,7 +116,7 @@ fn start(forwarder: &Arc<Forwarder>, index: usize, look: bool) {
                     probe(&forwarder, index).await;
                 }
             }
-            // Not sooner either where all is well: whoever asks for silent names shall not make us ask all the time.
+            // The pause comes even if all is well: clients that ask for silent names must not make us probe all the time.
             sleep(every).await;
             let Some(forwarder) = watch.forwarder.upgrade() else {
                 return;

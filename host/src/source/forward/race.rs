@@ -1,7 +1,7 @@
 //! One query: a race of attempts, of which the first answer wins.
 //!
 //! - The policy orders the upstreams; an attempt that fails is followed at once by one at the next. One
-//!   upstream alone is asked again, if what went wrong may pass.
+//!   upstream alone is asked again, if the fault may be temporary.
 //! - An upstream that is silent for longer than its retransmission timeout (RTO) is not given up, but the next attempt
 //!   begins beside it: a hedge. So a lost packet costs ten milliseconds and not the whole timeout. `attempts` bounds
 //!   what is sent for one query, and the [hedge budget](super::pace::HedgeBudget) how many hedges an upstream is sent.
@@ -208,7 +208,7 @@ impl Race<'_> {
                 }
             }
         }
-        // An upstream that is out is asked for want of an answer only, not for want of a better one.
+        // An upstream that is out is asked only if there is no answer at all, not for a better one.
         if self.rotation.is_empty() && self.declined.is_none() {
             self.rotation.call_reserve();
         }

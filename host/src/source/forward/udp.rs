@@ -7,8 +7,8 @@
 //! NodePorts and whatever is about to listen.
 //!
 //! A socket for each query would cost more than all the rest of a miss. So a few queries share one:
-//! [`QUERIES`] in its whole life, and none after [`LIFE`]. Whoever finds its port by trial has no time left to use it
-//! (`docs/decisions/0007-source-ports.md`). A datagram that answers nothing that was asked on a socket ends
+//! [`QUERIES`] in its whole life, and none after [`LIFE`]. An attacker who finds its port by trial has no time left to
+//! use it (`docs/decisions/0007-source-ports.md`). A datagram that answers nothing that was asked on a socket ends
 //! its use at once, and for a while each query to that upstream has a port to itself; [`STRAYS`] of them end the
 //! socket, and what was under way on it is asked anew from another port.
 //!
@@ -46,7 +46,7 @@ const QUERIES_AT_WORST: usize = 1024;
 /// How long a socket takes new queries.
 pub(super) const LIFE: Duration = Duration::from_secs(1);
 /// Datagrams that answer nothing after which a socket is given up, with what is under way on it: as many guesses of
-/// an ID as whoever has found a port may have.
+/// an ID as an attacker gets who has found a port.
 pub(super) const STRAYS: u32 = 16;
 /// Datagrams taken from a socket before others have their turn.
 const TURN: usize = 64;
@@ -94,7 +94,7 @@ impl Sockets {
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                         socket.fail(Fault::of_network(&error));
                     }
-                    // No room, say. What is under way goes on.
+                    // Such as no buffer space. What is under way continues.
                     Err(_) => {}
                 }
             }
@@ -181,7 +181,7 @@ impl Socket {
     }
 
     /// Whether it could go on where no other socket may be opened. A port that is used for longer is easier
-    /// to find by trial than one of [`QUERIES`], but an ID is still used once in its life, and nobody who asks is
+    /// to find by trial than one of [`QUERIES`], but an ID is still used once in its life, and no query is
     /// turned away.
     fn can_take_more(&self) -> bool {
         !self.retired.get() && self.queries.borrow().len() < QUERIES_AT_WORST
@@ -240,11 +240,11 @@ impl Socket {
         }
     }
 
-    /// Reads until nobody waits and no query can come, or the socket fails.
+    /// Reads until the socket is closed or fails.
     async fn read(self: Rc<Self>, upstream: Arc<Upstream>) {
         loop {
             let error = match self.udp.ready(Interest::READABLE | Interest::ERROR).await {
-                // ICMP said that nobody listens. That alone does not make a socket readable.
+                // ICMP said that the port is closed. That alone does not make a socket readable.
                 Ok(ready) if ready.is_error() => {
                     let error = self.udp.take_error().ok().flatten();
                     Some(error.unwrap_or_else(|| io::ErrorKind::Other.into()))
@@ -313,8 +313,8 @@ impl Socket {
         true
     }
 
-    /// Ends all that is under way: the network cannot tell which of them it means, but all of them were
-    /// sent to where nobody is.
+    /// Ends all that is under way: the network cannot tell which of them it means, but all of them went to
+    /// the same closed port.
     fn fail(&self, fault: Fault) {
         self.retired.set(true);
         let mut wakers = Vec::new();

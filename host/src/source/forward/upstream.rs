@@ -41,7 +41,7 @@ pub struct Upstream {
     created: Instant,
     /// When it was last found overtaken.
     overtaken: AtomicU64,
-    /// Until when queries have a port to themselves.
+    /// Until when each query gets a port to itself.
     wary_until: AtomicU64,
     /// Until when EDNS is left away.
     plain_until: AtomicU64,
@@ -63,7 +63,7 @@ impl Upstream {
         }
     }
 
-    /// Whether queries go to it by choice. One that is out is asked only when all are, one that leads back to us
+    /// Whether queries go to it by choice. One that is out is asked only when all are, one that loops back to us
     /// never.
     pub fn healthy(&self) -> bool {
         !self.health.out() && !self.looping()
@@ -114,7 +114,7 @@ impl Upstream {
         self.wary_until.store(self.after(WARINESS), Relaxed);
     }
 
-    /// Whether each query shall have a port to itself.
+    /// Whether each query gets a port to itself.
     pub(super) fn is_wary(&self) -> bool {
         self.is_before(&self.wary_until)
     }
