@@ -101,8 +101,12 @@ impl Worker {
                 if resolved.refused == Some(Refused::Rejected) {
                     return resolved.resolution;
                 }
-                // Those who follow are told when the answer is in the cache: who asks then finds it there.
-                request.led = Some(leader.with(resolved.resolution.clone()));
+                match &resolved.resolution {
+                    // Whoever goes on to another source holds nobody up who may be there already.
+                    Resolution::NotMine => leader.finish(Resolution::NotMine),
+                    // Those who follow are told when the answer is in the cache: who asks then finds it there.
+                    resolution => request.led = Some(leader.with(resolution.clone())),
+                }
                 resolved.resolution
             }
             Err(why) => {
