@@ -58,15 +58,15 @@ impl<W: Send + 'static> Exports<W> {
 }
 
 /// A function that takes time, records and bytes, or records and bytes.
-type TakesBatch<R, V> = TypedFunc<(u64, &'static [Packed<R>], &'static [u8]), (Vec<V>,)>;
-type HearsBatch<R> = TypedFunc<(&'static [Packed<R>], &'static [u8]), ()>;
+type TakesBatch<'a, R, V> = TypedFunc<(u64, &'a [Packed<R>], &'a [u8]), (Vec<V>,)>;
+type HearsBatch<'a, R> = TypedFunc<(&'a [Packed<R>], &'a [u8]), ()>;
 
 /// The functions of one instance.
 pub(super) struct Functions {
     configure: configure::Guest,
-    queries: Option<TakesBatch<types::Query, types::Verdict>>,
-    responses: Option<TakesBatch<types::Response, types::ResponseVerdict>>,
-    events: Option<HearsBatch<types::Event>>,
+    queries: Option<TakesBatch<'static, types::Query, types::Verdict>>,
+    responses: Option<TakesBatch<'static, types::Response, types::ResponseVerdict>>,
+    events: Option<HearsBatch<'static, types::Event>>,
 }
 
 impl Functions {
@@ -135,7 +135,7 @@ impl Functions {
         batch: &[types::Event],
         bytes: &[u8],
     ) -> wasmtime::Result<()> {
-        let function: Option<TypedFunc<(&[Packed<types::Event>], &[u8]), ()>> = self.events;
+        let function: Option<HearsBatch<'_, types::Event>> = self.events;
         match function {
             Some(function) => function.call(store, (Packed::all(batch), bytes)),
             None => Ok(()),
@@ -144,7 +144,7 @@ impl Functions {
 }
 
 fn verdicts<R: Flat + Lower, V: Lift, W>(
-    function: Option<TypedFunc<(u64, &[Packed<R>], &[u8]), (Vec<V>,)>>,
+    function: Option<TakesBatch<'_, R, V>>,
     store: &mut Store<W>,
     now: u64,
     batch: &[R],
