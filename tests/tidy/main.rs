@@ -2,7 +2,7 @@
 //! their functions are.
 //!
 //! The rules are those of ARCHITECTURE.md; this is what keeps them true. Sources are parsed, so that neither a line
-//! break nor a re-export hides anything. Three lists say what does not keep a rule yet; each may only shrink.
+//! break nor a re-export hides anything. A list says which functions are too long still; it may only shrink.
 
 #![allow(
     clippy::unwrap_used,
