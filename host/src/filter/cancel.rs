@@ -1,4 +1,4 @@
-//! Work that nobody waits for any more.
+//! Cancelling work on another thread whose outcome is no longer wanted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

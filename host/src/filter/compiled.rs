@@ -1,10 +1,10 @@
 //! Compiled filters kept on disk, so that a start need not compile what was compiled before.
 //!
-//! Compiled code is machine code: loading a forged file is running it. It is therefore read only from a
-//! folder that nobody else can put anything into or into the place of, and never from where modules come from. That
-//! is looked at once, on the way down from the root, and from then on the folder is held by its descriptor: a path
-//! may lead elsewhere the next time. A file is known by the digest of the module, the compiler's version and
-//! settings, and carries a digest of its own against a half-written one.
+//! Compiled code is machine code: loading a forged file means running it. It is therefore read only from a folder that
+//! no other user can write to or replace, and never from where modules come from. This is checked once, from the root
+//! downwards, and from then on the folder is held by its descriptor, since a path may lead elsewhere the next time. A
+//! file's name is a digest of the module, the compiler's version and its settings, and it contains a digest of its
+//! content, so that a half-written one is found.
 
 use std::fs::{self, DirBuilder, File};
 use std::hash::{Hash, Hasher};

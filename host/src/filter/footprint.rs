@@ -1,4 +1,4 @@
-//! What an instance takes beside the memory it can address.
+//! The memory of an instance beside what its code can address.
 //!
 //! Each instance of a core module has its globals, its imports and exports and the functions in its tables in memory of
 //! the host, which the runtime limits in no way but by the size of the module: a component of six megabytes can have
@@ -20,7 +20,7 @@ const ITEM: u64 = 32;
 /// Octets of an instance without items.
 const INSTANCE: u64 = 4096;
 
-/// Octets that are nobody's concern: what ordinary filters take.
+/// Octets that do not count against `limits memory=`: what ordinary filters take.
 pub(super) const FREE: usize = 256 << 10;
 
 /// Core instances that are part of the component that a plain module is made into, beside its own.

@@ -187,7 +187,7 @@ impl Instance {
             });
     }
 
-    /// The event phase. Events that the filter fails on are counted and gone: nobody waits for them.
+    /// The event phase. Events on which the filter fails are counted and dropped, since no query depends on them.
     pub fn events(&mut self, batch: &Batch<Event>) {
         if batch.is_empty() {
             return;
@@ -291,7 +291,7 @@ impl Supervisor {
         if self.restart.is_none() {
             self.restart();
         }
-        // Whoever waits once has waited for all who ask while it starts.
+        // Only the first call after a failure waits; those that follow while the instance starts do not.
         let patience = mem::take(&mut self.patience);
         let Some(made) = self.restart.as_ref().and_then(|restart| restart.wait(patience)) else {
             return;
@@ -332,13 +332,13 @@ impl Supervisor {
         if context.may_log().is_some() {
             tracing::warn!(target: "filter", filter, reason, "a call failed: {}", failure.message);
         }
-        // The failure costs the call and the start of the next instance. What goes beyond the call's limit is
-        // the machine's doing and not the filter's.
+        // A failure costs the call and the start of the next instance. Time beyond the call's limit is the
+        // machine's fault and not the filter's.
         let now = self.clock();
         let cost = now.saturating_duration_since(begin).min(context.limits.time) + self.filter.start;
         if let Some(pause) = self.health.failed(now, cost) {
             context.counters.suspended.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(target: "filter", filter, ?pause, "suspended on this worker: it keeps failing");
+            tracing::error!(target: "filter", filter, ?pause, "suspended on this worker after repeated failures");
         }
         self.restart();
     }

@@ -42,7 +42,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Compiles and configures a filter. `zones` are those that use it, in presentation format. `counters` may be those of the filter that this one replaces.
+    /// Compiles and configures a filter. `zones` are those that use it, in presentation format. `counters` may be those of
+    /// the filter that this one replaces.
     ///
     /// Takes tens of milliseconds, longer for large modules, and as long as `limits` allow at most: not for a worker's
     /// thread. A load that is not wanted any more is ended by the [`Cancel`](super::Cancel) that the engine was given.

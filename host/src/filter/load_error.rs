@@ -19,9 +19,9 @@ pub(super) const fn code_maximum(module: usize) -> usize {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It has this many octets.
-    #[error("the module has {0} octets; a filter has at most {MODULE_MAXIMUM}")]
+    #[error("the module has {0} octets; the maximum is {MODULE_MAXIMUM}")]
     TooLarge(usize),
-    /// Some other file.
+    /// Neither a module nor a component.
     #[error("this is neither a WebAssembly module nor a component; name the .wasm file that cargo built")]
     NotWasm,
     /// A module without the exports of a filter, or with imports that none has.
@@ -38,7 +38,7 @@ pub enum LoadError {
     CompilingTime(Duration),
     /// It did not get to run for long enough in this time.
     #[error(
-        "compiling the module was given up after {}: the machine left it too little processor time; \
+        "compiling the module was aborted after {}, since the machine left it too little processor time; \
          allow more with `limits load-time=`", config::spell_duration(*.0)
     )]
     CompilingWaits(Duration),
@@ -48,7 +48,7 @@ pub enum LoadError {
          allow more with `limits load-memory=`, and the container as much more", config::spell_size(*.0)
     )]
     CompilingMemory(usize),
-    /// Somebody has sent SIGKILL.
+    /// It was killed with SIGKILL.
     #[error(
         "the process that compiled the module was killed, as the kernel does when memory runs out; \
          leave it more memory, or lower `limits load-memory=`"
@@ -73,7 +73,7 @@ pub enum LoadError {
         others: u64,
     },
     /// The code is out of all proportion.
-    #[error("the module has {module} octets, and its machine code {code}; it may have {} at most", code_maximum(*.module))]
+    #[error("the machine code of this module of {module} octets has {code} octets; the maximum is {}", code_maximum(*.module))]
     CodeTooLarge {
         /// Octets.
         module: usize,

@@ -1,4 +1,4 @@
-//! Verdicts that hold for a while: a filter that is a function of the question is asked once.
+//! Remembered verdicts: a filter whose verdict depends on the question alone is called once per question.
 //!
 //! A table of sets of four, fixed in size, that belongs to one instance and so to one thread: no lock, no
 //! atomic. A set is found by the hash the caller has at hand anyway and lies in a few neighbouring cache
@@ -61,7 +61,7 @@ pub(super) struct Memo {
 pub struct Recalled<'a> {
     /// What the filter said.
     pub verdict: &'a Arc<Verdict>,
-    /// Whether it said no more than that the query may pass, for which nobody needs to look at the verdict.
+    /// Whether the verdict is a plain pass, so that there is nothing to look at in it.
     pub passes: bool,
 }
 
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(memo.bytes, 100 * (1 + size_of::<Verdict>()));
     }
 
-    /// Verdicts that hold for a moment, many and large, for names that nobody asks for again.
+    /// Many large verdicts that expire soon, for names that are not asked for again.
     fn flood(memo: &mut Memo, hashes: std::ops::Range<u64>, now: u64, holds: u32) {
         let large = Decision::Alias(Box::from([vec![0; 60_000].into()]));
         let large = verdict(holds, large);

@@ -2,12 +2,12 @@
 //!
 //! [`Filter::load`] compiles the module of a `filter` block and lets it check its configuration. Each worker
 //! then makes one [`Instance`] and asks it in batches. Before asking, [`Interest`] says whether the filter
-//! cares about a query at all, and [`Instance::recall`] whether it has said already.
+//! covers a query at all, and [`Instance::recall`] whether its verdict is remembered.
 //!
 //! The guest is not trusted. It runs in a store of its own with bounded memory and time; what it returns is
-//! checked before it becomes a [`Verdict`]; when it fails, that is an [`Outcome::Failed`] for the query
-//! concerned and never more. What a failure means for the client (`on-error`) is not decided here, nor is
-//! anything else about DNS: this module carries questions in and verdicts out.
+//! checked before it becomes a [`Verdict`]; if it fails, the query concerned gets an [`Outcome::Failed`], and no other
+//! query is affected. What a failure means for the client (`on-error`) is not decided here, nor is anything else about
+//! DNS: this module carries questions in and verdicts out.
 
 mod batch;
 mod bindings;

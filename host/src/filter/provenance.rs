@@ -1,7 +1,7 @@
 //! Clients, transports and origins as the interface has them.
 //!
-//! A proxy may know more transports and origins than the interface that a filter was written for: each is told as the nearest that there
-//! is. `docs/interface.md` says how a later interface tells more.
+//! The proxy may know more transports and origins than the interface that a filter was written for: each is mapped to
+//! the nearest case. `docs/interface.md` says how a later interface tells more.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
-//! A new instance in the place of one that was lost, made beside the worker.
+//! Starting a new instance after a failure, beside the worker.
 //!
-//! A filter configures itself when it starts, for as long as it was allowed to when it was loaded, and a worker has
-//! others to serve. So a thread of its own makes the instance, and the worker waits for it as long as it would for a
-//! call at most; after that the filter counts as failed until the instance is there.
+//! A filter may take as long to configure itself as when it was loaded, and the worker has other queries to serve. So a
+//! separate thread starts the instance, and the worker waits for it no longer than for a call; after that the filter
+//! counts as failed until the instance is ready.
 
 use std::io;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Restart {
                         Garbage("it rejects the configuration that it had accepted".into()).into()
                     }
                 });
-                // Nobody may want it any more.
+                // The worker may be gone by now.
                 let _ = sender.send(made);
             })?;
         Ok(Restart {

@@ -50,7 +50,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Where whoever makes calls, one at a time, shows that one is under way.
+/// Shows that a call is under way, for a caller that makes one at a time.
 pub(super) struct Mark {
     state: Arc<Shared>,
     count: Arc<AtomicU64>,
@@ -78,7 +78,7 @@ impl Ticker {
                 let state = Arc::clone(&state);
                 move || state.run(advance)
             })?;
-        // Nobody has a mark yet that could need it.
+        // There is no mark yet that could need it.
         let _ = state.thread.set(thread.thread().clone());
         Ok(Ticker { state })
     }

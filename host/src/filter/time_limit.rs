@@ -1,14 +1,13 @@
-//! When a call has had its time.
+//! The time limit of a call.
 //!
-//! A limit is about the time that a filter runs. The epoch, which ends calls, goes by the time that passes: the
-//! same, unless the machine has more to do than processors. There a good filter must not fail because the
-//! worker's thread had to wait. Only the kernel knows how long a thread has run, and asking takes longer than
-//! most calls.
+//! The limit counts running time. The epoch, which interrupts calls, follows wall-clock time. The two are the same unless
+//! the machine is overloaded, and then a good filter must not fail because the worker's thread had to wait for a
+//! processor. Only the kernel knows how long a thread has run, and asking it takes longer than most calls.
 //!
-//! So nobody asks until the epoch calls back for the first time, which it does only in a call that somebody has
-//! [seen](super::ticker) to last. What has passed until then counts for half of the limit at most. From then on the
-//! call has the rest to run, by the thread's own clock, and the epoch calls back with every tick until it is used
-//! up; or until [a few limits](PATIENCE) have passed, for the worker has others to serve.
+//! So the thread's clock is not read until the epoch calls back for the first time, which it does only in a call that
+//! the [clock](super::ticker) has found to last. The time until then counts for half of the limit at most. From then on
+//! the call may run for the rest, by the thread's clock, and the epoch calls back with every tick until that is used
+//! up, or until [several limits](PATIENCE) have passed, since the worker has other queries to serve.
 
 use std::time::{Duration, Instant};
 

@@ -33,7 +33,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the query goes on as if nobody had looked.
+    /// Whether the query goes on as if the filter were not there.
     pub(super) fn only_passes(&self) -> bool {
         self.decision == Decision::Pass && self.edit.is_none() && !self.skip_response
     }
