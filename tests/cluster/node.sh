@@ -100,7 +100,7 @@ up() {
     printf '#!/bin/sh\nexec nsenter --net=/var/run/netns/dnsweir-node "%s" --kubeconfig "%s" "$@"\n' \
         "$bin/kubectl" "$state/kubeconfig" > kubectl
     chmod +x kubectl
-    timeout 60 sh -c 'until ./kubectl get --raw /readyz > /dev/null 2>&1; do sleep 0.5; done'
+    timeout 180 sh -c 'until ./kubectl get --raw /readyz > /dev/null 2>&1; do sleep 0.5; done'
     start node controllers "$bin/kube-controller-manager" --kubeconfig=kubeconfig --leader-elect=false \
         --service-account-private-key-file=account.key --root-ca-file=certs/apiserver.crt
     start node scheduler "$bin/kube-scheduler" --kubeconfig=kubeconfig --leader-elect=false
@@ -112,7 +112,7 @@ up() {
     image dnsweir "$DNSWEIR" "$(command -v xtables-nft-multi)" "$(command -v nft)"
     [ -z "${NODE_CACHE:-}" ] || image node-cache "$NODE_CACHE" "$(command -v xtables-nft-multi)"
     ./kubectl apply --validate=strict -f "$here/cluster.yaml" > /dev/null
-    timeout 60 sh -c 'until ./kubectl get node/node node/other > /dev/null 2>&1; do sleep 0.5; done'
+    timeout 180 sh -c 'until ./kubectl get node/node node/other > /dev/null 2>&1; do sleep 0.5; done'
     ./kubectl wait --for=condition=Ready node/node node/other --timeout=60s > /dev/null
     ./kubectl -n kube-system rollout status deployment/coredns --timeout=90s > /dev/null
     ./kubectl apply --validate=strict -k "$here" > /dev/null
