@@ -146,6 +146,12 @@ impl Fates {
         self.0.iter().filter(|asked| asked.answer == answer).count()
     }
 
+    /// When those were asked that had this answer.
+    pub fn times_of(&self, answer: Answer) -> impl Iterator<Item = Instant> {
+        let found = self.0.iter().filter(move |asked| asked.answer == answer);
+        found.map(|asked| asked.at)
+    }
+
     /// Those asked between two events.
     pub fn between(&self, from: Instant, to: Instant) -> Fates {
         Fates(

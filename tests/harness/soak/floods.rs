@@ -130,7 +130,7 @@ fn ask_for(server: SocketAddr, stop: &AtomicBool, flood: u8, per_second: u32, na
 }
 
 fn few_silent_names(server: SocketAddr, stop: &AtomicBool) {
-    ask_for(server, stop, 3, 4000, |number| {
+    ask_for(server, stop, 3, 19_000, |number| {
         format!("few{}.silent.test", number % 20)
     });
 }
