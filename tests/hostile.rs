@@ -274,12 +274,19 @@ fn garbage_is_refused() {
         "many-records",
         "long-data",
         "rcode",
+        "error-text",
+        "huge-error",
+        "answer-error",
+        "drop-reason",
+        "huge-reason",
         "answer-rcode",
         "type",
         "ttl",
         "response-index",
         "response-records",
         "response-rcode",
+        "response-error",
+        "response-drop",
     ] {
         let name = format!("{kind}.garbage.hostile.test");
         let query = Message::query(&name, "A").edns(1232);

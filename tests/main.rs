@@ -40,6 +40,7 @@ mod instructions;
 mod passing_on;
 mod sharing;
 mod stale;
+mod verdicts;
 mod waiting;
 
 // Those who write filters.

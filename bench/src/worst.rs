@@ -257,6 +257,7 @@ fn read(message: Vec<u8>, out: &mut [u8]) -> Result<usize, BadRecords> {
         ttl: Ttl::AS_IS,
         rcode: answer.rcode,
         authoritative: false,
+        error_text: "",
     };
     Ok(black_box(reply::write(out, &client, body)))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::verdict::seconds;
-use crate::{Class, Name, NameBuf, Query, Rcode, Type};
+use crate::{Class, ExtendedError, Name, NameBuf, Query, Rcode, Type};
 
 /// A whole answer. The host puts question, ID, flags and EDNS right.
 ///
@@ -32,6 +32,7 @@ impl Answer {
             answers: Vec::new(),
             authority: Vec::new(),
             additional: Vec::new(),
+            error: None,
         })
     }
 
@@ -75,6 +76,12 @@ impl Answer {
     /// Marks the answer as authoritative.
     pub fn authoritative(mut self) -> Answer {
         self.0.authoritative = true;
+        self
+    }
+
+    /// Says why it is as it is.
+    pub fn error(mut self, error: ExtendedError) -> Answer {
+        self.0.error = Some(error.into_raw());
         self
     }
 

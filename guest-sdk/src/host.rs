@@ -32,7 +32,13 @@ thread_local! {
 struct Pending {
     /// None until something is printed.
     lines: Option<Lines>,
-    counts: Vec<(&'static str, u64)>,
+    counts: Vec<Count>,
+}
+
+struct Count {
+    name: &'static str,
+    labels: Vec<(String, String)>,
+    by: u64,
 }
 
 /// Writes a line to the proxy's own log, under the filter's name. For what happens seldom: it is one
@@ -69,22 +75,47 @@ pub fn print_with(write: impl FnOnce(&mut Line<'_>)) {
 
 /// Adds to a counter, which the metrics show as `dnsweir_filter_counter_total{filter, name}`.
 pub fn count(name: &'static str, by: u64) {
-    PENDING.with_borrow_mut(
-        |pending| match pending.counts.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += by,
-            None => pending.counts.push((name, by)),
-        },
-    );
+    count_with(name, &[], by);
+}
+
+/// The same for one of several counters with this name, told apart by labels:
+/// `count_with("blocked", &[("list", "ads")], 1)`. Each set of values becomes a time series that monitoring keeps for
+/// good: what clients choose, such as names, is nothing to tell counters apart by. The host keeps at most 1 000 counters
+/// for a filter, with up to 8 labels of 128 octets; `filter` and `name` are its own labels.
+pub fn count_with(name: &'static str, labels: &[(&str, &str)], by: u64) {
+    PENDING.with_borrow_mut(|pending| {
+        let counts = &mut pending.counts;
+        match counts.iter_mut().find(|count| count.is(name, labels)) {
+            Some(count) => count.by += by,
+            None => counts.push(Count {
+                name,
+                labels: labels
+                    .iter()
+                    .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
+                by,
+            }),
+        }
+    });
 }
 
 /// Ends a batch.
 pub(crate) fn hand_over() {
     PENDING.with_borrow_mut(|pending| {
         pending.hand_over_lines();
-        for (name, sum) in pending.counts.drain(..) {
-            imports::count(name, sum);
+        for Count { name, labels, by } in pending.counts.drain(..) {
+            imports::count(name, &labels, by);
         }
     });
+}
+
+impl Count {
+    fn is(&self, name: &str, labels: &[(&str, &str)]) -> bool {
+        let same = |((name, value), label): (&(String, String), _)| (name.as_str(), value.as_str()) == label;
+        self.name == name
+            && self.labels.len() == labels.len()
+            && self.labels.iter().zip(labels.iter().copied()).all(same)
+    }
 }
 
 impl Pending {
@@ -122,11 +153,13 @@ pub(crate) mod imports {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
+    pub(crate) type Labels = Vec<(String, String)>;
+
     #[derive(Default)]
     pub(crate) struct Recorder {
         pub(crate) logged: Vec<(Level, String)>,
         pub(crate) printed: String,
-        pub(crate) counts: BTreeMap<String, u64>,
+        pub(crate) counts: BTreeMap<(String, Labels), u64>,
     }
 
     thread_local! {
@@ -141,7 +174,8 @@ pub(crate) mod imports {
         RECORDER.with_borrow_mut(|recorder| recorder.printed.push_str(lines));
     }
 
-    pub(super) fn count(name: &str, by: u64) {
-        RECORDER.with_borrow_mut(|recorder| *recorder.counts.entry(name.to_owned()).or_default() += by);
+    pub(super) fn count(name: &str, labels: &[(String, String)], by: u64) {
+        let counter = (name.to_owned(), labels.to_owned());
+        RECORDER.with_borrow_mut(|recorder| *recorder.counts.entry(counter).or_default() += by);
     }
 }

@@ -13,6 +13,12 @@ pub enum Transport {
     Udp,
     /// Over a connection.
     Tcp,
+    /// Over TLS (RFC 7858).
+    Tls,
+    /// Over HTTPS (RFC 8484).
+    Https,
+    /// Over QUIC (RFC 9250).
+    Quic,
     /// From the proxy itself: a prefetch, or a name of an [alias](crate::Verdict::first_of).
     Internal,
 }
@@ -65,6 +71,9 @@ impl<'a> Query<'a> {
         match self.raw.transport {
             raw::Transport::Udp => Transport::Udp,
             raw::Transport::Tcp => Transport::Tcp,
+            raw::Transport::Tls => Transport::Tls,
+            raw::Transport::Https => Transport::Https,
+            raw::Transport::Quic => Transport::Quic,
             raw::Transport::Internal => Transport::Internal,
         }
     }

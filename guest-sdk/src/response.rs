@@ -1,6 +1,7 @@
 //! What a filter gets to see of a response, and what it can say of it.
 
 use crate::bindings::dnsweir::filter::types as raw;
+use crate::verdict::drop_reason;
 use crate::{Answer, Query, Rcode, ResponseEdit};
 
 /// Where an answer came from.
@@ -87,42 +88,55 @@ impl<'a> Response<'a> {
 }
 
 /// What a filter says of a response.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct ResponseVerdict {
+    decision: raw::ResponseDecision,
     edit: Option<raw::ResponseEdit>,
-    replace: Option<raw::Answer>,
 }
 
 impl ResponseVerdict {
+    fn new(decision: raw::ResponseDecision) -> ResponseVerdict {
+        ResponseVerdict { decision, edit: None }
+    }
+
     /// It goes on as it is.
     pub fn pass() -> ResponseVerdict {
-        ResponseVerdict::default()
+        ResponseVerdict::new(raw::ResponseDecision::Pass)
     }
 
     /// It goes on, changed.
     pub fn edit(edit: ResponseEdit) -> ResponseVerdict {
         ResponseVerdict {
             edit: Some(edit.into_raw()),
-            replace: None,
+            ..ResponseVerdict::pass()
         }
     }
 
     /// The client gets this instead.
     pub fn replace(answer: Answer) -> ResponseVerdict {
-        ResponseVerdict {
-            edit: None,
-            replace: Some(answer.into_raw()),
-        }
+        ResponseVerdict::new(raw::ResponseDecision::Replace(answer.into_raw()))
+    }
+
+    /// The client gets no response at all, for this reason: as [for queries](crate::Verdict::drop_for).
+    pub fn drop_for(reason: &str) -> ResponseVerdict {
+        ResponseVerdict::new(raw::ResponseDecision::Drop(drop_reason(reason)))
     }
 
     /// What the host is told; nothing if that changes nothing.
     pub(crate) fn into_raw(self, response: u32) -> Option<raw::ResponseVerdict> {
-        let ResponseVerdict { edit, replace } = self;
-        (edit.is_some() || replace.is_some()).then_some(raw::ResponseVerdict {
+        let ResponseVerdict { decision, edit } = self;
+        let silent = matches!(decision, raw::ResponseDecision::Pass) && edit.is_none();
+        (!silent).then_some(raw::ResponseVerdict {
             response,
+            decision,
             edit,
-            replace,
         })
+    }
+}
+
+impl Default for ResponseVerdict {
+    fn default() -> ResponseVerdict {
+        ResponseVerdict::pass()
     }
 }

@@ -137,7 +137,15 @@ impl<F: Filter> Running<F> {
 
     /// A counter of the filter.
     pub fn counter(&self, name: &str) -> u64 {
-        RECORDER.with_borrow(|recorder| recorder.counts.get(name).copied().unwrap_or(0))
+        self.counter_with(name, &[])
+    }
+
+    /// A counter with these labels.
+    pub fn counter_with(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        let labels = labels.iter();
+        let labels = labels.map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let counter = (name.to_owned(), labels.collect());
+        RECORDER.with_borrow(|recorder| recorder.counts.get(&counter).copied().unwrap_or(0))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{Answer, Class, NameBuf, Rcode, Type};
+use crate::{Answer, Class, ExtendedError, NameBuf, Rcode, Type};
 
 /// What happens to a query: a decision, and what goes with it.
 ///
@@ -68,14 +68,34 @@ impl Verdict {
         Verdict::new(raw::Decision::Alias(targets))
     }
 
-    /// An empty response with this code, marked as blocked (RFC 8914 section 4.16).
+    /// An empty response with this code, marked as blocked (RFC 8914 section 4.16) unless an
+    /// [error](Verdict::error) says something else.
     pub fn refuse(rcode: Rcode) -> Verdict {
-        Verdict::new(raw::Decision::Refuse(rcode.0))
+        Verdict::new(raw::Decision::Refuse(raw::Refusal {
+            rcode: rcode.0,
+            error: None,
+        }))
     }
 
     /// No response at all.
     pub fn drop() -> Verdict {
-        Verdict::new(raw::Decision::Drop)
+        Verdict::drop_for("")
+    }
+
+    /// No response at all, for this reason: the metrics count by it, as `dnsweir_filter_drops_total{filter, reason}`.
+    /// One or a few words; what is longer than 64 octets is cut.
+    pub fn drop_for(reason: &str) -> Verdict {
+        Verdict::new(raw::Decision::Drop(drop_reason(reason)))
+    }
+
+    /// Says why a refusal or an answer is as it is. Other verdicts have no response to say it with, and stay as they are.
+    pub fn error(mut self, error: ExtendedError) -> Verdict {
+        match &mut self.decision {
+            raw::Decision::Refuse(refusal) => refusal.error = Some(error.into_raw()),
+            raw::Decision::Answer(answer) => answer.error = Some(error.into_raw()),
+            _ => {}
+        }
+        self
     }
 
     /// The same verdict holds this long for every query with the same name, type, class and zone,
@@ -223,6 +243,11 @@ impl Default for ResponseEdit {
     fn default() -> ResponseEdit {
         ResponseEdit::new()
     }
+}
+
+/// A reason as long as the host takes it.
+pub(crate) fn drop_reason(reason: &str) -> String {
+    reason[..reason.floor_char_boundary(64)].to_owned()
 }
 
 /// TTLs are 31 bits wide: one with the top bit set counts as 0 (RFC 2181 section 8).

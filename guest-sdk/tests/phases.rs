@@ -30,7 +30,7 @@ impl Filter for Everything {
         match query.transport() {
             Transport::Udp => Verdict::pass(),
             Transport::Tcp => Verdict::drop(),
-            Transport::Internal => Verdict::refuse(Rcode::REFUSED),
+            _ => Verdict::refuse(Rcode::REFUSED),
         }
     }
 

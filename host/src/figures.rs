@@ -25,7 +25,7 @@ pub struct Metric {
 }
 
 /// Names and values.
-pub type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<(String, String)>;
 
 /// What kind of figure a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,29 +88,29 @@ impl Figures {
 
 impl Metric {
     /// Adds to the sample with these labels.
-    pub fn add(&mut self, labels: &[(&'static str, &str)], count: u64) {
+    pub fn add(&mut self, labels: &[(&str, &str)], count: u64) {
         self.join(labels, Sample::Whole(count), |known, more| known + more);
     }
 
     /// One for what holds of all that have these labels, else 0.
-    pub fn all(&mut self, labels: &[(&'static str, &str)], holds: bool) {
+    pub fn all(&mut self, labels: &[(&str, &str)], holds: bool) {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.min(more));
     }
 
     /// One for what holds of any that has these labels, else 0.
-    pub fn any(&mut self, labels: &[(&'static str, &str)], holds: bool) {
+    pub fn any(&mut self, labels: &[(&str, &str)], holds: bool) {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.max(more));
     }
 
     /// Adds seconds to the sample with these labels.
-    pub fn add_seconds(&mut self, labels: &[(&'static str, &str)], seconds: f64) {
+    pub fn add_seconds(&mut self, labels: &[(&str, &str)], seconds: f64) {
         self.join(labels, Sample::Seconds(seconds), |known, _| known);
     }
 
     /// Adds durations to the sample with these labels.
     pub fn add_durations<const BUCKETS: usize>(
         &mut self,
-        labels: &[(&'static str, &str)],
+        labels: &[(&str, &str)],
         histogram: &Histogram<BUCKETS>,
     ) {
         let (sum, buckets) = Histogram::total([histogram].into_iter());
@@ -118,10 +118,10 @@ impl Metric {
     }
 
     /// Makes one of the sample that is there and this one; `whole` does so for numbers.
-    fn join(&mut self, labels: &[(&'static str, &str)], sample: Sample, whole: fn(u64, u64) -> u64) {
+    fn join(&mut self, labels: &[(&str, &str)], sample: Sample, whole: fn(u64, u64) -> u64) {
         let labels = labels
             .iter()
-            .map(|&(name, value)| (name, value.to_owned()))
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         match (self.samples.get_mut(&labels), sample) {
             (Some(Sample::Whole(known)), Sample::Whole(more)) => *known = whole(*known, more),

@@ -114,6 +114,7 @@ fn one_second_later(entry: &Entry, question: &[u8], rcode: u16, limit: usize) ->
         },
         rcode,
         authoritative: false,
+        error_text: "",
     };
     let mut out = vec![0; MESSAGE_MAXIMUM];
     let length = reply::write(&mut out, &head, body);

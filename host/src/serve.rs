@@ -167,18 +167,16 @@ impl Worker {
             let now_ms = request.client.received / 1000;
             responses[index] = match self.immediate(&live, request, &step, now_ms) {
                 Immediate::Response(response) => Some(response),
-                Immediate::Drop => {
-                    self.hear(&live, request, None, Sent::default(), self.clocks());
-                    None
-                }
+                Immediate::Drop => None,
                 Immediate::Deferred => self.defer(&live, request, step, || replies.defer(index)),
             };
         }
         self.outward(&live, requests, responses, 0);
 
         let clocks = self.clocks();
-        for (index, (request, response)) in requests.iter().zip(responses).enumerate() {
-            if let Some(response) = response.take() {
+        for (index, (request, response)) in requests.iter_mut().zip(responses).enumerate() {
+            let response = response.take();
+            if let Some(response) = response {
                 let head = request.reply_head(response.error);
                 let mut sent = Sent::default();
                 replies.reply(index, |out| {
@@ -187,6 +185,9 @@ impl Worker {
                     size
                 });
                 self.count_response(&live, request, &response, sent, clocks);
+            } else if !request.is_empty() {
+                request.end();
+                self.hear(&live, request, None, Sent::default(), clocks);
             }
         }
     }
@@ -196,7 +197,7 @@ impl Worker {
     #[inline(always)]
     fn immediate(self: &Rc<Self>, live: &Rc<Live>, request: &Request, step: &Step, now_ms: u64) -> Immediate {
         match step {
-            Step::Decided(verdict) => decided(request, verdict),
+            Step::Decided(verdict) => decided(live, request, verdict),
             Step::Answered(answer, authoritative) => {
                 let answer = Arc::clone(answer);
                 Immediate::Response(Response::answer(answer, Origin::Local, *authoritative))
@@ -324,14 +325,14 @@ impl Worker {
     }
 }
 
-fn decided(request: &Request, verdict: &Verdict) -> Immediate {
+fn decided(live: &Live, request: &Request, verdict: &Verdict) -> Immediate {
     let mut response = match &verdict.decision {
         Decision::Answer(records) => Response::from_filter(&request.question, records),
-        Decision::Refuse(rcode) => Response {
-            origin: Origin::Filter,
-            ..Response::error(*rcode, ExtendedError::Blocked)
-        },
-        Decision::Drop => return Immediate::Drop,
+        Decision::Refuse(refusal) => Response::refused(&request.question, refusal),
+        Decision::Drop(reason) => {
+            live.count_drop(request, reason);
+            return Immediate::Drop;
+        }
         Decision::Alias(_) | Decision::Pass | Decision::Rewrite(_) => return Immediate::Deferred,
     };
     if let Some(edit) = &verdict.edit {

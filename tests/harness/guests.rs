@@ -1,4 +1,4 @@
-//! The hostile filters of `tests/filters` and the examples, compiled when the first test asks for one.
+//! The filters of `tests/filters` and the examples, compiled when the first test asks for one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +29,11 @@ const PROFILE: [(&str, &str); 5] = [
 /// The path of a hostile filter's module, as cargo leaves it: a plain WebAssembly module.
 pub fn guest(name: &str) -> PathBuf {
     module(&format!("hostile_{name}"))
+}
+
+/// The path of the filter's module that does what the name it is asked for says.
+pub fn verdicts() -> PathBuf {
+    module("verdicts")
 }
 
 /// The path of an example's module.
@@ -65,6 +70,7 @@ fn build() -> PathBuf {
     for name in HOSTILE {
         command.args(["--package", &format!("hostile-{name}")]);
     }
+    command.args(["--package", "verdicts"]);
     for name in EXAMPLES {
         command.args(["--package", &format!("example-{name}")]);
     }

@@ -23,7 +23,7 @@ typedef struct { const text *at; uint32_t length; } texts;
 
 /* --- What comes in --- */
 
-enum { UDP, TCP, INTERNAL };
+enum { UDP, TCP, TLS, HTTPS, QUIC, INTERNAL };
 
 typedef struct {
     uint64_t client_high, client_low;
@@ -65,10 +65,23 @@ typedef struct {
 typedef struct { const resource_record *at; uint32_t length; } records;
 
 typedef struct {
+    uint16_t code;
+    text text;
+} extended_error;
+
+typedef struct {
     uint16_t rcode;
     bool authoritative;
     records answers, authority, additional;
+    bool has_error;
+    extended_error error;
 } answer;
+
+typedef struct {
+    uint16_t rcode;
+    bool has_error;
+    extended_error error;
+} refusal;
 
 typedef struct {
     bool has_name;
@@ -95,7 +108,7 @@ typedef struct {
     uint32_t query;
     uint32_t remember;
     uint8_t decision;
-    union { rewrite rewrite; answer answer; names alias; uint16_t refuse; };
+    union { rewrite rewrite; answer answer; names alias; refusal refuse; text drop; };
     bool has_edit;
     response_edit edit;
     bool skip_response;
@@ -129,7 +142,7 @@ typedef struct {
     };
 } configured;
 
-_Static_assert(sizeof(query) == 40 && sizeof(verdict) == 68 && offsetof(verdict, edit) == 44, "wit/types.wit");
+_Static_assert(sizeof(query) == 40 && sizeof(verdict) == 84 && offsetof(verdict, edit) == 60, "wit/types.wit");
 _Static_assert(sizeof(node) == 32 && sizeof(property) == 24 && sizeof(config_error) == 36, "wit/types.wit");
 
 /* --- What a filter may call --- */
@@ -140,7 +153,10 @@ enum { ERROR, WARN, INFO, DEBUG };
 
 HOST("log") void host_log(uint32_t level, const char *message, uint32_t length);
 HOST("print") void host_print(const char *lines, uint32_t length);
-HOST("count") void host_count(const char *name, uint32_t length, uint64_t by);
+/* A label of a counter: its name and its value. */
+typedef struct { text name, value; } label;
+
+HOST("count") void host_count(const char *name, uint32_t length, const label *labels, uint32_t label_count, uint64_t by);
 
 /* Room that lasts until the call is over; what `configure` takes lasts as long as the filter. */
 void *take(size_t size);

@@ -170,7 +170,7 @@ verdicts on_queries(uint64_t now, const query *batch, uint32_t length, const uin
         const uint8_t *name = names + query->name_start;
         for (const rule *rule = rules; rule < rules + rule_count; rule++) {
             if (rule->blocks && ends_with(name, query->name_length, rule)) {
-                said.at[said.length++] = (verdict){ .query = i, .decision = REFUSE, .refuse = NXDOMAIN };
+                said.at[said.length++] = (verdict){ .query = i, .decision = REFUSE, .refuse = { .rcode = NXDOMAIN } };
                 blocked++;
                 break;
             }
@@ -183,6 +183,6 @@ verdicts on_queries(uint64_t now, const query *batch, uint32_t length, const uin
         }
     }
     if (blocked > 0)
-        host_count("blocked", 7, blocked);
+        host_count("blocked", 7, NULL, 0, blocked);
     return said;
 }

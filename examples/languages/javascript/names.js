@@ -62,13 +62,13 @@ function decide(name, qtype) {
     const address = hosts.get(text);
     if (address && qtype === TYPE_A) {
         const record = { name, rtype: TYPE_A, class: CLASS_IN, ttl: TTL, rdata: address };
-        const val = { rcode: 0, authoritative: false, answers: [record], authority: [], additional: [] };
+        const val = { rcode: 0, authoritative: false, answers: [record], authority: [], additional: [], error: null };
         return { tag: "answer", val };
     }
     for (let label = 0; name[label] > 0; label += 1 + name[label]) {
         if (blocked.has(text.slice(label))) {
-            host.count("blocked", 1);
-            return { tag: "refuse", val: NXDOMAIN };
+            host.count("blocked", [], 1);
+            return { tag: "refuse", val: { rcode: NXDOMAIN, error: null } };
         }
     }
     return null;

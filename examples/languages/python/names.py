@@ -8,8 +8,8 @@
 
 from wit_world.imports import host
 from wit_world.imports.types import (
-    Answer, ConfigError, Decision_Answer, Decision_Refuse, Manifest, Place_Argument, Place_Node, ResourceRecord,
-    Value_Text, Verdict,
+    Answer, ConfigError, Decision_Answer, Decision_Refuse, Manifest, Place_Argument, Place_Node, Refusal,
+    ResourceRecord, Value_Text, Verdict,
 )
 from componentize_py_types import Err
 
@@ -57,12 +57,12 @@ def decide(name, qtype):
     """What to do with a query; None: let it pass."""
     if qtype == TYPE_A and name in hosts:
         record = ResourceRecord(name, TYPE_A, CLASS_IN, TTL, hosts[name])
-        return Decision_Answer(Answer(0, False, answers=[record], authority=[], additional=[]))
+        return Decision_Answer(Answer(0, False, answers=[record], authority=[], additional=[], error=None))
     suffix = name
     while len(suffix) > 1:
         if suffix in blocked:
-            host.count("blocked", 1)
-            return Decision_Refuse(NXDOMAIN)
+            host.count("blocked", [], 1)
+            return Decision_Refuse(Refusal(NXDOMAIN, error=None))
         suffix = suffix[1 + suffix[0]:]
     return None
 

@@ -226,9 +226,9 @@ impl Field {
 /// Over TCP a response may have 65535 octets whatever EDNS says (RFC 1035 section 4.2.2).
 fn buffer_size(event: &Event<'_>) -> u16 {
     match event.query().transport() {
-        Transport::Tcp => u16::MAX,
         // Less than 512 counts as 512 (RFC 6891 section 6.2.3).
-        _ => event.query().udp_size().max(512),
+        Transport::Udp | Transport::Internal => event.query().udp_size().max(512),
+        Transport::Tcp | Transport::Tls | Transport::Https | Transport::Quic => u16::MAX,
     }
 }
 
@@ -236,6 +236,9 @@ fn proto(transport: Transport) -> Word {
     match transport {
         Transport::Udp => const { word("udp") },
         Transport::Tcp => const { word("tcp") },
+        Transport::Tls => const { word("tls") },
+        Transport::Https => const { word("https") },
+        Transport::Quic => const { word("quic") },
         Transport::Internal => const { word("internal") },
     }
 }

@@ -106,6 +106,9 @@ impl QueryLiteral {
             transport: match self.transport {
                 Transport::Udp => raw::Transport::Udp,
                 Transport::Tcp => raw::Transport::Tcp,
+                Transport::Tls => raw::Transport::Tls,
+                Transport::Https => raw::Transport::Https,
+                Transport::Quic => raw::Transport::Quic,
                 Transport::Internal => raw::Transport::Internal,
             },
             edns: self.edns.is_some(),

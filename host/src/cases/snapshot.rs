@@ -8,8 +8,8 @@ use crate::dns::name::Text;
 use crate::dns::text::{class_text, data_text, type_text};
 use crate::dns::{CLASS_IN, rcode_text};
 use crate::filter::{
-    Answer, Cost, Decision, Execution, Reason, ResourceRecord, ResponseEdit, ResponseVerdict, Rewrite,
-    Verdict,
+    Answer, Cost, Decision, Ede, Execution, Reason, ResourceRecord, ResponseDecision, ResponseEdit,
+    ResponseVerdict, Rewrite, Verdict,
 };
 
 /// What a snapshot may hold, in the order in which it is written.
@@ -106,8 +106,11 @@ impl Snapshot {
                     targets.iter().map(|target| word(Text(target).to_string())),
                 );
             }
-            Decision::Refuse(rcode) => self.add("refuse", [word(rcode_text(*rcode))]),
-            Decision::Drop => self.add("drop", []),
+            Decision::Refuse(refusal) => {
+                self.add("refuse", [word(rcode_text(refusal.rcode))]);
+                self.error(refusal.error.as_ref());
+            }
+            Decision::Drop(reason) => self.dropped(reason),
         }
         if let Some(edit) = &verdict.edit {
             self.edit(edit);
@@ -126,12 +129,28 @@ impl Snapshot {
     }
 
     pub(super) fn response(&mut self, verdict: &ResponseVerdict) {
-        match &verdict.replace {
-            Some(answer) => self.answer("replace", answer),
-            None => self.add("pass", []),
+        match &verdict.decision {
+            ResponseDecision::Pass => self.add("pass", []),
+            ResponseDecision::Replace(answer) => self.answer("replace", answer),
+            ResponseDecision::Drop(reason) => self.dropped(reason),
         }
         if let Some(edit) = &verdict.edit {
             self.edit(edit);
+        }
+    }
+
+    fn dropped(&mut self, reason: &str) {
+        let reason = (!reason.is_empty()).then(|| word(reason));
+        self.add("drop", reason);
+    }
+
+    /// Why the last node is as it is.
+    fn error(&mut self, error: Option<&Ede>) {
+        if let Some(error) = error {
+            self.property("error", number(error.code.into()));
+            if !error.text.is_empty() {
+                self.property("error-text", word(&*error.text));
+            }
         }
     }
 
@@ -156,6 +175,7 @@ impl Snapshot {
         if answer.authoritative {
             self.property("authoritative", ConfigValue::Boolean(true));
         }
+        self.error(answer.error.as_ref());
         let parent = Some(self.0.len() - 1);
         let sections = [
             ("record", &answer.answers),
@@ -217,8 +237,11 @@ impl Snapshot {
         for line in execution.printed.lines() {
             self.add("print", [word(line)]);
         }
-        for (name, by) in &execution.counts {
-            self.add("count", [word(&**name), number(*by)]);
+        for own in &execution.counts {
+            self.add("count", [word(&*own.name), number(own.count)]);
+            for (name, value) in &own.labels {
+                self.property(name, word(&**value));
+            }
         }
         self.cost(execution.cost);
     }

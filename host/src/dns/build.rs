@@ -74,7 +74,7 @@ pub fn upstream_query(name: &[u8], qtype: u16, qclass: u16, flags: u16, dnssec_o
     };
     let start = message.len();
     message.resize(start + opt.length(), 0);
-    opt.write(&mut message[start..]);
+    opt.write(&mut message[start..], "");
     message
 }
 

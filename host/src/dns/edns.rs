@@ -166,15 +166,15 @@ impl<'o> Iterator for Options<'o> {
 }
 
 impl Opt {
-    /// Octets that [`Opt::write`] takes.
+    /// Octets that [`Opt::write`] takes without a text.
     pub fn length(&self) -> usize {
         OPT_LENGTH + if self.error.is_some() { 6 } else { 0 } + if self.keepalive.is_some() { 6 } else { 0 }
     }
 
-    /// Writes the record to the start of `out`, which must hold [`Opt::length`] octets.
-    pub fn write(&self, out: &mut [u8]) -> usize {
-        let length = self.length();
-        let options = (length - OPT_LENGTH) as u16;
+    /// Writes the record to the start of `out`, which must hold [`Opt::length`] octets and those of `error_text`: the
+    /// EXTRA-TEXT of the error, empty where there is no error.
+    pub fn write(&self, out: &mut [u8], error_text: &str) -> usize {
+        let options = (self.length() - OPT_LENGTH + error_text.len()) as u16;
         let flags = if self.dnssec_ok { DO } else { 0 };
         out[0] = 0;
         out[1..3].copy_from_slice(&rtype::OPT.to_be_bytes());
@@ -184,12 +184,19 @@ impl Opt {
         out[7..9].copy_from_slice(&flags.to_be_bytes());
         out[9..11].copy_from_slice(&options.to_be_bytes());
         let mut at = OPT_LENGTH;
-        for (code, value) in [(OPTION_ERROR, self.error), (OPTION_KEEPALIVE, self.keepalive)] {
+        let options = [
+            (OPTION_ERROR, self.error, error_text),
+            (OPTION_KEEPALIVE, self.keepalive, ""),
+        ];
+        for (code, value, text) in options {
             if let Some(value) = value {
+                let length = 2 + text.len() as u16;
                 out[at..at + 2].copy_from_slice(&code.to_be_bytes());
-                out[at + 2..at + 4].copy_from_slice(&2u16.to_be_bytes());
+                out[at + 2..at + 4].copy_from_slice(&length.to_be_bytes());
                 out[at + 4..at + 6].copy_from_slice(&value.to_be_bytes());
                 at += 6;
+                out[at..at + text.len()].copy_from_slice(text.as_bytes());
+                at += text.len();
             }
         }
         at

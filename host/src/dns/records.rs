@@ -151,6 +151,8 @@ pub struct Answer {
     pub meaning: Meaning,
     /// Why it says so, if OPT told (RFC 8914).
     pub error: Option<ExtendedErrorCode>,
+    /// The same in words for people: a filter's. What an upstream says is for the upstream's own operator.
+    pub error_text: Box<str>,
     /// The lowest TTL; 0 if there are no records.
     pub ttl: u32,
 }
@@ -223,6 +225,7 @@ impl Answer {
             rcode,
             meaning,
             error,
+            error_text: Box::default(),
             ttl: 0,
         };
         answer.measure();

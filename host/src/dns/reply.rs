@@ -33,6 +33,8 @@ pub struct Body<'a, Offsets> {
     pub rcode: u16,
     /// Whether AA is set.
     pub authoritative: bool,
+    /// The EXTRA-TEXT of the extended error, if there is one; may be empty.
+    pub error_text: &'a str,
 }
 
 /// How TTLs are written.
@@ -64,7 +66,7 @@ impl Ttl {
 ///
 /// A message that does not fit is cut behind the last record that does, and TC says so if anything
 /// but additional data is missing (RFC 2181 section 9): resolvers that do not retry over TCP still
-/// get what there was room for. Before a record is left out, the extended error is (RFC 8914 section 3), and
+/// get what there was room for. Before a record is left out, the extended error is, its text first (RFC 8914 section 3), and
 /// that alone does not set TC: the answer is whole, and to ask for it again over TCP a waste. A message that came truncated says so whatever its size.
 /// `out` must hold `head.limit` octets or the whole reply.
 pub fn write(out: &mut [u8], head: &Head<'_>, body: Body<'_, impl Iterator<Item = usize>>) -> usize {
@@ -75,6 +77,13 @@ pub fn write(out: &mut [u8], head: &Head<'_>, body: Body<'_, impl Iterator<Item 
     let mut flags = self::flags(head, u16_at(message, 2), body.authoritative);
     let mut counts = records::counts(message);
     let mut end = message.len();
+    let mut error_text = match opt {
+        Some(Opt { error: Some(_), .. }) => body.error_text,
+        _ => "",
+    };
+    if end + error_text.len() > room(opt) {
+        error_text = "";
+    }
     if end > room(opt) {
         opt = opt.map(|opt| Opt { error: None, ..opt });
         if end > room(opt) {
@@ -108,7 +117,7 @@ pub fn write(out: &mut [u8], head: &Head<'_>, body: Body<'_, impl Iterator<Item 
         };
         out[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
     }
-    finish_opt(out, end, opt, counts[2], rcode)
+    finish_opt(out, end, opt, error_text, counts[2], rcode)
 }
 
 /// Writes a reply with no records: an error, or an empty NOERROR.
@@ -122,7 +131,7 @@ pub fn write_empty(out: &mut [u8], head: &Head<'_>, rcode: u16) -> usize {
     let end = HEADER + head.question.len();
     write_header(out, head.id, flags, [0; 3]);
     out[HEADER..end].copy_from_slice(head.question);
-    finish_opt(out, end, head.opt, 0, rcode)
+    finish_opt(out, end, head.opt, "", 0, rcode)
 }
 
 /// Writes header and question with TC, so that the client asks over TCP.
@@ -171,7 +180,7 @@ pub fn write_unanswerable(out: &mut [u8], message: &[u8], error: Unanswerable) -
     write_header(out, id, kept | flag::QR | rcode & flag::RCODE, [0; 3]);
     out[4..6].copy_from_slice(&u16::from(has_question).to_be_bytes());
     out[HEADER..question_end].copy_from_slice(&message[HEADER..question_end]);
-    finish_opt(out, question_end, opt, 0, rcode)
+    finish_opt(out, question_end, opt, "", 0, rcode)
 }
 
 impl<'a> Head<'a> {
@@ -216,14 +225,21 @@ fn write_header(out: &mut [u8], id: u16, flags: u16, counts: [u16; 3]) {
     }
 }
 
-fn finish_opt(out: &mut [u8], end: usize, opt: Option<Opt>, additional: u16, rcode: u16) -> usize {
+fn finish_opt(
+    out: &mut [u8],
+    end: usize,
+    opt: Option<Opt>,
+    error_text: &str,
+    additional: u16,
+    rcode: u16,
+) -> usize {
     let Some(opt) = opt else { return end };
     out[10..12].copy_from_slice(&(additional + 1).to_be_bytes());
     let opt = Opt {
         rcode_high: (rcode >> 4) as u8,
         ..opt
     };
-    end + opt.write(&mut out[end..])
+    end + opt.write(&mut out[end..], error_text)
 }
 
 /// Where to cut a message so that it takes at most `room` octets: its end, the records left in each
@@ -274,6 +290,7 @@ mod tests {
             ttl,
             rcode: 0,
             authoritative: false,
+            error_text: "",
         };
         let length = write(&mut out, &Head::of(&query, limit), body);
         out.truncate(length);
@@ -373,6 +390,7 @@ mod tests {
                 ttl: Ttl::AS_IS,
                 rcode: 0,
                 authoritative: false,
+                error_text: "",
             };
             let mut out = vec![0xff; 4096];
             let length = write(&mut out, &head, body);
@@ -383,6 +401,39 @@ mod tests {
                 out[..length].ends_with(&[0, 15, 0, 2, 0, 3]),
             );
             assert_eq!(got, (records, records < 10, told), "{limit} octets");
+        }
+    }
+
+    /// The text goes first, then the code, then records.
+    #[test]
+    fn an_errors_text_gives_way_first() {
+        let query = message("www.example.org.", rtype::A, &[OPT]);
+        let query = Query::parse(&query).unwrap();
+        let (stored, ttl_offsets) = addresses("www.example.org.", 10);
+        let whole = stored.len() + 11 + 6 + 4;
+        for (limit, end, records) in [
+            (whole, &b"\0\x0f\0\x06\0\x11why!"[..], 10),
+            (whole - 1, b"\0\x0f\0\x02\0\x11", 10),
+            (whole - 5, b"\0\0\x80\0\0\0", 10),
+            (whole - 11, b"\0\0\x80\0\0\0", 9),
+        ] {
+            let mut head = Head::of(&query, limit);
+            head.opt = head.opt.map(|opt| Opt {
+                error: Some(17),
+                ..opt
+            });
+            let body = Body {
+                message: &stored,
+                ttl_offsets: ttl_offsets.iter().map(|&at| usize::from(at)),
+                ttl: Ttl::AS_IS,
+                rcode: 0,
+                authoritative: false,
+                error_text: "why!",
+            };
+            let mut out = vec![0xff; 4096];
+            let length = write(&mut out, &head, body);
+            assert!(length <= limit && out[..length].ends_with(end), "{limit} octets");
+            assert_eq!(u16_at(&out, 6), records, "{limit} octets");
         }
     }
 
@@ -399,6 +450,7 @@ mod tests {
             ttl: Ttl::AS_IS,
             rcode: 0,
             authoritative: false,
+            error_text: "",
         };
         let mut out = [0; 512];
         write(&mut out, &Head::of(&query, 512), body);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::bindings::dnsweir::filter::types;
 use super::verdict::{
-    Answer, Decision, Outcome, QueryOutcome, ResourceRecord, ResponseEdit, ResponseOutcome, ResponseVerdict,
-    Rewrite, Verdict,
+    Answer, Decision, Ede, Outcome, QueryOutcome, Refusal, ResourceRecord, ResponseDecision, ResponseEdit,
+    ResponseOutcome, ResponseVerdict, Rewrite, Verdict,
 };
 use crate::dns::name::skip_plain;
 use crate::dns::records::names_in_data;
@@ -29,6 +29,12 @@ const ALIAS_TARGETS: usize = 33;
 
 /// rcodes that one edit may replace.
 const EDIT_RCODES: usize = 64;
+
+/// Octets of an extended error's text.
+const ERROR_TEXT: usize = 200;
+
+/// Octets of the reason that a query is dropped for: the metrics keep it.
+const DROP_REASON: usize = 64;
 
 /// A returned value that makes no sense, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +76,12 @@ pub(super) fn response_verdicts(
     for verdict in given {
         let slot = slot(out, verdict.response)?;
         *slot = Outcome::Decided(ResponseVerdict {
+            decision: match verdict.decision {
+                types::ResponseDecision::Pass => ResponseDecision::Pass,
+                types::ResponseDecision::Replace(given) => ResponseDecision::Replace(answer(given)?),
+                types::ResponseDecision::Drop(given) => ResponseDecision::Drop(reason(given)?),
+            },
             edit: verdict.edit.map(edit).transpose()?,
-            replace: verdict.replace.map(answer).transpose()?,
         });
     }
     Ok(())
@@ -98,8 +108,11 @@ fn decision(given: types::Decision) -> Checked<Decision> {
             let targets = targets.into_iter().map(|wire| name(wire, "an alias"));
             Decision::Alias(targets.collect::<Checked<_>>()?)
         }
-        types::Decision::Refuse(given) => Decision::Refuse(rcode(given)?),
-        types::Decision::Drop => Decision::Drop,
+        types::Decision::Refuse(given) => Decision::Refuse(Refusal {
+            rcode: rcode(given.rcode)?,
+            error: given.error.map(error).transpose()?,
+        }),
+        types::Decision::Drop(given) => Decision::Drop(reason(given)?),
     })
 }
 
@@ -133,7 +146,25 @@ fn answer(given: types::Answer) -> Checked<Answer> {
         answers: section(given.answers)?,
         authority: section(given.authority)?,
         additional: section(given.additional)?,
+        error: given.error.map(error).transpose()?,
     })
+}
+
+fn error(given: types::ExtendedError) -> Checked<Ede> {
+    match given.text.len() {
+        length if length > ERROR_TEXT => garbage(format!("an extended error's text of {length} octets")),
+        _ => Ok(Ede {
+            code: given.code,
+            text: given.text.into(),
+        }),
+    }
+}
+
+fn reason(given: String) -> Checked<Box<str>> {
+    match given.len() {
+        length if length > DROP_REASON => garbage(format!("a reason to drop of {length} octets")),
+        _ => Ok(given.into()),
+    }
 }
 
 fn record(given: types::ResourceRecord, room: &mut usize) -> Checked<ResourceRecord> {

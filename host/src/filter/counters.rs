@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
+use super::own_counters::OwnCounters;
+
 /// One filter's counters, over all workers and, if the caller carries them over, all generations. Everything
 /// is monotonic but `suspended`.
 #[derive(Debug, Default)]
@@ -29,8 +31,12 @@ pub struct FilterCounters {
     pub memory: AtomicU64,
     /// Lines not printed because nobody read standard output fast enough.
     pub lines_dropped: AtomicU64,
+    /// Queries left unanswered, by the reason that the filter gave.
+    pub drops: DropCounters,
     /// The filter's own counters.
     pub own: OwnCounters,
+    /// Times that it counted what is not counted: see [`OwnCounters::add`].
+    pub own_dropped: AtomicU64,
 }
 
 impl FilterCounters {
@@ -87,52 +93,38 @@ pub struct TrapCounters {
     pub garbage: AtomicU64,
 }
 
-/// FilterCounters that a filter names itself.
+/// Queries that got no response because the filter said so, by reason.
 #[derive(Debug, Default)]
-pub struct OwnCounters {
-    by_name: RwLock<BTreeMap<Box<str>, AtomicU64>>,
-}
+pub struct DropCounters(RwLock<BTreeMap<Box<str>, AtomicU64>>);
 
-/// Names a filter may use: each becomes a label value that monitoring keeps for good.
-const OWN_NAMES: usize = 64;
+/// Reasons that are told apart.
+const DROP_REASONS: usize = 64;
 
-/// Octets in such a name.
-const OWN_NAME_LENGTH: usize = 64;
+/// What all further ones are counted as.
+const OTHER_REASONS: &str = "other";
 
-impl OwnCounters {
-    /// Adds to the counter `name`; false if the name is not a metric's name (`[a-zA-Z_][a-zA-Z0-9_]*`) or one
-    /// too many.
-    pub(super) fn add(&self, name: &str, by: u64) -> bool {
-        if let Some(counter) = self.by_name.read().get(name) {
-            counter.fetch_add(by, Ordering::Relaxed);
-            return true;
+impl DropCounters {
+    /// Counts one.
+    pub fn add(&self, reason: &str) {
+        if let Some(count) = self.0.read().get(reason) {
+            count.fetch_add(1, Ordering::Relaxed);
+            return;
         }
-        let mut characters = name.bytes();
-        let valid = characters
-            .next()
-            .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-            && characters.all(|other| other.is_ascii_alphanumeric() || other == b'_')
-            && name.len() <= OWN_NAME_LENGTH;
-        if !valid {
-            return false;
-        }
-        let mut by_name = self.by_name.write();
-        if by_name.len() >= OWN_NAMES && !by_name.contains_key(name) {
-            return false;
-        }
-        by_name
-            .entry(name.into())
+        let mut by_reason = self.0.write();
+        let known = by_reason.len() < DROP_REASONS || by_reason.contains_key(reason);
+        let reason = if known { reason } else { OTHER_REASONS };
+        by_reason
+            .entry(reason.into())
             .or_default()
-            .fetch_add(by, Ordering::Relaxed);
-        true
+            .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Every name with its value, in order.
+    /// Every reason with its count, in order.
     pub fn snapshot(&self) -> Vec<(Box<str>, u64)> {
-        let by_name = self.by_name.read();
-        by_name
-            .iter()
-            .map(|(name, value)| (name.clone(), value.load(Ordering::Relaxed)))
+        let counts = self.0.read();
+        let counts = counts.iter();
+        counts
+            .map(|(reason, count)| (reason.clone(), count.load(Ordering::Relaxed)))
             .collect()
     }
 }
@@ -149,20 +141,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_names_are_checked_and_bounded() {
-        let own = OwnCounters::default();
-        assert!(own.add("hits_total", 2));
-        assert!(own.add("hits_total", 3));
-        for bad in ["", "1st", "a-b", "a b", "é", "a\"", &"a".repeat(65)] {
-            assert!(!own.add(bad, 1), "{bad:?}");
+    fn reasons_to_drop_are_bounded() {
+        let drops = DropCounters::default();
+        for reason in 0..1000 {
+            drops.add(&reason.to_string());
+            drops.add("0");
         }
-        for i in 1..OWN_NAMES {
-            assert!(own.add(&format!("c{i}"), 1));
-        }
-        assert!(!own.add("one_too_many", 1));
-        assert!(own.add("hits_total", 1), "known names go on counting");
-        let snapshot = own.snapshot();
-        assert_eq!(snapshot.len(), OWN_NAMES);
-        assert!(snapshot.contains(&("hits_total".into(), 6)));
+        let snapshot = drops.snapshot();
+        assert_eq!(snapshot.len(), DROP_REASONS + 1);
+        assert_eq!(
+            snapshot.iter().map(|(_, count)| count).sum::<u64>(),
+            2000,
+            "none is lost"
+        );
+        assert!(snapshot.contains(&("other".into(), 1000 - DROP_REASONS as u64)));
     }
 }

@@ -55,6 +55,13 @@ impl Octets<'_> {
             .collect()
     }
 
+    fn error(&mut self) -> Option<types::ExtendedError> {
+        (self.octet() & 1 == 1).then(|| types::ExtendedError {
+            code: self.number(),
+            text: String::from_utf8_lossy(&self.list()).into_owned(),
+        })
+    }
+
     fn verdict(&mut self) -> types::Verdict {
         types::Verdict {
             query: u32::from(self.octet() % 9),
@@ -68,14 +75,18 @@ impl Octets<'_> {
                     revert: true,
                 }),
                 2 => types::Decision::Alias((0..self.octet() % 40).map(|_| self.list()).collect()),
-                3 => types::Decision::Refuse(self.number()),
-                4 => types::Decision::Drop,
+                3 => types::Decision::Refuse(types::Refusal {
+                    rcode: self.number(),
+                    error: self.error(),
+                }),
+                4 => types::Decision::Drop(String::from_utf8_lossy(&self.list()).into_owned()),
                 _ => types::Decision::Answer(types::Answer {
                     rcode: self.number(),
                     authoritative: true,
                     answers: self.records(),
                     authority: self.records(),
                     additional: self.records(),
+                    error: self.error(),
                 }),
             },
             edit: (self.octet() & 1 == 1).then(|| types::ResponseEdit {

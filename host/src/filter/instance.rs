@@ -140,7 +140,7 @@ impl Instance {
                 Decision::Answer(_) => 2,
                 Decision::Alias(_) => 3,
                 Decision::Refuse(_) => 4,
-                Decision::Drop => 5,
+                Decision::Drop(_) => 5,
             }] += 1;
             let query = &batch.records()[index];
             let key = Key {

@@ -170,19 +170,23 @@ fn first(hash: u64) -> usize {
 
 fn size(verdict: &Verdict) -> usize {
     let parts = match &verdict.decision {
-        Decision::Pass | Decision::Refuse(_) | Decision::Drop => 0,
+        Decision::Pass => 0,
+        Decision::Refuse(refusal) => refusal.error.as_ref().map_or(0, |error| error.text.len()),
+        Decision::Drop(reason) => reason.len(),
         Decision::Rewrite(rewrite) => rewrite.name.as_deref().map_or(0, <[u8]>::len),
         Decision::Alias(names) => names.iter().map(|name| size_of_val(name) + name.len()).sum(),
         Decision::Answer(Answer {
             answers,
             authority,
             additional,
+            error,
             ..
-        }) => [answers, authority, additional]
-            .into_iter()
-            .flatten()
-            .map(|record| size_of::<ResourceRecord>() + record.name.len() + record.rdata.len())
-            .sum(),
+        }) => {
+            let records = [answers, authority, additional].into_iter().flatten();
+            let records =
+                records.map(|record| size_of::<ResourceRecord>() + record.name.len() + record.rdata.len());
+            records.sum::<usize>() + error.as_ref().map_or(0, |error| error.text.len())
+        }
     };
     let edit = verdict.edit.as_ref().map_or(0, |edit| size_of_val(&*edit.rcodes));
     size_of::<Verdict>() + parts + edit
@@ -211,13 +215,17 @@ mod tests {
         })
     }
 
+    fn dropped() -> Decision {
+        Decision::Drop("".into())
+    }
+
     #[test]
     fn holds_until_it_ends_and_not_before_it_began() {
         let mut memo = Memo::default();
         let key = key(7, b"\x01a\0");
         assert!(memo.recall(&key, 1000).is_none());
-        memo.remember(&key, 1000, &verdict(50, Decision::Drop));
-        assert_eq!(memo.recall(&key, 1000).unwrap().verdict.decision, Decision::Drop);
+        memo.remember(&key, 1000, &verdict(50, dropped()));
+        assert_eq!(memo.recall(&key, 1000).unwrap().verdict.decision, dropped());
         assert!(memo.recall(&key, 1049).is_some());
         assert!(memo.recall(&key, 1050).is_none());
         assert!(memo.recall(&key, 999).is_none(), "the clock was set back");
@@ -291,6 +299,7 @@ mod tests {
             answers: vec![record],
             authority: Vec::new(),
             additional: Vec::new(),
+            error: None,
         };
         let large = verdict(1000, Decision::Answer(answer));
         let kept = |memo: &Memo| {
@@ -304,7 +313,7 @@ mod tests {
         assert_eq!(kept(&memo), 17, "one mebibyte holds 17 times 60 000 octets");
         // Replacing gives back what it takes.
         for hash in 0..100 {
-            memo.remember(&key(hash, b"\0"), 0, &verdict(1000, Decision::Drop));
+            memo.remember(&key(hash, b"\0"), 0, &verdict(1000, dropped()));
         }
         assert_eq!(kept(&memo), 100);
         assert_eq!(memo.bytes, 100 * (1 + size_of::<Verdict>()));
@@ -327,7 +336,7 @@ mod tests {
         assert!(BYTES - full < 60_000);
         // The hand comes by all of them, whoever else is remembered meanwhile.
         for step in 0..(ENTRIES / WAYS / SWEEP) as u64 {
-            memo.remember(&key(step, b"\x01a\0"), 10, &verdict(1000, Decision::Drop));
+            memo.remember(&key(step, b"\x01a\0"), 10, &verdict(1000, dropped()));
         }
         assert!(memo.bytes < full / 2, "{} octets", memo.bytes);
         let held = memo.slots.iter().flatten().map(Entry::bytes).sum::<usize>();

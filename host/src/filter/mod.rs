@@ -34,6 +34,7 @@ mod layer;
 mod load;
 mod load_error;
 mod memo;
+mod own_counters;
 mod packed;
 mod plain;
 mod provenance;
@@ -72,6 +73,6 @@ pub use provenance::client_halves;
 pub use text::one_line;
 pub use trial::{Cost, Execution, Trial};
 pub use verdict::{
-    Answer, Decision, Outcome, QueryOutcome, ResourceRecord, ResponseEdit, ResponseOutcome, ResponseVerdict,
-    Rewrite, Verdict,
+    Answer, Decision, Ede, Outcome, QueryOutcome, Refusal, ResourceRecord, ResponseDecision, ResponseEdit,
+    ResponseOutcome, ResponseVerdict, Rewrite, Verdict,
 };

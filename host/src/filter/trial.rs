@@ -18,7 +18,6 @@ use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
 use super::check;
 use super::configure::{rejections, setup};
-use super::counters::OwnCounters;
 use super::engine::Engine;
 use super::exports::{Exports, Functions};
 use super::failure::Reason;
@@ -26,11 +25,12 @@ use super::footprint::overhead;
 use super::interest::Interest;
 use super::load::{self, Filter};
 use super::load_error::LoadError;
+use super::own_counters::{OwnCount, OwnCounters};
 use super::sandbox::{HANDLES, HOSTCALL_BYTES};
 use super::ticker::Mark;
 use super::time_limit::{TimeLimit, thread_clock};
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
-use super::world::{Allocated, LOG_LINE};
+use super::world::{Allocated, IGNORED, LOG_LINE};
 use super::{Failure, text};
 use crate::config;
 
@@ -75,8 +75,8 @@ pub struct Execution<V> {
     pub log: Vec<(&'static str, String)>,
     /// What it printed.
     pub printed: String,
-    /// Its counters by name, as far as the call moved them.
-    pub counts: Vec<(Box<str>, u64)>,
+    /// Its counters, as far as the call moved them.
+    pub counts: Vec<OwnCount>,
     /// What it took.
     pub cost: Cost,
 }
@@ -429,13 +429,11 @@ impl host::Host for Recorder {
         }
     }
 
-    fn count(&mut self, name: String, by: u64) {
-        if !self.counts.add(&name, by) && self.log.len() < LOG_LINES {
+    fn count(&mut self, name: String, labels: Vec<(String, String)>, by: u64) {
+        if !self.counts.add(&name, &labels, by) && self.log.len() < LOG_LINES {
             let name = text::one_line(&name, LOG_LINE);
-            self.log.push((
-                "warn",
-                format!("counter \"{name}\" ignored: invalid name, or too many counters"),
-            ));
+            self.log
+                .push(("warn", format!("counter \"{name}\" ignored: {IGNORED}")));
         }
     }
 }

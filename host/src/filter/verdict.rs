@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::dns::edns::ExtendedErrorCode;
+
 /// What became of one record of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome<V> {
@@ -51,10 +53,10 @@ pub enum Decision {
     /// The client gets a CNAME to the first of these names (wire format, the filter's letter case) that exists,
     /// and what it resolves to. At least one.
     Alias(Box<[Box<[u8]>]>),
-    /// An empty response with this rcode, at most 4095.
-    Refuse(u16),
-    /// No response at all.
-    Drop,
+    /// An empty response.
+    Refuse(Refusal),
+    /// No response at all, for this reason, of at most 64 octets.
+    Drop(Box<str>),
 }
 
 /// A question put in the place of another.
@@ -70,6 +72,24 @@ pub struct Rewrite {
     pub revert: bool,
 }
 
+/// An empty response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// At most 4095.
+    pub rcode: u16,
+    /// Why; none: it is blocked.
+    pub error: Option<Ede>,
+}
+
+/// Why a response is as it is (RFC 8914).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ede {
+    /// The INFO-CODE.
+    pub code: ExtendedErrorCode,
+    /// The EXTRA-TEXT: at most 200 octets.
+    pub text: Box<str>,
+}
+
 /// A whole answer, small enough for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -83,6 +103,8 @@ pub struct Answer {
     pub authority: Vec<ResourceRecord>,
     /// The additional section, without OPT.
     pub additional: Vec<ResourceRecord>,
+    /// Why it is as it is.
+    pub error: Option<Ede>,
 }
 
 /// A resource record whose parts are valid wire format, uncompressed.
@@ -118,8 +140,19 @@ pub struct ResponseEdit {
 /// What the response phase said of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseVerdict {
-    /// Changes.
+    /// What becomes of it.
+    pub decision: ResponseDecision,
+    /// Changes of what goes on.
     pub edit: Option<ResponseEdit>,
-    /// What the client gets instead.
-    pub replace: Option<Answer>,
+}
+
+/// What becomes of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResponseDecision {
+    /// It goes on.
+    Pass,
+    /// The client gets this instead.
+    Replace(Answer),
+    /// The client gets no response at all, for this reason, of at most 64 octets.
+    Drop(Box<str>),
 }

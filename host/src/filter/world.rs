@@ -28,6 +28,9 @@ pub(super) const LOG_LINE: usize = 1024;
 const LOG_BURST: u32 = 50;
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Why a count is ignored.
+pub(super) const IGNORED: &str = "invalid name or label, or too many counters";
+
 /// Memories of a component: more than one if it was composed of several.
 const MEMORIES: usize = 4;
 
@@ -219,11 +222,16 @@ impl World {
     }
 
     /// Adds to a counter of the filter's own.
-    pub(super) fn add_to_counter(&self, name: &str, by: u64) {
-        if !self.context.counters.own.add(name, by) && self.context.may_log().is_some() {
+    pub(super) fn add_to_counter(&self, name: &str, labels: &[(String, String)], by: u64) {
+        let counters = &self.context.counters;
+        if counters.own.add(name, labels, by) {
+            return;
+        }
+        // Told once; from then on the number tells.
+        if counters.own_dropped.fetch_add(1, Ordering::Relaxed) == 0 {
             let name = text::one_line(name, LOG_LINE);
             let filter = self.context.name.as_str();
-            tracing::warn!(target: "filter", filter, "counter \"{name}\" ignored: invalid name, or too many counters");
+            tracing::warn!(target: "filter", filter, "counter \"{name}\" ignored: {IGNORED}");
         }
     }
 }
@@ -286,8 +294,8 @@ impl host::Host for World {
         self.print_lines(&lines);
     }
 
-    fn count(&mut self, name: String, by: u64) {
-        self.add_to_counter(&name, by);
+    fn count(&mut self, name: String, labels: Vec<(String, String)>, by: u64) {
+        self.add_to_counter(&name, &labels, by);
     }
 }
 

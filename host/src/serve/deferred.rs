@@ -101,7 +101,10 @@ impl Worker {
                 };
                 self.count_response(&live, &request, &response, sent, self.clocks());
             }
-            None => self.hear(&live, &request, None, Sent::default(), self.clocks()),
+            None => {
+                request.end();
+                self.hear(&live, &request, None, Sent::default(), self.clocks());
+            }
         }
     }
 

@@ -49,7 +49,8 @@ fn apply(verdict: &Verdict, response: &mut Response, question: &mut Vec<u8>) {
             *question = above;
         }
         Decision::Answer(records) => *response = Response::from_filter(question, records),
-        Decision::Pass | Decision::Alias(_) | Decision::Refuse(_) | Decision::Drop => {}
+        Decision::Refuse(refusal) => *response = Response::refused(question, refusal),
+        Decision::Pass | Decision::Alias(_) | Decision::Drop(_) => {}
     }
     if let Some(edit) = &verdict.edit {
         response.edit(edit);

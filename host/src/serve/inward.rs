@@ -179,7 +179,7 @@ fn apply(hasher: &KeyHasher, request: &mut Request, step: &mut Step, verdict: &A
         // the filter did not want would make a signature, which nobody here can check, the way around a policy.
         Decision::Rewrite(_) if request.signed.is_some() => *step = Step::Failed(rcode::REFUSED),
         Decision::Rewrite(rewrite) => self::rewrite(hasher, request, rewrite),
-        Decision::Answer(_) | Decision::Alias(_) | Decision::Refuse(_) | Decision::Drop => {
+        Decision::Answer(_) | Decision::Alias(_) | Decision::Refuse(_) | Decision::Drop(_) => {
             *step = Step::Decided(Arc::clone(verdict));
         }
     }

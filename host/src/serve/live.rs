@@ -116,6 +116,14 @@ impl Live {
         self.counters.get(server, at, || Arc::from("dropped"))
     }
 
+    /// Counts a query that the filter at its stage drops.
+    pub fn count_drop(&self, request: &Request, reason: &str) {
+        let stages = &self.generation.pipelines[request.pipeline].stages;
+        if let Some(Stage::Filter { filter, .. }) = stages.get(request.stage) {
+            self.generation.filters[*filter].counters().drops.add(reason);
+        }
+    }
+
     /// Whether a name is one that a source of the pipeline that owns it sent out to see whether it comes back. It was
     /// sent below the pipeline's own zone: no other pipeline has to be asked.
     pub fn is_own_probe(&self, pipeline: usize, name: &[u8]) -> bool {

@@ -260,7 +260,7 @@ impl Worker {
                 ttl_offsets: &answer.ttl_offsets,
                 kind,
                 // Reasons of our own are about the moment: who meets the failure again is told that it was kept.
-                error: response.error.filter(|_| response.origin == Origin::Upstream),
+                error: response.lasting_error(),
                 ttl_secs: ttl,
                 stale_secs: seconds(stale),
                 now_ms,

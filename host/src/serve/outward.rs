@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::config::OnError;
 use crate::dns::edns::ExtendedError;
-use crate::dns::{QUESTION_TAIL, rcode, u16_at};
-use crate::filter::{self, Instance, Outcome, ResponseOutcome};
+use crate::dns::rcode;
+use crate::filter::{self, Instance, Outcome, ResponseDecision, ResponseOutcome};
 
 use super::explain;
 use super::generation::Stage;
@@ -141,8 +141,16 @@ impl Phase for Outward<'_> {
         match outcome {
             Outcome::Passed => {}
             Outcome::Decided(verdict) => {
-                if let Some(records) = &verdict.replace {
-                    *response = Response::from_filter(&request.question, records);
+                match &verdict.decision {
+                    ResponseDecision::Pass => {}
+                    ResponseDecision::Replace(records) => {
+                        *response = Response::from_filter(&request.question, records);
+                    }
+                    ResponseDecision::Drop(reason) => {
+                        live.count_drop(request, reason);
+                        self.responses[index] = None;
+                        return;
+                    }
                 }
                 if let Some(edit) = &verdict.edit {
                     response.edit(edit);
@@ -173,12 +181,8 @@ fn undo(request: &mut Request, response: &mut Response, stage: usize) -> bool {
             Some(ChangeKind::Edit(edit)) => response.edit(&edit),
             Some(ChangeKind::SkipResponse) => skip = true,
             Some(ChangeKind::Renamed { question, revert }) => {
-                let below = std::mem::replace(&mut request.question, question);
+                let below = request.restore(question);
                 response.rename(&below, &request.question, revert);
-                let tail = request.question.len() - QUESTION_TAIL;
-                request.name.set_lowercased(&request.question[..tail]);
-                request.qtype = u16_at(&request.question, tail);
-                request.qclass = u16_at(&request.question, tail + 2);
             }
             None => {}
         }

@@ -13,7 +13,7 @@ use crate::dns::edns::{self, Edns, Opt};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
 use crate::dns::reply::Head;
-use crate::dns::{MESSAGE_MAXIMUM, flag};
+use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
 use crate::filter::{self, ResponseEdit};
 use crate::source::Resolution;
 
@@ -132,6 +132,11 @@ impl Request {
         }
     }
 
+    /// Whether there is no query here: it went on elsewhere.
+    pub fn is_empty(&self) -> bool {
+        self.question.is_empty()
+    }
+
     /// Becomes the start of a new query's way, keeping its buffers.
     pub fn admit(&mut self, query: &Query<'_>, client: Client) {
         self.client = client;
@@ -149,6 +154,25 @@ impl Request {
         self.changes.clear();
         self.depth = 0;
         self.trace = None;
+    }
+
+    /// Takes the question above a filter that had put another in its place, and gives that one back.
+    pub fn restore(&mut self, question: Vec<u8>) -> Vec<u8> {
+        let below = std::mem::replace(&mut self.question, question);
+        let tail = self.question.len() - QUESTION_TAIL;
+        self.name.set_lowercased(&self.question[..tail]);
+        self.qtype = u16_at(&self.question, tail);
+        self.qclass = u16_at(&self.question, tail + 2);
+        below
+    }
+
+    /// Forgets what was to be done on the way back: there is none. The question is the client's again.
+    pub fn end(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            if let ChangeKind::Renamed { question, .. } = change.what {
+                self.restore(question);
+            }
+        }
     }
 
     /// Adds to the trace, if one is told.

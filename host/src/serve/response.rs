@@ -8,7 +8,7 @@ use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
 use crate::dns::records::{Answer, Meaning};
 use crate::dns::reply::{self, Body, Head, Ttl};
 use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, u16_at};
-use crate::filter::{Answer as FilterAnswer, ResponseEdit};
+use crate::filter::{Answer as FilterAnswer, Ede, Refusal, ResponseEdit};
 use crate::source::Resolution;
 
 /// A response. Edits change what is beside the octets; only a new name or new records touch them.
@@ -114,6 +114,18 @@ impl Response {
         }
     }
 
+    /// The empty response to `question` that a filter wants.
+    pub fn refused(question: &[u8], refusal: &Refusal) -> Response {
+        let empty = Response {
+            origin: Origin::Filter,
+            ..Response::error(refusal.rcode, ExtendedError::Blocked)
+        };
+        match &refusal.error {
+            None => empty,
+            Some(error) => empty.explained(question, error),
+        }
+    }
+
     /// The answer that a filter gave to `question`.
     pub fn from_filter(question: &[u8], records: &FilterAnswer) -> Response {
         let mut message = build::empty(question, records.rcode);
@@ -137,10 +149,13 @@ impl Response {
         }
         match Answer::read(message) {
             Ok(answer) if whole => {
-                let answer = Answer {
+                let mut answer = Answer {
                     rcode: records.rcode,
                     ..answer
                 };
+                if let Some(error) = &records.error {
+                    explain(&mut answer, error);
+                }
                 Response::answer(Arc::new(answer), Origin::Filter, records.authoritative)
             }
             _ => Response::error(rcode::SERVFAIL, ExtendedError::Other),
@@ -217,6 +232,7 @@ impl Response {
                         ttl,
                         rcode,
                         authoritative,
+                        error_text: "",
                     },
                 )
             }
@@ -231,6 +247,7 @@ impl Response {
                         ttl,
                         rcode,
                         authoritative,
+                        error_text: &answer.error_text,
                     },
                 )
             }
@@ -254,10 +271,33 @@ impl Response {
         out
     }
 
-    /// Puts other octets in place, which say the same as before as far as rcode and origin go.
+    /// The same with a reason of a filter's, in octets of its own.
+    fn explained(mut self, question: &[u8], error: &Ede) -> Response {
+        let message = self.message(question);
+        self.replace(Some(message));
+        if let Content::Answer(answer) = &mut self.content {
+            explain(Arc::make_mut(answer), error);
+            self.error = Some(error.code);
+        }
+        self
+    }
+
+    /// Why it is as it is, if that holds for longer than the moment: what an upstream said, or a filter.
+    pub fn lasting_error(&self) -> Option<ExtendedErrorCode> {
+        match (self.origin, &self.content) {
+            (Origin::Upstream, _) => self.error,
+            (Origin::Filter, Content::Answer(answer)) => answer.error,
+            _ => None,
+        }
+    }
+
+    /// Puts other octets in place, which say the same as before as far as rcode, origin and reasons go.
     fn replace(&mut self, message: Option<Vec<u8>>) {
         match message.and_then(|message| Answer::read(message).ok()) {
-            Some(answer) => {
+            Some(mut answer) => {
+                if let Content::Answer(before) = &self.content {
+                    (answer.error, answer.error_text) = (before.error, before.error_text.clone());
+                }
                 self.content = Content::Answer(Arc::new(answer));
                 self.ttl = Ttl::AS_IS;
             }
@@ -308,4 +348,8 @@ impl Response {
         }
         Some(answer)
     }
+}
+
+fn explain(answer: &mut Answer, error: &Ede) {
+    (answer.error, answer.error_text) = (Some(error.code), error.text.clone());
 }

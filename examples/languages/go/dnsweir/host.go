@@ -25,7 +25,7 @@ func Print(lines string) {
 
 // Count adds to a counter of the filter's, which the proxy's metrics show under this name.
 func Count(name string, by uint64) {
-	hostCount(unsafe.Pointer(unsafe.StringData(name)), uint32(len(name)), by)
+	hostCount(unsafe.Pointer(unsafe.StringData(name)), uint32(len(name)), nil, 0, by)
 }
 
 //go:wasmimport dnsweir:filter/host@0.1.0 log
@@ -35,4 +35,4 @@ func hostLog(level uint32, at unsafe.Pointer, length uint32)
 func hostPrint(at unsafe.Pointer, length uint32)
 
 //go:wasmimport dnsweir:filter/host@0.1.0 count
-func hostCount(at unsafe.Pointer, length uint32, by uint64)
+func hostCount(at unsafe.Pointer, length uint32, labels unsafe.Pointer, labelCount uint32, by uint64)

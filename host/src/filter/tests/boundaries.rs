@@ -143,7 +143,7 @@ fn text_that_is_not_utf8_is_a_trap() {
     for call in [
         "(call $log (i32.const 0) (i32.const 512) (i32.const 2))",
         "(call $print (i32.const 512) (i32.const 2))",
-        "(call $count (i32.const 512) (i32.const 2) (i64.const 1))",
+        "(call $count (i32.const 512) (i32.const 2) (i32.const 0) (i32.const 0) (i64.const 1))",
     ] {
         assert_eq!(failures(&doing(call, "")), once("trap"), "{call}");
     }

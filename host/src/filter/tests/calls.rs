@@ -77,8 +77,8 @@ const QUERIES: [&str; 18] = [
     "(call $print (i32.const 131070) (i32.const 2)) (i32.const 64)",
     "(call $print (i32.const 131070) (i32.const 3)) (i32.const 64)",
     "(call $print (i32.const -2) (i32.const 4)) (i32.const 64)",
-    "(call $count (i32.const 528) (i32.const -1) (i64.const 1)) (i32.const 64)",
-    "(call $count (i32.const 512) (i32.const 2) (i64.const 1)) (i32.const 64)",
+    "(call $count (i32.const 528) (i32.const -1) (i32.const 0) (i32.const 0) (i64.const 1)) (i32.const 64)",
+    "(call $count (i32.const 512) (i32.const 2) (i32.const 0) (i32.const 0) (i64.const 1)) (i32.const 64)",
     "(drop (memory.grow (i32.const 30))) (call $print (i32.const 0) (i32.const 1048577)) (i32.const 64)",
 ];
 
@@ -128,7 +128,7 @@ fn a_start_may_not_call_the_host_but_an_initialization_may() {
         "",
         initialize,
     ));
-    let count = || filter.counters().own.snapshot()[0].1;
+    let count = || filter.counters().own.snapshot()[0].count;
     let before = count();
     start(&filter);
     assert_eq!(count(), before + 1);

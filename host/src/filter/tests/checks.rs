@@ -8,7 +8,7 @@ use crate::dns::name::skip_plain;
 use crate::filter::bindings::dnsweir::filter::types;
 use crate::filter::check::{response_verdicts, verdicts};
 use crate::filter::verdict::ResourceRecord;
-use crate::filter::{Answer, Decision, Outcome, QueryOutcome};
+use crate::filter::{Answer, Decision, Ede, Outcome, QueryOutcome, ResponseDecision};
 
 const BATCH: usize = 4;
 
@@ -43,16 +43,30 @@ fn record() -> impl Strategy<Value = types::ResourceRecord> {
     })
 }
 
+/// Texts about as long as may be.
+fn text(longest: usize) -> impl Strategy<Value = String> {
+    prop_oneof![
+        "\\PC{0,10}",
+        (longest - 1..longest + 2).prop_map(|length| "t".repeat(length))
+    ]
+}
+
+fn error() -> impl Strategy<Value = types::ExtendedError> {
+    (any::<u16>(), text(200)).prop_map(|(code, text)| types::ExtendedError { code, text })
+}
+
 fn answer() -> impl Strategy<Value = types::Answer> {
     let section =
         || prop_oneof![20 => vec(record(), 0..3), 1 => record().prop_map(|record| vec![record; 3000])];
-    (number(), any::<bool>(), section(), section(), section()).prop_map(
-        |(rcode, authoritative, answers, authority, additional)| types::Answer {
+    let sections = [(); 3].map(|()| section());
+    (number(), any::<bool>(), sections, option::of(error())).prop_map(
+        |(rcode, authoritative, [answers, authority, additional], error)| types::Answer {
             rcode,
             authoritative,
             answers,
             authority,
             additional,
+            error,
         },
     )
 }
@@ -75,8 +89,9 @@ fn decision() -> impl Strategy<Value = types::Decision> {
         rewrite.prop_map(types::Decision::Rewrite),
         answer().prop_map(types::Decision::Answer),
         vec(octets(), 0..3).prop_map(types::Decision::Alias),
-        number().prop_map(types::Decision::Refuse),
-        Just(types::Decision::Drop),
+        (number(), option::of(error()))
+            .prop_map(|(rcode, error)| types::Decision::Refuse(types::Refusal { rcode, error })),
+        text(64).prop_map(types::Decision::Drop),
     ]
 }
 
@@ -119,17 +134,26 @@ pub(super) fn verdict() -> impl Strategy<Value = types::Verdict> {
 }
 
 pub(super) fn replacement() -> impl Strategy<Value = types::ResponseVerdict> {
-    (0..BATCH as u32 + 1, option::of(edit()), option::of(answer())).prop_map(|(response, edit, replace)| {
+    let decision = prop_oneof![
+        Just(types::ResponseDecision::Pass),
+        answer().prop_map(types::ResponseDecision::Replace),
+        text(64).prop_map(types::ResponseDecision::Drop),
+    ];
+    (0..BATCH as u32 + 1, decision, option::of(edit())).prop_map(|(response, decision, edit)| {
         types::ResponseVerdict {
             response,
+            decision,
             edit,
-            replace,
         }
     })
 }
 
 fn is_name(wire: &[u8]) -> bool {
     skip_plain(wire, 0) == Ok(wire.len())
+}
+
+fn is_short(error: &Option<Ede>) -> bool {
+    error.as_ref().is_none_or(|error| error.text.len() <= 200)
 }
 
 fn is_sound(answer: &Answer) -> bool {
@@ -140,6 +164,7 @@ fn is_sound(answer: &Answer) -> bool {
     };
     let size = |record: &ResourceRecord| record.name.len() + 10 + record.rdata.len();
     answer.rcode <= 4095
+        && is_short(&answer.error)
         && records()
             .all(|record| is_name(&record.name) && record.ttl <= i32::MAX as u32 && record.rtype != 41)
         && records().map(size).sum::<usize>() < 65_000
@@ -156,11 +181,12 @@ proptest! {
             for outcome in &out {
                 let Outcome::Decided(verdict) = outcome else { continue };
                 let sound = match &verdict.decision {
-                    Decision::Pass | Decision::Drop => true,
+                    Decision::Pass => true,
+                    Decision::Drop(reason) => reason.len() <= 64,
                     Decision::Rewrite(rewrite) => rewrite.name.as_deref().is_none_or(is_name),
                     Decision::Answer(answer) => is_sound(answer),
                     Decision::Alias(names) => !names.is_empty() && names.iter().all(|name| is_name(name)),
-                    Decision::Refuse(rcode) => *rcode <= 4095,
+                    Decision::Refuse(refusal) => refusal.rcode <= 4095 && is_short(&refusal.error),
                 };
                 prop_assert!(sound, "{:?}", verdict);
                 if let Some(edit) = &verdict.edit {
@@ -176,7 +202,12 @@ proptest! {
         if response_verdicts(given, &mut out).is_ok() {
             for outcome in &out {
                 if let Outcome::Decided(verdict) = outcome {
-                    prop_assert!(verdict.replace.as_ref().is_none_or(is_sound));
+                    let sound = match &verdict.decision {
+                        ResponseDecision::Pass => true,
+                        ResponseDecision::Replace(answer) => is_sound(answer),
+                        ResponseDecision::Drop(reason) => reason.len() <= 64,
+                    };
+                    prop_assert!(sound, "{:?}", verdict);
                 }
             }
         }
@@ -213,6 +244,7 @@ fn with_record(rtype: u16, ttl: u32, rdata: &[u8]) -> Result<Decision, String> {
         answers: vec![record],
         authority: Vec::new(),
         additional: Vec::new(),
+        error: None,
     }))
 }
 
@@ -292,4 +324,18 @@ fn an_alias_has_a_bounded_number_of_names() {
     assert!(alias(1).is_ok() && alias(33).is_ok());
     assert_eq!(alias(0), Err("an alias of 0 names".into()));
     assert_eq!(alias(34), Err("an alias of 34 names".into()));
+}
+
+#[test]
+fn texts_are_bounded() {
+    let refuse = |length| {
+        let text = "t".repeat(length);
+        let error = Some(types::ExtendedError { code: 17, text });
+        check(types::Decision::Refuse(types::Refusal { rcode: 3, error }))
+    };
+    assert!(refuse(0).is_ok() && refuse(200).is_ok());
+    assert_eq!(refuse(201), Err("an extended error's text of 201 octets".into()));
+    let drop = |length| check(types::Decision::Drop("r".repeat(length)));
+    assert!(drop(0).is_ok() && drop(64).is_ok());
+    assert_eq!(drop(65), Err("a reason to drop of 65 octets".into()));
 }

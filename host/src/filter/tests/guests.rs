@@ -3,6 +3,13 @@
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+/// Octets of a verdict and of one on a response, as the canonical ABI lays them out, and where in the latter is whether
+/// there is an edit, and its `ttl-maximum`.
+const VERDICT: usize = 84;
+const RESPONSE_VERDICT: usize = 76;
+const RESPONSE_EDIT: usize = 52;
+const RESPONSE_TTL_MAXIMUM: usize = 68;
+
 /// Turns a core module into what cargo leaves: the module and a section with its world.
 fn module(text: &str, world: &str) -> Vec<u8> {
     encoded(text, world, StringEncoding::UTF8)
@@ -51,7 +58,7 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
         r#"(module
   (import "dnsweir:filter/host@0.1.0" "log" (func $log (param i32 i32 i32)))
   (import "dnsweir:filter/host@0.1.0" "print" (func $print (param i32 i32)))
-  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i64)))
+  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i32 i32 i64)))
   (memory (export "memory") 4)
   (global $heap (mut i32) (i32.const 65536))
   ;; result::ok, no types, no suffixes; queries, responses, events, no messages.
@@ -81,7 +88,7 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
       (then
         (call $log (i32.const 1) (i32.const 528) (i32.const 5))
         (call $print (i32.const 528) (i32.const 5))
-        (call $count (i32.const 544) (i32.const 10) (i64.const 2)))))
+        (call $count (i32.const 544) (i32.const 10) (i32.const 0) (i32.const 0) (i64.const 2)))))
   (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
     {configure})
   (func (export "dnsweir:filter/queries@0.1.0#on-queries")
@@ -95,7 +102,7 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
       (call $misbehave (local.get $type))
       (if (i32.ge_u (i32.const 11) (i32.add (local.get $type) (i32.const -1))) (then
         (if (i32.and (i32.ne (local.get $type) (i32.const 1)) (i32.ne (local.get $type) (i32.const 9))) (then
-          (memory.fill (local.get $at) (i32.const 0) (i32.const 68))
+          (memory.fill (local.get $at) (i32.const 0) (i32.const {VERDICT}))
           (i32.store (local.get $at) (local.get $i))
           (i32.store8 offset=8 (local.get $at) (i32.const 4))
           (i32.store16 offset=12 (local.get $at) (i32.const 5))
@@ -108,20 +115,20 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
             (i32.store offset=12 (local.get $at) (i32.const 520))
             (i32.store offset=16 (local.get $at) (i32.const 1))))
           (if (i32.eq (local.get $type) (i32.const 8)) (then
-            (memory.copy (i32.add (local.get $at) (i32.const 68)) (local.get $at) (i32.const 68))
-            (local.set $at (i32.add (local.get $at) (i32.const 68)))))
+            (memory.copy (i32.add (local.get $at) (i32.const {VERDICT})) (local.get $at) (i32.const {VERDICT}))
+            (local.set $at (i32.add (local.get $at) (i32.const {VERDICT})))))
           (if (i32.eq (local.get $type) (i32.const 10)) (then
             (i32.store16 offset=12 (local.get $at)
               (i32.load8_u (i32.add (local.get $bytes) (i32.load offset=16 (local.get $query)))))))
           (if (i32.eq (local.get $type) (i32.const 11)) (then
             (i32.store offset=4 (local.get $at) (i32.const 1000))
             (i32.store8 offset=8 (local.get $at) (i32.const 0))))
-          (local.set $at (i32.add (local.get $at) (i32.const 68)))))))
+          (local.set $at (i32.add (local.get $at) (i32.const {VERDICT})))))))
       (local.set $i (i32.add (local.get $i) (i32.const 1)))
       (br $next)))
     (global.set $heap (i32.const 65536))
     (i32.store (i32.const 64) (i32.const 1024))
-    (i32.store (i32.const 68) (i32.div_u (i32.sub (local.get $at) (i32.const 1024)) (i32.const 68)))
+    (i32.store (i32.const 68) (i32.div_u (i32.sub (local.get $at) (i32.const 1024)) (i32.const {VERDICT})))
     (i32.const 64))
   (func (export "dnsweir:filter/responses@0.1.0#on-responses")
     (param $now i64) (param $batch i32) (param $length i32) (param $bytes i32) (param $size i32) (result i32)
@@ -133,16 +140,16 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
       (call $misbehave (local.get $rcode))
       ;; An edit: TTLs of at most 30 seconds, not to be stored.
       (if (i32.eq (local.get $rcode) (i32.const 2)) (then
-        (memory.fill (local.get $at) (i32.const 0) (i32.const 60))
+        (memory.fill (local.get $at) (i32.const 0) (i32.const {RESPONSE_VERDICT}))
         (i32.store (local.get $at) (local.get $i))
-        (i32.store8 offset=4 (local.get $at) (i32.const 1))
-        (i32.store offset=20 (local.get $at) (i32.const 30))
-        (local.set $at (i32.add (local.get $at) (i32.const 60)))))
+        (i32.store8 offset={RESPONSE_EDIT} (local.get $at) (i32.const 1))
+        (i32.store offset={RESPONSE_TTL_MAXIMUM} (local.get $at) (i32.const 30))
+        (local.set $at (i32.add (local.get $at) (i32.const {RESPONSE_VERDICT})))))
       (local.set $i (i32.add (local.get $i) (i32.const 1)))
       (br $next)))
     (global.set $heap (i32.const 65536))
     (i32.store (i32.const 64) (i32.const 1024))
-    (i32.store (i32.const 68) (i32.div_u (i32.sub (local.get $at) (i32.const 1024)) (i32.const 60)))
+    (i32.store (i32.const 68) (i32.div_u (i32.sub (local.get $at) (i32.const 1024)) (i32.const {RESPONSE_VERDICT})))
     (i32.const 64))
   (func (export "dnsweir:filter/events@0.1.0#on-events")
     (param $batch i32) (param $length i32) (param $bytes i32) (param $size i32)
@@ -188,13 +195,13 @@ fn hostile_text(realloc: &str, queries: &str, post: &str, more: &str) -> String 
         r#"(module
   (import "dnsweir:filter/host@0.1.0" "log" (func $log (param i32 i32 i32)))
   (import "dnsweir:filter/host@0.1.0" "print" (func $print (param i32 i32)))
-  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i64)))
+  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i32 i32 i64)))
   (memory (export "memory") 2)
   (global $configured (mut i32) (i32.const 0))
   (data (i32.const 36) "\01\00\00\00")
   (data (i32.const 512) "\ff\fe")
   (data (i32.const 528) "fine")
-  (func $fine (call $count (i32.const 528) (i32.const 4) (i64.const 1)))
+  (func $fine (call $count (i32.const 528) (i32.const 4) (i32.const 0) (i32.const 0) (i64.const 1)))
   (func (export "cabi_realloc") (param $old i32) (param $old_size i32) (param $align i32) (param $size i32) (result i32)
     (if (result i32) (global.get $configured) (then {realloc}) (else (i32.const 1024))))
   (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
@@ -209,7 +216,7 @@ fn hostile_text(realloc: &str, queries: &str, post: &str, more: &str) -> String 
 /// A guest that counts, as `sum`, a sum of all it is given in any phase, each octet with a weight of its place.
 pub(super) fn summer() -> Vec<u8> {
     let text = r#"(module
-  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i64)))
+  (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i32 i32 i64)))
   (memory (export "memory") 4)
   (global $heap (mut i32) (i32.const 4096))
   (data (i32.const 36) "\01\01\01\00")
@@ -230,7 +237,7 @@ pub(super) fn summer() -> Vec<u8> {
       (br $next)))
     (local.get $sum))
   (func $tell (param $sum i64) (param $at i32) (param $size i32) (param $bytes i32) (param $length i32)
-    (call $count (i32.const 512) (i32.const 3)
+    (call $count (i32.const 512) (i32.const 3) (i32.const 0) (i32.const 0)
       (call $sum (call $sum (local.get $sum) (local.get $at) (local.get $size))
         (local.get $bytes) (local.get $length)))
     (memory.fill (i32.const 4096) (i32.const 0) (i32.sub (global.get $heap) (i32.const 4096)))

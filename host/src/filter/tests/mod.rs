@@ -134,7 +134,7 @@ fn ask(instance: &mut Instance, batch: &Batch<Query>) -> String {
             Outcome::Failed => "!".into(),
             Outcome::Decided(verdict) => match &verdict.decision {
                 Decision::Pass => "+".into(),
-                Decision::Refuse(rcode) => rcode.to_string(),
+                Decision::Refuse(refusal) => refusal.rcode.to_string(),
                 other => format!("{other:?}"),
             },
         })

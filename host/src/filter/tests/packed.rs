@@ -20,7 +20,7 @@ impl types::Host for Sum {}
 impl host::Host for Sum {
     fn log(&mut self, _: host::Level, _: String) {}
     fn print(&mut self, _: String) {}
-    fn count(&mut self, _: String, by: u64) {
+    fn count(&mut self, _: String, _: Vec<(String, String)>, by: u64) {
         self.0 = by;
     }
 }
@@ -50,6 +50,9 @@ fn any_query() -> impl Strategy<Value = types::Query> {
     let transport = prop_oneof![
         Just(Transport::Udp),
         Just(Transport::Tcp),
+        Just(Transport::Tls),
+        Just(Transport::Https),
+        Just(Transport::Quic),
         Just(Transport::Internal)
     ];
     let sixteens = any::<[u16; 8]>();

@@ -59,7 +59,10 @@ fn what_may_be_remembered_is() {
     );
     assert_eq!(
         instance.recall(&key(2), 1_500).unwrap().verdict.decision,
-        Decision::Refuse(5)
+        Decision::Refuse(Refusal {
+            rcode: 5,
+            error: None
+        })
     );
     assert_eq!(
         instance.recall(&key(11), 1_999).unwrap().verdict.decision,
@@ -88,7 +91,7 @@ fn responses_are_edited() {
     };
     let verdict = ResponseVerdict {
         edit: Some(edit),
-        replace: None,
+        decision: ResponseDecision::Pass,
     };
     assert_eq!(out, [Outcome::Passed, Outcome::Decided(verdict)]);
 }
@@ -113,6 +116,8 @@ fn events_reach_standard_output_and_the_counters() {
     instance.events(&batch);
     assert_eq!(printed.recv().unwrap(), b"seen\n");
     let counters = instance.filter().counters();
-    assert_eq!(counters.own.snapshot(), [("seen_total".into(), 2)]);
+    let own = counters.own.snapshot();
+    let own: Vec<_> = own.iter().map(|own| (&*own.name, own.count)).collect();
+    assert_eq!(own, [("seen_total", 2)]);
     assert_eq!(counters.events.items.load(Ordering::Relaxed), 1);
 }

@@ -6,8 +6,8 @@
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
 use dnsweir_filter::bindings::dnsweir::filter::types::{
-    Answer, ConfigError, Decision, Event, Manifest, Query, ResourceRecord, Response, ResponseEdit,
-    ResponseVerdict, Rewrite, Setup, Verdict,
+    Answer, ConfigError, Decision, Event, ExtendedError, Manifest, Query, Refusal, ResourceRecord, Response,
+    ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Setup, Verdict,
 };
 use dnsweir_filter::bindings::exports::dnsweir::filter::{configure, events, queries, responses};
 
@@ -40,26 +40,33 @@ impl responses::Guest for Garbage {
     fn on_responses(_: u64, batch: Vec<Response>, bytes: Vec<u8>) -> Vec<ResponseVerdict> {
         let mut verdicts = Vec::new();
         for (index, response) in (0..).zip(&batch) {
-            let replace = match kind(&response.query, &bytes).as_str() {
+            let decision = match kind(&response.query, &bytes).as_str() {
                 "response-index" => {
                     verdicts.push(ResponseVerdict {
                         response: u32::MAX,
+                        decision: ResponseDecision::Pass,
                         edit: None,
-                        replace: None,
                     });
                     continue;
                 }
-                "response-records" => answer(vec![record(b"\x3fshort", 1, &[1, 2, 3])]),
-                "response-rcode" => Answer {
+                "response-records" => {
+                    ResponseDecision::Replace(answer(vec![record(b"\x3fshort", 1, &[1, 2, 3])]))
+                }
+                "response-rcode" => ResponseDecision::Replace(Answer {
                     rcode: u16::MAX,
                     ..answer(Vec::new())
-                },
+                }),
+                "response-error" => ResponseDecision::Replace(Answer {
+                    error: Some(error(1 << 18)),
+                    ..answer(Vec::new())
+                }),
+                "response-drop" => ResponseDecision::Drop("r".repeat(1 << 18)),
                 _ => continue,
             };
             verdicts.push(ResponseVerdict {
                 response: index,
+                decision,
                 edit: None,
-                replace: Some(replace),
             });
         }
         verdicts
@@ -106,18 +113,20 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         "index" => {
             return vec![Verdict {
                 query: u32::MAX,
-                ..verdict(Decision::Drop)
+                ..verdict(dropped())
             }];
         }
         "twice" => {
             return vec![
                 verdict(Decision::Pass),
-                verdict(Decision::Drop),
-                verdict(Decision::Refuse(5)),
+                verdict(dropped()),
+                verdict(refuse(5, None)),
             ];
         }
         "many" => return (0..100_000).map(|_| verdict(Decision::Pass)).collect(),
-        "drop" => Decision::Drop,
+        "drop" => dropped(),
+        "drop-reason" => Decision::Drop("r".repeat(65)),
+        "huge-reason" => Decision::Drop("r".repeat(1 << 19)),
         "empty-name" => name(b""),
         "open-name" => name(b"\x03www"),
         "pointer" => name(b"\xc0\x0c"),
@@ -137,7 +146,13 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         "opt" => Decision::Answer(answer(vec![record(b"\0", 41, b"")])),
         "many-records" => Decision::Answer(answer(vec![record(&own, 16, &[0; 200]); 5_000])),
         "long-data" => Decision::Answer(answer(vec![record(&own, 65_400, &[0; 70_000])])),
-        "rcode" => Decision::Refuse(u16::MAX),
+        "rcode" => refuse(u16::MAX, None),
+        "error-text" => refuse(3, Some(error(201))),
+        "huge-error" => refuse(3, Some(error(1 << 19))),
+        "answer-error" => Decision::Answer(Answer {
+            error: Some(error(201)),
+            ..answer(Vec::new())
+        }),
         "answer-rcode" => Decision::Answer(Answer {
             rcode: 4096,
             ..answer(Vec::new())
@@ -174,6 +189,22 @@ fn answer(answers: Vec<ResourceRecord>) -> Answer {
         answers,
         authority: Vec::new(),
         additional: Vec::new(),
+        error: None,
+    }
+}
+
+fn dropped() -> Decision {
+    Decision::Drop(String::new())
+}
+
+fn refuse(rcode: u16, error: Option<ExtendedError>) -> Decision {
+    Decision::Refuse(Refusal { rcode, error })
+}
+
+fn error(octets: usize) -> ExtendedError {
+    ExtendedError {
+        code: u16::MAX,
+        text: "e".repeat(octets),
     }
 }
 

@@ -1,0 +1,214 @@
+//! Counters that a filter names itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+/// Counters by name and labels.
+#[derive(Debug, Default)]
+pub struct OwnCounters(RwLock<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By name, and behind it each label's name and value with their lengths before them: what a counter without labels
+    /// is found by is its name alone.
+    series: BTreeMap<Box<str>, Series>,
+    /// Of names, labels and values.
+    octets: usize,
+}
+
+#[derive(Debug)]
+struct Series {
+    name: Box<str>,
+    labels: Labels,
+    count: AtomicU64,
+}
+
+/// Names with their values, in the order of the names.
+pub type Labels = Box<[(Box<str>, Box<str>)]>;
+
+/// A counter and what it stands at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnCount {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its labels.
+    pub labels: Labels,
+    /// What it stands at.
+    pub count: u64,
+}
+
+/// Counters of one filter: each is a time series, which monitoring keeps for good.
+const SERIES: usize = 1000;
+
+/// Octets of all their names, labels and values.
+const OCTETS: usize = 128 << 10;
+
+/// Octets of a name.
+const NAME: usize = 64;
+
+/// Labels of a counter.
+const LABELS: usize = 8;
+
+/// Octets of a label's value.
+const VALUE: usize = 128;
+
+/// Labels that the metrics give each counter themselves.
+const TAKEN: [&str; 2] = ["filter", "name"];
+
+impl OwnCounters {
+    /// Adds to a counter; false if a name is not a metric's (`[a-zA-Z_][a-zA-Z0-9_]*`), stands there twice or is taken,
+    /// something is too long, or there are too many.
+    pub(super) fn add(&self, name: &str, labels: &[(String, String)], by: u64) -> bool {
+        let (key, labels) = match labels {
+            [] => (None, Labels::default()),
+            _ => match checked(labels) {
+                Some(labels) => (Some(key(name, &labels)), labels),
+                None => return false,
+            },
+        };
+        let key = key.as_deref().unwrap_or(name);
+        if let Some(series) = self.0.read().series.get(key) {
+            series.count.fetch_add(by, Ordering::Relaxed);
+            return true;
+        }
+        if !is_name(name) {
+            return false;
+        }
+        let mut table = self.0.write();
+        if let Some(series) = table.series.get(key) {
+            series.count.fetch_add(by, Ordering::Relaxed);
+            return true;
+        }
+        let octets = table.octets + key.len();
+        if table.series.len() >= SERIES || octets > OCTETS {
+            return false;
+        }
+        table.octets = octets;
+        let name = name.into();
+        let count = by.into();
+        table.series.insert(key.into(), Series { name, labels, count });
+        true
+    }
+
+    /// All of them, in order.
+    pub fn snapshot(&self) -> Vec<OwnCount> {
+        let table = self.0.read();
+        let counts = table.series.values().map(|series| OwnCount {
+            name: series.name.clone(),
+            labels: series.labels.clone(),
+            count: series.count.load(Ordering::Relaxed),
+        });
+        counts.collect()
+    }
+}
+
+/// Labels in order; none if they are no labels: the same ones in another order are the same series.
+fn checked(labels: &[(String, String)]) -> Option<Labels> {
+    let sound = |(name, value): &(String, String)| {
+        is_name(name) && !TAKEN.contains(&name.as_str()) && value.len() <= VALUE
+    };
+    if labels.len() > LABELS || !labels.iter().all(sound) {
+        return None;
+    }
+    let mut labels: Labels = labels
+        .iter()
+        .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+        .collect();
+    labels.sort_unstable();
+    let twice = labels.windows(2).any(|pair| pair[0].0 == pair[1].0);
+    (!twice).then_some(labels)
+}
+
+fn key(name: &str, labels: &Labels) -> String {
+    let mut key = name.to_owned();
+    for (name, value) in labels {
+        key.push_str(&format!(" {name}={} {value}", value.len()));
+    }
+    key
+}
+
+/// Whether the metrics' format has such names.
+fn is_name(text: &str) -> bool {
+    let mut characters = text.bytes();
+    characters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && characters.all(|other| other.is_ascii_alphanumeric() || other == b'_')
+        && text.len() <= NAME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn own_names_are_checked_and_bounded() {
+        let own = OwnCounters::default();
+        assert!(own.add("hits_total", &[], 2));
+        assert!(own.add("hits_total", &[], 3));
+        for bad in ["", "1st", "a-b", "a b", "é", "a\"", &"a".repeat(65)] {
+            assert!(!own.add(bad, &[], 1), "{bad:?}");
+            assert!(!own.add("hits_total", &labels(&[(bad, "x")]), 1), "{bad:?}");
+        }
+        for i in 1..SERIES {
+            assert!(own.add(&format!("c{i}"), &[], 1));
+        }
+        assert!(!own.add("one_too_many", &[], 1));
+        assert!(!own.add("hits_total", &labels(&[("one", "more")]), 1));
+        assert!(own.add("hits_total", &[], 1), "known names go on counting");
+        let snapshot = own.snapshot();
+        assert_eq!(snapshot.len(), SERIES);
+        assert!(
+            snapshot
+                .iter()
+                .any(|own| (&*own.name, own.count) == ("hits_total", 6))
+        );
+    }
+
+    #[test]
+    fn labels_tell_counters_apart_in_any_order() {
+        let own = OwnCounters::default();
+        let (ab, ba) = ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")]);
+        assert!(own.add("n", &labels(&ab), 1) && own.add("n", &labels(&ba), 1));
+        assert!(own.add("n", &[], 1) && own.add("n", &labels(&[("a", "1")]), 1));
+        // What one value may hold is no other label.
+        assert!(own.add("n", &labels(&[("a", "1 b=1 2")]), 1));
+        let counts: Vec<_> = own
+            .snapshot()
+            .iter()
+            .map(|own| (own.labels.len(), own.count))
+            .collect();
+        assert_eq!(counts, [(0, 1), (1, 1), (2, 2), (1, 1)]);
+        for bad in [
+            &[("a", "1"), ("a", "2")][..],
+            &[("name", "x")],
+            &[("filter", "x")],
+            &[("a", &"v".repeat(VALUE + 1))],
+        ] {
+            assert!(!own.add("n", &labels(bad), 1), "{bad:?}");
+        }
+        let many: Vec<_> = (0..=LABELS).map(|i| (format!("l{i}"), String::new())).collect();
+        assert!(!own.add("n", &many, 1) && own.add("n", &many[1..], 1));
+    }
+
+    #[test]
+    fn octets_are_bounded() {
+        let own = OwnCounters::default();
+        let added = (0..SERIES).filter(|i| {
+            let value = format!("{i:0>128}");
+            let many: Vec<_> = (0..LABELS).map(|i| (format!("l{i}"), value.clone())).collect();
+            own.add("n", &many, 1)
+        });
+        let added = added.count();
+        assert!((100..OCTETS / (LABELS * VALUE)).contains(&added), "{added}");
+    }
+}

@@ -1,0 +1,63 @@
+//! A filter that says what the first label of the name says: each thing that a verdict can be, for tests over the wire.
+
+#![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
+
+use std::time::Duration;
+
+use dnsweir_filter::{
+    Answer, ExtendedError, Filter, Invalid, Manifest, Query, Rcode, Rdata, Response, ResponseVerdict, Setup,
+    Verdict, count_with,
+};
+
+struct Verdicts;
+
+impl Filter for Verdicts {
+    fn configure(_: Setup<'_>) -> Result<(Verdicts, Manifest), Invalid> {
+        Ok((Verdicts, Manifest::new().queries().responses()))
+    }
+
+    fn query(&mut self, query: &Query<'_>) -> Verdict {
+        let label = first_label(query);
+        if label == "counted" {
+            let shard = query.name().labels().count().to_string();
+            count_with(
+                "seen",
+                &[("qtype", &query.qtype().to_string()), ("labels", &shard)],
+                1,
+            );
+        }
+        let why = ExtendedError::FILTERED.text("told so by its first label");
+        let verdict = match label.as_str() {
+            "refuse" => Verdict::refuse(Rcode::NXDOMAIN),
+            "refuse-why" => Verdict::refuse(Rcode::NXDOMAIN).error(why),
+            "answer-why" => Verdict::answer(address(query)).error(why),
+            "drop" => Verdict::drop(),
+            "drop-why" => Verdict::drop_for("its first label"),
+            _ => return Verdict::pass(),
+        };
+        verdict.remember(Duration::from_secs(1))
+    }
+
+    fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
+        match first_label(response.query()).as_str() {
+            "replace-why" => {
+                let why = ExtendedError::FORGED.text("another address");
+                ResponseVerdict::replace(address(response.query()).error(why))
+            }
+            "response-drop" => ResponseVerdict::drop_for("its response"),
+            _ => ResponseVerdict::pass(),
+        }
+    }
+}
+
+fn first_label(query: &Query<'_>) -> String {
+    let name = query.name().to_string();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+fn address(query: &Query<'_>) -> Answer {
+    let record = Rdata::A([192, 0, 2, 7].into());
+    Answer::noerror().record(query.name(), Duration::from_secs(300), record)
+}
+
+dnsweir_filter::export!(Verdicts);
