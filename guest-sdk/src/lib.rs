@@ -117,6 +117,8 @@ mod hash;
 mod host;
 mod line;
 mod manifest;
+#[cfg(feature = "messages")]
+mod message;
 mod name;
 mod name_map;
 mod prefix;
@@ -138,6 +140,8 @@ pub use hash::stable_hash;
 pub use host::{Level, count, count_with, log, print, print_with};
 pub use line::{Line, Word};
 pub use manifest::Manifest;
+#[cfg(feature = "messages")]
+pub use message::{Message, Unreadable, hickory};
 pub use name::{Labels, Name, NameBuf, NameError};
 pub use name_map::NameMap;
 pub use prefix::{Prefix, PrefixError, PrefixLengths};

@@ -23,6 +23,8 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod literals;
+#[cfg(feature = "messages")]
+mod records;
 
 use std::fmt;
 
@@ -32,6 +34,8 @@ use crate::runtime::make;
 use crate::{Event, Filter, Level, Manifest, Query, Response, ResponseVerdict, Verdict};
 
 pub use literals::{EventLiteral, QueryLiteral, ResponseLiteral, event, query, response};
+#[cfg(feature = "messages")]
+pub use records::message;
 
 /// Configures a filter that is used by one zone, the root.
 ///

@@ -119,6 +119,11 @@ impl QueryLiteral {
         self.name.as_name().as_wire()
     }
 
+    #[cfg(feature = "messages")]
+    pub(super) fn question(&self) -> (String, Type) {
+        (self.name.to_string(), self.qtype)
+    }
+
     /// Milliseconds since the Unix epoch.
     pub(super) fn millis(&self) -> u64 {
         self.time
@@ -128,7 +133,7 @@ impl QueryLiteral {
 /// A response to try a filter with.
 #[derive(Debug, Clone)]
 pub struct ResponseLiteral {
-    query: QueryLiteral,
+    pub(super) query: QueryLiteral,
     rcode: Rcode,
     source: raw::Source,
     answer_count: u16,

@@ -1,0 +1,180 @@
+//! Messages and records of every type, read and written by hickory-proto, so that no filter needs to know wire format.
+
+use std::fmt;
+use std::net::IpAddr;
+
+pub use hickory_proto as hickory;
+
+use hickory::op;
+use hickory::rr::{RData, Record};
+use hickory::serialize::binary::{BinDecodable, BinEncodable, BinEncoder, NameEncoding};
+
+use crate::{NameBuf, Rdata, Response, Type};
+
+/// A message that was read. With the feature `messages`.
+///
+/// ```
+/// use std::net::{IpAddr, Ipv4Addr};
+/// use dnsweir_filter::hickory::rr::{RData, rdata::CNAME};
+/// use dnsweir_filter::{Message, Type, test};
+///
+/// // An answer that leads through an alias.
+/// let alias = CNAME("t.tracker.test.".parse().unwrap());
+/// let address = Ipv4Addr::new(192, 0, 2, 1);
+/// let wire = test::message("www.shop.test", Type::A, [
+///     ("www.shop.test", RData::CNAME(alias)),
+///     ("t.tracker.test", RData::A(address.into())),
+/// ]);
+/// let message = Message::read(&wire).unwrap();
+/// assert_eq!(message.aliases().next().unwrap().to_string(), "t.tracker.test.");
+/// assert!(message.addresses().eq([IpAddr::from(address)]));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Message(op::Message);
+
+impl Message {
+    /// Reads a message in wire format.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn read(wire: &[u8]) -> Result<Message, Unreadable> {
+        op::Message::from_bytes(wire).map(Message).map_err(|_| Unreadable)
+    }
+
+    /// The answer section, in order.
+    pub fn answers(&self) -> &[Record] {
+        &self.0.answers
+    }
+
+    /// The authority section.
+    pub fn authority(&self) -> &[Record] {
+        &self.0.authorities
+    }
+
+    /// The additional section.
+    pub fn additional(&self) -> &[Record] {
+        &self.0.additionals
+    }
+
+    /// The addresses in the answer section.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.answers().iter().filter_map(|record| record.data.ip_addr())
+    }
+
+    /// The names that the CNAME records of the answer section lead to, in order.
+    pub fn aliases(&self) -> impl Iterator<Item = NameBuf> {
+        self.answers().iter().filter_map(|record| match &record.data {
+            RData::CNAME(target) => NameBuf::try_from(&target.0).ok(),
+            _ => None,
+        })
+    }
+}
+
+impl Response<'_> {
+    /// Reads the message, which the manifest must have asked [for](crate::Manifest::messages).
+    ///
+    /// # Errors
+    /// If the manifest did not, or hickory-proto cannot read a record that the proxy let pass.
+    pub fn read(&self) -> Result<Message, Unreadable> {
+        Message::read(self.message().ok_or(Unreadable)?)
+    }
+}
+
+/// What was to be read is no message, or has a record that is malformed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreadable;
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a message that can be read")
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// Any type that hickory-proto knows. Data that is too long for a record becomes an empty one.
+impl From<RData> for Rdata {
+    fn from(data: RData) -> Rdata {
+        let mut wire = Vec::new();
+        let mut encoder = BinEncoder::new(&mut wire);
+        // The host compresses, and takes no compressed names (`resource-record.rdata`).
+        encoder.set_name_encoding(NameEncoding::Uncompressed);
+        if data.emit(&mut encoder).is_err() {
+            wire.clear();
+        }
+        Rdata::Other(Type(data.record_type().into()), wire)
+    }
+}
+
+impl TryFrom<&hickory::rr::Name> for NameBuf {
+    type Error = crate::NameError;
+
+    /// Lowercased, like every [`NameBuf`].
+    fn try_from(name: &hickory::rr::Name) -> Result<NameBuf, crate::NameError> {
+        NameBuf::join(name.iter(), crate::Name::ROOT)
+    }
+}
+
+impl From<crate::Name<'_>> for hickory::rr::Name {
+    fn from(name: crate::Name<'_>) -> hickory::rr::Name {
+        // Both have the bounds of RFC 1035 section 2.3.4.
+        let name = hickory::rr::Name::from_labels(name.labels());
+        name.map_or_else(
+            |_| hickory::rr::Name::root(),
+            |mut name| {
+                name.set_fqdn(true);
+                name
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hickory::rr::rdata::svcb::{Alpn, SVCB, SvcParamKey, SvcParamValue};
+    use hickory::rr::rdata::{HTTPS, SOA};
+
+    use super::*;
+    use crate::Name;
+
+    fn name(text: &str) -> hickory::rr::Name {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn names_in_data_are_not_compressed() {
+        let soa = SOA::new(name("ns.example."), name("admin.ns.example."), 1, 2, 3, 4, 5);
+        let Rdata::Other(rtype, wire) = Rdata::from(RData::SOA(soa)) else {
+            unreachable!()
+        };
+        assert_eq!(rtype, Type::SOA);
+        assert!(wire.starts_with(b"\x02ns\x07example\0\x05admin\x02ns\x07example\0"));
+    }
+
+    #[test]
+    fn parameters_of_https_are_kept() {
+        let params = vec![(SvcParamKey::Alpn, SvcParamValue::Alpn(Alpn(vec!["h2".into()])))];
+        let https = HTTPS(SVCB::new(1, name("svc.example."), params));
+        let Rdata::Other(rtype, wire) = Rdata::from(RData::HTTPS(https)) else {
+            unreachable!()
+        };
+        assert_eq!(rtype, Type(65));
+        assert_eq!(wire, b"\0\x01\x03svc\x07example\0\0\x01\0\x03\x02h2");
+    }
+
+    #[test]
+    fn names_come_and_go_lowercased() {
+        let hickory = name(r"A\.b.Example.");
+        let ours = NameBuf::try_from(&hickory).unwrap();
+        assert_eq!(ours.to_string(), r"a\.b.example.");
+        assert_eq!(hickory::rr::Name::from(ours.as_name()), hickory);
+        assert_eq!(hickory::rr::Name::from(Name::ROOT), hickory::rr::Name::root());
+    }
+
+    #[test]
+    fn what_is_no_message_is_unreadable() {
+        for octets in [&b""[..], b"\0\0", &[0xff; 12]] {
+            assert_eq!(Message::read(octets).unwrap_err(), Unreadable);
+        }
+    }
+}
