@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::harness::guests::guest;
 use crate::harness::message::flags;
 use crate::harness::{Message, Proxy, Upstream, ask, forward_once, until, upstream::Gate, upstream::Reply};
 
@@ -355,4 +356,66 @@ fn swaps_of_a_filter_touch_no_upstream() {
         .filter(|asked| asked.is("NS"))
         .count();
     assert_eq!(probes, 1, "its health is not asked for again");
+}
+
+/// A filter that traps, in a zone that works without it.
+fn with_trap(upstream: &Upstream, words: &str) -> String {
+    format!(
+        "filter \"trap\" {{ module \"{}\"; {words}; config {{ queries }} }}\nzone \".\" {{ use \"trap\"; {} }}",
+        guest("trap").display(),
+        forward_once(upstream.address)
+    )
+}
+
+/// What a build that does not work costs: the queries on which it failed.
+#[test]
+fn a_filter_that_fails_on_its_first_queries_is_gone_back_from() {
+    let upstream = Upstream::zone(&["trap.example. 300 A 192.0.2.1"]);
+    let proxy = Proxy::start(&forward(&upstream));
+    proxy.reload(&with_trap(&upstream, "on-error \"servfail\""));
+    let broken = proxy.generation();
+    until("the generation that works", || {
+        proxy.query("trap.example", "A").answers() == ["trap.example. A 192.0.2.1"]
+    });
+    proxy
+        .process
+        .logged("the filter \"trap\" failed on its first queries, trap:");
+    proxy.await_metric("dnsweir_reloads_total", &[("result", "reverted")], 1.0);
+    assert_eq!(proxy.generation(), broken + 1.0);
+    let (status, ready) = proxy.get("/ready");
+    assert_eq!(status, 200);
+    assert!(
+        ready.contains("the last reload did not take effect: the filter \"trap\" failed"),
+        "{ready}"
+    );
+    let (_, status) = proxy.get("/status");
+    assert!(status.contains("\"reverted\": 1"), "{status}");
+
+    // What is mended is taken.
+    proxy.reload(&forward(&upstream));
+    assert_eq!(proxy.get("/ready").1, "ready\n");
+}
+
+#[test]
+fn a_filter_that_fails_later_stays_and_so_does_one_without_probation() {
+    let upstream = Upstream::zone(&["trap.example. 300 A 192.0.2.1"]);
+    let proxy = Proxy::start(&with_trap(&upstream, "on-error \"servfail\" unready=#true"));
+    // The first configuration has none before it.
+    until("a suspended filter", || {
+        proxy.query("trap.example", "A");
+        proxy.get("/ready") == (503, "the filter \"trap\" is suspended\n".to_owned())
+    });
+    proxy.reload(&with_trap(&upstream, "on-error \"refuse\"; probation 0"));
+    until("a suspended filter", || {
+        proxy.query("trap.example", "A");
+        proxy.metrics().sum("dnsweir_filter_suspended", &[]) >= 1.0
+    });
+    assert_eq!(proxy.query("trap.example", "A").rcode(), "REFUSED");
+    assert_eq!(
+        proxy
+            .metrics()
+            .sum("dnsweir_reloads_total", &[("result", "reverted")]),
+        0.0
+    );
+    assert_eq!(proxy.get("/ready").0, 200);
 }

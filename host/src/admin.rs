@@ -143,7 +143,7 @@ fn reply(request: &Request<Incoming>, state: &Arc<State>) -> Response<Full<Bytes
         ),
         "/health" => text(StatusCode::OK, "ok\n".into()),
         "/ready" => match not_ready(state) {
-            reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n".into()),
+            reasons if reasons.is_empty() => text(StatusCode::OK, format!("ready\n{}", notes(state))),
             reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
         },
         "/metrics" => typed(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(state)),
@@ -172,8 +172,17 @@ fn typed(code: StatusCode, content_type: &'static str, body: String) -> Response
     response
 }
 
-/// What keeps the proxy from being asked; nothing: it is ready. A filter that is suspended later does not:
-/// its `on-error` says what its queries get, and no other node would do better. Nor do upstreams that fall silent
+/// What an operator may want to know of a proxy that is ready, a line each: that it does not run what the file says.
+fn notes(state: &State) -> String {
+    let error = state.reload_error.lock();
+    let first = error.as_deref().and_then(|error| error.lines().next());
+    first.map_or_else(String::new, |line| {
+        format!("the last reload did not take effect: {line}\n")
+    })
+}
+
+/// What keeps the proxy from being asked; nothing: it is ready. A filter that is suspended later does not, unless the
+/// configuration says so: its `on-error` says what its queries get, and no other node would do better. Nor do upstreams that fall silent
 /// later; but those that lead back to us do, since another process on this node may be asking better ones.
 fn not_ready(state: &State) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -201,6 +210,10 @@ fn not_ready(state: &State) -> Vec<String> {
             .iter()
             .filter_map(|source| source.not_ready(awaiting)),
     );
+    let filters = generation.filters.iter().zip(&generation.config.filters);
+    let suspended = filters
+        .filter(|(filter, config)| config.unready && filter.counters().suspended.load(Ordering::Relaxed) > 0);
+    reasons.extend(suspended.map(|(filter, _)| format!("the filter {:?} is suspended", filter.name())));
     reasons
 }
 
@@ -224,7 +237,8 @@ struct Status {
 struct Reloads {
     ok: u64,
     failed: u64,
-    /// Why the last one failed, if it did.
+    reverted: u64,
+    /// Why the last one failed or was gone back from, if it was.
     error: Option<String>,
 }
 
@@ -338,6 +352,7 @@ fn status(state: &State) -> Status {
         reloads: Reloads {
             ok: state.reloads.load(Ordering::Relaxed),
             failed: state.failed_reloads.load(Ordering::Relaxed),
+            reverted: state.reverted_reloads.load(Ordering::Relaxed),
             error: state.reload_error.lock().clone(),
         },
         listen: generation

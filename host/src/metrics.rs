@@ -102,6 +102,7 @@ fn process(state: &State, figures: &mut Figures) {
     let reloads = figures.counter("reloads", "Configuration reloads, by result");
     reloads.add(&[("result", "ok")], get(&state.reloads));
     reloads.add(&[("result", "failed")], get(&state.failed_reloads));
+    reloads.add(&[("result", "reverted")], get(&state.reverted_reloads));
     let help = "Lines of output dropped because nothing read the stream in time";
     for (stream, lines) in output::dropped() {
         figures

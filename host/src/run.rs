@@ -198,6 +198,7 @@ fn engine(folder: Option<PathBuf>) -> Result<Engine, Stop> {
         }
     }
 }
+
 fn load(file: Option<&Path>, without_test_cases: bool) -> Result<Config, Report> {
     let mut config = match file {
         Some(file) => config::load(file, filter::BUILTINS),
@@ -225,6 +226,8 @@ struct Proxy {
     /// Told of every generation.
     onlooker: Option<Onlooker>,
     without_test_cases: bool,
+    /// What to go back to.
+    before: reload::Before,
 }
 
 /// Everything a generation needs, made aside.
@@ -320,6 +323,7 @@ impl Proxy {
             awaiting: AtomicBool::new(true),
             reloads: AtomicU64::new(0),
             failed_reloads: AtomicU64::new(0),
+            reverted_reloads: AtomicU64::new(0),
             reload_error: Mutex::new(None),
             started: SystemTime::now(),
             connections,
@@ -341,6 +345,7 @@ impl Proxy {
             watchdog,
             onlooker: spectators.generations,
             without_test_cases: spectators.without_test_cases,
+            before: reload::Before::default(),
         })
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Shape, Wrong, block, child, head, text, word};
+use super::decode::{Mistakes, Shape, Wrong, block, boolean, child, head, text, whole, word};
 use super::error::{Diagnostic, Source, Span};
 use super::files::Files;
 use super::module::{self, Builtins, Module, Written};
@@ -15,7 +15,15 @@ pub(super) const FILTER: Shape = Shape {
     example: r#"filter "access-log" { module "builtin:log" }"#,
     arguments: 1..=1,
     properties: &[],
-    children: &["module", "sha256", "test-cases", "on-error", "limits", "config"],
+    children: &[
+        "module",
+        "sha256",
+        "test-cases",
+        "on-error",
+        "probation",
+        "limits",
+        "config",
+    ],
     repeated: &[],
 };
 
@@ -26,6 +34,17 @@ pub(super) const LIMITS: Shape = Shape {
     children: &[],
     repeated: &[],
 };
+
+pub(super) const ON_ERROR: Shape = Shape {
+    example: r#"on-error "servfail" unready=#true"#,
+    arguments: 1..=1,
+    properties: &["unready"],
+    children: &[],
+    repeated: &[],
+};
+
+/// Queries and responses on which a filter that was loaded by a reload must not fail.
+pub const PROBATION: u64 = 100;
 
 /// A WebAssembly page; memory comes in whole ones.
 const PAGE: usize = 64 * 1024;
@@ -76,14 +95,9 @@ impl<'a> Filters<'a> {
         let code = module::code(mistakes, files, self.builtins, node, module.as_ref());
         let test_cases = test_cases(mistakes, files, node, module.as_ref());
         let limits = child(nodes, "limits").map_or(DEFAULT_LIMITS, |node| decode_limits(mistakes, node));
-        let on_errors = [
-            ("bypass", OnError::Bypass),
-            ("servfail", OnError::Servfail),
-            ("refuse", OnError::Refuse),
-        ];
-        let on_error = mistakes
-            .scalar(nodes, r#"on-error "bypass""#, word(&on_errors))
-            .unwrap_or_default();
+        let (on_error, unready) =
+            child(nodes, "on-error").map_or_else(Default::default, |node| on_error(mistakes, node));
+        let probation = mistakes.scalar(nodes, "probation 100", whole(0..=1_000_000_000));
         let config_node = child(nodes, "config");
         let config = config_node
             .map(|node| config_block::decode(mistakes, files, node))
@@ -108,6 +122,8 @@ impl<'a> Filters<'a> {
             module: written.module,
             code,
             on_error,
+            unready,
+            probation: probation.unwrap_or(PROBATION),
             limits,
             config,
             test_cases,
@@ -181,6 +197,21 @@ impl Default for Limits {
     fn default() -> Limits {
         DEFAULT_LIMITS
     }
+}
+
+/// What the clients of a filter that fails get, and whether the proxy is ready while it is suspended.
+fn on_error(mistakes: &mut Mistakes, node: &KdlNode) -> (OnError, bool) {
+    mistakes.check(node, &ON_ERROR);
+    let words = [
+        ("bypass", OnError::Bypass),
+        ("servfail", OnError::Servfail),
+        ("refuse", OnError::Refuse),
+    ];
+    let on_error = mistakes.argument(node, word(&words)).unwrap_or_default();
+    (
+        on_error,
+        mistakes.property(node, "unready", boolean).unwrap_or(false),
+    )
 }
 
 fn decode_limits(mistakes: &mut Mistakes, node: &KdlNode) -> Limits {

@@ -194,6 +194,10 @@ pub struct Filter {
     pub code: Bytes,
     /// What happens when it fails.
     pub on_error: OnError,
+    /// Whether the proxy is not ready while it is suspended.
+    pub unready: bool,
+    /// How many of its first queries and responses must not suspend it, after a reload.
+    pub probation: u64,
     /// What one instance of it may use.
     pub limits: Limits,
     /// The `config` block, in document order.

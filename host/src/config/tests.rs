@@ -279,6 +279,7 @@ fn the_documentation_has_every_word() {
         &clients::RESPONSES,
         &filter::FILTER,
         &filter::LIMITS,
+        &filter::ON_ERROR,
         &zone::ZONE,
         &cache::CACHE,
         &cache::SUCCESS,

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::cancel::Cancel;
 use super::compile::Where;
 use super::compiled::CompiledCache;
@@ -27,6 +29,8 @@ pub struct Engine {
     metered: bool,
     /// Whether what is loaded is still wanted.
     pub(super) cancel: Cancel,
+    /// Told when a filter fails on its first queries.
+    pub(super) alarm: Arc<Notify>,
 }
 
 impl Engine {
@@ -73,6 +77,7 @@ impl Engine {
             compiler: Where::Here,
             metered,
             cancel: Cancel::default(),
+            alarm: Arc::default(),
         })
     }
 
@@ -92,6 +97,12 @@ impl Engine {
             cancel,
             ..self.clone()
         }
+    }
+
+    /// Resolves when a filter has failed on its first queries: which, [`Filter::failed_early`](super::Filter::failed_early)
+    /// tells.
+    pub async fn alarm(&self) {
+        self.alarm.notified().await;
     }
 
     /// Whether what is loaded is not wanted any more.

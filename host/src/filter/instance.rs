@@ -339,6 +339,9 @@ impl Supervisor {
         if let Some(pause) = self.health.failed(now, cost) {
             context.counters.suspended.fetch_add(1, Ordering::Relaxed);
             tracing::error!(target: "filter", filter, ?pause, "suspended on this worker after repeated failures");
+            self.filter
+                .probation
+                .suspended(&format!("{reason}: {}", failure.message));
         }
         self.restart();
     }

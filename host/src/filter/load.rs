@@ -19,6 +19,7 @@ use super::footprint::overhead;
 use super::interest::Interest;
 use super::layer::layer;
 use super::load_error::{LoadError, MODULE_MAXIMUM, code_maximum};
+use super::probation::Probation;
 use super::sandbox::{Sandbox, StartError};
 use super::text::{self, in_words};
 use super::time_limit::thread_clock;
@@ -35,6 +36,7 @@ pub struct Filter {
     pub(super) start: Duration,
     config: Vec<ConfigNode>,
     interest: Interest,
+    pub(super) probation: Probation,
     code_octets: usize,
     digest: String,
     /// Whether the load that this is part of is still wanted.
@@ -62,6 +64,7 @@ impl Filter {
         let component = component(engine, bytes, &config.limits)?;
         let image = component.image_range();
         let exports = prepare(engine, &component)?;
+        let probation = Probation::begin(Arc::clone(&counters), config.probation, Arc::clone(&engine.alarm));
         let context = Arc::new(Context::new(
             config.name.clone(),
             config.limits,
@@ -89,6 +92,7 @@ impl Filter {
             cancel: engine.cancel.clone(),
             config: config.config.clone(),
             interest,
+            probation,
             code_octets: image.end.addr() - image.start.addr(),
             digest: Sha256::digest(bytes)
                 .iter()
@@ -126,6 +130,11 @@ impl Filter {
     /// What it wants to see.
     pub fn interest(&self) -> &Interest {
         &self.interest
+    }
+
+    /// What went wrong on its first queries, so that a worker suspended it.
+    pub fn failed_early(&self) -> Option<&str> {
+        self.probation.failure()
     }
 
     /// What it did so far, over all instances.

@@ -37,6 +37,7 @@ mod memo;
 mod own_counters;
 mod packed;
 mod plain;
+mod probation;
 mod provenance;
 mod restart;
 mod sandbox;

@@ -7,15 +7,17 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 use super::descriptors::Descriptors;
 use super::worker::{self, Adoption, Command};
 use super::{Prepared, Proxy, Signals, Stop, bind, ceiling, interval, load, machine, port, prepare, watch};
 use crate::config::Config;
-use crate::filter::{self, Instance};
+use crate::filter::{self, Filter, Instance};
 use crate::listen::Limits;
 use crate::node::{Plan, Reconciler};
 use crate::serve::generation::Generation;
@@ -23,6 +25,31 @@ use crate::serve::generation::Generation;
 /// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
 /// can be loaded would never be.
 const SUPERSEDED: u32 = 3;
+
+/// How long the generation before the present one is kept, should a filter of this one fail on its first queries.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// The generation to go back to, for a while.
+#[derive(Default)]
+pub(super) struct Before(Option<(Arc<Generation>, Instant)>);
+
+impl Before {
+    fn keep(generation: Arc<Generation>) -> Before {
+        Before(Some((generation, Instant::now() + KEPT)))
+    }
+
+    fn take(&mut self) -> Option<Arc<Generation>> {
+        self.0.take().map(|(generation, _)| generation)
+    }
+
+    /// Resolves when it is not needed any more; never, if there is none.
+    async fn is_old(&self) {
+        match &self.0 {
+            Some((_, until)) => sleep_until(*until).await,
+            None => std::future::pending().await,
+        }
+    }
+}
 
 impl Proxy {
     /// Waits for what happens, and returns when it is time to end.
@@ -42,6 +69,14 @@ impl Proxy {
                         return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
                     }
                     why = reason_to_load(&mut signals.hangup, &mut changes) => why,
+                    () = self.engine.alarm() => {
+                        self.go_back(&mut changes).await;
+                        continue;
+                    }
+                    () = self.before.is_old() => {
+                        self.before = Before::default();
+                        continue;
+                    }
                 },
             };
             tracing::info!(why, "reloading the configuration");
@@ -63,6 +98,47 @@ impl Proxy {
                 () = signals.end.come() => return Ok(()),
             }
             changes.watch(&self.state.generation.read().config.files);
+        }
+    }
+
+    /// Goes back to the generation before this one if one of the filters that came with this one has failed on its first
+    /// queries.
+    async fn go_back(&mut self, changes: &mut watch::Changes) {
+        let current = Arc::clone(&self.state.generation.read());
+        let Some(before) = self.before.take() else { return };
+        let is_new = |filter: &&Arc<Filter>| !before.filters.iter().any(|known| Arc::ptr_eq(known, *filter));
+        let mut failed = current.filters.iter().filter(is_new);
+        let Some((name, failure)) = failed.find_map(|filter| Some((filter.name(), filter.failed_early()?)))
+        else {
+            self.before = Before::keep(before);
+            return;
+        };
+        let why = format!(
+            "the filter {name:?} failed on its first queries, {failure}: going back to generation {}",
+            before.number
+        );
+        tracing::error!("{why}");
+        let (number, workers) = (current.number + 1, self.workers.len());
+        // Everything is there already; only instances have to be made.
+        let prepared = filter::beside(&self.engine, move |engine| {
+            prepare(number, before.config.clone(), engine, workers, Some(&before))
+        });
+        let done = match prepared.await {
+            Ok(Ok(prepared)) => self.change_over(prepared).await,
+            Ok(Err(stop)) => Err(stop),
+            Err(error) => Err(machine(error)),
+        };
+        // There is no way back from the way back.
+        self.before = Before::default();
+        match done {
+            Ok(()) => {
+                self.state.reverted_reloads.fetch_add(1, Ordering::Relaxed);
+                *self.state.reload_error.lock() = Some(why);
+                // What failed may be mended in its place.
+                let files = [&self.state.generation.read().config.files, &current.config.files];
+                changes.watch(&files.into_iter().flatten().cloned().collect::<Vec<_>>());
+            }
+            Err(stop) => tracing::error!("could not go back:\n{stop}"),
         }
     }
 
@@ -157,6 +233,10 @@ impl Proxy {
         shared.cache.set_limit(config.cache_memory);
         shared.waiting.set_limit(config.waiting_queries);
         *self.state.generation.write() = generation;
+        self.before = match current.number {
+            0 => Before::default(),
+            _ => Before::keep(current),
+        };
         Ok(())
     }
 

@@ -38,6 +38,8 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
         module: Module::File("test.wasm".into()),
         code: module.into(),
         on_error: OnError::Bypass,
+        unready: false,
+        probation: 0,
         limits: Limits {
             memory: 2 << 20,
             time: LIMIT,
