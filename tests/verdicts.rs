@@ -1,8 +1,8 @@
 //! What a filter's verdicts come to on the wire.
 
 use crate::harness::guests::verdicts;
-use crate::harness::message::EXTENDED_ERROR;
-use crate::harness::{Message, Proxy, Upstream, unanswered};
+use crate::harness::message::{EXTENDED_ERROR, flags};
+use crate::harness::{Message, Proxy, Record, Reply, Upstream, unanswered};
 
 /// A proxy whose only zone uses the filter above its cache or below.
 fn start(stages: &str, upstream: &Upstream) -> Proxy {
@@ -112,5 +112,142 @@ fn counters_have_labels() {
             ("labels", labels),
         ];
         proxy.await_metric("dnsweir_filter_counter_total", &labels, count);
+    }
+}
+
+/// Three addresses with a signature for those who ask for one, an NS record, and AD.
+fn signed() -> Upstream {
+    Upstream::start(|asked| {
+        let name = asked.name();
+        let mut records: Vec<String> = (1..4)
+            .map(|last| format!("{name} 300 A 192.0.2.{last}"))
+            .collect();
+        if asked
+            .message
+            .edns
+            .as_ref()
+            .is_some_and(|edns| edns.flags & 0x8000 != 0)
+        {
+            // Covers A.
+            records.push(format!(
+                "{name} 300 TYPE46 \\# 19 0001 0d 02 0000012c ffffffff 00000000 0000 00"
+            ));
+        }
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        let mut message = asked.message_with(&records).set(flags::AD);
+        message.authority = vec![Record::parse("test. 300 NS ns.test.")];
+        Reply::Message(message)
+    })
+}
+
+/// Last octets of a reply's addresses.
+fn addresses(answer: &Message) -> Vec<u8> {
+    let addresses = answer.answers.iter().filter(|record| record.rtype == 1);
+    addresses.map(|record| record.data[3]).collect()
+}
+
+/// Above the cache and below, with the query's verdict and the response's, for the first to ask and for later ones.
+#[test]
+fn records_are_edited_wherever_the_filter_stands() {
+    let upstream = signed();
+    for stages in [
+        "use \"verdicts\"; cache",
+        "cache; use \"verdicts\"",
+        "use \"verdicts\"",
+    ] {
+        let proxy = start(stages, &upstream);
+        for (label, expected) in [
+            ("remove", &[][..]),
+            ("remove-second", &[1, 3]),
+            ("replace", &[8, 9]),
+            ("append", &[1, 2, 3, 8]),
+            ("rotate", &[2, 3, 1]),
+            ("permute", &[3, 1, 2]),
+            ("pass", &[1, 2, 3]),
+        ] {
+            for name in [format!("{label}.test"), format!("response-{label}.test")] {
+                for _ in 0..2 {
+                    let answer = proxy.ask(&Message::query(&name, "A").edns(1232).set(flags::AD));
+                    assert_eq!(addresses(&answer), expected, "{stages}, {name}: {answer}");
+                    assert_eq!(answer.authority.len(), 1, "{stages}, {name}: {answer}");
+                    let additional = usize::from(label == "append");
+                    assert_eq!(answer.additional.len(), additional, "{stages}, {name}: {answer}");
+                    // Other data is not what was found authentic; another order is.
+                    let same = ["rotate", "permute", "pass"].contains(&label);
+                    assert_eq!(answer.has(flags::AD), same, "{stages}, {name}: {answer}");
+                }
+            }
+        }
+    }
+}
+
+/// A signature over what is not there any more would say that somebody tampered with it.
+#[test]
+fn signatures_go_with_what_they_sign() {
+    let upstream = signed();
+    let proxy = start("use \"verdicts\"; cache", &upstream);
+    for (label, signed) in [
+        ("pass", true),
+        ("rotate", true),
+        ("shuffle", true),
+        // Of another name.
+        ("append", true),
+        ("remove", false),
+        ("remove-second", false),
+        ("replace", false),
+    ] {
+        let name = format!("{label}.test");
+        let answer = proxy.ask(&Message::query(&name, "A").dnssec_ok());
+        let signatures = answer.answers.iter().filter(|record| record.rtype == 46).count();
+        assert_eq!(signatures == 1, signed, "{name}: {answer}");
+        // Nobody gets signatures that did not ask for them.
+        let plain = proxy.query(&name, "A");
+        assert!(plain.answers.iter().all(|record| record.rtype != 46), "{plain}");
+    }
+}
+
+/// TTLs age in a response that was put together anew as in any other.
+#[test]
+fn bounds_apply_to_what_was_appended() {
+    let upstream = signed();
+    let proxy = start("use \"verdicts\"; cache", &upstream);
+    proxy.query("append.test", "A");
+    let answer = proxy.query("append.test", "A");
+    assert!(answer.ttls()[..3].iter().all(|ttl| *ttl > 60), "{answer}");
+    assert_eq!(answer.ttls()[3], 60, "{answer}");
+}
+
+#[test]
+fn shuffles_are_new_for_each_response() {
+    let upstream = signed();
+    let proxy = start("use \"verdicts\"; cache", &upstream);
+    let orders: std::collections::HashSet<Vec<u8>> = (0..60)
+        .map(|_| addresses(&proxy.query("shuffle.test", "A")))
+        .collect();
+    assert!(orders.len() > 3, "{orders:?}");
+    assert_eq!(upstream.count("shuffle.test"), 1);
+    let labels = [("filter", "verdicts")];
+    let calls = proxy.metrics().sum("dnsweir_filter_remembered_total", &labels);
+    assert!(calls > 0.0, "the verdict was remembered");
+}
+
+#[test]
+fn header_bits_are_set_and_cleared() {
+    let upstream = signed();
+    let proxy = start("use \"verdicts\"; cache", &upstream);
+    let asked = |label: &str| proxy.ask(&Message::query(&format!("{label}.test"), "A").set(flags::AD));
+    for _ in 0..2 {
+        assert!(asked("authentic").has(flags::AD | flags::AA));
+        assert!(!asked("unauthentic").has(flags::AD));
+        let truncated = asked("truncated");
+        assert!(
+            truncated.has(flags::TC) && truncated.answers.len() == 3,
+            "{truncated}"
+        );
+        // Who asks again over TCP has asked enough.
+        let whole = proxy.connect().ask(&Message::query("truncated.test", "A"));
+        assert!(!whole.has(flags::TC) && whole.answers.len() == 3, "{whole}");
+        let why = why(&proxy.query_edns("error.test", "A"));
+        assert_eq!(why, said(4, "edited"));
     }
 }

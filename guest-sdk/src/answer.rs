@@ -157,7 +157,7 @@ impl Rdata {
         }
     }
 
-    fn into_record(self, name: Name<'_>, ttl: Duration) -> raw::ResourceRecord {
+    pub(crate) fn into_record(self, name: Name<'_>, ttl: Duration) -> raw::ResourceRecord {
         let (rtype, rdata) = self.into_wire();
         let name = name.as_wire().to_vec();
         raw::ResourceRecord {

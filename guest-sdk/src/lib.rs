@@ -123,7 +123,9 @@ mod name;
 mod name_map;
 mod prefix;
 mod query;
+mod record;
 mod response;
+mod response_edit;
 #[doc(hidden)]
 pub mod runtime;
 #[cfg(not(target_family = "wasm"))]
@@ -146,9 +148,11 @@ pub use name::{Labels, Name, NameBuf, NameError};
 pub use name_map::NameMap;
 pub use prefix::{Prefix, PrefixError, PrefixLengths};
 pub use query::{Query, Transport};
+pub use record::{Record, Section};
 pub use response::{Response, ResponseVerdict, Source};
+pub use response_edit::{ResponseEdit, Selector};
 pub use value::{FromValue, Ttl, Value};
-pub use verdict::{ResponseEdit, Rewrite, Verdict};
+pub use verdict::{Rewrite, Verdict};
 
 /// A filter. Every phase but the first is optional: implement it, and name it in the [`Manifest`].
 pub trait Filter: Sized + 'static {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{Answer, Class, ExtendedError, NameBuf, Rcode, Type};
+use crate::{Answer, Class, ExtendedError, NameBuf, Rcode, ResponseEdit, Type};
 
 /// What happens to a query: a decision, and what goes with it.
 ///
@@ -88,12 +88,15 @@ impl Verdict {
         Verdict::new(raw::Decision::Drop(drop_reason(reason)))
     }
 
-    /// Says why a refusal or an answer is as it is. Other verdicts have no response to say it with, and stay as they are.
+    /// Says why the response is as it is.
     pub fn error(mut self, error: ExtendedError) -> Verdict {
         match &mut self.decision {
             raw::Decision::Refuse(refusal) => refusal.error = Some(error.into_raw()),
             raw::Decision::Answer(answer) => answer.error = Some(error.into_raw()),
-            _ => {}
+            _ => {
+                let edit = self.edit.get_or_insert_with(|| ResponseEdit::new().into_raw());
+                edit.error = Some(error.into_raw());
+            }
         }
         self
     }
@@ -183,65 +186,6 @@ impl Rewrite {
 impl Default for Rewrite {
     fn default() -> Rewrite {
         Rewrite::new()
-    }
-}
-
-/// What happens to a response: with the query's verdict if it is known by then, else with the
-/// response's. Applied where the filter stands, so a filter below `cache` changes what is kept.
-#[derive(Debug, Clone, PartialEq)]
-#[must_use]
-pub struct ResponseEdit(raw::ResponseEdit);
-
-impl ResponseEdit {
-    /// No change yet.
-    pub fn new() -> ResponseEdit {
-        ResponseEdit(raw::ResponseEdit {
-            rcodes: Vec::new(),
-            ttl_minimum: 0,
-            ttl_maximum: u32::MAX,
-            store: true,
-            stale: true,
-        })
-    }
-
-    /// Puts one response code in place of another. Of several for the same code, the first holds.
-    pub fn rcode(mut self, from: Rcode, to: Rcode) -> ResponseEdit {
-        self.0.rcodes.push((from.0, to.0));
-        self
-    }
-
-    /// Raises lower TTLs to this, to the second.
-    pub fn ttl_min(mut self, ttl: Duration) -> ResponseEdit {
-        self.0.ttl_minimum = seconds(ttl);
-        self
-    }
-
-    /// Lowers higher TTLs to this, to the second.
-    pub fn ttl_max(mut self, ttl: Duration) -> ResponseEdit {
-        self.0.ttl_maximum = seconds(ttl);
-        self
-    }
-
-    /// `cache` neither keeps the response nor answers from what it kept.
-    pub fn no_store(mut self) -> ResponseEdit {
-        self.0.store = false;
-        self
-    }
-
-    /// `cache` does not serve the response past its TTL (RFC 8767).
-    pub fn no_stale(mut self) -> ResponseEdit {
-        self.0.stale = false;
-        self
-    }
-
-    pub(crate) fn into_raw(self) -> raw::ResponseEdit {
-        self.0
-    }
-}
-
-impl Default for ResponseEdit {
-    fn default() -> ResponseEdit {
-        ResponseEdit::new()
     }
 }
 

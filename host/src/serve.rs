@@ -22,6 +22,7 @@
 mod batch;
 pub mod counters;
 mod deferred;
+mod edits;
 mod events;
 mod explain;
 mod figures;
@@ -336,7 +337,7 @@ fn decided(live: &Live, request: &Request, verdict: &Verdict) -> Immediate {
         Decision::Alias(_) | Decision::Pass | Decision::Rewrite(_) => return Immediate::Deferred,
     };
     if let Some(edit) = &verdict.edit {
-        response.edit(edit);
+        response.edit(edit, request);
     }
     Immediate::Response(response)
 }

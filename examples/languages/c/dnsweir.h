@@ -95,8 +95,46 @@ typedef struct {
 
 typedef struct { uint16_t found, instead; } rcodes;
 
+enum { IN_ANSWER, IN_AUTHORITY, IN_ADDITIONAL };
+
+typedef struct {
+    bool has_section;
+    uint8_t section;
+    bool has_name;
+    bytes name;
+    bool has_rtype;
+    uint16_t rtype;
+    bool has_index;
+    uint32_t index;
+} selector;
+
+/* What `order` says the records are put in. */
+enum { ROTATE, SHUFFLE, PERMUTE };
+
+typedef struct {
+    uint8_t order;
+    union { uint32_t rotate; struct { const uint32_t *at; uint32_t length; } permute; };
+} order;
+
+/* What `kind` says is done with records. */
+enum { REMOVE, REPLACE, APPEND, REORDER };
+
+typedef struct {
+    uint8_t kind;
+    union {
+        selector remove;
+        struct { selector selector; records records; } replace;
+        struct { uint8_t section; resource_record record; } append;
+        order order;
+    };
+} record_edit;
+
 typedef struct {
     struct { const rcodes *at; uint32_t length; } rcodes;
+    struct { const record_edit *at; uint32_t length; } records;
+    uint16_t header_set, header_clear;
+    bool has_error;
+    extended_error error;
     uint32_t ttl_minimum, ttl_maximum;
     bool store, stale;
 } response_edit;
@@ -142,7 +180,8 @@ typedef struct {
     };
 } configured;
 
-_Static_assert(sizeof(query) == 40 && sizeof(verdict) == 84 && offsetof(verdict, edit) == 60, "wit/types.wit");
+_Static_assert(sizeof(query) == 40 && sizeof(verdict) == 112 && offsetof(verdict, edit) == 60, "wit/types.wit");
+_Static_assert(sizeof(record_edit) == 40 && offsetof(record_edit, replace.records) == 32, "wit/types.wit");
 _Static_assert(sizeof(node) == 32 && sizeof(property) == 24 && sizeof(config_error) == 36, "wit/types.wit");
 
 /* --- What a filter may call --- */

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::config::{ConfigNode, ConfigValue, Span, spell, spell_duration};
 use crate::dns::name::Text;
 use crate::dns::text::{class_text, data_text, type_text};
-use crate::dns::{CLASS_IN, rcode_text};
+use crate::dns::{CLASS_IN, flag, rcode_text};
 use crate::filter::{
-    Answer, Cost, Decision, Ede, Execution, Reason, ResourceRecord, ResponseDecision, ResponseEdit,
-    ResponseVerdict, Rewrite, Verdict,
+    Answer, Cost, Decision, Ede, Execution, Order, Reason, RecordEdit, ResourceRecord, ResponseDecision,
+    ResponseEdit, ResponseVerdict, Rewrite, Selector, Verdict,
 };
 
 /// What a snapshot may hold, in the order in which it is written.
@@ -206,6 +206,12 @@ impl Snapshot {
     fn edit(&mut self, edit: &ResponseEdit) {
         self.add("edit", []);
         let parent = Some(self.0.len() - 1);
+        for (name, bits) in [("set", edit.header_set), ("clear", edit.header_clear)] {
+            if bits != 0 {
+                self.property(name, word(header_bits(bits)));
+            }
+        }
+        self.error(edit.error.as_ref());
         if edit.ttl_minimum > 0 {
             self.property("ttl-min", number(edit.ttl_minimum.into()));
         }
@@ -223,6 +229,62 @@ impl Snapshot {
                 "rcode",
                 [word(rcode_text(found)), word(rcode_text(instead))],
             );
+        }
+        for record_edit in &edit.records {
+            self.record_edit(parent, record_edit);
+        }
+    }
+
+    fn record_edit(&mut self, parent: Option<usize>, edit: &RecordEdit) {
+        let add = |snapshot: &mut Snapshot, name, arguments: Vec<ConfigValue>| {
+            snapshot.add_in(parent, name, arguments);
+            Some(snapshot.0.len() - 1)
+        };
+        match edit {
+            RecordEdit::Remove(selector) => {
+                add(self, "remove", Vec::new());
+                self.selector(selector);
+            }
+            RecordEdit::Replace(selector, records) => {
+                let replace = add(self, "replace", Vec::new());
+                self.selector(selector);
+                for record in records {
+                    self.record(replace, "record", record);
+                }
+            }
+            RecordEdit::Append(section, record) => {
+                let append = add(self, "append", vec![word(section.as_str())]);
+                self.record(append, "record", record);
+            }
+            RecordEdit::Order(Order::Rotate(by)) => {
+                add(self, "rotate", vec![number((*by).into())]);
+            }
+            RecordEdit::Order(Order::Shuffle) => {
+                add(self, "shuffle", Vec::new());
+            }
+            RecordEdit::Order(Order::Permute(order)) => {
+                add(
+                    self,
+                    "permute",
+                    order.iter().map(|&index| number(index.into())).collect(),
+                );
+            }
+        }
+    }
+
+    /// Which records the last node means.
+    fn selector(&mut self, selector: &Selector) {
+        if let Some(section) = selector.section {
+            self.property("section", word(section.as_str()));
+        }
+        if let Some(name) = &selector.name {
+            self.property("name", word(Text(name).to_string()));
+        }
+        if let Some(rtype) = selector.rtype {
+            self.property("type", word(type_text(rtype)));
+        }
+        if let Some(index) = selector.index {
+            self.property("index", number(index.into()));
         }
     }
 
@@ -254,6 +316,13 @@ impl Snapshot {
             self.property("memory", word(memory));
         }
     }
+}
+
+/// Bits of the header by name.
+fn header_bits(bits: u16) -> String {
+    let names = [("TC", flag::TC), ("AA", flag::AA), ("AD", flag::AD)];
+    let names = names.into_iter().filter(|(_, bit)| bits & bit != 0);
+    names.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
 }
 
 fn reason(reason: Reason) -> &'static str {

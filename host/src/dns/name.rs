@@ -103,6 +103,22 @@ pub(super) fn target(message: &[u8], at: usize, start: usize) -> Result<usize, B
 /// Replaces `out` with the name that starts at `start`, uncompressed and lowercased.
 pub fn expand(message: &[u8], start: usize, out: &mut Name) -> Result<(), BadName> {
     out.clear();
+    for_labels(message, start, |label| out.push_label(label))
+}
+
+/// The name that starts at `start`, uncompressed and as it is spelled.
+pub fn spelled(message: &[u8], start: usize) -> Result<Vec<u8>, BadName> {
+    let mut name = Vec::with_capacity(32);
+    for_labels(message, start, |label| {
+        name.extend_from_slice(label);
+        name.len() <= NAME_MAXIMUM
+    })?;
+    Ok(name)
+}
+
+/// Hands out each label of a name with its length before it, the root included, for as long as `take` says yes.
+#[inline(always)]
+fn for_labels(message: &[u8], start: usize, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), BadName> {
     let mut part = start;
     let mut at = start;
     let mut pointers = 0;
@@ -121,7 +137,7 @@ pub fn expand(message: &[u8], start: usize, out: &mut Name) -> Result<(), BadNam
             return Err(BadName);
         }
         let label = message.get(at..at + 1 + length as usize).ok_or(BadName)?;
-        if !out.push_label(label) {
+        if !take(label) {
             return Err(BadName);
         }
         if length == 0 {

@@ -12,7 +12,7 @@ use super::names::Names;
 use super::{CLASS_IN, HEADER, QUESTION_TAIL, flag, rcode, rtype, u16_at, u32_at};
 
 /// A section of a message after the question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
     /// The answer to the question.
     Answer,
@@ -20,6 +20,17 @@ pub enum Section {
     Authority,
     /// What else might help.
     Additional,
+}
+
+impl Section {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Section::Answer => "answer",
+            Section::Authority => "authority",
+            Section::Additional => "additional",
+        }
+    }
 }
 
 /// One record, as positions in its message.
@@ -218,10 +229,9 @@ impl Answer {
             let ttl = u32_at(&message, ttl_at).min(minimum);
             message[ttl_at..ttl_at + 4].copy_from_slice(&ttl.to_be_bytes());
         }
-        let ttl_offsets: Vec<u16> = records.iter().map(|record| record.ttl_at as u16).collect();
         let mut answer = Answer {
             message,
-            ttl_offsets,
+            ttl_offsets: records.iter().map(|record| record.ttl_at as u16).collect(),
             rcode,
             meaning,
             error,

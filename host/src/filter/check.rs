@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use super::bindings::dnsweir::filter::types;
 use super::verdict::{
-    Answer, Decision, Ede, Outcome, QueryOutcome, Refusal, ResourceRecord, ResponseDecision, ResponseEdit,
-    ResponseOutcome, ResponseVerdict, Rewrite, Verdict,
+    Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, Refusal, ResourceRecord,
+    ResponseDecision, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite, Selector, Verdict,
 };
 use crate::dns::name::skip_plain;
-use crate::dns::records::names_in_data;
-use crate::dns::{HEADER, MESSAGE_MAXIMUM, rtype};
+use crate::dns::records::{Section, names_in_data};
+use crate::dns::{HEADER, MESSAGE_MAXIMUM, flag, rtype};
 
 /// Octets of a message that the host needs for itself: header, question (at most 255 and 4), an OPT record with
 /// options.
@@ -29,6 +29,15 @@ const ALIAS_TARGETS: usize = 33;
 
 /// rcodes that one edit may replace.
 const EDIT_RCODES: usize = 64;
+
+/// Edits of records that one verdict may have, each of which looks at every record.
+const RECORD_EDITS: usize = 64;
+
+/// Indices in an order of records.
+const PERMUTED: usize = 4096;
+
+/// Bits of the header that may be set or cleared.
+const HEADER_BITS: u16 = flag::TC | flag::AA | flag::AD;
 
 /// Octets of an extended error's text.
 const ERROR_TEXT: usize = 200;
@@ -211,14 +220,69 @@ fn edit(given: types::ResponseEdit) -> Checked<ResponseEdit> {
             given.ttl_minimum, given.ttl_maximum
         ));
     }
+    let bits = given.header_set | given.header_clear;
+    if bits & !HEADER_BITS != 0 || given.header_set & given.header_clear != 0 {
+        return garbage(format!(
+            "an edit that sets {:#06x} and clears {:#06x} in the header",
+            given.header_set, given.header_clear
+        ));
+    }
+    if given.records.len() > RECORD_EDITS {
+        return garbage(format!("{} edits of records", given.records.len()));
+    }
+    let mut room = MESSAGE_MAXIMUM - RESERVED;
+    let records = given
+        .records
+        .into_iter()
+        .map(|given| record_edit(given, &mut room));
     Ok(ResponseEdit {
         rcodes: given.rcodes.into(),
+        records: records.collect::<Checked<_>>()?,
+        header_set: given.header_set,
+        header_clear: given.header_clear,
+        error: given.error.map(error).transpose()?,
         // "No bound" is written as the largest u32.
         ttl_minimum: given.ttl_minimum.min(TTL_MAXIMUM),
         ttl_maximum: given.ttl_maximum.min(TTL_MAXIMUM),
         store: given.store,
         stale: given.stale,
     })
+}
+
+fn record_edit(given: types::RecordEdit, room: &mut usize) -> Checked<RecordEdit> {
+    Ok(match given {
+        types::RecordEdit::Remove(given) => RecordEdit::Remove(selector(given)?),
+        types::RecordEdit::Replace((given, records)) => {
+            let records = records.into_iter().map(|given| record(given, room));
+            RecordEdit::Replace(selector(given)?, records.collect::<Checked<_>>()?)
+        }
+        types::RecordEdit::Append((into, given)) => RecordEdit::Append(section(into), record(given, room)?),
+        types::RecordEdit::Order(given) => RecordEdit::Order(match given {
+            types::Order::Rotate(by) => Order::Rotate(by),
+            types::Order::Shuffle => Order::Shuffle,
+            types::Order::Permute(order) if order.len() > PERMUTED => {
+                return garbage(format!("an order of {} records", order.len()));
+            }
+            types::Order::Permute(order) => Order::Permute(order.into()),
+        }),
+    })
+}
+
+fn selector(given: types::Selector) -> Checked<Selector> {
+    Ok(Selector {
+        section: given.section.map(section),
+        name: given.name.map(|wire| name(wire, "a selector")).transpose()?,
+        rtype: given.rtype,
+        index: given.index,
+    })
+}
+
+fn section(given: types::Section) -> Section {
+    match given {
+        types::Section::Answer => Section::Answer,
+        types::Section::Authority => Section::Authority,
+        types::Section::Additional => Section::Additional,
+    }
 }
 
 fn rcode(given: u16) -> Checked<u16> {

@@ -55,6 +55,45 @@ impl Octets<'_> {
             .collect()
     }
 
+    fn section(&mut self) -> types::Section {
+        match self.octet() % 3 {
+            0 => types::Section::Answer,
+            1 => types::Section::Authority,
+            _ => types::Section::Additional,
+        }
+    }
+
+    fn selector(&mut self) -> types::Selector {
+        types::Selector {
+            section: (self.octet() & 1 == 1).then(|| self.section()),
+            name: (self.octet() & 1 == 1).then(|| self.list()),
+            rtype: (self.octet() & 1 == 1).then(|| self.number()),
+            index: (self.octet() & 1 == 1).then(|| u32::from(self.octet())),
+        }
+    }
+
+    fn record_edit(&mut self) -> types::RecordEdit {
+        match self.octet() % 6 {
+            0 => types::RecordEdit::Remove(self.selector()),
+            1 => types::RecordEdit::Replace((self.selector(), self.records())),
+            2 => types::RecordEdit::Order(types::Order::Rotate(self.long())),
+            3 => types::RecordEdit::Order(types::Order::Shuffle),
+            4 => types::RecordEdit::Order(types::Order::Permute(
+                self.list().into_iter().map(u32::from).collect(),
+            )),
+            _ => types::RecordEdit::Append((
+                self.section(),
+                self.records().pop().unwrap_or(types::ResourceRecord {
+                    name: vec![0],
+                    rtype: 16,
+                    class: 1,
+                    ttl: 0,
+                    rdata: vec![0],
+                }),
+            )),
+        }
+    }
+
     fn error(&mut self) -> Option<types::ExtendedError> {
         (self.octet() & 1 == 1).then(|| types::ExtendedError {
             code: self.number(),
@@ -91,6 +130,10 @@ impl Octets<'_> {
             },
             edit: (self.octet() & 1 == 1).then(|| types::ResponseEdit {
                 rcodes: vec![(self.number(), self.number())],
+                records: (0..self.octet() % 4).map(|_| self.record_edit()).collect(),
+                header_set: self.number() & 0x0620,
+                header_clear: 0,
+                error: self.error(),
                 ttl_minimum: self.long(),
                 ttl_maximum: self.long(),
                 store: true,

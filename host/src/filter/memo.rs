@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use super::verdict::{Answer, Decision, ResourceRecord, Verdict};
+use super::verdict::{Decision, Ede, Order, RecordEdit, ResourceRecord, ResponseEdit, Selector, Verdict};
 
 /// Entries in a table.
 const ENTRIES: usize = 4096;
@@ -171,29 +171,51 @@ fn first(hash: u64) -> usize {
 fn size(verdict: &Verdict) -> usize {
     let parts = match &verdict.decision {
         Decision::Pass => 0,
-        Decision::Refuse(refusal) => refusal.error.as_ref().map_or(0, |error| error.text.len()),
+        Decision::Refuse(refusal) => text_size(refusal.error.as_ref()),
         Decision::Drop(reason) => reason.len(),
         Decision::Rewrite(rewrite) => rewrite.name.as_deref().map_or(0, <[u8]>::len),
         Decision::Alias(names) => names.iter().map(|name| size_of_val(name) + name.len()).sum(),
-        Decision::Answer(Answer {
-            answers,
-            authority,
-            additional,
-            error,
-            ..
-        }) => {
-            let records = [answers, authority, additional].into_iter().flatten();
-            let records =
-                records.map(|record| size_of::<ResourceRecord>() + record.name.len() + record.rdata.len());
-            records.sum::<usize>() + error.as_ref().map_or(0, |error| error.text.len())
+        Decision::Answer(answer) => {
+            let records = [&answer.answers, &answer.authority, &answer.additional];
+            records.map(|records| records_size(records)).iter().sum::<usize>()
+                + text_size(answer.error.as_ref())
         }
     };
-    let edit = verdict.edit.as_ref().map_or(0, |edit| size_of_val(&*edit.rcodes));
-    size_of::<Verdict>() + parts + edit
+    size_of::<Verdict>() + parts + verdict.edit.as_ref().map_or(0, edit_size)
+}
+
+fn edit_size(edit: &ResponseEdit) -> usize {
+    let records = edit.records.iter().map(|edit| match edit {
+        RecordEdit::Remove(selector) => selector_size(selector),
+        RecordEdit::Replace(selector, records) => selector_size(selector) + records_size(records),
+        RecordEdit::Append(_, record) => records_size(std::slice::from_ref(record)),
+        RecordEdit::Order(Order::Permute(order)) => size_of_val(&**order),
+        RecordEdit::Order(Order::Rotate(_) | Order::Shuffle) => 0,
+    });
+    size_of_val(&*edit.rcodes)
+        + size_of_val(&*edit.records)
+        + records.sum::<usize>()
+        + text_size(edit.error.as_ref())
+}
+
+fn selector_size(selector: &Selector) -> usize {
+    selector.name.as_deref().map_or(0, <[u8]>::len)
+}
+
+fn records_size(records: &[ResourceRecord]) -> usize {
+    let data = records
+        .iter()
+        .map(|record| record.name.len() + record.rdata.len());
+    size_of_val(records) + data.sum::<usize>()
+}
+
+fn text_size(error: Option<&Ede>) -> usize {
+    error.map_or(0, |error| error.text.len())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::verdict::Answer;
     use super::*;
 
     fn key(hash: u64, name: &[u8]) -> Key<'_> {

@@ -74,6 +74,6 @@ pub use provenance::client_halves;
 pub use text::one_line;
 pub use trial::{Cost, Execution, Trial};
 pub use verdict::{
-    Answer, Decision, Ede, Outcome, QueryOutcome, Refusal, ResourceRecord, ResponseDecision, ResponseEdit,
-    ResponseOutcome, ResponseVerdict, Rewrite, Verdict,
+    Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, Refusal, ResourceRecord,
+    ResponseDecision, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite, Selector, Verdict,
 };

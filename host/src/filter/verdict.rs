@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::dns::edns::ExtendedErrorCode;
+use crate::dns::flag;
+use crate::dns::records::Section;
 
 /// What became of one record of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,11 +124,56 @@ pub struct ResourceRecord {
     pub rdata: Box<[u8]>,
 }
 
+/// Which records are meant: those for which all of it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector {
+    /// Where they stand.
+    pub section: Option<Section>,
+    /// Their owner: a valid wire-format name, in the filter's letter case.
+    pub name: Option<Box<[u8]>>,
+    /// Their type.
+    pub rtype: Option<u16>,
+    /// Which of those that the rest selects, counted from 0.
+    pub index: Option<u32>,
+}
+
+/// An order of the answer section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Each set begins with the record that had this index, and goes round.
+    Rotate(u32),
+    /// Each set at random.
+    Shuffle,
+    /// All records in the order of these indices, none of which need be there; at most 4096.
+    Permute(Box<[u32]>),
+}
+
+/// What happens to the records of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordEdit {
+    /// They are removed.
+    Remove(Selector),
+    /// These stand in the place of the first of them.
+    Replace(Selector, Vec<ResourceRecord>),
+    /// One more at the end of a section.
+    Append(Section, ResourceRecord),
+    /// The same ones in another order.
+    Order(Order),
+}
+
 /// What happens to a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseEdit {
     /// (found, put instead); each at most 4095.
     pub rcodes: Box<[(u16, u16)]>,
+    /// What happens to its records, in order. All records together fit into a message.
+    pub records: Box<[RecordEdit]>,
+    /// Bits of the header that are set: TC, AA, AD.
+    pub header_set: u16,
+    /// Bits that are cleared, none of which is set.
+    pub header_clear: u16,
+    /// Why it is as it is, from now on.
+    pub error: Option<Ede>,
     /// Lower bound of every TTL in seconds; below 2³¹ and not above `ttl_maximum`.
     pub ttl_minimum: u32,
     /// Upper bound of every TTL in seconds; below 2³¹.
@@ -135,6 +182,21 @@ pub struct ResponseEdit {
     pub store: bool,
     /// Whether the cache may serve the response after its TTL (RFC 8767).
     pub stale: bool,
+}
+
+impl ResponseEdit {
+    /// Whether records become others.
+    pub fn changes_data(&self) -> bool {
+        let mut edits = self.records.iter();
+        edits.any(|edit| !matches!(edit, RecordEdit::Order(_)))
+    }
+
+    /// Whether the message itself becomes another one.
+    pub fn changes_message(&self) -> bool {
+        !self.records.is_empty()
+            || (self.header_set | self.header_clear) & !flag::AA != 0
+            || self.error.is_some()
+    }
 }
 
 /// What the response phase said of a response.

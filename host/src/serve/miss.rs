@@ -72,7 +72,7 @@ impl Worker {
             // In a box, since what an alias leads to may be an alias.
             let mut response = Box::pin(self.alias(live, request, targets)).await?;
             if let Some(edit) = &verdict.edit {
-                response.edit(edit);
+                response.edit(edit, request);
             }
             return Some(response);
         }

@@ -153,7 +153,7 @@ impl Phase for Outward<'_> {
                     }
                 }
                 if let Some(edit) = &verdict.edit {
-                    response.edit(edit);
+                    response.edit(edit, request);
                 }
             }
             Outcome::Failed => {
@@ -178,7 +178,7 @@ fn undo(request: &mut Request, response: &mut Response, stage: usize) -> bool {
     let mut skip = false;
     while request.changes.last().is_some_and(|change| change.stage >= stage) {
         match request.changes.pop().map(|change| change.what) {
-            Some(ChangeKind::Edit(edit)) => response.edit(&edit),
+            Some(ChangeKind::Edit(edit)) => response.edit(&edit, request),
             Some(ChangeKind::SkipResponse) => skip = true,
             Some(ChangeKind::Renamed { question, revert }) => {
                 let below = request.restore(question);

@@ -92,7 +92,7 @@ pub struct Change {
 /// The kinds of [`Change`].
 #[derive(Debug, Clone)]
 pub enum ChangeKind {
-    /// TTLs, rcodes, and what the cache may do.
+    /// Records, TTLs, rcodes, and what the cache may do.
     Edit(ResponseEdit),
     /// The question was another one above this stage.
     Renamed {
@@ -130,6 +130,11 @@ impl Request {
             led: None,
             trace: None,
         }
+    }
+
+    /// Whether its reply is a datagram.
+    pub fn takes_datagrams(&self) -> bool {
+        self.client.transport == Transport::Udp
     }
 
     /// Whether there is no query here: it went on elsewhere.

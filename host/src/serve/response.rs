@@ -11,6 +11,9 @@ use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, u16_at};
 use crate::filter::{Answer as FilterAnswer, Ede, Refusal, ResponseEdit};
 use crate::source::Resolution;
 
+use super::edits;
+use super::request::Request;
+
 /// A response. Edits change what is beside the octets; only a new name or new records touch them.
 #[derive(Clone)]
 pub struct Response {
@@ -163,13 +166,54 @@ impl Response {
     }
 
     /// Applies what a filter decided.
-    pub fn edit(&mut self, edit: &ResponseEdit) {
+    pub fn edit(&mut self, edit: &ResponseEdit, request: &Request) {
+        self.edit_as(edit, &request.question, request.takes_datagrams());
+    }
+
+    /// The same for this question.
+    pub(super) fn edit_as(&mut self, edit: &ResponseEdit, question: &[u8], datagram: bool) {
+        if edit.changes_message() && !matches!(self.content, Content::Verbatim(_)) {
+            self.edit_message(edit, question, datagram);
+        }
+        if edit.header_set & flag::AA != 0 {
+            self.authoritative = true;
+        }
+        self.authoritative &= edit.header_clear & flag::AA == 0;
         if let Some(&(_, to)) = edit.rcodes.iter().find(|&&(from, _)| from == self.rcode) {
             self.rcode = to;
         }
         self.bound_ttl(edit.ttl_minimum, edit.ttl_maximum);
         self.store &= edit.store;
         self.stale &= edit.stale;
+    }
+
+    /// Makes a message of its own of it, and changes that.
+    #[cold]
+    fn edit_message(&mut self, edit: &ResponseEdit, question: &[u8], datagram: bool) {
+        let mut message = self.message(question);
+        if !edit.records.is_empty() {
+            let Some(edited) = edits::edited(&message, question.len(), &edit.records) else {
+                return self.replace(None);
+            };
+            message = edited;
+        }
+        let mut set = edit.header_set & (flag::TC | flag::AD);
+        if !datagram {
+            // Who asked over a connection has nowhere else to ask.
+            set &= !flag::TC;
+        }
+        let mut clear = edit.header_clear & (flag::TC | flag::AD);
+        if edit.changes_data() {
+            // What was authentic was something else, unless the filter says so of what it made.
+            clear |= flag::AD & !set;
+        }
+        let flags = u16_at(&message, 2) & !clear | set;
+        message[2..4].copy_from_slice(&flags.to_be_bytes());
+        self.replace(Some(message));
+        if let (Some(error), Content::Answer(answer)) = (&edit.error, &mut self.content) {
+            explain(Arc::make_mut(answer), error);
+            self.error = Some(error.code);
+        }
     }
 
     /// Bounds every TTL to `minimum..=maximum` seconds.

@@ -144,7 +144,7 @@ type rawQuery struct {
 	edns                   bool
 }
 
-const verdictSize = 84
+const verdictSize = 112
 
 //go:wasmexport dnsweir:filter/queries@0.1.0#on-queries
 func onQueries(now uint64, batch, length, names, namesLength uint32) uint32 {

@@ -8,7 +8,9 @@ use crate::dns::name::skip_plain;
 use crate::filter::bindings::dnsweir::filter::types;
 use crate::filter::check::{response_verdicts, verdicts};
 use crate::filter::verdict::ResourceRecord;
-use crate::filter::{Answer, Decision, Ede, Outcome, QueryOutcome, ResponseDecision};
+use crate::filter::{
+    Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, ResponseDecision, Selector,
+};
 
 const BATCH: usize = 4;
 
@@ -95,21 +97,75 @@ fn decision() -> impl Strategy<Value = types::Decision> {
     ]
 }
 
+fn section() -> impl Strategy<Value = types::Section> {
+    prop_oneof![
+        Just(types::Section::Answer),
+        Just(types::Section::Authority),
+        Just(types::Section::Additional)
+    ]
+}
+
+fn record_edit() -> impl Strategy<Value = types::RecordEdit> {
+    let selector = || {
+        let parts = (
+            option::of(section()),
+            option::of(octets()),
+            option::of(number()),
+            option::of(any::<u32>()),
+        );
+        parts.prop_map(|(section, name, rtype, index)| types::Selector {
+            section,
+            name,
+            rtype,
+            index,
+        })
+    };
+    let order = prop_oneof![
+        any::<u32>().prop_map(types::Order::Rotate),
+        Just(types::Order::Shuffle),
+        prop_oneof![vec(any::<u32>(), 0..5), vec(any::<u32>(), 4095..4098)].prop_map(types::Order::Permute),
+    ];
+    prop_oneof![
+        selector().prop_map(types::RecordEdit::Remove),
+        (selector(), vec(record(), 0..3)).prop_map(types::RecordEdit::Replace),
+        (section(), record()).prop_map(types::RecordEdit::Append),
+        order.prop_map(types::RecordEdit::Order),
+    ]
+}
+
 fn edit() -> impl Strategy<Value = types::ResponseEdit> {
+    let bits = prop_oneof![Just(0), Just(0x0020), Just(0x0600), any::<u16>()];
     (
         vec((number(), number()), 0..70),
-        any::<u32>(),
-        any::<u32>(),
-        any::<bool>(),
-        any::<bool>(),
+        prop_oneof![
+            20 => vec(record_edit(), 0..3),
+            1 => record_edit().prop_map(|edit| vec![edit; 65])
+        ],
+        (bits.clone(), bits),
+        option::of(error()),
+        any::<[u32; 2]>(),
+        any::<[bool; 2]>(),
     )
         .prop_map(
-            |(rcodes, ttl_minimum, ttl_maximum, store, stale)| types::ResponseEdit {
+            |(
                 rcodes,
-                ttl_minimum,
-                ttl_maximum,
-                store,
-                stale,
+                records,
+                (header_set, header_clear),
+                error,
+                [ttl_minimum, ttl_maximum],
+                [store, stale],
+            )| {
+                types::ResponseEdit {
+                    rcodes,
+                    records,
+                    header_set,
+                    header_clear,
+                    error,
+                    ttl_minimum,
+                    ttl_maximum,
+                    store,
+                    stale,
+                }
             },
         )
 }
@@ -156,6 +212,18 @@ fn is_short(error: &Option<Ede>) -> bool {
     error.as_ref().is_none_or(|error| error.text.len() <= 200)
 }
 
+fn is_sound_edit(edit: &RecordEdit) -> bool {
+    let is_sound = |record: &ResourceRecord| is_name(&record.name) && record.rtype != 41;
+    let selects = |selector: &Selector| selector.name.as_deref().is_none_or(is_name);
+    match edit {
+        RecordEdit::Remove(selector) => selects(selector),
+        RecordEdit::Replace(selector, records) => selects(selector) && records.iter().all(is_sound),
+        RecordEdit::Append(_, record) => is_sound(record),
+        RecordEdit::Order(Order::Permute(order)) => order.len() <= 4096,
+        RecordEdit::Order(Order::Rotate(_) | Order::Shuffle) => true,
+    }
+}
+
 fn is_sound(answer: &Answer) -> bool {
     let records = || {
         [&answer.answers, &answer.authority, &answer.additional]
@@ -191,6 +259,9 @@ proptest! {
                 prop_assert!(sound, "{:?}", verdict);
                 if let Some(edit) = &verdict.edit {
                     prop_assert!(edit.ttl_minimum <= edit.ttl_maximum && edit.ttl_maximum <= i32::MAX as u32);
+                    prop_assert!((edit.header_set | edit.header_clear) & !0x0620 == 0);
+                    prop_assert!(edit.header_set & edit.header_clear == 0 && is_short(&edit.error));
+                    prop_assert!(edit.records.len() <= 64 && edit.records.iter().all(is_sound_edit));
                 }
             }
         }

@@ -5,10 +5,10 @@ use wit_parser::Resolve;
 
 /// Octets of a verdict and of one on a response, as the canonical ABI lays them out, and where in the latter is whether
 /// there is an edit, and its `ttl-maximum`.
-const VERDICT: usize = 84;
-const RESPONSE_VERDICT: usize = 76;
+const VERDICT: usize = 112;
+const RESPONSE_VERDICT: usize = 104;
 const RESPONSE_EDIT: usize = 52;
-const RESPONSE_TTL_MAXIMUM: usize = 68;
+const RESPONSE_TTL_MAXIMUM: usize = 96;
 
 /// Turns a core module into what cargo leaves: the module and a section with its world.
 fn module(text: &str, world: &str) -> Vec<u8> {

@@ -84,6 +84,10 @@ fn responses_are_edited() {
     instance.responses(1_000, &batch, &mut out);
     let edit = ResponseEdit {
         rcodes: Box::new([]),
+        records: Box::new([]),
+        header_set: 0,
+        header_clear: 0,
+        error: None,
         ttl_minimum: 0,
         ttl_maximum: 30,
         store: false,

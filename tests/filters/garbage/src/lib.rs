@@ -6,8 +6,9 @@
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
 use dnsweir_filter::bindings::dnsweir::filter::types::{
-    Answer, ConfigError, Decision, Event, ExtendedError, Manifest, Query, Refusal, ResourceRecord, Response,
-    ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Setup, Verdict,
+    Answer, ConfigError, Decision, Event, ExtendedError, Manifest, Order, Query, RecordEdit, Refusal,
+    ResourceRecord, Response, ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Section, Selector,
+    Setup, Verdict,
 };
 use dnsweir_filter::bindings::exports::dnsweir::filter::{configure, events, queries, responses};
 
@@ -125,8 +126,6 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         }
         "many" => return (0..100_000).map(|_| verdict(Decision::Pass)).collect(),
         "drop" => dropped(),
-        "drop-reason" => Decision::Drop("r".repeat(65)),
-        "huge-reason" => Decision::Drop("r".repeat(1 << 19)),
         "empty-name" => name(b""),
         "open-name" => name(b"\x03www"),
         "pointer" => name(b"\xc0\x0c"),
@@ -147,12 +146,6 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         "many-records" => Decision::Answer(answer(vec![record(&own, 16, &[0; 200]); 5_000])),
         "long-data" => Decision::Answer(answer(vec![record(&own, 65_400, &[0; 70_000])])),
         "rcode" => refuse(u16::MAX, None),
-        "error-text" => refuse(3, Some(error(201))),
-        "huge-error" => refuse(3, Some(error(1 << 19))),
-        "answer-error" => Decision::Answer(Answer {
-            error: Some(error(201)),
-            ..answer(Vec::new())
-        }),
         "answer-rcode" => Decision::Answer(Answer {
             rcode: 4096,
             ..answer(Vec::new())
@@ -168,8 +161,7 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
                 rcodes: vec![(u16::MAX, u16::MAX); 1000],
                 ttl_minimum: u32::MAX,
                 ttl_maximum: 0,
-                store: true,
-                stale: true,
+                ..no_edit()
             };
             return vec![Verdict {
                 edit: Some(edit),
@@ -177,9 +169,86 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
                 ..verdict(Decision::Pass)
             }];
         }
-        _ => return Vec::new(),
+        _ => match long_texts(kind) {
+            Some(decision) => decision,
+            None if kind.starts_with("edit-") => {
+                return vec![Verdict {
+                    edit: edit(kind),
+                    ..verdict(Decision::Pass)
+                }];
+            }
+            None => return Vec::new(),
+        },
     };
     vec![verdict(decision)]
+}
+
+/// Texts beyond their bounds.
+fn long_texts(kind: &str) -> Option<Decision> {
+    Some(match kind {
+        "drop-reason" => Decision::Drop("r".repeat(65)),
+        "huge-reason" => Decision::Drop("r".repeat(1 << 19)),
+        "error-text" => refuse(3, Some(error(201))),
+        "huge-error" => refuse(3, Some(error(1 << 19))),
+        "answer-error" => Decision::Answer(Answer {
+            error: Some(error(201)),
+            ..answer(Vec::new())
+        }),
+        _ => return None,
+    })
+}
+
+fn no_edit() -> ResponseEdit {
+    ResponseEdit {
+        rcodes: Vec::new(),
+        records: Vec::new(),
+        header_set: 0,
+        header_clear: 0,
+        error: None,
+        ttl_minimum: 0,
+        ttl_maximum: u32::MAX,
+        store: true,
+        stale: true,
+    }
+}
+
+/// An edit of a response that makes no sense, or more of it than there is room for.
+fn edit(kind: &str) -> Option<ResponseEdit> {
+    let all = Selector {
+        section: None,
+        name: None,
+        rtype: None,
+        index: None,
+    };
+    let append = |octets| RecordEdit::Append((Section::Additional, record(b"\0", 65_280, &vec![0; octets])));
+    let records = match kind {
+        "edit-many" => vec![RecordEdit::Remove(all); 65],
+        "edit-selector" => vec![RecordEdit::Remove(Selector {
+            name: Some(b"\xc0\x0c".to_vec()),
+            ..all
+        })],
+        "edit-record" => vec![RecordEdit::Replace((all, vec![record(b"\x3fshort", 1, &[1])]))],
+        "edit-opt" => vec![RecordEdit::Append((Section::Answer, record(b"\0", 41, b"")))],
+        // Two messages' worth.
+        "edit-huge" => vec![append(65_000), append(65_000)],
+        // As much as one edit may have, which is more than the response has room for.
+        "edit-large" => vec![append(64_000), RecordEdit::Order(Order::Shuffle), append(600)],
+        "edit-permute" => vec![RecordEdit::Order(Order::Permute(vec![u32::MAX; 4097]))],
+        "edit-beyond" => vec![RecordEdit::Order(Order::Permute(vec![u32::MAX; 4096])); 60],
+        _ => Vec::new(),
+    };
+    let (header_set, header_clear) = match kind {
+        "edit-header" => (u16::MAX, 0),
+        "edit-both" => (0x0200, 0x0200),
+        _ => (0, 0),
+    };
+    Some(ResponseEdit {
+        records,
+        header_set,
+        header_clear,
+        error: (kind == "edit-error").then(|| error(201)),
+        ..no_edit()
+    })
 }
 
 fn answer(answers: Vec<ResourceRecord>) -> Answer {

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, ExtendedError, Filter, Invalid, Manifest, Query, Rcode, Rdata, Response, ResponseVerdict, Setup,
-    Verdict, count_with,
+    Answer, ExtendedError, Filter, Invalid, Manifest, NameBuf, Query, Rcode, Rdata, Record, Response,
+    ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type, Verdict, count_with,
 };
 
 struct Verdicts;
@@ -33,7 +33,10 @@ impl Filter for Verdicts {
             "answer-why" => Verdict::answer(address(query)).error(why),
             "drop" => Verdict::drop(),
             "drop-why" => Verdict::drop_for("its first label"),
-            _ => return Verdict::pass(),
+            label => match edit(label) {
+                Some(edit) => Verdict::pass().edit(edit),
+                None => return Verdict::pass(),
+            },
         };
         verdict.remember(Duration::from_secs(1))
     }
@@ -45,9 +48,37 @@ impl Filter for Verdicts {
                 ResponseVerdict::replace(address(response.query()).error(why))
             }
             "response-drop" => ResponseVerdict::drop_for("its response"),
-            _ => ResponseVerdict::pass(),
+            // The same with the response as with the query.
+            label => match label.strip_prefix("response-").and_then(edit) {
+                Some(edit) => ResponseVerdict::edit(edit),
+                None => ResponseVerdict::pass(),
+            },
         }
     }
+}
+
+/// What is changed in a response that is asked for by this label.
+fn edit(label: &str) -> Option<ResponseEdit> {
+    let edit = ResponseEdit::new();
+    let other = |last| Rdata::A([192, 0, 2, last].into());
+    let name: NameBuf = "other.test".parse().ok()?;
+    let record = |last| Record::new(&name, Duration::from_secs(60), other(last));
+    Some(match label {
+        "remove" => edit.remove(Selector::of_type(Type::A)),
+        "remove-second" => edit.remove(Selector::of_type(Type::A).index(1)),
+        "replace" => edit.replace(Selector::of_type(Type::A), [record(8), record(9)]),
+        "append" => edit
+            .append(Section::Answer, record(8))
+            .append(Section::Additional, record(9)),
+        "rotate" => edit.rotate(1),
+        "shuffle" => edit.shuffle(),
+        "permute" => edit.permute([2, 0]),
+        "truncated" => edit.truncated(true),
+        "authentic" => edit.authentic(true).authoritative(true),
+        "unauthentic" => edit.authentic(false),
+        "error" => edit.error(ExtendedError::FORGED.text("edited")),
+        _ => return None,
+    })
 }
 
 fn first_label(query: &Query<'_>) -> String {
