@@ -84,7 +84,7 @@ fn load(engine: &Engine, module: &Path) -> Arc<Filter> {
     );
     let config: Config = config::parse("the benchmark", &text, Path::new("/"), &[]).expect("a configuration");
     let zones = [".".to_owned()];
-    let filter = Filter::load(engine, &config.filters[0], &zones, Arc::default());
+    let filter = Filter::load(engine, &config.filters[0], &zones, None);
     filter.expect("a filter")
 }
 

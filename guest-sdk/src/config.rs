@@ -7,7 +7,7 @@
 use std::cell::{RefCell, RefMut};
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{FromValue, NameBuf, Value};
+use crate::{FromValue, NameBuf, Table, Value};
 
 /// Everything a filter gets to configure itself.
 #[derive(Clone, Copy)]
@@ -46,6 +46,8 @@ pub(crate) struct Tree {
     /// Which nodes stand in the block, then in each node.
     children: Vec<Vec<u32>>,
     read: RefCell<Read>,
+    /// What the filter has asked for.
+    tables: RefCell<Vec<raw::TableShape>>,
 }
 
 /// What has been read so far.
@@ -85,6 +87,7 @@ impl Tree {
             nodes: setup.config,
             children,
             read,
+            tables: RefCell::default(),
         };
         for zone in setup.zones {
             match zone.parse() {
@@ -116,8 +119,9 @@ impl Tree {
         self.block().check_children();
     }
 
-    pub(crate) fn into_mistakes(self) -> Vec<raw::ConfigError> {
-        self.read.into_inner().mistakes
+    /// What is wrong, and the tables that were asked for.
+    pub(crate) fn into_parts(self) -> (Vec<raw::ConfigError>, Vec<raw::TableShape>) {
+        (self.read.into_inner().mistakes, self.tables.into_inner())
     }
 }
 
@@ -135,6 +139,28 @@ impl<'a> Setup<'a> {
     /// The `config` block.
     pub fn config(self) -> Node<'a> {
         self.0.block()
+    }
+
+    /// A table of the filter's own with at most so many octets, which all its instances share and which outlasts a reload.
+    /// An entry counts as the octets of its key and value and [`Table::OVERHEAD`]. All tables of a filter together have at
+    /// most 8 MiB, unless the operator writes another number into `limits tables=`. Each one has a name of its own.
+    pub fn table(self, name: &str, octets: usize) -> Table {
+        self.add_table(name, octets, false)
+    }
+
+    /// The same, and the metrics show its numbers: `dnsweir_filter_table_value{filter, table, key}`.
+    pub fn shown_table(self, name: &str, octets: usize) -> Table {
+        self.add_table(name, octets, true)
+    }
+
+    fn add_table(self, name: &str, octets: usize, shown: bool) -> Table {
+        let mut tables = self.0.tables.borrow_mut();
+        tables.push(raw::TableShape {
+            name: name.to_owned(),
+            octets: u32::try_from(octets).unwrap_or(u32::MAX),
+            shown,
+        });
+        Table::new(tables.len() as u32 - 1)
     }
 }
 

@@ -103,7 +103,7 @@
 //! # What a filter cannot do
 //!
 //! Read files (but a value of its configuration may be one: `(file)"PATH"`), open sockets, start threads, ask for the time other than [`Query::time`], wait. State is
-//! per worker thread of the proxy: two instances of one filter never meet. A filter that panics is
+//! per worker thread of the proxy: two instances of one filter meet only in a [`Table`], which both share. A filter that panics is
 //! rebuilt from its configuration, and the panic's text is in the proxy's log.
 
 mod answer;
@@ -128,6 +128,7 @@ mod response;
 mod response_edit;
 #[doc(hidden)]
 pub mod runtime;
+mod table;
 #[cfg(not(target_family = "wasm"))]
 pub mod test;
 mod value;
@@ -151,6 +152,7 @@ pub use query::{Query, Transport};
 pub use record::{Record, Section};
 pub use response::{Response, ResponseVerdict, Source};
 pub use response_edit::{ResponseEdit, Selector};
+pub use table::Table;
 pub use value::{FromValue, Ttl, Value};
 pub use verdict::{Rewrite, Verdict};
 

@@ -25,6 +25,7 @@ impl Manifest {
             responses: false,
             events: false,
             messages: false,
+            tables: Vec::new(),
         })
     }
 
@@ -66,6 +67,17 @@ impl Manifest {
 
     pub(crate) fn has_phase(&self) -> bool {
         self.0.queries || self.0.responses || self.0.events
+    }
+
+    /// With the tables that the filter has asked its [`Setup`](crate::Setup) for.
+    pub(crate) fn with_tables(mut self, tables: Vec<raw::TableShape>) -> Manifest {
+        self.0.tables = tables;
+        self
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn tables(&self) -> &[raw::TableShape] {
+        &self.0.tables
     }
 
     pub(crate) fn into_raw(self) -> raw::Manifest {

@@ -41,9 +41,10 @@ pub(crate) fn make<F: Filter>(setup: raw::Setup) -> Result<(F, Manifest), Vec<ra
         }
     }
     host::hand_over();
-    match (tree.into_mistakes(), made) {
-        (mistakes, Ok(made)) if mistakes.is_empty() => Ok(made),
-        (mistakes, _) => Err(mistakes),
+    let (mistakes, tables) = tree.into_parts();
+    match made {
+        Ok((filter, manifest)) if mistakes.is_empty() => Ok((filter, manifest.with_tables(tables))),
+        _ => Err(mistakes),
     }
 }
 

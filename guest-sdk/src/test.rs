@@ -25,6 +25,7 @@
 mod literals;
 #[cfg(feature = "messages")]
 mod records;
+pub(crate) mod tables;
 
 use std::fmt;
 
@@ -32,6 +33,8 @@ use crate::bindings::dnsweir::filter::types as raw;
 use crate::host::imports::{RECORDER, Recorder};
 use crate::runtime::make;
 use crate::{Event, Filter, Level, Manifest, Query, Response, ResponseVerdict, Verdict};
+
+use tables::Tables;
 
 pub use literals::{EventLiteral, QueryLiteral, ResponseLiteral, event, query, response};
 #[cfg(feature = "messages")]
@@ -54,6 +57,26 @@ pub fn start_in<F: Filter>(
     config: impl IntoIterator<Item = Node>,
 ) -> Result<Running<F>, Vec<Mistake>> {
     RECORDER.with_borrow_mut(|recorder| *recorder = Recorder::default());
+    configure(zones, config, Tables::default())
+}
+
+/// Configures one more filter, used by the root zone, that has the tables of another one: as on another worker, or after a
+/// reload. Counters and what is printed and logged they have together as well.
+///
+/// # Errors
+/// Everything that is wrong with the configuration.
+pub fn start_beside<F: Filter, G: Filter>(
+    other: &Running<G>,
+    config: impl IntoIterator<Item = Node>,
+) -> Result<Running<F>, Vec<Mistake>> {
+    configure(&["."], config, other.tables.clone())
+}
+
+fn configure<F: Filter>(
+    zones: &[&str],
+    config: impl IntoIterator<Item = Node>,
+    tables: Tables,
+) -> Result<Running<F>, Vec<Mistake>> {
     let mut nodes = Vec::new();
     for node in config {
         node.flatten(None, &mut nodes);
@@ -65,7 +88,11 @@ pub fn start_in<F: Filter>(
         config: nodes,
         zones,
     })
-    .map(|(filter, manifest)| Running { filter, manifest })
+    .map(|(filter, manifest)| Running {
+        filter,
+        manifest,
+        tables,
+    })
     .map_err(|errors| {
         errors
             .into_iter()
@@ -87,6 +114,7 @@ pub fn line(write: impl FnOnce(&mut crate::Line<'_>)) -> String {
 pub struct Running<F> {
     filter: F,
     manifest: Manifest,
+    tables: Tables,
 }
 
 impl<F> fmt::Debug for Running<F> {
@@ -107,26 +135,31 @@ impl<F: Filter> Running<F> {
     pub fn query(&mut self, query: &QueryLiteral) -> Verdict {
         let raw = query.raw();
         let view = Query::new(&raw, query.wire(), query.millis());
-        let verdict = self.filter.query(&view.expect("a literal is in range"));
-        crate::host::hand_over();
-        verdict
+        let view = view.expect("a literal is in range");
+        self.call(query.millis(), |filter| filter.query(&view))
     }
 
     /// The response phase. Not held back by the manifest.
     pub fn response(&mut self, response: &ResponseLiteral) -> ResponseVerdict {
         let (raw, bytes) = response.raw();
         let view = Response::new(&raw, &bytes, response.query().millis());
-        let verdict = self.filter.response(&view.expect("a literal is in range"));
-        crate::host::hand_over();
-        verdict
+        let view = view.expect("a literal is in range");
+        self.call(response.query().millis(), |filter| filter.response(&view))
     }
 
     /// The event phase. Not held back by the manifest.
     pub fn event(&mut self, event: &EventLiteral) {
         let raw = event.raw();
         let view = Event::new(&raw, event.query().wire());
-        self.filter.event(&view.expect("a literal is in range"));
+        let view = view.expect("a literal is in range");
+        self.call(event.query().millis(), |filter| filter.event(&view));
+    }
+
+    fn call<V>(&mut self, now: u64, phase: impl FnOnce(&mut F) -> V) -> V {
+        let (filter, shapes) = (&mut self.filter, self.manifest.tables());
+        let result = self.tables.during(shapes, now, || phase(filter));
         crate::host::hand_over();
+        result
     }
 
     /// What was printed since the last call of this.

@@ -30,8 +30,15 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// That of a configuration with so many workers and connections of clients, and these octets of compiled filters.
-    pub fn of(config: &Config, workers: usize, connections: usize, compiled: usize) -> Ceiling {
+    /// That of a configuration with so many workers and connections of clients, and these octets of compiled filters and of
+    /// their tables.
+    pub fn of(
+        config: &Config,
+        workers: usize,
+        connections: usize,
+        compiled: usize,
+        tables: usize,
+    ) -> Ceiling {
         let sources = config
             .zones
             .iter()
@@ -64,9 +71,17 @@ impl Ceiling {
                 ("waiting", waiting),
                 ("under-way", under_way),
                 ("filters", workers * instances),
+                ("tables", tables),
                 ("compiled", compiled),
-                ("loading", filter::loading_memory(&config.filters, workers)),
-                ("allocator", (cache + tcp + waiting + under_way) / HOLES),
+                // Those whose shape changes are there twice.
+                (
+                    "loading",
+                    filter::loading_memory(&config.filters, workers) + tables,
+                ),
+                (
+                    "allocator",
+                    (cache + tcp + waiting + under_way + 2 * tables) / HOLES,
+                ),
             ],
             kernel: (connections + listen::LEAVING) * listen::CONNECTION_KERNEL_MEMORY
                 + workers * config.listen.addresses.len() * listen::LISTENER_KERNEL_MEMORY,
@@ -99,7 +114,7 @@ mod tests {
     fn the_daemon_set_has_room_for_all_of_it() {
         let config = include_str!("../../deploy/dnsweir.kdl");
         let config = crate::config::parse("dnsweir.kdl", config, Path::new("/"), &[]).unwrap();
-        let ceiling = Ceiling::of(&config, 4, 1024, 0);
+        let ceiling = Ceiling::of(&config, 4, 1024, 0, 0);
         let manifest = include_str!("../../deploy/daemonset.yaml");
         let limits = manifest.split("limits: {memory: ").nth(1).unwrap();
         let mebibytes: usize = limits.split("Mi").next().unwrap().parse().unwrap();

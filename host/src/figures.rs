@@ -43,6 +43,8 @@ pub enum Kind {
 pub enum Sample {
     /// A number.
     Whole(u64),
+    /// A number that may be less than 0.
+    Signed(i64),
     /// A number of seconds.
     Seconds(f64),
     /// Durations: their sum in seconds, and each bucket's upper bound in seconds with its count, not cumulated.
@@ -102,6 +104,11 @@ impl Metric {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.max(more));
     }
 
+    /// Adds to the sample with these labels what may be less than 0.
+    pub fn add_signed(&mut self, labels: &[(&'static str, &str)], number: i64) {
+        self.join(labels, Sample::Signed(number), |known, _| known);
+    }
+
     /// Adds seconds to the sample with these labels.
     pub fn add_seconds(&mut self, labels: &[(&str, &str)], seconds: f64) {
         self.join(labels, Sample::Seconds(seconds), |known, _| known);
@@ -125,6 +132,7 @@ impl Metric {
             .collect();
         match (self.samples.get_mut(&labels), sample) {
             (Some(Sample::Whole(known)), Sample::Whole(more)) => *known = whole(*known, more),
+            (Some(Sample::Signed(known)), Sample::Signed(more)) => *known = known.saturating_add(more),
             (Some(Sample::Seconds(known)), Sample::Seconds(more)) => *known += more,
             (Some(Sample::Durations(sum, buckets)), Sample::Durations(more, counts)) => {
                 *sum += more;

@@ -78,6 +78,7 @@ fn encode(metric: &Metric, encoder: &mut DescriptorEncoder) -> fmt::Result {
 fn encode_sample(kind: Kind, sample: &Sample, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
     match (sample, kind) {
         (Sample::Whole(value), Kind::Gauge) => encoder.encode_gauge(value),
+        (Sample::Signed(value), _) => encoder.encode_gauge(value),
         (Sample::Whole(value), _) => encoder.encode_counter::<NoLabelSet, u64, f64>(value, None),
         (Sample::Seconds(value), _) => encoder.encode_counter::<NoLabelSet, f64, f64>(value, None),
         (Sample::Durations(sum, buckets), _) => {

@@ -317,7 +317,7 @@ impl Proxy {
         let threads: Vec<WorkerThread> = threads.collect::<Result<_, _>>().map_err(machine)?;
         let state = Arc::new(State {
             shared,
-            ceiling: RwLock::new(Ceiling::of(nothing, workers, 0, 0)),
+            ceiling: RwLock::new(Ceiling::of(nothing, workers, 0, 0, 0)),
             generation: RwLock::new(generation),
             serving: AtomicBool::new(false),
             awaiting: AtomicBool::new(true),
@@ -455,7 +455,18 @@ impl Proxy {
 /// The most memory that a generation comes to hold.
 fn ceiling(generation: &Generation, workers: usize, descriptors: Descriptors) -> Ceiling {
     let compiled = generation.filters.iter().map(|filter| filter.code_octets()).sum();
-    Ceiling::of(&generation.config, workers, descriptors.connections, compiled)
+    let tables = generation
+        .filters
+        .iter()
+        .map(|filter| filter.table_octets())
+        .sum();
+    Ceiling::of(
+        &generation.config,
+        workers,
+        descriptors.connections,
+        compiled,
+        tables,
+    )
 }
 
 /// Says what other node caches have left on the node, or do there.

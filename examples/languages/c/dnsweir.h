@@ -165,10 +165,13 @@ typedef struct {
     text message, help;
 } config_error;
 
+typedef struct { text name; uint32_t octets; bool shown; } table;
+
 typedef struct {
     numbers qtypes;
     texts suffixes;
     bool queries, responses, events, messages;
+    struct { const table *at; uint32_t length; } tables;
 } manifest;
 
 /* A manifest, or mistakes. */

@@ -38,7 +38,7 @@ export const configure = {
             throw mistakes;
         }
         host.log("info", `the JavaScript filter is ready: ${hosts.size} hosts, ${blocked.size} blocked`);
-        return { qtypes: [], suffixes, queries: true, responses: false, events: false, messages: false };
+        return { qtypes: [], suffixes, queries: true, responses: false, events: false, messages: false, tables: [] };
     },
 };
 

@@ -39,7 +39,8 @@ class Configure:
         if mistakes:
             raise Err(mistakes)
         host.log(host.Level.INFO, f"the Python filter is ready: {len(hosts)} hosts, {len(blocked)} blocked")
-        return Manifest(qtypes=[], suffixes=suffixes, queries=True, responses=False, events=False, messages=False)
+        return Manifest(qtypes=[], suffixes=suffixes, queries=True, responses=False, events=False, messages=False,
+                        tables=[])
 
 
 class Queries:

@@ -7,9 +7,7 @@ use super::file::{Case, Input, TestCases};
 use super::snapshot::Snapshot;
 use crate::config::{self, Diagnostic, Report, TestCasesFile};
 use crate::dns::build;
-use crate::filter::{
-    self, Cost, Engine, Execution, Filter, FilterCounters, LoadError, Outcome, Trial, one_line,
-};
+use crate::filter::{self, Cost, Engine, Execution, Filter, LoadError, Outcome, Trial, one_line};
 
 /// Octets of a difference in one line.
 const LINE: usize = 512;
@@ -36,7 +34,7 @@ pub fn run(trial: &mut Trial, cases: &TestCases) -> impl Iterator<Item = CaseRes
     })
 }
 
-/// Loads a filter for the proxy, and how many test cases it has passed: all of those that the configuration has for it.
+/// Loads a filter for the proxy in the place of the one `before`, and how many test cases it has passed: all of those that the configuration has for it.
 ///
 /// # Errors
 /// Where in the operator's file it is named that does not load, or does not pass.
@@ -44,7 +42,7 @@ pub fn load_filter(
     engine: &Engine,
     block: &config::Filter,
     zones: &[String],
-    counters: Arc<FilterCounters>,
+    before: Option<&Filter>,
 ) -> Result<(Arc<Filter>, usize), Vec<Diagnostic>> {
     let cases = match &block.test_cases {
         Some(file) => {
@@ -53,7 +51,7 @@ pub fn load_filter(
         }
         None => None,
     };
-    let filter = Filter::load(engine, block, zones, counters).map_err(|error| error.diagnostics(block))?;
+    let filter = Filter::load(engine, block, zones, before).map_err(|error| error.diagnostics(block))?;
     let Some(cases) = cases else {
         return Ok((filter, 0));
     };

@@ -30,7 +30,7 @@ pub(super) const FILTER: Shape = Shape {
 pub(super) const LIMITS: Shape = Shape {
     example: r#"limits memory="16MiB" time="5ms""#,
     arguments: 0..=0,
-    properties: &["memory", "time", "load-memory", "load-time"],
+    properties: &["memory", "time", "load-memory", "load-time", "tables"],
     children: &[],
     repeated: &[],
 };
@@ -191,6 +191,7 @@ const DEFAULT_LIMITS: Limits = Limits {
     time: ms(5),
     load_memory: 128 * 1024 * 1024,
     load_time: s(30),
+    tables: 8 * 1024 * 1024,
 };
 
 impl Default for Limits {
@@ -233,6 +234,9 @@ fn decode_limits(mistakes: &mut Mistakes, node: &KdlNode) -> Limits {
         load_time: mistakes
             .property(node, "load-time", duration(s(1)..=s(3600)))
             .unwrap_or(DEFAULT_LIMITS.load_time),
+        tables: mistakes
+            .property(node, "tables", size(0..=1 << 30))
+            .unwrap_or(DEFAULT_LIMITS.tables),
     }
 }
 
@@ -288,6 +292,7 @@ mod tests {
                 time: ms(5),
                 load_memory: 128 << 20,
                 load_time: s(30),
+                tables: 8 << 20,
             }
         );
         assert!(filter.config.is_empty());
@@ -297,7 +302,7 @@ mod tests {
     fn every_word_is_read() {
         let filter = filter(
             "module \"builtin:hosts\"; on-error \"refuse\"; \
-             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\"",
+             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\" tables=\"1GiB\"",
         );
         assert_eq!(filter.on_error, OnError::Refuse);
         assert_eq!(
@@ -307,6 +312,7 @@ mod tests {
                 time: ms(1000),
                 load_memory: 512 << 20,
                 load_time: s(120),
+                tables: 1 << 30,
             }
         );
     }
@@ -335,6 +341,7 @@ mod tests {
                 "limits load-time=\"999ms\"",
                 "`load-time`: \"999ms\" is out of range",
             ),
+            ("limits tables=\"2GiB\"", "`tables`: \"2GiB\" is out of range"),
             ("limit memory=\"1MiB\"", "`limit` is not allowed in `filter`"),
         ] {
             assert_eq!(

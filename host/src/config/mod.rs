@@ -233,7 +233,7 @@ pub enum OnError {
     Refuse,
 }
 
-/// `limits memory="16MiB" time="5ms" load-memory="128MiB" load-time="30s"`
+/// `limits memory="16MiB" time="5ms" load-memory="128MiB" load-time="30s" tables="8MiB"`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of linear memory per instance: whole WebAssembly pages of 64 KiB, 1 MiB to 1 GiB.
@@ -244,6 +244,8 @@ pub struct Limits {
     pub load_memory: usize,
     /// Processor time for compiling the module, and as much again for its test cases; 1 s to 1 h.
     pub load_time: Duration,
+    /// Bytes of all its tables, up to 1 GiB.
+    pub tables: usize,
 }
 
 /// A node of a `config` block.

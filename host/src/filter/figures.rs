@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::counters::FilterCounters;
 use super::load::Filter;
+use super::world::clock;
 use crate::figures::{Figures, Metric};
 
 impl Filter {
@@ -53,22 +54,29 @@ impl Filter {
         let help = "Lines printed by the filter and dropped because nothing read them in time";
         let metric = figures.counter("filter_lines_dropped", help);
         metric.add(&[filter], counters.lines_dropped.load(Relaxed));
-        let help = "Queries dropped by the filter, by the reason that it gave";
-        let metric = figures.counter("filter_drops", help);
-        for (reason, count) in counters.drops.snapshot() {
-            metric.add(&[filter, ("reason", &reason)], count);
+        show_own(filter, counters, figures);
+        if let Some(tables) = self.context.tables.get() {
+            tables.show(clock(), self.name(), figures);
         }
-        let metric = figures.counter("filter_counter", "Counters kept by the filter itself");
-        for own in counters.own.snapshot() {
-            let mut labels = vec![filter, ("name", &*own.name)];
-            labels.extend(own.labels.iter().map(|(name, value)| (&**name, &**value)));
-            metric.add(&labels, own.count);
-        }
-        let help =
-            "Times that a filter counted what has an invalid name or label, or is one counter too many";
-        let metric = figures.counter("filter_counters_dropped", help);
-        metric.add(&[filter], counters.own_dropped.load(Relaxed));
     }
+}
+
+/// What the filter itself has named.
+fn show_own(filter: (&'static str, &str), counters: &FilterCounters, figures: &mut Figures) {
+    let help = "Queries dropped by the filter, by the reason that it gave";
+    let metric = figures.counter("filter_drops", help);
+    for (reason, count) in counters.drops.snapshot() {
+        metric.add(&[filter, ("reason", &reason)], count);
+    }
+    let metric = figures.counter("filter_counter", "Counters kept by the filter itself");
+    for own in counters.own.snapshot() {
+        let mut labels = vec![filter, ("name", &*own.name)];
+        labels.extend(own.labels.iter().map(|(name, value)| (&**name, &**value)));
+        metric.add(&labels, own.count);
+    }
+    let help = "Times that a filter counted what has an invalid name or label, or is one counter too many";
+    let metric = figures.counter("filter_counters_dropped", help);
+    metric.add(&[filter], counters.own_dropped.load(Relaxed));
 }
 
 fn show_phases(filter: (&'static str, &str), counters: &FilterCounters, figures: &mut Figures) {

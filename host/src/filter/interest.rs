@@ -89,6 +89,7 @@ mod tests {
             responses: false,
             events: false,
             messages: false,
+            tables: Vec::new(),
         })
     }
 

@@ -21,6 +21,7 @@ use super::layer::layer;
 use super::load_error::{LoadError, MODULE_MAXIMUM, code_maximum};
 use super::probation::Probation;
 use super::sandbox::{Sandbox, StartError};
+use super::tables::{self, Tables, WithTables};
 use super::text::{self, in_words};
 use super::time_limit::thread_clock;
 use super::world::{Context, World, print_in_place};
@@ -44,8 +45,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Compiles and configures a filter. `zones` are those that use it, in presentation format. `counters` may be those of
-    /// the filter that this one replaces.
+    /// Compiles and configures a filter. `zones` are those that use it, in presentation format. It goes on with the counters
+    /// and tables of the filter `before`, which it replaces.
     ///
     /// Takes tens of milliseconds, longer for large modules, and as long as `limits` allow at most: not for a worker's
     /// thread. A load that is not wanted any more is ended by the [`Cancel`](super::Cancel) that the engine was given.
@@ -57,13 +58,15 @@ impl Filter {
         engine: &Engine,
         config: &config::Filter,
         zones: &[String],
-        counters: Arc<FilterCounters>,
+        before: Option<&Filter>,
     ) -> Result<Arc<Filter>, LoadError> {
         let bytes = &config.code[..];
         let overhead = overhead(bytes, &config.limits)?;
         let component = component(engine, bytes, &config.limits)?;
         let image = component.image_range();
         let exports = prepare(engine, &component)?;
+        let counters = before.map(|before| Arc::clone(before.counters()));
+        let counters = counters.unwrap_or_default();
         let probation = Probation::begin(Arc::clone(&counters), config.probation, Arc::clone(&engine.alarm));
         let context = Arc::new(Context::new(
             config.name.clone(),
@@ -84,6 +87,10 @@ impl Filter {
             return Err(LoadError::MissingPhases(missing.join(", ")));
         }
         let interest = Interest::new(&manifest).map_err(LoadError::Manifest)?;
+        let before = before.and_then(|before| before.context.tables.get());
+        let tables = Tables::open(&manifest.tables, config.limits.tables, before);
+        let tables = tables.map_err(LoadError::Manifest)?;
+        context.tables.get_or_init(|| tables);
         Ok(Arc::new(Filter {
             exports,
             context,
@@ -125,6 +132,11 @@ impl Filter {
     /// Octets of its machine code and what belongs to that, which all instances share.
     pub fn code_octets(&self) -> usize {
         self.code_octets
+    }
+
+    /// Octets that its tables have at most.
+    pub fn table_octets(&self) -> usize {
+        self.context.tables.get().map_or(0, Tables::octets)
     }
 
     /// What it wants to see.
@@ -227,7 +239,7 @@ fn prepare(engine: &Engine, component: &Component) -> Result<Exports<World>, Loa
 
 /// Gives the component its imports: ours, and for WASI's an empty world in which every function traps, since
 /// standard libraries import it whether they use it or not. Refuses all others.
-pub(super) fn link<W: types::Host + host::Host + 'static>(
+pub(super) fn link<W: types::Host + host::Host + WithTables + 'static>(
     engine: &Engine,
     component: &Component,
 ) -> Result<Linker<W>, LoadError> {
@@ -244,6 +256,7 @@ pub(super) fn link<W: types::Host + host::Host + 'static>(
     let mut linker = Linker::new(&engine.wasm);
     types::add_to_linker::<_, HasSelf<W>>(&mut linker, |world| world)
         .and_then(|()| host::add_to_linker::<_, HasSelf<W>>(&mut linker, |world| world))
+        .and_then(|()| tables::link(&mut linker))
         .and_then(|()| linker.define_unknown_imports_as_traps(component))
         .map_err(|error| LoadError::Interface(in_words(&error)))?;
     Ok(linker)
@@ -251,9 +264,13 @@ pub(super) fn link<W: types::Host + host::Host + 'static>(
 
 /// Whether an import is of the interface's version line; 0.1.x are compatible with each other.
 fn is_ours(import: &str) -> bool {
-    ["dnsweir:filter/host@", "dnsweir:filter/types@"]
-        .iter()
-        .any(|name| import.starts_with(name))
+    [
+        "dnsweir:filter/host@",
+        "dnsweir:filter/tables@",
+        "dnsweir:filter/types@",
+    ]
+    .iter()
+    .any(|name| import.starts_with(name))
         && is_of_this_line(import)
 }
 

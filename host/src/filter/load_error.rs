@@ -87,7 +87,7 @@ pub enum LoadError {
     #[error("the module cannot be compiled on this machine: {0}")]
     Machine(std::io::Error),
     /// It wants more of the world than there is.
-    #[error("the module imports {0}; a filter may only import dnsweir:filter/host@0.1.0")]
+    #[error("the module imports {0}; a filter may only import the interfaces of dnsweir:filter@0.1.0")]
     Imports(String),
     /// An interface that is not the one in `wit/`.
     #[error("the module does not have the interface of a filter: {0}; build it against dnsweir:filter@0.1.0")]

@@ -42,6 +42,7 @@ mod provenance;
 mod restart;
 mod sandbox;
 mod settings;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -60,7 +61,6 @@ pub use builtin::BUILTINS;
 pub use ceiling::{instance_memory, loading_memory};
 pub use compile::{Confinement, compile_for_parent};
 pub use compiled::CompiledCache;
-pub use counters::FilterCounters;
 pub use engine::Engine;
 pub use failure::{Failure, Reason};
 #[doc(hidden)]

@@ -18,8 +18,9 @@ const PREVIEW1: &str = "wasi_snapshot_preview1";
 const PREVIEW1_ADAPTER: &[u8] = include_bytes!(env!("DNSWEIR_PREVIEW1"));
 
 /// The interface, as in `wit/`.
-const WIT: [(&str, &str); 2] = [
+const WIT: [(&str, &str); 3] = [
     ("types.wit", include_str!("../../../wit/types.wit")),
+    ("tables.wit", include_str!("../../../wit/tables.wit")),
     ("filter.wit", include_str!("../../../wit/filter.wit")),
 ];
 
@@ -108,7 +109,9 @@ impl Known {
 
 /// Adds the section that says: a filter with these phases.
 fn describe(module: &mut Vec<u8>, phases: &[&str]) -> Result<()> {
-    let mut world = String::from("import dnsweir:filter/host@0.1.0; export dnsweir:filter/configure@0.1.0;");
+    let mut world = String::from(
+        "import dnsweir:filter/host@0.1.0; import dnsweir:filter/tables@0.1.0; export dnsweir:filter/configure@0.1.0;",
+    );
     for phase in phases {
         world += &format!("export dnsweir:filter/{phase}@0.1.0;");
     }

@@ -27,6 +27,7 @@ use super::load::{self, Filter};
 use super::load_error::LoadError;
 use super::own_counters::{OwnCount, OwnCounters};
 use super::sandbox::{HANDLES, HOSTCALL_BYTES};
+use super::tables::{Tables, WithTables};
 use super::ticker::Mark;
 use super::time_limit::{TimeLimit, thread_clock};
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
@@ -54,6 +55,9 @@ pub struct Trial {
     linear_memory: usize,
     manifest: types::Manifest,
     interest: Interest,
+    tables: Arc<Tables>,
+    /// In milliseconds, as of the last call.
+    now: u64,
     /// None: lost to a failure. The next call starts another one.
     guest: Option<Started>,
     /// What configuring it took.
@@ -116,6 +120,10 @@ struct Recorder {
     counts: OwnCounters,
     time: TimeLimit,
     cancel: Cancel,
+    /// None: it is not configured yet.
+    tables: Option<Arc<Tables>>,
+    /// In milliseconds.
+    now: u64,
 }
 
 impl Trial {
@@ -172,8 +180,11 @@ impl Trial {
                 responses: false,
                 events: false,
                 messages: false,
+                tables: Vec::new(),
             },
             interest: Interest::none(),
+            tables: Arc::new(Tables::none()),
+            now: 0,
             guest: None,
             configured: Cost::default(),
             left: config.limits.load_time,
@@ -185,6 +196,8 @@ impl Trial {
             return Err(LoadError::MissingPhases(missing.join(", ")));
         }
         trial.interest = Interest::new(&manifest).map_err(LoadError::Manifest)?;
+        let tables = Tables::open(&manifest.tables, config.limits.tables, None);
+        trial.tables = Arc::new(tables.map_err(LoadError::Manifest)?);
         (trial.manifest, trial.configured, trial.guest) = (manifest, cost, Some(guest));
         Ok(trial)
     }
@@ -197,6 +210,8 @@ impl Trial {
             counts: OwnCounters::default(),
             time: TimeLimit::new(CALL_TIME.min(self.left)),
             cancel: self.cancel.clone(),
+            tables: None,
+            now: 0,
         };
         let mut store = Store::new(self.code.component().engine(), recorder);
         store.limiter(|recorder| &mut recorder.allocated);
@@ -246,6 +261,7 @@ impl Trial {
 
     /// The query phase. `now` is Unix time in milliseconds, `name` lowercased and in wire format.
     pub fn query(&mut self, now: u64, query: types::Query, name: &[u8]) -> Execution<QueryOutcome> {
+        self.now = now;
         let wanted = self.manifest.queries && self.interest.covers(query.qtype, name);
         let query = placed(query, name);
         self.execute(wanted, |guest| {
@@ -265,6 +281,7 @@ impl Trial {
         name: &[u8],
         message: &[u8],
     ) -> Execution<ResponseOutcome> {
+        self.now = now;
         let wanted = self.manifest.responses && self.interest.covers(response.query.qtype, name);
         let message = if self.manifest.messages { message } else { &[] };
         let response = types::Response {
@@ -285,6 +302,7 @@ impl Trial {
 
     /// The event phase.
     pub fn event(&mut self, event: types::Event, name: &[u8]) -> Execution<Outcome<()>> {
+        self.now = event.time;
         let wanted = self.manifest.events && self.interest.covers(event.query.qtype, name);
         let event = types::Event {
             query: placed(event.query, name),
@@ -335,9 +353,7 @@ impl Trial {
             },
         };
         let recorder = guest.store.data_mut();
-        recorder.time = TimeLimit::new(CALL_TIME.min(self.left));
-        recorder.counts = OwnCounters::default();
-        (recorder.log, recorder.printed) = (Vec::new(), String::new());
+        recorder.begin(CALL_TIME.min(self.left), &self.tables, self.now);
         arm(&mut guest.store);
         let outcome = self.mark.during(|| call(&mut guest));
         self.left = self.left.saturating_sub(thread_clock().saturating_sub(begun));
@@ -398,6 +414,15 @@ fn failure(store: &Store<Recorder>, error: &wasmtime::Error) -> Failure {
 }
 
 impl Recorder {
+    /// Forgets what the last call did, before one that may take so long.
+    fn begin(&mut self, time: Duration, tables: &Arc<Tables>, now: u64) {
+        self.time = TimeLimit::new(time);
+        self.counts = OwnCounters::default();
+        (self.log, self.printed) = (Vec::new(), String::new());
+        self.tables = Some(Arc::clone(tables));
+        self.now = now;
+    }
+
     /// What becomes of a call under way when the epoch advances.
     fn deadline(&mut self) -> UpdateDeadline {
         if self.time.is_up() || self.cancel.is_cancelled() {
@@ -405,6 +430,16 @@ impl Recorder {
         } else {
             UpdateDeadline::Continue(1)
         }
+    }
+}
+
+impl WithTables for Recorder {
+    fn tables(&self) -> Option<&Tables> {
+        self.tables.as_deref()
+    }
+
+    fn clock(&self) -> u64 {
+        self.now.saturating_mul(1_000_000)
     }
 }
 

@@ -1,10 +1,10 @@
-//! The world a guest lives in: its limits, and the three functions it may call.
+//! The world a guest lives in: its limits, and the functions it may call.
 //!
 //! There is nothing else. A guest can neither block, nor open anything, nor read a clock; text that it hands
 //! out is bounded, escaped and rate-limited before anybody sees it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
 use super::counters::{FilterCounters, add};
 use super::footprint::INSTANCES;
+use super::tables::{Tables, WithTables};
 use super::text;
 use super::ticker::Ticker;
 use super::time_limit::TimeLimit;
@@ -49,6 +50,8 @@ pub(super) struct Context {
     pub(super) counters: Arc<FilterCounters>,
     pub(super) output: Arc<Queue>,
     pub(super) ticker: Arc<Ticker>,
+    /// Those that the manifest declares, once it is known.
+    pub(super) tables: OnceLock<Tables>,
     log: Mutex<LogBudget>,
 }
 
@@ -79,6 +82,7 @@ impl Context {
             counters,
             output,
             ticker,
+            tables: OnceLock::new(),
             log: Mutex::new(log),
         }
     }
@@ -118,6 +122,8 @@ pub(super) struct World {
     pub(super) time: TimeLimit,
     /// Whether what it does is still wanted.
     cancel: Cancel,
+    /// Whether it is configured.
+    serving: bool,
 }
 
 /// What an instance may take and has taken, over all its memories and tables.
@@ -164,6 +170,7 @@ impl World {
             allocated: Allocated::new(context.linear_memory(), Arc::clone(&context.counters)),
             time,
             cancel,
+            serving: false,
             context,
         }
     }
@@ -173,6 +180,7 @@ impl World {
     pub(super) fn start_serving(&mut self, time: TimeLimit) {
         self.time = time;
         self.cancel = Cancel::default();
+        self.serving = true;
     }
 
     /// What becomes of a call under way when the epoch advances.
@@ -281,6 +289,22 @@ impl ResourceLimiter for Allocated {
     fn memories(&self) -> usize {
         MEMORIES
     }
+}
+
+impl WithTables for World {
+    fn tables(&self) -> Option<&Tables> {
+        self.context.tables.get().filter(|_| self.serving)
+    }
+
+    fn clock(&self) -> u64 {
+        clock()
+    }
+}
+
+/// Nanoseconds since some time before the first table was made, the same on all threads.
+pub(super) fn clock() -> u64 {
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    ORIGIN.elapsed().as_nanos() as u64
 }
 
 impl types::Host for World {}

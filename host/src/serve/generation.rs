@@ -92,7 +92,7 @@ impl Generation {
     /// Compiles and configures everything, or says in the operator's file what cannot be.
     ///
     /// Of the `previous` one stays what is the same: sources and filters of which nothing changed, with all that they
-    /// know and keep; and filters that keep their name go on counting where they left off.
+    /// know and keep; and filters that keep their name go on with their counters and tables where they left off.
     ///
     /// # Errors
     /// Every mistake that only a filter could find.
@@ -222,10 +222,7 @@ fn load(
             continue;
         }
         let before = known.iter().find(|known| known.name() == filter.name);
-        let counters = before
-            .map(|before| Arc::clone(before.counters()))
-            .unwrap_or_default();
-        match cases::load_filter(engine, filter, zones, counters) {
+        match cases::load_filter(engine, filter, zones, before.map(|before| &**before)) {
             Ok((filter, test_cases)) => filters.push(Loaded {
                 filter,
                 identity,

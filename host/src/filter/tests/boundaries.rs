@@ -69,7 +69,7 @@ impl Racing {
         let mut block = block(module);
         block.limits.time = limit;
         let zones = ["example.".into()];
-        let filter = Filter::load(&self.engine, &block, &zones, Arc::default()).unwrap();
+        let filter = Filter::load(&self.engine, &block, &zones, None).unwrap();
         filter.instantiate().unwrap()
     }
 }

@@ -8,7 +8,7 @@ use crate::filter::sandbox::Sandbox;
 pub(super) fn patient(module: &[u8]) -> Arc<Filter> {
     let mut block = block(module.to_vec());
     block.limits.time = Duration::from_secs(10);
-    Filter::load(&ENGINE, &block, &["example.".into()], Arc::default()).unwrap()
+    Filter::load(&ENGINE, &block, &["example.".into()], None).unwrap()
 }
 
 fn start(filter: &Filter) -> Sandbox {

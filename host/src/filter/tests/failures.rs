@@ -192,7 +192,7 @@ fn an_instance_that_goes_away_is_not_suspended_any_more() {
 fn a_new_instance_may_take_its_time() {
     let mut block = block(guests::puppet());
     block.limits.time = Duration::from_secs(1);
-    let filter = Filter::load(&ENGINE, &block, &[], Arc::default()).unwrap();
+    let filter = Filter::load(&ENGINE, &block, &[], None).unwrap();
     let mut instance = filter.instantiate().unwrap();
     assert_eq!(ask(&mut instance, &batch(&[3])), "!");
     let begun = time_limit::thread_clock();

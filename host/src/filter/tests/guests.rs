@@ -294,3 +294,62 @@ pub(super) fn missing_phases() -> Vec<u8> {
         world guest { export dnsweir:filter/configure@0.1.0; export dnsweir:filter/queries@0.1.0; }";
     module(text, world)
 }
+
+/// A guest with a table `t` of `octets`, whose `configure` is an expression that leaves 16 on the stack. What it does with a
+/// query is up to its type:
+///
+/// | | |
+/// |---|---|
+/// | 1 | takes one of two tokens from the bucket that is called as the query is, and refuses with 5 if there is none |
+/// | 2 | takes from a table that there is not |
+/// | 3 | puts entries without end |
+/// | 4 | puts what lies beyond its memory |
+/// | 5 | puts an entry with a key of 64 KiB, and refuses with 5 if it is refused |
+pub(super) fn keeper(octets: u16, configure: &str) -> Vec<u8> {
+    let [low, high] = octets.to_le_bytes();
+    let text = format!(
+        r#"(module
+  (import "dnsweir:filter/tables@0.1.0" "take" (func $take (param i32 i32 i32 i32 f64 i32) (result i32)))
+  (import "dnsweir:filter/tables@0.1.0" "put" (func $put (param i32 i32 i32 i32 i32 i64) (result i32)))
+  (memory (export "memory") 4)
+  (data (i32.const 36) "\01\00\00\00" "\50\00\00\00\01\00\00\00")
+  (data (i32.const 80) "\60\00\00\00\01\00\00\00" "\{low:02x}\{high:02x}\00\00\00" "\00\00\00" "t")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 4096))
+  (func $take_one (param $table i32) (result i32)
+    (call $take (local.get $table) (i32.const 80) (i32.const 4) (i32.const 1) (f64.const 0) (i32.const 2)))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    {configure})
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries")
+    (param $now i64) (param $batch i32) (param $length i32) (param $bytes i32) (param $size i32) (result i32)
+    (local $type i32) (local $done i32)
+    (local.set $type (i32.load16_u offset=22 (local.get $batch)))
+    (local.set $done (i32.const 1))
+    (if (i32.eq (local.get $type) (i32.const 1)) (then
+      (local.set $done (call $take_one (i32.const 0)))))
+    (if (i32.eq (local.get $type) (i32.const 2)) (then
+      (local.set $done (call $take_one (i32.const 1)))))
+    (if (i32.eq (local.get $type) (i32.const 3)) (then
+      (loop $more
+        (i32.store (i32.const 8192) (i32.add (i32.load (i32.const 8192)) (i32.const 1)))
+        (drop (call $put (i32.const 0) (i32.const 8192) (i32.const 4) (i32.const 0) (i32.const 99) (i64.const 0)))
+        (br $more))))
+    (if (i32.eq (local.get $type) (i32.const 4)) (then
+      (drop (call $put (i32.const 0) (i32.const 0) (i32.const 4) (i32.const 262140) (i32.const 5) (i64.const 0)))))
+    (if (i32.eq (local.get $type) (i32.const 5)) (then
+      (local.set $done
+        (call $put (i32.const 0) (i32.const 0) (i32.const 65536) (i32.const 0) (i32.const 0) (i64.const 0)))))
+    (memory.fill (i32.const 1024) (i32.const 0) (i32.const {VERDICT}))
+    (i32.store8 (i32.const 1032) (i32.const 4))
+    (i32.store16 (i32.const 1036) (i32.const 5))
+    (i32.store (i32.const 64) (i32.const 1024))
+    (i32.store (i32.const 68) (i32.eqz (local.get $done)))
+    (i32.const 64)))"#
+    );
+    let world = "package test:guest;
+        world guest {
+            import dnsweir:filter/tables@0.1.0;
+            export dnsweir:filter/configure@0.1.0;
+            export dnsweir:filter/queries@0.1.0;
+        }";
+    module(&text, world)
+}

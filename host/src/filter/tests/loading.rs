@@ -133,7 +133,7 @@ fn configuring_ends() {
 fn a_module_that_starts_larger_than_its_limit_is_refused() {
     let mut block = block(guests::puppet());
     block.limits.memory = 64 << 10;
-    let error = Filter::load(&ENGINE, &block, &[], Arc::default()).unwrap_err();
+    let error = Filter::load(&ENGINE, &block, &[], None).unwrap_err();
     assert!(
         matches!(&error, LoadError::Failed(failure) if failure.reason == Reason::Memory),
         "{error}"
@@ -143,10 +143,11 @@ fn a_module_that_starts_larger_than_its_limit_is_refused() {
 
 #[test]
 fn counters_can_be_carried_over() {
-    let counters: Arc<FilterCounters> = Arc::default();
+    let mut before: Option<Arc<Filter>> = None;
     for calls in 1..=2 {
-        let filter = Filter::load(&ENGINE, &block(guests::puppet()), &[], Arc::clone(&counters)).unwrap();
+        let filter = Filter::load(&ENGINE, &block(guests::puppet()), &[], before.as_deref()).unwrap();
         ask(&mut filter.instantiate().unwrap(), &batch(&[1]));
-        assert_eq!(counters.queries.calls.load(Ordering::Relaxed), calls);
+        assert_eq!(filter.counters().queries.calls.load(Ordering::Relaxed), calls);
+        before = Some(filter);
     }
 }

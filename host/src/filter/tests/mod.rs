@@ -9,6 +9,7 @@ mod interface;
 mod loading;
 mod packed;
 mod phases;
+mod tables;
 
 use std::io;
 use std::sync::{Arc, LazyLock};
@@ -17,7 +18,6 @@ use std::time::Duration;
 use super::bindings::dnsweir::filter::types::Source;
 use super::cancel::Cancel;
 use super::configure::ConfigError;
-use super::counters::FilterCounters;
 use super::failure::Reason;
 use super::load_error::MODULE_MAXIMUM;
 use super::verdict::ResponseVerdict;
@@ -62,7 +62,7 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
 }
 
 fn load(engine: &Engine, module: Vec<u8>) -> Result<Arc<Filter>, LoadError> {
-    Filter::load(engine, &block(module), &["example.".into()], Arc::default())
+    Filter::load(engine, &block(module), &["example.".into()], None)
 }
 
 /// An instance of the puppet.

@@ -30,7 +30,8 @@ fn summer() -> (World, Store<Sum>) {
     let component = plain::component(&guests::summer()).unwrap();
     let component = Component::new(&ENGINE.wasm, component).unwrap();
     let mut linker = Linker::new(&ENGINE.wasm);
-    World::add_to_linker::<_, HasSelf<Sum>>(&mut linker, |sum| sum).unwrap();
+    types::add_to_linker::<_, HasSelf<Sum>>(&mut linker, |sum| sum).unwrap();
+    host::add_to_linker::<_, HasSelf<Sum>>(&mut linker, |sum| sum).unwrap();
     let mut store = Store::new(&ENGINE.wasm, Sum::default());
     store.set_epoch_deadline(u64::MAX / 2);
     let world = World::instantiate(&mut store, &component, &linker).unwrap();

@@ -23,6 +23,7 @@ impl configure::Guest for Garbage {
             responses: true,
             events: false,
             messages: true,
+            tables: Vec::new(),
         })
     }
 }

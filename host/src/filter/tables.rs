@@ -1,0 +1,103 @@
+//! Tables that all instances of a filter share: bounded maps which outlast a reload.
+//!
+//! The manifest declares them, and a guest reaches them through the functions of [`imports`]. No lock is held for longer
+//! than one operation on one of a table's parts, and none while a guest runs. What a table holds is bounded in octets, all
+//! of its tables together by `limits tables=`; nothing is written to disk.
+
+mod figures;
+mod imports;
+mod shard;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use super::bindings::dnsweir::filter::types::TableShape;
+use crate::config;
+
+pub(super) use imports::{WithTables, link};
+use table::Table;
+
+/// Tables of a filter.
+const TABLES: usize = 16;
+
+/// Octets of the smallest.
+const SMALLEST: u32 = 4096;
+
+/// Octets of a name.
+const NAME: usize = 63;
+
+/// The tables of one filter, in the order of its manifest.
+pub(super) struct Tables(Vec<Arc<Table>>);
+
+impl Tables {
+    /// Those of a filter that declares none.
+    pub(super) fn none() -> Tables {
+        Tables(Vec::new())
+    }
+
+    /// Tables of these shapes, each one empty unless `before` has it in the same shape.
+    ///
+    /// # Errors
+    ///
+    /// Says which shape is invalid, or that they take more than `limit` octets.
+    pub(super) fn open(
+        shapes: &[TableShape],
+        limit: usize,
+        before: Option<&Tables>,
+    ) -> Result<Tables, String> {
+        if shapes.len() > TABLES {
+            return Err(format!("it has {} tables; the maximum is {TABLES}", shapes.len()));
+        }
+        let mut octets = 0;
+        for (index, shape) in shapes.iter().enumerate() {
+            check(shape)?;
+            if shapes[..index].iter().any(|other| other.name == shape.name) {
+                return Err(format!("two tables are called {:?}", shape.name));
+            }
+            octets += shape.octets as usize;
+        }
+        if octets > limit {
+            return Err(format!(
+                "its tables take {octets} octets, which is more than `limits tables=` allows ({})",
+                config::spell_size(limit)
+            ));
+        }
+        let open = shapes.iter().map(|shape| {
+            let same = before.and_then(|before| before.0.iter().find(|known| known.is(shape)));
+            same.map_or_else(|| Arc::new(Table::new(shape)), Arc::clone)
+        });
+        Ok(Tables(open.collect()))
+    }
+
+    /// The table with this index in the manifest.
+    fn get(&self, index: u32) -> Option<&Table> {
+        self.0.get(index as usize).map(|table| &**table)
+    }
+
+    /// Octets that they have at most, in all.
+    pub(super) fn octets(&self) -> usize {
+        self.0.iter().map(|table| table.octets()).sum()
+    }
+}
+
+/// # Errors
+///
+/// Says what is invalid.
+fn check(shape: &TableShape) -> Result<(), String> {
+    let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
+    if !(1..=NAME).contains(&shape.name.len()) || !shape.name.bytes().all(plain) {
+        return Err(format!(
+            "the table {:?} needs a name of 1 to {NAME} ASCII letters, digits, `-`, `_` or `.`",
+            super::text::one_line(&shape.name, NAME)
+        ));
+    }
+    if shape.octets < SMALLEST {
+        return Err(format!(
+            "the table {:?} has {} octets; the minimum is {SMALLEST}",
+            shape.name, shape.octets
+        ));
+    }
+    Ok(())
+}
