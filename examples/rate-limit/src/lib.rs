@@ -1,28 +1,32 @@
 //! Limits how many queries a client may send.
 //!
 //! Each client has a bucket of tokens that fills at the rate; a query takes one, and finding none is
-//! refused or dropped. The proxy's own queries are not counted: they are the proxy's doing.
+//! refused or dropped. The buckets are in a table that all workers share and that outlasts a reload. The proxy's own queries
+//! are not counted: they are the proxy's doing.
 
-mod buckets;
-
+use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Filter, FromValue, Invalid, Manifest, Prefix, PrefixLengths, Query, Rcode, Setup, Transport, Value,
-    Verdict,
+    Filter, FromValue, Invalid, Manifest, Prefix, PrefixLengths, Query, Rcode, Setup, Table, Transport,
+    Value, Verdict,
 };
-
-use buckets::{Buckets, Rate};
 
 /// Clients with a bucket, unless written.
 const CLIENTS: u32 = 10_000;
 
-/// The largest number of them: a table of some 100 MB.
+/// The largest number of them: a table of some 200 MB.
 const CLIENTS_MAX: u32 = 1_000_000;
+
+/// Octets of a bucket's key: an address.
+const KEY: usize = 16;
 
 /// The filter.
 pub struct RateLimit {
-    buckets: Buckets,
+    buckets: Table,
+    /// Tokens a second.
+    rate: f64,
+    burst: u32,
     lengths: PrefixLengths,
     except: Vec<Prefix>,
     beyond: Beyond,
@@ -64,25 +68,22 @@ impl FromValue for Count {
 impl Filter for RateLimit {
     fn configure(setup: Setup<'_>) -> Result<(RateLimit, Manifest), Invalid> {
         let config = setup.config();
-        let rate = match config.node("rate")? {
+        let (tokens, per) = match config.node("rate")? {
             Some(node) => {
                 let (tokens, per) = (node.argument::<Count>(0), node.property::<Duration>("per"));
                 let per = per?.unwrap_or(Duration::from_secs(1));
                 if per.is_zero() {
                     return Err(node.mistake("`per=` is no time at all").property("per").report());
                 }
-                Rate {
-                    tokens: tokens?.0,
-                    per,
-                }
+                (tokens?.0, per)
             }
             None => {
                 let missing = config.mistake("there is no limit");
                 return Err(missing.help("such as: rate 20 burst=100").report());
             }
         };
-        let burst = config.setting_or("burst", Count(rate.tokens)).0;
-        let clients = config.setting_or("clients", Count(CLIENTS)).0;
+        let burst = config.setting_or("burst", Count(tokens)).0;
+        let clients = config.setting_or("clients", Count(CLIENTS)).0 as usize;
         let beyond = config.setting_or("beyond", Beyond::Refuse);
         let lengths = config
             .node("prefix")?
@@ -92,7 +93,9 @@ impl Filter for RateLimit {
             except.extend(node.arguments::<Prefix>(0).unwrap_or_default());
         }
         let filter = RateLimit {
-            buckets: Buckets::new(rate, burst, clients),
+            buckets: setup.table("clients", (clients * (KEY + Table::OVERHEAD)).max(4096)),
+            rate: f64::from(tokens) / per.as_secs_f64(),
+            burst,
             lengths,
             except,
             beyond,
@@ -107,11 +110,11 @@ impl Filter for RateLimit {
         {
             return Verdict::pass();
         }
-        let taken = self.buckets.take(self.lengths.of(client), query.time());
-        if taken.evicted {
-            dnsweir_filter::count("evicted", 1);
-        }
-        if taken.granted {
+        let key = match self.lengths.of(client).address() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        if self.buckets.take(key.octets(), 1, self.rate, self.burst) {
             return Verdict::pass();
         }
         dnsweir_filter::count("limited", 1);
