@@ -251,3 +251,41 @@ fn header_bits_are_set_and_cleared() {
         assert_eq!(why, said(4, "edited"));
     }
 }
+
+/// What a filter asks for in its manifest, in every phase; no more, and nothing of the proxy's own queries.
+#[test]
+fn details_are_there_for_those_who_ask() {
+    let upstream = anything();
+    let mut proxy = start("use \"verdicts\"; cache", &upstream);
+    let query = Message::query("shown.test", "A")
+        .option(8, b"\x00\x01\x18\x00\xc0\x00\x02")
+        .option(9, b"no");
+    let answer = proxy.ask(&query.option(10, b"12345678"));
+    let listener = proxy.address;
+    let options = "[8=00011800c00002 10=3132333435363738] subnet 00011800c00002";
+    let shown = format!("query shown.test. at {listener} {options}");
+    proxy.process.printed("the query", |line| line == shown);
+    // The reply as it was sent, ID and OPT included.
+    let message: String = answer
+        .encode()
+        .iter()
+        .map(|octet| format!("{octet:02x}"))
+        .collect();
+    let id = &message[..4];
+    let shown = format!("event shown.test. at {listener} {options} {id}");
+    proxy
+        .process
+        .printed("the event", |line| line.starts_with(&shown));
+    // What one client sent is not there for the next one.
+    proxy.query("shown-plain.test", "A");
+    let shown = format!("query shown-plain.test. at {listener} [] subnet none");
+    proxy.process.printed("the plain query", |line| line == shown);
+    let _ = proxy
+        .connect()
+        .ask(&Message::query("shown-tcp.test", "A").option(10, b"87654321"));
+    let shown = format!("event shown-tcp.test. at {listener} [10=3837363534333231] subnet none ");
+    proxy
+        .process
+        .printed("the event of the one over TCP", |line| line.starts_with(&shown));
+    assert!(proxy.process.running());
+}

@@ -94,7 +94,7 @@ fn measure(filter: &Arc<Filter>, name: &[u8], size: u64) -> f64 {
     let mut instance = filter.instantiate().expect("an instance");
     let mut batch = Batch::default();
     for number in 0..size {
-        batch.push_query(query(), name, number);
+        batch.push_query(query(), name[..].into(), number);
     }
     let calls = (1000 / size).max(20);
     let mut out = Vec::new();
@@ -125,5 +125,6 @@ fn query() -> filter::Query {
         zone: 0,
         transport: filter::Transport::Udp,
         edns: false,
+        details_length: 0,
     }
 }

@@ -105,7 +105,7 @@ fn measure(filter: &Arc<Filter>, verb: u16, keys: bool) -> f64 {
 fn run(filter: &Arc<Filter>, verb: u16, keys: bool, time: Duration) -> f64 {
     let mut instance = filter.instantiate().expect("an instance");
     let mut batch = Batch::default();
-    batch.push_query(query(verb, keys.into()), b"\x01a\0", 0);
+    batch.push_query(query(verb, keys.into()), b"\x01a\0"[..].into(), 0);
     let (mut out, mut best) = (Vec::new(), Duration::MAX);
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -141,6 +141,7 @@ fn query(qtype: u16, qclass: u16) -> filter::Query {
         zone: 0,
         transport: filter::Transport::Udp,
         edns: false,
+        details_length: 0,
     }
 }
 

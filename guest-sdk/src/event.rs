@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
+use crate::response::message;
 use crate::{Query, Rcode, Source};
 
 /// A query that has been answered, or dropped. The answer has left.
@@ -10,6 +11,7 @@ use crate::{Query, Rcode, Source};
 pub struct Event<'a> {
     raw: &'a raw::Event,
     query: Query<'a>,
+    message: Option<&'a [u8]>,
 }
 
 impl<'a> Event<'a> {
@@ -17,6 +19,7 @@ impl<'a> Event<'a> {
         Some(Event {
             raw,
             query: Query::new(&raw.query, bytes, raw.time)?,
+            message: message(raw.message_start, raw.message_length, bytes)?,
         })
     }
 
@@ -43,6 +46,13 @@ impl<'a> Event<'a> {
     /// Octets of the response; 0 if the query was dropped.
     pub fn response_size(&self) -> u32 {
         self.raw.response_size
+    }
+
+    /// The response as it was sent, in wire format, if the manifest asked for
+    /// [messages](crate::Manifest::messages). None where there was no response, nor where more messages wait than the
+    /// host keeps.
+    pub fn message(&self) -> Option<&'a [u8]> {
+        self.message
     }
 
     /// Whether the query got no response at all.

@@ -26,6 +26,7 @@ impl Manifest {
             events: false,
             messages: false,
             tables: Vec::new(),
+            details: Vec::new(),
         })
     }
 
@@ -47,9 +48,34 @@ impl Manifest {
         self
     }
 
-    /// Wants the [message](crate::Response::message) of each response. Copying it costs.
+    /// Wants the [message](crate::Response::message) of each response and each [event](crate::Event::message). Copying
+    /// it costs.
     pub fn messages(mut self) -> Manifest {
         self.0.messages = true;
+        self
+    }
+
+    /// Wants to know this [EDNS option](crate::Query::edns_option) of queries.
+    pub fn edns_option(mut self, code: u16) -> Manifest {
+        self.0.details.push(raw::Detail::EdnsOption(code));
+        self
+    }
+
+    /// Wants to know all [EDNS options](crate::Query::edns_options) of queries.
+    pub fn edns_options(mut self) -> Manifest {
+        self.0.details.push(raw::Detail::EdnsOptions);
+        self
+    }
+
+    /// Wants to know the [listener](crate::Query::listener) that queries come to.
+    pub fn listener(mut self) -> Manifest {
+        self.0.details.push(raw::Detail::Listener);
+        self
+    }
+
+    /// Wants to know the [server name](crate::Query::server_name) that clients ask for in TLS.
+    pub fn server_name(mut self) -> Manifest {
+        self.0.details.push(raw::Detail::ServerName);
         self
     }
 

@@ -28,6 +28,7 @@ pub enum Transport {
 pub struct Query<'a> {
     raw: &'a raw::Query,
     name: Name<'a>,
+    details: &'a [u8],
     time: u64,
 }
 
@@ -37,7 +38,13 @@ impl<'a> Query<'a> {
         let start = raw.name_start as usize;
         let end = start.checked_add(usize::from(raw.name_length))?;
         let name = Name::from_host(bytes.get(start..end)?)?;
-        Some(Query { raw, name, time })
+        let details = bytes.get(end..end.checked_add(usize::from(raw.details_length))?)?;
+        Some(Query {
+            raw,
+            name,
+            details,
+            time,
+        })
     }
 
     /// The name asked for, lowercased.
@@ -118,9 +125,59 @@ impl<'a> Query<'a> {
         self.raw.udp_size
     }
 
+    /// The data of an EDNS option that the [manifest](crate::Manifest::edns_option) asked for: the first one with this
+    /// code, if the client sent one.
+    pub fn edns_option(&self, code: u16) -> Option<&'a [u8]> {
+        let mut options = self.edns_options();
+        options.find_map(|(known, data)| (known == code).then_some(data))
+    }
+
+    /// Code and data of each EDNS option that the [manifest](crate::Manifest::edns_options) asked for, as the client sent
+    /// them.
+    pub fn edns_options(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
+        let options = details(self.details).filter(|(kind, _)| *kind == EDNS_OPTION);
+        options.filter_map(|(_, octets)| {
+            let (code, data) = octets.split_first_chunk()?;
+            Some((u16::from_be_bytes(*code), data))
+        })
+    }
+
+    /// The listener that the query came to, as the metrics name it: its address and port. None unless the
+    /// [manifest](crate::Manifest::listener) asked for it, and for the proxy's own queries.
+    pub fn listener(&self) -> Option<&'a str> {
+        self.text(LISTENER)
+    }
+
+    /// The server name that the client asked for in TLS, if it did and the [manifest](crate::Manifest::server_name) asked
+    /// for it.
+    pub fn server_name(&self) -> Option<&'a str> {
+        self.text(SERVER_NAME)
+    }
+
+    fn text(&self, wanted: u16) -> Option<&'a str> {
+        let (_, octets) = details(self.details).find(|(kind, _)| *kind == wanted)?;
+        str::from_utf8(octets).ok()
+    }
+
     /// When the query came in, since the Unix epoch, to the millisecond. There is no other clock
     /// in a filter.
     pub fn time(&self) -> Duration {
         Duration::from_millis(self.time)
     }
+}
+
+/// What the octets behind a name are.
+pub(crate) const EDNS_OPTION: u16 = 1;
+pub(crate) const LISTENER: u16 = 2;
+pub(crate) const SERVER_NAME: u16 = 3;
+
+/// What lies behind a name, each with what it is.
+fn details(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (kind, rest) = octets.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (detail, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        octets = rest;
+        Some((u16::from_be_bytes(*kind), detail))
+    })
 }

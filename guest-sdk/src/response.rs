@@ -41,17 +41,10 @@ pub struct Response<'a> {
 
 impl<'a> Response<'a> {
     pub(crate) fn new(raw: &'a raw::Response, bytes: &'a [u8], time: u64) -> Option<Response<'a>> {
-        let message = match raw.message_length {
-            0 => None,
-            length => {
-                let start = raw.message_start as usize;
-                Some(bytes.get(start..start.checked_add(length as usize)?)?)
-            }
-        };
         Some(Response {
             raw,
             query: Query::new(&raw.query, bytes, time)?,
-            message,
+            message: message(raw.message_start, raw.message_length, bytes)?,
         })
     }
 
@@ -84,6 +77,15 @@ impl<'a> Response<'a> {
     /// [messages](crate::Manifest::messages).
     pub fn message(&self) -> Option<&'a [u8]> {
         self.message
+    }
+}
+
+/// A message in a batch's bytes, if there is one. None: the host's indexes lead nowhere.
+pub(crate) fn message(start: u32, length: u32, bytes: &[u8]) -> Option<Option<&[u8]>> {
+    let start = start as usize;
+    match length as usize {
+        0 => Some(None),
+        length => Some(Some(bytes.get(start..start.checked_add(length)?)?)),
     }
 }
 

@@ -205,6 +205,7 @@ mod tests {
             zone: 0,
             transport: raw::Transport::Udp,
             edns: false,
+            details_length: 0,
         }
     }
 

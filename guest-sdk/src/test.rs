@@ -133,8 +133,8 @@ impl<F: Filter> Running<F> {
 
     /// The query phase. Not held back by the manifest.
     pub fn query(&mut self, query: &QueryLiteral) -> Verdict {
-        let raw = query.raw();
-        let view = Query::new(&raw, query.wire(), query.millis());
+        let (raw, bytes) = (query.raw(), query.wire());
+        let view = Query::new(&raw, &bytes, query.millis());
         let view = view.expect("a literal is in range");
         self.call(query.millis(), |filter| filter.query(&view))
     }
@@ -149,8 +149,8 @@ impl<F: Filter> Running<F> {
 
     /// The event phase. Not held back by the manifest.
     pub fn event(&mut self, event: &EventLiteral) {
-        let raw = event.raw();
-        let view = Event::new(&raw, event.query().wire());
+        let (raw, bytes) = event.raw();
+        let view = Event::new(&raw, &bytes);
         let view = view.expect("a literal is in range");
         self.call(event.query().millis(), |filter| filter.event(&view));
     }

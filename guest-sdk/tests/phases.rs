@@ -168,3 +168,57 @@ fn one_name_is_an_alias_like_another() {
     );
     assert_eq!(Verdict::first_of([name.clone()]), Verdict::alias(name));
 }
+
+struct Detailed;
+
+impl Filter for Detailed {
+    fn configure(_: Setup<'_>) -> Result<(Detailed, Manifest), Invalid> {
+        Ok((
+            Detailed,
+            Manifest::new()
+                .queries()
+                .events()
+                .messages()
+                .edns_options()
+                .listener()
+                .server_name(),
+        ))
+    }
+
+    fn query(&mut self, query: &Query<'_>) -> Verdict {
+        let options: Vec<_> = query.edns_options().collect();
+        print(&format!(
+            "{options:?} {:?} {:?}",
+            query.listener(),
+            query.server_name()
+        ));
+        Verdict::pass()
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        print(&format!(
+            "{:?} {:?}",
+            event.query().edns_option(8),
+            event.message()
+        ));
+    }
+}
+
+#[test]
+fn details_lie_behind_the_name() {
+    let mut filter = test::start::<Detailed>([]).unwrap();
+    let plain = test::query("a.test", Type::A);
+    let _ = filter.query(&plain);
+    assert_eq!(filter.printed(), "[] None None\n");
+    let query = plain
+        .edns_option(10, b"12")
+        .listener("[::1]:53")
+        .edns_option(8, b"")
+        .server_name("dns.test");
+    let _ = filter.query(&query);
+    let expected = "[(10, [49, 50]), (8, [])] Some(\"[::1]:53\") Some(\"dns.test\")\n";
+    assert_eq!(filter.printed(), expected);
+    filter.event(&test::event(query.clone()));
+    filter.event(&test::event(query).message(b"\x01\x02"));
+    assert_eq!(filter.printed(), "Some([]) None\nSome([]) Some([1, 2])\n");
+}

@@ -98,7 +98,7 @@ impl Worker {
             }
         };
         let request = batch.next(client);
-        request.admit(&query, client);
+        request.admit(&query, client, live.generation.keeps_options);
         if self.shared.trace_sink.is_some() {
             request.trace = Some(Trace::begin());
         }
@@ -175,6 +175,7 @@ impl Worker {
         self.outward(&live, requests, responses, 0);
 
         let clocks = self.clocks();
+        let mut message = Vec::new();
         for (index, (request, response)) in requests.iter_mut().zip(responses).enumerate() {
             let response = response.take();
             if let Some(response) = response {
@@ -183,12 +184,16 @@ impl Worker {
                 replies.reply(index, |out| {
                     let size = response.write(out, &head);
                     sent = Sent::of(out, size);
+                    if live.generation.hears_messages {
+                        message.clear();
+                        message.extend_from_slice(&out[..size]);
+                    }
                     size
                 });
-                self.count_response(&live, request, &response, sent, clocks);
+                self.count_response(&live, request, &response, sent, &message, clocks);
             } else if !request.is_empty() {
                 request.end();
-                self.hear(&live, request, None, Sent::default(), clocks);
+                self.hear(&live, request, None, Sent::default(), &[], clocks);
             }
         }
     }
@@ -317,12 +322,13 @@ impl Worker {
         request: &Request,
         response: &Response,
         sent: Sent,
+        message: &[u8],
         clocks: Clocks,
     ) {
         let microseconds = clocks.now.saturating_sub(request.client.received);
         let counters = live.counters(request);
         counters.response(response.rcode, microseconds);
-        self.hear(live, request, Some(response), sent, clocks);
+        self.hear(live, request, Some(response), sent, message, clocks);
     }
 }
 

@@ -90,7 +90,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("futures_util", &["node"]),
     ("rustix", &["filter", "node", "run"]),
     ("sha2", &["config", "filter"]),
-    ("rand", &["node", "source"]),
+    ("rand", &["node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),
     ("tracing_subscriber", &["main"]),
     // System calls that no safe crate has: datagrams in batches, limits of a process, who has a port.

@@ -31,6 +31,7 @@ typedef struct {
     uint16_t name_length, qtype, qclass, header, udp_size, edns_flags, client_port, zone;
     uint8_t transport;
     bool edns;
+    uint16_t details_length;
 } query;
 
 /* What `kind` says is in a value. */
@@ -79,7 +80,7 @@ typedef struct {
 
 typedef struct {
     uint16_t rcode;
-    bool has_error;
+    _Alignas(4) bool has_error;
     extended_error error;
 } refusal;
 
@@ -100,7 +101,7 @@ enum { IN_ANSWER, IN_AUTHORITY, IN_ADDITIONAL };
 typedef struct {
     bool has_section;
     uint8_t section;
-    bool has_name;
+    _Alignas(4) bool has_name;
     bytes name;
     bool has_rtype;
     uint16_t rtype;
@@ -167,11 +168,20 @@ typedef struct {
 
 typedef struct { text name; uint32_t octets; bool shown; } table;
 
+/* What `kind` says a filter wants to know of queries. */
+enum { EDNS_OPTION, EDNS_OPTIONS, LISTENER, SERVER_NAME };
+
+typedef struct {
+    uint8_t kind;
+    uint16_t edns_option;
+} detail;
+
 typedef struct {
     numbers qtypes;
     texts suffixes;
     bool queries, responses, events, messages;
     struct { const table *at; uint32_t length; } tables;
+    struct { const detail *at; uint32_t length; } details;
 } manifest;
 
 /* A manifest, or mistakes. */

@@ -38,7 +38,8 @@ export const configure = {
             throw mistakes;
         }
         host.log("info", `the JavaScript filter is ready: ${hosts.size} hosts, ${blocked.size} blocked`);
-        return { qtypes: [], suffixes, queries: true, responses: false, events: false, messages: false, tables: [] };
+        const phases = { queries: true, responses: false, events: false };
+        return { qtypes: [], suffixes, ...phases, messages: false, tables: [], details: [] };
     },
 };
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
+use crate::query::{EDNS_OPTION, LISTENER, SERVER_NAME};
 use crate::{Class, NameBuf, Rcode, Source, Transport, Type};
 
 /// A query to try a filter with.
@@ -16,6 +17,7 @@ pub struct QueryLiteral {
     transport: Transport,
     header: u16,
     edns: Option<(u16, bool)>,
+    details: Vec<u8>,
     zone: u16,
     time: u64,
 }
@@ -37,6 +39,7 @@ pub fn query(name: &str, qtype: Type) -> QueryLiteral {
         transport: Transport::Udp,
         header: 0x0100,
         edns: None,
+        details: Vec::new(),
         zone: 0,
         time: 0,
     }
@@ -70,6 +73,29 @@ impl QueryLiteral {
     /// With EDNS: a UDP payload size and DO.
     pub fn edns(mut self, udp_size: u16, dnssec_ok: bool) -> QueryLiteral {
         self.edns = Some((udp_size, dnssec_ok));
+        self
+    }
+
+    /// With an EDNS option, as a filter sees it whose manifest asked for it.
+    pub fn edns_option(mut self, code: u16, data: &[u8]) -> QueryLiteral {
+        self.edns.get_or_insert((1232, false));
+        self.detail(EDNS_OPTION, &[&code.to_be_bytes()[..], data].concat())
+    }
+
+    /// At this listener, as a filter sees it whose manifest asked for it.
+    pub fn listener(self, listener: &str) -> QueryLiteral {
+        self.detail(LISTENER, listener.as_bytes())
+    }
+
+    /// To this TLS server name, as a filter sees it whose manifest asked for it.
+    pub fn server_name(self, name: &str) -> QueryLiteral {
+        self.detail(SERVER_NAME, name.as_bytes())
+    }
+
+    fn detail(mut self, kind: u16, octets: &[u8]) -> QueryLiteral {
+        self.details.extend(kind.to_be_bytes());
+        self.details.extend((octets.len() as u16).to_be_bytes());
+        self.details.extend_from_slice(octets);
         self
     }
 
@@ -112,11 +138,13 @@ impl QueryLiteral {
                 Transport::Internal => raw::Transport::Internal,
             },
             edns: self.edns.is_some(),
+            details_length: self.details.len() as u16,
         }
     }
 
-    pub(super) fn wire(&self) -> &[u8] {
-        self.name.as_name().as_wire()
+    /// The name and what lies behind it.
+    pub(super) fn wire(&self) -> Vec<u8> {
+        [self.name.as_name().as_wire(), &self.details].concat()
     }
 
     #[cfg(feature = "messages")]
@@ -195,7 +223,7 @@ impl ResponseLiteral {
             message_start: name.len() as u32,
             message_length: self.message.len() as u32,
         };
-        (raw, [name, &self.message].concat())
+        (raw, [name, self.message.clone()].concat())
     }
 }
 
@@ -204,6 +232,7 @@ impl ResponseLiteral {
 pub struct EventLiteral {
     query: QueryLiteral,
     raw: raw::Event,
+    message: Vec<u8>,
 }
 
 /// An answer of 45 octets to a query of 29, with records, from the cache, at once; its ID is 4660.
@@ -219,8 +248,11 @@ pub fn event(query: QueryLiteral) -> EventLiteral {
         response_header: 0x8180,
         has_answers: true,
         source: raw::Source::Cache,
+        message_start: 0,
+        message_length: 0,
     };
-    EventLiteral { query, raw }
+    let message = Vec::new();
+    EventLiteral { query, raw, message }
 }
 
 impl EventLiteral {
@@ -272,12 +304,25 @@ impl EventLiteral {
         self
     }
 
+    /// With the response as it was sent, as a filter sees it whose manifest asked for messages.
+    pub fn message(mut self, message: &[u8]) -> EventLiteral {
+        self.message = message.to_vec();
+        self
+    }
+
     pub(super) fn query(&self) -> &QueryLiteral {
         &self.query
     }
 
-    pub(super) fn raw(&self) -> raw::Event {
-        self.raw
+    /// The event, and the bytes it points into.
+    pub(super) fn raw(&self) -> (raw::Event, Vec<u8>) {
+        let asked = self.query.wire();
+        let raw = raw::Event {
+            message_start: asked.len() as u32,
+            message_length: self.message.len() as u32,
+            ..self.raw
+        };
+        (raw, [asked, self.message.clone()].concat())
     }
 }
 

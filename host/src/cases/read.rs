@@ -245,6 +245,7 @@ impl Reader<'_> {
             zone: zone.or_else(owner).unwrap_or_default() as u16,
             transport: transport.unwrap_or(Transport::Udp).into(),
             edns: edns.is_some() || dnssec,
+            details_length: 0,
         }
     }
 
@@ -293,6 +294,8 @@ fn event(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> filte
         },
         has_answers: answers(mistakes, node) > 0,
         source: origin(mistakes, node),
+        message_start: 0,
+        message_length: 0,
     }
 }
 

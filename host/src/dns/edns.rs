@@ -140,6 +140,11 @@ pub fn keepalive(options: &[u8]) -> Option<u16> {
     options.find_map(|(code, value)| (code == OPTION_KEEPALIVE && value.len() == 2).then(|| u16_at(value, 0)))
 }
 
+/// The options of an OPT record as code and value, up to the first that overruns it.
+pub fn options(options: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    Options(options).map_while(Result::ok)
+}
+
 /// The options of an OPT record as code and value (RFC 6891 section 6.1.2). One that overruns the record is an error and the
 /// last.
 struct Options<'o>(&'o [u8]);

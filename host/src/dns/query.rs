@@ -97,6 +97,14 @@ impl<'a> Query<'a> {
         &self.message[HEADER..self.question_end]
     }
 
+    /// The options of its OPT record, found anew: hardly anybody wants to know.
+    #[cold]
+    pub fn options(&self) -> &'a [u8] {
+        let mut walk = records::Walk::new(self.message, self.question_end, records::counts(self.message));
+        let opt = walk.find_map(|record| record.ok().filter(|record| record.rtype == rtype::OPT));
+        opt.map_or(&[], |opt| &self.message[opt.data])
+    }
+
     /// An error reply to this query.
     pub fn error(&self, rcode: u16) -> Unanswerable {
         Unanswerable::Error {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::bindings::dnsweir::filter::types::{Event, Query, Response};
+use super::details::{Details, Known};
 
 /// Records on their way into a filter. Made once per worker and phase and cleared for each call, so that
 /// filling it allocates nothing once it has grown.
@@ -13,6 +14,24 @@ pub struct Batch<R> {
     /// Of each query's name, for the memo; empty in batches of other records.
     hashes: Vec<u64>,
 }
+
+/// What lies in the bytes for one query.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// In lowercase wire format.
+    pub name: &'a [u8],
+    /// What the filter wants to know of it, and what there is; none: nothing.
+    pub details: Option<(&'a Details, Known<'a>)>,
+}
+
+impl<'a> From<&'a [u8]> for Asked<'a> {
+    fn from(name: &'a [u8]) -> Asked<'a> {
+        Asked { name, details: None }
+    }
+}
+
+/// Octets of the names and messages of events that wait to be heard of, beyond which messages stay out.
+const EVENT_OCTETS: usize = 2 << 20;
 
 impl<R> Default for Batch<R> {
     fn default() -> Batch<R> {
@@ -57,6 +76,17 @@ impl<R> Batch<R> {
         self.hashes[index]
     }
 
+    /// Puts what was asked where its record says.
+    fn place(&mut self, query: &mut Query, asked: Asked<'_>) {
+        query.name_start = self.append(asked.name);
+        query.name_length = asked.name.len() as u16;
+        let begin = self.bytes.len();
+        if let Some((wanted, known)) = asked.details {
+            wanted.gather(known, &mut self.bytes);
+        }
+        query.details_length = (self.bytes.len() - begin) as u16;
+    }
+
     /// Appends bytes and says where they start. A batch never gets near four gigabytes: it holds as many
     /// messages as a worker takes from a socket at once, and a message has at most 65 535 octets.
     fn append(&mut self, bytes: &[u8]) -> u32 {
@@ -69,25 +99,23 @@ impl<R> Batch<R> {
 impl Batch<Query> {
     /// Adds a query; its offsets are filled in here. `name` is in lowercase wire format, `hash` the one that
     /// [`recall`](super::Instance::recall) will be asked with.
-    pub fn push_query(&mut self, mut query: Query, name: &[u8], hash: u64) {
-        query.name_start = self.append(name);
-        query.name_length = name.len() as u16;
+    pub fn push_query(&mut self, mut query: Query, asked: Asked<'_>, hash: u64) {
+        self.place(&mut query, asked);
         self.records.push(query);
         self.hashes.push(hash);
     }
 
     /// The name of a query that was pushed.
     pub fn name(&self, index: usize) -> &[u8] {
-        &self.bytes[self.records[index].span()]
+        let query = &self.records[index];
+        &self.bytes[query.name_start as usize..][..usize::from(query.name_length)]
     }
 }
 
 impl Batch<Response> {
-    /// Adds a response; offsets are filled in here. `name` is in lowercase wire format, `message` empty unless
-    /// the filter wants [messages](super::Interest::messages).
-    pub fn push_response(&mut self, mut response: Response, name: &[u8], message: &[u8]) {
-        response.query.name_start = self.append(name);
-        response.query.name_length = name.len() as u16;
+    /// Adds a response; offsets are filled in here. `message` is empty unless the filter wants [messages](super::Interest::messages).
+    pub fn push_response(&mut self, mut response: Response, asked: Asked<'_>, message: &[u8]) {
+        self.place(&mut response.query, asked);
         response.message_start = self.append(message);
         response.message_length = message.len() as u32;
         self.records.push(response);
@@ -95,10 +123,14 @@ impl Batch<Response> {
 }
 
 impl Batch<Event> {
-    /// Adds an event; offsets are filled in here. `name` is in lowercase wire format.
-    pub fn push_event(&mut self, mut event: Event, name: &[u8]) {
-        event.query.name_start = self.append(name);
-        event.query.name_length = name.len() as u16;
+    /// Adds an event; offsets are filled in here. `message` is empty unless the filter wants
+    /// [messages](super::Interest::messages), and stays out if too many wait already.
+    pub fn push_event(&mut self, mut event: Event, asked: Asked<'_>, message: &[u8]) {
+        self.place(&mut event.query, asked);
+        let fits = self.bytes.len() + message.len() <= EVENT_OCTETS;
+        let message = if fits { message } else { &[] };
+        event.message_start = self.append(message);
+        event.message_length = message.len() as u32;
         self.records.push(event);
     }
 }
@@ -122,7 +154,7 @@ pub(super) trait Portable: Copy {
 impl Portable for Query {
     fn span(&self) -> Range<usize> {
         let start = self.name_start as usize;
-        start..start + usize::from(self.name_length)
+        start..start + usize::from(self.name_length) + usize::from(self.details_length)
     }
     fn rebase(&mut self, by: u32) {
         self.name_start -= by;
@@ -141,10 +173,11 @@ impl Portable for Response {
 
 impl Portable for Event {
     fn span(&self) -> Range<usize> {
-        self.query.span()
+        self.query.name_start as usize..self.message_start as usize + self.message_length as usize
     }
     fn rebase(&mut self, by: u32) {
         self.query.rebase(by);
+        self.message_start -= by;
     }
 }
 
@@ -158,7 +191,7 @@ mod tests {
         let mut batch = Batch::default();
         let names = [&b"\x01a\0"[..], b"\0", b"\x03www\x01b\0"];
         for name in names {
-            batch.push_query(query(1), name, 0);
+            batch.push_query(query(1), name.into(), 0);
         }
         for (index, name) in names.into_iter().enumerate() {
             let (record, bytes) = Portable::isolate(&batch, index);
@@ -183,7 +216,7 @@ mod tests {
             (b"\x01b\0", b"other"),
         ];
         for (name, message) in items {
-            batch.push_response(crate::filter::tests::response(1, 0), name, message);
+            batch.push_response(crate::filter::tests::response(1, 0), name.into(), message);
         }
         for (index, (name, message)) in items.into_iter().enumerate() {
             let (record, bytes) = Portable::isolate(&batch, index);
@@ -194,5 +227,30 @@ mod tests {
             );
             assert_eq!(cut(record.message_start, record.message_length as usize), message);
         }
+    }
+
+    #[test]
+    fn messages_of_events_are_bounded() {
+        let mut batch = Batch::default();
+        let message = vec![0; 60_000];
+        for _ in 0..100 {
+            batch.push_event(crate::filter::tests::event(1), b"\0"[..].into(), &message);
+        }
+        assert!(batch.bytes().len() <= EVENT_OCTETS + 100);
+        let whole = batch
+            .records()
+            .iter()
+            .filter(|event| event.message_length > 0)
+            .count();
+        assert_eq!(
+            (whole, batch.len()),
+            (EVENT_OCTETS / message.len(), 100),
+            "none is lost"
+        );
+        let (record, bytes) = Portable::isolate(&batch, 0);
+        assert_eq!(
+            (record.message_start, record.message_length, bytes.len()),
+            (1, 60_000, 60_001)
+        );
     }
 }

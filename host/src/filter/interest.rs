@@ -1,6 +1,7 @@
 //! What a filter wants to see: its manifest, ready to be asked about every query.
 
 use super::bindings::dnsweir::filter::types::Manifest;
+use super::details::Details;
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 
@@ -13,8 +14,10 @@ pub struct Interest {
     pub responses: bool,
     /// The event phase.
     pub events: bool,
-    /// Whether responses are to carry the message.
+    /// Whether responses and events are to carry the message.
     pub messages: bool,
+    /// What it wants to know of queries.
+    pub details: Details,
     /// None: all.
     qtypes: Option<Box<[u64; 1024]>>,
     /// None: all.
@@ -29,6 +32,7 @@ impl Interest {
             responses: false,
             events: false,
             messages: false,
+            details: Details::default(),
             qtypes: None,
             suffixes: None,
         }
@@ -57,6 +61,7 @@ impl Interest {
             responses: manifest.responses,
             events: manifest.events,
             messages: manifest.messages,
+            details: Details::new(&manifest.details),
             qtypes,
             suffixes: (!all).then_some(suffixes),
         })
@@ -90,6 +95,7 @@ mod tests {
             events: false,
             messages: false,
             tables: Vec::new(),
+            details: Vec::new(),
         })
     }
 

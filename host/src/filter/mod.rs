@@ -19,6 +19,7 @@ mod compile;
 mod compiled;
 mod configure;
 mod counters;
+mod details;
 mod diagnostics;
 mod engine;
 mod exports;
@@ -55,12 +56,13 @@ mod world;
 /// The interface of filters that this proxy speaks.
 pub const INTERFACE: &str = "dnsweir:filter@0.1.0";
 
-pub use batch::Batch;
+pub use batch::{Asked, Batch};
 pub use bindings::dnsweir::filter::types::{Event, Query, Response, Source, Transport};
 pub use builtin::BUILTINS;
 pub use ceiling::{instance_memory, loading_memory};
 pub use compile::{Confinement, compile_for_parent};
 pub use compiled::CompiledCache;
+pub use details::Known;
 pub use engine::Engine;
 pub use failure::{Failure, Reason};
 #[doc(hidden)]

@@ -165,6 +165,7 @@ records! {
         zone: u16,
         transport: types::Transport,
         edns: bool,
+        details_length: u16,
     }
     types::Response {
         query: types::Query,
@@ -186,5 +187,7 @@ records! {
         response_header: u16,
         has_answers: bool,
         source: types::Source,
+        message_start: u32,
+        message_length: u32,
     }
 }

@@ -181,6 +181,7 @@ impl Trial {
                 events: false,
                 messages: false,
                 tables: Vec::new(),
+                details: Vec::new(),
             },
             interest: Interest::none(),
             tables: Arc::new(Tables::none()),
@@ -306,6 +307,7 @@ impl Trial {
         let wanted = self.manifest.events && self.interest.covers(event.query.qtype, name);
         let event = types::Event {
             query: placed(event.query, name),
+            message_start: name.len() as u32,
             ..event
         };
         self.execute(wanted, |guest| {

@@ -92,18 +92,16 @@ impl Worker {
         let [response] = responses;
         match response {
             Some(response) => {
-                let sent = {
-                    let mut buffer = self.reply.borrow_mut();
-                    let head = request.reply_head(response.error);
-                    let size = response.write(&mut buffer[..], &head);
-                    reply.send(&buffer[..size]);
-                    Sent::of(&buffer[..], size)
-                };
-                self.count_response(&live, &request, &response, sent, self.clocks());
+                let mut buffer = self.reply.borrow_mut();
+                let head = request.reply_head(response.error);
+                let size = response.write(&mut buffer[..], &head);
+                reply.send(&buffer[..size]);
+                let sent = Sent::of(&buffer[..], size);
+                self.count_response(&live, &request, &response, sent, &buffer[..size], self.clocks());
             }
             None => {
                 request.end();
-                self.hear(&live, &request, None, Sent::default(), self.clocks());
+                self.hear(&live, &request, None, Sent::default(), &[], self.clocks());
             }
         }
     }

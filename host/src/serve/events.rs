@@ -12,6 +12,9 @@ use super::worker::{Clocks, Worker};
 /// Events that make a call of an events phase worth its price.
 const TELL_BATCH: usize = 256;
 
+/// Octets of a message that weigh as much as another event.
+const MESSAGE_OF_EVENT: usize = 4096;
+
 /// How long events wait for others at most.
 const TELL_AFTER: Duration = Duration::from_millis(20);
 
@@ -23,6 +26,7 @@ impl Worker {
         request: &Request,
         response: Option<&Response>,
         sent: Sent,
+        message: &[u8],
         clocks: Clocks,
     ) {
         self.finish_trace(request, response, sent.size);
@@ -35,13 +39,18 @@ impl Worker {
             let interest = live.generation.filters[heard.filter].interest();
             if interest.covers(event.query.qtype, request.name.as_bytes()) {
                 event.query.zone = (heard.zone_base + request.zone) as u16;
-                live.events[heard.filter]
-                    .borrow_mut()
-                    .push_event(event, request.name.as_bytes());
-                self.events_waiting.set(self.events_waiting.get() + 1);
-                if self.events_waiting.get() == 1 {
+                let message = if interest.messages { message } else { &[] };
+                live.events[heard.filter].borrow_mut().push_event(
+                    event,
+                    live.asked(request, heard.filter),
+                    message,
+                );
+                let waiting = self.events_waiting.get();
+                if waiting == 0 {
                     self.event.notify_one();
                 }
+                self.events_waiting
+                    .set(waiting + 1 + message.len() / MESSAGE_OF_EVENT);
             }
         }
     }

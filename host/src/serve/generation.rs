@@ -30,6 +30,10 @@ pub struct Generation {
     pub test_cases: Vec<usize>,
     /// One for each source that a zone names.
     pub sources: Vec<Arc<Source>>,
+    /// Whether a filter wants to know EDNS options.
+    pub keeps_options: bool,
+    /// Whether a filter hears of messages.
+    pub hears_messages: bool,
 }
 
 /// The stages of a zone.
@@ -86,6 +90,8 @@ impl Generation {
             identities: Vec::new(),
             test_cases: Vec::new(),
             sources: Vec::new(),
+            keeps_options: false,
+            hears_messages: false,
         }
     }
 
@@ -125,6 +131,9 @@ impl Generation {
             pipelines.iter().map(|pipeline| &pipeline.zones[..]),
             config.local_zones,
         );
+        let interests = || filters.iter().map(|loaded| loaded.filter.interest());
+        let keeps_options = interests().any(|interest| interest.details.options());
+        let hears_messages = interests().any(|interest| interest.events && interest.messages);
         let (identities, test_cases) = filters
             .iter()
             .map(|loaded| (loaded.identity, loaded.test_cases))
@@ -138,6 +147,8 @@ impl Generation {
             identities,
             test_cases,
             sources,
+            keeps_options,
+            hears_messages,
         })
     }
 }

@@ -122,11 +122,11 @@ impl Phase for Inward<'_> {
     type Record = filter::Query;
     type Outcome = QueryOutcome;
 
-    fn show(&self, _: usize, index: usize, batch: &mut filter::Batch<filter::Query>) {
+    fn show(&self, filter: usize, index: usize, batch: &mut filter::Batch<filter::Query>) {
         let request = &self.requests[index];
         batch.push_query(
             self.live.query_record(request),
-            request.name.as_bytes(),
+            self.live.asked(request, filter),
             request.hash,
         );
     }

@@ -110,6 +110,14 @@ impl Live {
         })
     }
 
+    /// What the metrics call a listener.
+    pub fn server(&self, server: u16) -> &str {
+        self.counters
+            .servers
+            .get(usize::from(server))
+            .map_or("", |server| server)
+    }
+
     /// The counters of what no zone owns.
     pub fn counters_outside(&self, server: u16) -> &ZoneCounters {
         let at = self.counters.stride - 1;

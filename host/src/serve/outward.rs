@@ -120,7 +120,7 @@ impl Phase for Outward<'_> {
             Vec::new()
         };
         let record = self.live.response_record(request, response);
-        batch.push_response(record, request.name.as_bytes(), &message);
+        batch.push_response(record, self.live.asked(request, filter), &message);
     }
 
     fn call(

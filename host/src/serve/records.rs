@@ -1,6 +1,6 @@
 //! Queries, responses and events as filters see them.
 
-use crate::dns::{Origin, edns, u16_at};
+use crate::dns::{Origin, Transport, edns, u16_at};
 use crate::filter;
 
 use super::generation::Stage;
@@ -36,6 +36,21 @@ impl Live {
             Some(Stage::Filter { zone_base, .. }) => (zone_base + request.zone) as u16,
             _ => 0,
         }
+    }
+
+    /// What a filter gets to know of a query beside its record.
+    pub fn asked<'a>(&'a self, request: &'a Request, filter: usize) -> filter::Asked<'a> {
+        let wanted = &self.generation.filters[filter].interest().details;
+        let details = (wanted.any() && request.client.transport != Transport::Internal).then(|| {
+            let known = filter::Known {
+                options: &request.options,
+                listener: self.server(request.client.server),
+                server_name: "",
+            };
+            (wanted, known)
+        });
+        let name = request.name.as_bytes();
+        filter::Asked { name, details }
     }
 
     /// A query as its stage's filter sees it.
@@ -78,6 +93,7 @@ fn query_record(request: &Request) -> filter::Query {
         zone: 0,
         transport: request.client.transport.into(),
         edns: request.edns.is_some(),
+        details_length: 0,
     }
 }
 
@@ -100,5 +116,7 @@ pub fn event_record(
         response_header: sent.header,
         has_answers: response.is_some_and(|response| response.answer_count() > 0),
         source: response.map_or(Origin::Filter, |response| response.origin).into(),
+        message_start: 0,
+        message_length: 0,
     }
 }

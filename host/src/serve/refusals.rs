@@ -31,7 +31,7 @@ impl Worker {
         let heard = refusal.reply != Reply::Silence || self.shared.trace_sink.is_some();
         if let Some(query) = heard.then(|| Query::parse(message).ok()).flatten() {
             let request = batch.next(client);
-            request.admit(&query, client);
+            request.admit(&query, client, false);
             if self.shared.trace_sink.is_some() {
                 request.trace = Some(Trace::begin());
             }

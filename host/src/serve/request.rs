@@ -48,6 +48,8 @@ pub struct Request {
     pub edns: Option<Edns>,
     /// Octets of the query.
     pub size: u16,
+    /// The options of its OPT record, if a filter of the generation wants to know them.
+    pub options: Vec<u8>,
     /// The whole message, if it is signed and may only be relayed as it is.
     pub signed: Option<Box<[u8]>>,
     /// The question as it stands now, in the letter case it came in: name, type, class.
@@ -114,6 +116,7 @@ impl Request {
             flags: 0,
             edns: None,
             size: 0,
+            options: Vec::new(),
             signed: None,
             question: Vec::new(),
             name: Name::ROOT,
@@ -143,12 +146,16 @@ impl Request {
     }
 
     /// Becomes the start of a new query's way, keeping its buffers.
-    pub fn admit(&mut self, query: &Query<'_>, client: Client) {
+    pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps_options: bool) {
         self.client = client;
         self.id = query.id;
         self.flags = query.flags;
         self.edns = query.edns;
         self.size = query.message.len() as u16;
+        self.options.clear();
+        if query.edns.is_some() && keeps_options {
+            self.options.extend_from_slice(query.options());
+        }
         self.signed = query.signed.then(|| query.message.into());
         self.question.clear();
         self.question.extend_from_slice(query.question());

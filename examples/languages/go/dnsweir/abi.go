@@ -63,7 +63,7 @@ func realloc(old, oldSize, align, size uint32) uint32 {
 func configure(name, nameLength, config, configLength, zones, zonesLength uint32) uint32 {
 	made, manifest, mistakes := makeFilter(readConfig(config, configLength))
 	filter = made
-	result := take(32)
+	result := take(40)
 	clear(result)
 	if len(mistakes) > 0 {
 		result[0] = 1
@@ -142,6 +142,7 @@ type rawQuery struct {
 	clientPort, zone       uint16
 	transport              uint8
 	edns                   bool
+	detailsLength          uint16
 }
 
 const verdictSize = 112

@@ -31,7 +31,7 @@ fn only_the_guilty_query_fails() {
         (3, b"\x01a\0"),
         (10, b"\x01a\0"),
     ] {
-        batch.push_query(query(qtype), name, 0);
+        batch.push_query(query(qtype), name.into(), 0);
     }
     assert_eq!(ask(&mut instance, &batch), "-35!1");
     assert_eq!(
@@ -210,7 +210,7 @@ fn responses_fail_one_by_one_too() {
     let mut instance = puppet();
     let mut batch = Batch::default();
     for rcode in [0, 3, 2] {
-        batch.push_response(response(1, rcode), b"\x01a\0", b"message");
+        batch.push_response(response(1, rcode), b"\x01a\0"[..].into(), b"message");
     }
     let mut out = Vec::new();
     instance.responses(1_000, &batch, &mut out);
@@ -225,7 +225,7 @@ fn failed_events_are_counted() {
     let mut instance = puppet();
     let mut batch = Batch::default();
     for qtype in [9, 3, 9] {
-        batch.push_event(event(qtype), b"\x01a\0");
+        batch.push_event(event(qtype), b"\x01a\0"[..].into(), b"");
     }
     instance.events(&batch);
     let events = &instance.filter().counters().events;

@@ -62,7 +62,7 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
   (memory (export "memory") 4)
   (global $heap (mut i32) (i32.const 65536))
   ;; result::ok, no types, no suffixes; queries, responses, events, no messages.
-  (data (i32.const 16) "\00\00\00\00" "\00\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00" "\01\01\01\00")
+  (data (i32.const 16) "\00\00\00\00" "\00\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00" "\01\01\01\00" "\00\00\00\00\00\00\00\00")
   ;; result::err with one error at 144: node 0, argument 1, its texts.
   (data (i32.const 128) "\01\00\00\00" "\90\00\00\00\01\00\00\00")
   (data (i32.const 144) "\01\00\00\00\00\00\00\00" "\01\00\00\00\01\00\00\00\00\00\00\00" "\c0\00\00\00\06\00\00\00" "\c8\00\00\00\04\00\00\00")
@@ -156,7 +156,7 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
     (local $i i32)
     (block $done (loop $next
       (br_if $done (i32.ge_u (local.get $i) (local.get $length)))
-      (call $misbehave (i32.load16_u offset=22 (i32.add (local.get $batch) (i32.mul (local.get $i) (i32.const 72)))))
+      (call $misbehave (i32.load16_u offset=22 (i32.add (local.get $batch) (i32.mul (local.get $i) (i32.const 80)))))
       (local.set $i (i32.add (local.get $i) (i32.const 1)))
       (br $next)))
     (global.set $heap (i32.const 65536))))"#
@@ -252,7 +252,7 @@ pub(super) fn summer() -> Vec<u8> {
     (call $tell (local.get 0) (local.get 1) (i32.mul (local.get 2) (i32.const 64)) (local.get 3) (local.get 4))
     (i32.const 64))
   (func (export "dnsweir:filter/events@0.1.0#on-events") (param i32 i32 i32 i32)
-    (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 72)) (local.get 2) (local.get 3))))"#;
+    (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 80)) (local.get 2) (local.get 3))))"#;
     module(text, ALL)
 }
 

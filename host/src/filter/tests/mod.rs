@@ -85,6 +85,7 @@ pub(super) fn query(qtype: u16) -> Query {
         zone: 0,
         transport: Transport::Udp,
         edns: true,
+        details_length: 0,
     }
 }
 
@@ -100,7 +101,7 @@ pub(super) fn response(qtype: u16, rcode: u16) -> Response {
     }
 }
 
-fn event(qtype: u16) -> Event {
+pub(super) fn event(qtype: u16) -> Event {
     Event {
         query: query(qtype),
         time: 0,
@@ -112,6 +113,8 @@ fn event(qtype: u16) -> Event {
         response_header: 0,
         has_answers: false,
         source: Source::Cache,
+        message_start: 0,
+        message_length: 0,
     }
 }
 
@@ -119,7 +122,7 @@ fn event(qtype: u16) -> Event {
 fn batch(qtypes: &[u16]) -> Batch<Query> {
     let mut batch = Batch::default();
     for &qtype in qtypes {
-        batch.push_query(query(qtype), b"\x01a\0", 7);
+        batch.push_query(query(qtype), b"\x01a\0"[..].into(), 7);
     }
     batch
 }

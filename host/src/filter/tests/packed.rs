@@ -75,7 +75,7 @@ fn any_query() -> impl Strategy<Value = types::Query> {
                     udp_size,
                     edns_flags,
                     client_port,
-                    _,
+                    details_length,
                 ] = sixteens;
                 types::Query {
                     client_high,
@@ -91,6 +91,7 @@ fn any_query() -> impl Strategy<Value = types::Query> {
                     zone,
                     transport,
                     edns,
+                    details_length,
                 }
             },
         )
@@ -124,13 +125,20 @@ fn any_event() -> impl Strategy<Value = types::Event> {
     (
         any_query(),
         any::<u64>(),
-        any::<[u32; 2]>(),
+        any::<[u32; 4]>(),
         any::<[u16; 4]>(),
         any::<bool>(),
         any_source(),
     )
         .prop_map(
-            |(query, time, [duration, response_size], sixteens, has_answers, source)| {
+            |(
+                query,
+                time,
+                [duration, response_size, message_start, message_length],
+                sixteens,
+                has_answers,
+                source,
+            )| {
                 let [id, query_size, rcode, response_header] = sixteens;
                 types::Event {
                     query,
@@ -143,6 +151,8 @@ fn any_event() -> impl Strategy<Value = types::Event> {
                     response_header,
                     has_answers,
                     source,
+                    message_start,
+                    message_length,
                 }
             },
         )

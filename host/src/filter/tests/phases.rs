@@ -37,7 +37,7 @@ fn names_find_their_queries() {
     let mut instance = puppet();
     let mut batch = Batch::default();
     for name in [&b"\x01a\0"[..], b"\x03www\x01a\0", b"\0"] {
-        batch.push_query(query(10), name, 0);
+        batch.push_query(query(10), name.into(), 0);
     }
     assert_eq!(ask(&mut instance, &batch), "130");
 }
@@ -78,7 +78,7 @@ fn responses_are_edited() {
     let mut instance = puppet();
     let mut batch = Batch::default();
     for rcode in [0, 2] {
-        batch.push_response(response(1, rcode), b"\x01a\0", b"message");
+        batch.push_response(response(1, rcode), b"\x01a\0"[..].into(), b"message");
     }
     let mut out = Vec::new();
     instance.responses(1_000, &batch, &mut out);
@@ -116,7 +116,7 @@ fn events_reach_standard_output_and_the_counters() {
     let engine = Engine::printing_to(Lines(sender)).unwrap();
     let mut instance = load(&engine, guests::puppet()).unwrap().instantiate().unwrap();
     let mut batch = Batch::default();
-    batch.push_event(event(9), b"\x01a\0");
+    batch.push_event(event(9), b"\x01a\0"[..].into(), b"");
     instance.events(&batch);
     assert_eq!(printed.recv().unwrap(), b"seen\n");
     let counters = instance.filter().counters();

@@ -5,15 +5,19 @@
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, ExtendedError, Filter, Invalid, Manifest, NameBuf, Query, Rcode, Rdata, Record, Response,
-    ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type, Verdict, count_with,
+    Answer, Event, ExtendedError, Filter, Invalid, Manifest, NameBuf, Query, Rcode, Rdata, Record, Response,
+    ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type, Verdict, count_with, print,
 };
 
 struct Verdicts;
 
 impl Filter for Verdicts {
     fn configure(_: Setup<'_>) -> Result<(Verdicts, Manifest), Invalid> {
-        Ok((Verdicts, Manifest::new().queries().responses()))
+        let phases = Manifest::new().queries().responses().events();
+        Ok((
+            Verdicts,
+            phases.messages().listener().edns_option(8).edns_option(10),
+        ))
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
@@ -25,6 +29,9 @@ impl Filter for Verdicts {
                 &[("qtype", &query.qtype().to_string()), ("labels", &shard)],
                 1,
             );
+        }
+        if label.starts_with("shown") {
+            print(&format!("query {}", detailed(query)));
         }
         let why = ExtendedError::FILTERED.text("told so by its first label");
         let verdict = match label.as_str() {
@@ -41,6 +48,18 @@ impl Filter for Verdicts {
         verdict.remember(Duration::from_secs(1))
     }
 
+    fn event(&mut self, event: &Event<'_>) {
+        let query = event.query();
+        if first_label(query).starts_with("shown") {
+            let message = event.message().map(hex);
+            print(&format!(
+                "event {} {}",
+                detailed(query),
+                message.unwrap_or_default()
+            ));
+        }
+    }
+
     fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
         match first_label(response.query()).as_str() {
             "replace-why" => {
@@ -55,6 +74,25 @@ impl Filter for Verdicts {
             },
         }
     }
+}
+
+/// A query's name with what its manifest asked for.
+fn detailed(query: &Query<'_>) -> String {
+    let options = query.edns_options();
+    let options: Vec<String> = options
+        .map(|(code, data)| format!("{code}={}", hex(data)))
+        .collect();
+    let listener = query.listener().unwrap_or("nowhere");
+    let subnet = query.edns_option(8).map_or("none".to_owned(), hex);
+    format!(
+        "{} at {listener} [{}] subnet {subnet}",
+        query.name(),
+        options.join(" ")
+    )
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 /// What is changed in a response that is asked for by this label.
