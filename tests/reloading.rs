@@ -419,3 +419,31 @@ fn a_filter_that_fails_later_stays_and_so_does_one_without_probation() {
     );
     assert_eq!(proxy.get("/ready").0, 200);
 }
+
+/// What an instance knows is not lost because something else in the configuration changed: here, a verdict that is
+/// remembered, so that the filter is not called again.
+#[test]
+fn a_filter_that_did_not_change_keeps_its_instances() {
+    let upstream = one("192.0.2.1");
+    let text = |hosts: &str, other: u32| {
+        format!(
+            "workers 1\nfilter \"f\" {{ module \"builtin:hosts\"; config {{ zone \"test\"; {hosts} }} }}\n\
+             zone \".\" {{ use \"f\"; {forward} }}\nzone \"number{other}.example\" {{ {forward} }}",
+            forward = forward_once(upstream.address)
+        )
+    };
+    let hosts = "host \"a.test\" \"192.0.2.7\"";
+    let proxy = Proxy::start(&text(hosts, 0));
+    let calls = || {
+        let labels = [("filter", "f"), ("phase", "query")];
+        proxy.metrics().sum("dnsweir_filter_calls_total", &labels)
+    };
+    for other in 1..=3 {
+        assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.7"]);
+        assert_eq!(calls(), 1.0);
+        proxy.reload(&text(hosts, other));
+    }
+    proxy.reload(&text("host \"a.test\" \"192.0.2.8\"", 3));
+    assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.8"]);
+    assert_eq!(calls(), 2.0);
+}

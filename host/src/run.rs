@@ -233,16 +233,18 @@ struct Proxy {
 /// Everything a generation needs, made aside.
 struct Prepared {
     generation: Arc<Generation>,
-    /// For each worker: an instance of each filter.
+    /// For each worker: an instance of each filter that the running generation does not have.
     instances: Vec<Vec<filter::Instance>>,
 }
 
+/// Builds a generation, which goes on with what `previous` has, and the instances that workers need for it.
 fn prepare(
     number: u64,
     config: Config,
     engine: &Engine,
     workers: usize,
     previous: Option<&Generation>,
+    running: &Generation,
 ) -> Result<Prepared, Stop> {
     let generation = Arc::new(Generation::build(number, config, engine, previous)?);
     let instances = (0..workers)
@@ -250,6 +252,7 @@ fn prepare(
             generation
                 .filters
                 .iter()
+                .filter(|filter| running.index_of(filter).is_none())
                 .map(Filter::instantiate)
                 .collect::<Result<Vec<_>, _>>()
         })
@@ -359,7 +362,8 @@ impl Proxy {
             bound => bound.map_err(machine)?,
         }
         let workers = self.workers.len();
-        let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None);
+        let nothing = Arc::clone(&self.state.generation.read());
+        let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None, &nothing);
         let prepared = filter::beside(&self.engine, prepare).await.map_err(machine)??;
         self.change_over(prepared).await
     }

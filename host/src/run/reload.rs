@@ -106,7 +106,7 @@ impl Proxy {
     async fn go_back(&mut self, changes: &mut watch::Changes) {
         let current = Arc::clone(&self.state.generation.read());
         let Some(before) = self.before.take() else { return };
-        let is_new = |filter: &&Arc<Filter>| !before.filters.iter().any(|known| Arc::ptr_eq(known, *filter));
+        let is_new = |filter: &&Arc<Filter>| before.index_of(filter).is_none();
         let mut failed = current.filters.iter().filter(is_new);
         let Some((name, failure)) = failed.find_map(|filter| Some((filter.name(), filter.failed_early()?)))
         else {
@@ -120,8 +120,10 @@ impl Proxy {
         tracing::error!("{why}");
         let (number, workers) = (current.number + 1, self.workers.len());
         // Everything is there already; only instances have to be made.
+        let running = Arc::clone(&current);
         let prepared = filter::beside(&self.engine, move |engine| {
-            prepare(number, before.config.clone(), engine, workers, Some(&before))
+            let config = before.config.clone();
+            prepare(number, config, engine, workers, Some(&before), &running)
         });
         let done = match prepared.await {
             Ok(Ok(prepared)) => self.change_over(prepared).await,
@@ -153,7 +155,7 @@ impl Proxy {
         // Compiling takes a while; the admin address goes on answering.
         let prepared = filter::beside(&self.engine, move |engine| {
             let config = load(Some(&file), without_test_cases)?;
-            prepare(number, config, engine, workers, Some(&current))
+            prepare(number, config, engine, workers, Some(&current), &current)
         });
         prepared.await.map_err(machine)?
     }

@@ -95,6 +95,11 @@ impl Generation {
         }
     }
 
+    /// Where it has this very filter, loaded once.
+    pub fn index_of(&self, filter: &Arc<Filter>) -> Option<usize> {
+        self.filters.iter().position(|known| Arc::ptr_eq(known, filter))
+    }
+
     /// Compiles and configures everything, or says in the operator's file what cannot be.
     ///
     /// Of the `previous` one stays what is the same: sources and filters of which nothing changed, with all that they

@@ -2,6 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::filter::{self, Instance};
@@ -17,8 +18,8 @@ use super::stores::Shared;
 pub struct Live {
     /// The shared half.
     pub generation: Arc<Generation>,
-    /// One for each of [`Generation::filters`].
-    pub instances: Vec<RefCell<Instance>>,
+    /// One for each of [`Generation::filters`]. The generation before may still use it for what is under way.
+    pub instances: Vec<Rc<RefCell<Instance>>>,
     /// What happened since the filter was last told; one for each of [`Generation::filters`].
     pub events: Vec<RefCell<filter::Batch<filter::Event>>>,
     /// One for each of [`Generation::sources`].
@@ -42,9 +43,10 @@ struct Counters {
 }
 
 impl Live {
-    /// Brings a generation to life on the calling worker. `instances` were made aside, so that nothing
-    /// can fail here any more. Every listener has asked for its [`Shared::server`] before. What the worker has open
-    /// for sources that both share is taken over from the `previous` one.
+    /// Brings a generation to life on the calling worker. `instances`, one for each filter that the `previous` one does not
+    /// have, in order, were made aside, so that nothing can fail here any more. Every listener has asked for its
+    /// [`Shared::server`] before. Instances of filters that both share go on, and so does what the worker has open for
+    /// sources that both share.
     pub fn new(
         generation: Arc<Generation>,
         instances: Vec<Instance>,
@@ -52,7 +54,7 @@ impl Live {
         shared: Arc<Shared>,
         worker: usize,
     ) -> Live {
-        let instances: Vec<_> = instances.into_iter().map(RefCell::new).collect();
+        let instances = instances_of(&generation, instances, previous);
         let events = instances.iter().map(|_| RefCell::default()).collect();
         let sources = generation.sources.iter().map(|source| {
             let mut known = previous.iter().flat_map(|live| &live.sources);
@@ -156,6 +158,27 @@ impl Live {
             traced: request.trace.is_some(),
         }
     }
+}
+
+/// An instance for each filter: the one that the worker has already, or else the next of those that were made.
+fn instances_of(
+    generation: &Generation,
+    made: Vec<Instance>,
+    previous: Option<&Live>,
+) -> Vec<Rc<RefCell<Instance>>> {
+    let mut made = made.into_iter().map(|instance| Rc::new(RefCell::new(instance)));
+    let instances = generation.filters.iter().map(|filter| {
+        let known = previous.and_then(|live| Some((live, live.generation.index_of(filter)?)));
+        match known {
+            Some((live, index)) => Some(Rc::clone(&live.instances[index])),
+            None => made.next(),
+        }
+    });
+    let instances: Option<Vec<_>> = instances.collect();
+    let Some(instances) = instances else {
+        unreachable!("an instance was made of each filter that no worker has")
+    };
+    instances
 }
 
 impl Counters {
