@@ -243,7 +243,7 @@ fn a_panic_while_configuring_is_reported() {
 }
 
 /// What the filter of garbage says, by the first label.
-const KINDS: [&str; 45] = [
+const KINDS: [&str; 57] = [
     "index",
     "many",
     "empty-name",
@@ -258,6 +258,18 @@ const KINDS: [&str; 45] = [
     "alias-of-many",
     "alias-of-aliases",
     "alias-self",
+    "ask-of-none",
+    "ask-of-many",
+    "ask-name",
+    "ask-type",
+    "ask-zone",
+    "ask-time",
+    "ask-state",
+    "ask-much",
+    "ask-self",
+    "answered-index",
+    "answered-name",
+    "answered-ask",
     "owner",
     "short-a",
     "bad-cname",

@@ -29,6 +29,7 @@ mod twice;
 mod conformance;
 
 // The stages of a pipeline.
+mod asking;
 mod builtin;
 mod cache;
 mod compiled;

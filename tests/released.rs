@@ -58,6 +58,8 @@ fn work(module: &str, digest: &str) {
     assert_eq!(asked("edit.test"), found(&["edit.test. A 192.0.2.1"], 7));
     assert_eq!(asked("shorten.test"), found(&["shorten.test. A 192.0.2.1"], 9));
     assert_eq!(asked("replace.test"), found(&["replace.test. A 192.0.2.7"], 300));
+    assert_eq!(asked("ask.test"), found(&["ask.test. A 192.0.2.7"], 300));
+    assert_eq!(asked("reask.test"), found(&["reask.test. A 192.0.2.7"], 300));
     assert_eq!(asked("trap.test").0, "SERVFAIL");
     proxy.process.logged("told to panic at trap.test");
     proxy

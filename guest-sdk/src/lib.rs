@@ -107,6 +107,7 @@
 //! rebuilt from its configuration, and the panic's text is in the proxy's log.
 
 mod answer;
+mod ask;
 #[doc(hidden)]
 pub mod bindings;
 mod codes;
@@ -135,6 +136,7 @@ mod value;
 mod verdict;
 
 pub use answer::{Answer, Rdata, Soa};
+pub use ask::{Answers, Ask, Found, LookupStatus};
 pub use codes::{Class, Rcode, Type, UnknownCode};
 pub use config::{Invalid, Mistake, Node, Setup};
 pub use event::Event;
@@ -174,6 +176,18 @@ pub trait Filter: Sized + 'static {
     /// Says what happens to a response.
     fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
         let _ = response;
+        ResponseVerdict::pass()
+    }
+
+    /// Goes on with a query that the filter has [asked](Verdict::ask) about.
+    fn answers(&mut self, query: &Query<'_>, answers: &Answers<'_>) -> Verdict {
+        let _ = (query, answers);
+        Verdict::pass()
+    }
+
+    /// Goes on with a response that the filter has [asked](ResponseVerdict::ask) about.
+    fn response_answers(&mut self, response: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
+        let _ = (response, answers);
         ResponseVerdict::pass()
     }
 

@@ -27,6 +27,7 @@ impl Manifest {
             messages: false,
             tables: Vec::new(),
             details: Vec::new(),
+            asks: false,
         })
     }
 
@@ -52,6 +53,12 @@ impl Manifest {
     /// it costs.
     pub fn messages(mut self) -> Manifest {
         self.0.messages = true;
+        self
+    }
+
+    /// Asks before it decides: its verdicts may be [`Verdict::ask`](crate::Verdict::ask).
+    pub fn asks(mut self) -> Manifest {
+        self.0.asks = true;
         self
     }
 
@@ -89,6 +96,11 @@ impl Manifest {
     pub fn at_or_below<'b>(mut self, names: impl IntoIterator<Item = &'b NameBuf>) -> Manifest {
         self.0.suffixes.extend(names.into_iter().map(NameBuf::to_string));
         self
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn has_asks(&self) -> bool {
+        self.0.asks
     }
 
     pub(crate) fn has_phase(&self) -> bool {

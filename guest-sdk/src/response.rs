@@ -2,7 +2,7 @@
 
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::verdict::drop_reason;
-use crate::{Answer, Query, Rcode, ResponseEdit};
+use crate::{Answer, Ask, Query, Rcode, ResponseEdit};
 
 /// Where an answer came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +123,21 @@ impl ResponseVerdict {
     /// The client gets no response at all, for this reason: as [for queries](crate::Verdict::drop_for).
     pub fn drop_for(reason: &str) -> ResponseVerdict {
         ResponseVerdict::new(raw::ResponseDecision::Drop(drop_reason(reason)))
+    }
+
+    /// Decided later, by [`Filter::response_answers`](crate::Filter::response_answers), which gets the answers to
+    /// these lookups: as [for queries](crate::Verdict::ask).
+    pub fn ask(ask: Ask) -> ResponseVerdict {
+        ResponseVerdict::new(raw::ResponseDecision::Ask(ask.into_raw()))
+    }
+
+    /// What it asks for, if it does.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn asks(&self) -> Option<&raw::Ask> {
+        match &self.decision {
+            raw::ResponseDecision::Ask(ask) => Some(ask),
+            _ => None,
+        }
     }
 
     /// What the host is told; nothing if that changes nothing.

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::bindings::exports::dnsweir::filter as exports;
 use crate::config::Tree;
-use crate::{Event, Filter, Manifest, Query, Response, host};
+use crate::{Answers, Event, Filter, Manifest, Query, Response, host};
 
 /// The filter, once it is configured.
 pub struct State<F>(Option<F>);
@@ -95,6 +95,60 @@ impl<F: Filter> State<F> {
         verdicts
     }
 
+    /// Goes on with each query that the filter has asked about.
+    pub fn on_query_answers(
+        &mut self,
+        now: u64,
+        batch: &[raw::AskedQuery],
+        answers: &[raw::LookupAnswer],
+        bytes: &[u8],
+    ) -> Vec<raw::Verdict> {
+        let Some(filter) = &mut self.0 else {
+            return Vec::new();
+        };
+        let mut verdicts = Vec::new();
+        for (index, asked) in (0u32..).zip(batch) {
+            let state = (asked.state_start, asked.state_length);
+            let answers = Answers::new(answers, (asked.first, asked.count), state, bytes);
+            if let (Some(query), Some(answers)) = (Query::new(&asked.query, bytes, now), answers) {
+                push(
+                    &mut verdicts,
+                    filter.answers(&query, &answers).into_raw(index),
+                    batch.len(),
+                );
+            }
+        }
+        host::hand_over();
+        verdicts
+    }
+
+    /// Goes on with each response that the filter has asked about.
+    pub fn on_response_answers(
+        &mut self,
+        now: u64,
+        batch: &[raw::AskedResponse],
+        answers: &[raw::LookupAnswer],
+        bytes: &[u8],
+    ) -> Vec<raw::ResponseVerdict> {
+        let Some(filter) = &mut self.0 else {
+            return Vec::new();
+        };
+        let mut verdicts = Vec::new();
+        for (index, asked) in (0u32..).zip(batch) {
+            let state = (asked.state_start, asked.state_length);
+            let answers = Answers::new(answers, (asked.first, asked.count), state, bytes);
+            if let (Some(response), Some(answers)) = (Response::new(&asked.response, bytes, now), answers) {
+                push(
+                    &mut verdicts,
+                    filter.response_answers(&response, &answers).into_raw(index),
+                    batch.len(),
+                );
+            }
+        }
+        host::hand_over();
+        verdicts
+    }
+
     /// Tells of each event.
     pub fn on_events(&mut self, batch: &[raw::Event], bytes: &[u8]) {
         let Some(filter) = &mut self.0 else { return };
@@ -159,6 +213,28 @@ impl<F: Exported> exports::queries::Guest for Component<F> {
 impl<F: Exported> exports::responses::Guest for Component<F> {
     fn on_responses(now: u64, batch: Vec<raw::Response>, bytes: Vec<u8>) -> Vec<raw::ResponseVerdict> {
         enter::<F, _>(|state| state.on_responses(now, &batch, &bytes))
+    }
+}
+
+impl<F: Exported> exports::query_answers::Guest for Component<F> {
+    fn on_query_answers(
+        now: u64,
+        batch: Vec<raw::AskedQuery>,
+        answers: Vec<raw::LookupAnswer>,
+        bytes: Vec<u8>,
+    ) -> Vec<raw::Verdict> {
+        enter::<F, _>(|state| state.on_query_answers(now, &batch, &answers, &bytes))
+    }
+}
+
+impl<F: Exported> exports::response_answers::Guest for Component<F> {
+    fn on_response_answers(
+        now: u64,
+        batch: Vec<raw::AskedResponse>,
+        answers: Vec<raw::LookupAnswer>,
+        bytes: Vec<u8>,
+    ) -> Vec<raw::ResponseVerdict> {
+        enter::<F, _>(|state| state.on_response_answers(now, &batch, &answers, &bytes))
     }
 }
 

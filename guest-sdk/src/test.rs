@@ -23,6 +23,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod literals;
+mod lookups;
 #[cfg(feature = "messages")]
 mod records;
 pub(crate) mod tables;
@@ -32,7 +33,11 @@ use std::fmt;
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::host::imports::{RECORDER, Recorder};
 use crate::runtime::make;
-use crate::{Event, Filter, Level, Manifest, Query, Response, ResponseVerdict, Verdict};
+use crate::{
+    Answer, Event, Filter, Level, LookupStatus, Manifest, Query, Response, ResponseVerdict, Type, Verdict,
+};
+
+use lookups::{Handed, Lookups};
 
 use tables::Tables;
 
@@ -92,6 +97,7 @@ fn configure<F: Filter>(
         filter,
         manifest,
         tables,
+        lookups: Lookups::default(),
     })
     .map_err(|errors| {
         errors
@@ -115,6 +121,7 @@ pub struct Running<F> {
     filter: F,
     manifest: Manifest,
     tables: Tables,
+    lookups: Lookups,
 }
 
 impl<F> fmt::Debug for Running<F> {
@@ -131,20 +138,62 @@ impl<F: Filter> Running<F> {
         &self.manifest
     }
 
-    /// The query phase. Not held back by the manifest.
-    pub fn query(&mut self, query: &QueryLiteral) -> Verdict {
-        let (raw, bytes) = (query.raw(), query.wire());
-        let view = Query::new(&raw, &bytes, query.millis());
-        let view = view.expect("a literal is in range");
-        self.call(query.millis(), |filter| filter.query(&view))
+    /// What lookups of this name and type find from now on. Names that were not told do not exist.
+    pub fn finds(&mut self, name: &str, qtype: Type, answer: Answer) {
+        self.lookups.insert(name, qtype, Ok(answer));
     }
 
-    /// The response phase. Not held back by the manifest.
+    /// What becomes of lookups of this name and type from now on.
+    pub fn loses(&mut self, name: &str, qtype: Type, status: LookupStatus) {
+        self.lookups.insert(name, qtype, Err(status));
+    }
+
+    /// The lookups that the filter has asked for since the last call of this: `www.example. A below`.
+    pub fn asked(&mut self) -> Vec<String> {
+        self.lookups.take_asked()
+    }
+
+    /// The query phase. Not held back by the manifest. If the filter asks, it gets its answers, and the verdict is
+    /// what it says then.
+    pub fn query(&mut self, query: &QueryLiteral) -> Verdict {
+        let (raw, bytes) = (query.raw(), query.wire());
+        let now = query.millis();
+        let view = Query::new(&raw, &bytes, now);
+        let view = view.expect("a literal is in range");
+        let mut verdict = self.call(now, |filter| filter.query(&view));
+        let mut round = 0;
+        while let Some(ask) = verdict.asks() {
+            let handed = self.hand(ask, &bytes, round);
+            let view = Query::new(&raw, &handed.bytes, now);
+            let (view, answers) = view.zip(handed.view()).expect("what was handed over is in range");
+            verdict = self.call(now, |filter| filter.answers(&view, &answers));
+            round += 1;
+        }
+        verdict
+    }
+
+    /// The response phase. Not held back by the manifest. If the filter asks, as for queries.
     pub fn response(&mut self, response: &ResponseLiteral) -> ResponseVerdict {
         let (raw, bytes) = response.raw();
-        let view = Response::new(&raw, &bytes, response.query().millis());
+        let now = response.query().millis();
+        let view = Response::new(&raw, &bytes, now);
         let view = view.expect("a literal is in range");
-        self.call(response.query().millis(), |filter| filter.response(&view))
+        let mut verdict = self.call(now, |filter| filter.response(&view));
+        let mut round = 0;
+        while let Some(ask) = verdict.asks() {
+            let handed = self.hand(ask, &bytes, round);
+            let view = Response::new(&raw, &handed.bytes, now);
+            let (view, answers) = view.zip(handed.view()).expect("what was handed over is in range");
+            verdict = self.call(now, |filter| filter.response_answers(&view, &answers));
+            round += 1;
+        }
+        verdict
+    }
+
+    /// The host's part in an ask: the answers, behind these bytes.
+    fn hand(&mut self, ask: &raw::Ask, before: &[u8], round: usize) -> Handed {
+        assert!(self.manifest.has_asks(), "the manifest does not say that it asks");
+        self.lookups.hand(ask, before, round)
     }
 
     /// The event phase. Not held back by the manifest.

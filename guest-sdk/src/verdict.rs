@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{Answer, Class, ExtendedError, NameBuf, Rcode, ResponseEdit, Type};
+use crate::{Answer, Ask, Class, ExtendedError, NameBuf, Rcode, ResponseEdit, Type};
 
 /// What happens to a query: a decision, and what goes with it.
 ///
@@ -77,6 +77,15 @@ impl Verdict {
         }))
     }
 
+    /// Decided later, by [`Filter::answers`](crate::Filter::answers), which gets the answers to these
+    /// lookups. The manifest has to say that the filter [asks](crate::Manifest::asks).
+    ///
+    /// If this is [remembered](Verdict::remember), everybody's query leads to the same lookups at once.
+    /// What is decided then may be remembered as well, and holds in its place.
+    pub fn ask(ask: Ask) -> Verdict {
+        Verdict::new(raw::Decision::Ask(ask.into_raw()))
+    }
+
     /// No response at all.
     pub fn drop() -> Verdict {
         Verdict::drop_for("")
@@ -119,6 +128,15 @@ impl Verdict {
     pub fn skip_response(mut self) -> Verdict {
         self.skip_response = true;
         self
+    }
+
+    /// What it asks for, if it does.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn asks(&self) -> Option<&raw::Ask> {
+        match &self.decision {
+            raw::Decision::Ask(ask) => Some(ask),
+            _ => None,
+        }
     }
 
     /// What the host is told; nothing if that is what it would do anyway.

@@ -166,6 +166,18 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Whether somebody else has taken it, or it was given up.
+    pub fn is_displaced(&self) -> bool {
+        self.ticket.displaced.load(Ordering::Acquire)
+    }
+
+    /// Has its holder end what it does, as if somebody else had taken the place.
+    pub fn give_up(&self) {
+        self.ticket.displace();
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         self.room.inner.lock().remove(self.number);

@@ -6,7 +6,7 @@
 use crate::config::{Config, Stage};
 use crate::filter;
 use crate::listen;
-use crate::serve::WAITING_OCTETS;
+use crate::serve::{LOOKUP_OCTETS, WAITING_OCTETS};
 
 /// Program, main thread, log, what is watched, the admin address, and what a reload needs for a moment.
 const PROGRAM: usize = 24 << 20;
@@ -57,6 +57,11 @@ impl Ceiling {
         let tcp = config.listen.tcp_memory + (connections + listen::LEAVING) * listen::CONNECTION_MEMORY;
         let waiting = config.waiting_queries * WAITING_OCTETS;
         let under_way: usize = sources.sum();
+        let lookups = if config.filters.is_empty() {
+            0
+        } else {
+            LOOKUP_OCTETS
+        };
         let rates = config
             .clients
             .iter()
@@ -70,6 +75,7 @@ impl Ceiling {
                 ("tcp", tcp),
                 ("waiting", waiting),
                 ("under-way", under_way),
+                ("lookups", lookups),
                 ("filters", workers * instances),
                 ("tables", tables),
                 ("compiled", compiled),

@@ -19,6 +19,7 @@
 //!
 //! A [`Request`] is a query on its way in, a [`Response`] what comes back.
 
+mod ask;
 mod batch;
 pub mod counters;
 mod deferred;
@@ -31,9 +32,11 @@ mod fingerprint;
 pub mod fuzzing;
 pub mod gate;
 pub mod generation;
+mod held;
 mod interfaces;
 mod inward;
 mod live;
+mod lookups;
 mod miss;
 mod outward;
 mod phase;
@@ -66,6 +69,7 @@ pub use batch::{Admission, Batch, DeferredReply, Replies};
 use batch::{Immediate, Step};
 use counters::add;
 use generation::{Pipeline, Stage};
+pub use held::LOOKUP_OCTETS;
 pub use live::Live;
 pub use queue::WAITING_OCTETS;
 use records::Sent;
@@ -172,7 +176,16 @@ impl Worker {
                 Immediate::Deferred => self.defer(&live, request, step, || replies.defer(index)),
             };
         }
-        self.outward(&live, requests, responses, 0);
+        let mut asking = self.outward(&live, requests, responses, 0);
+        while !asking.is_empty() {
+            for asking in asking {
+                let index = asking.index;
+                let step = Step::Responding(Box::new(asking));
+                responses[index] = self.defer(&live, &mut requests[index], step, || replies.defer(index));
+            }
+            // Those for which there is no room to wait.
+            asking = self.outward(&live, requests, responses, 0);
+        }
 
         let clocks = self.clocks();
         let mut message = Vec::new();
@@ -214,6 +227,7 @@ impl Worker {
                 store: false,
                 ..Response::error(*rcode, ExtendedError::Other)
             }),
+            Step::Responding(_) => Immediate::Deferred,
             Step::Passing | Step::Arrived | Step::Gone => {
                 let pipeline = &live.generation.pipelines[request.pipeline];
                 match pipeline.stages.get(request.stage) {
@@ -340,7 +354,9 @@ fn decided(live: &Live, request: &Request, verdict: &Verdict) -> Immediate {
             live.count_drop(request, reason);
             return Immediate::Drop;
         }
-        Decision::Alias(_) | Decision::Pass | Decision::Rewrite(_) => return Immediate::Deferred,
+        Decision::Alias(_) | Decision::Ask(_) | Decision::Pass | Decision::Rewrite(_) => {
+            return Immediate::Deferred;
+        }
     };
     if let Some(edit) = &verdict.edit {
         response.edit(edit, request);

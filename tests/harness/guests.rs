@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// Folders of `tests/filters`.
-const HOSTILE: [&str; 5] = ["trap", "spin", "bomb", "garbage", "chain"];
+const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
 /// Folders of `examples` that hold one in Rust.
 pub const EXAMPLES: [&str; 6] = [

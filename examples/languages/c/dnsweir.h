@@ -140,14 +140,31 @@ typedef struct {
     bool store, stale;
 } response_edit;
 
+/* From where `path` says that a lookup is made. */
+enum { TOP, BELOW, ZONE };
+
+typedef struct {
+    bytes name;
+    uint16_t qtype;
+    _Alignas(4) uint8_t path;
+    text zone;
+} lookup;
+
+/* The answers come to `on-query-answers`, which dnsweir.c leaves out. */
+typedef struct {
+    struct { const lookup *at; uint32_t length; } lookups;
+    uint32_t time;
+    bytes state;
+} ask;
+
 /* What `decision` says is done with a query. */
-enum { PASS, REWRITE, ANSWER, ALIAS, REFUSE, DROP };
+enum { PASS, REWRITE, ANSWER, ALIAS, REFUSE, DROP, ASK };
 
 typedef struct {
     uint32_t query;
     uint32_t remember;
     uint8_t decision;
-    union { rewrite rewrite; answer answer; names alias; refusal refuse; text drop; };
+    union { rewrite rewrite; answer answer; names alias; refusal refuse; text drop; ask ask; };
     bool has_edit;
     response_edit edit;
     bool skip_response;
@@ -179,7 +196,7 @@ typedef struct {
 typedef struct {
     numbers qtypes;
     texts suffixes;
-    bool queries, responses, events, messages;
+    bool queries, responses, events, messages, asks;
     struct { const table *at; uint32_t length; } tables;
     struct { const detail *at; uint32_t length; } details;
 } manifest;

@@ -39,7 +39,7 @@ export const configure = {
         }
         host.log("info", `the JavaScript filter is ready: ${hosts.size} hosts, ${blocked.size} blocked`);
         const phases = { queries: true, responses: false, events: false };
-        return { qtypes: [], suffixes, ...phases, messages: false, tables: [], details: [] };
+        return { qtypes: [], suffixes, ...phases, messages: false, asks: false, tables: [], details: [] };
     },
 };
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use super::lookups::Lookups;
 use super::snapshot::Snapshot;
 use crate::config::{self, ConfigNode, Source, Span};
 use crate::filter;
@@ -18,6 +19,8 @@ pub struct TestCases {
     pub config: Option<Vec<ConfigNode>>,
     /// `clock 1767225600000`: Unix time in milliseconds of the first case.
     pub clock: u64,
+    /// `lookup "www.example" "A" { … }`: what the filter's lookups come to.
+    pub lookups: Lookups,
     /// In the order in which they are run, all by the same filter instance.
     pub cases: Vec<Case>,
 }

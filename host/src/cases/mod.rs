@@ -14,9 +14,11 @@
 
 mod compare;
 mod file;
+mod lookups;
 mod read;
 mod run;
 mod snapshot;
+mod values;
 
 pub use compare::Difference;
 pub use file::{Case, TestCases};

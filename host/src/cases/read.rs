@@ -8,7 +8,9 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 
 use super::file::{Case, Input, TestCases};
+use super::lookups::Lookups;
 use super::snapshot::{Snapshot, WORDS};
+use super::values::{query_name, query_type, rcode};
 use crate::config::decode::{
     Mistakes, Shape, Wrong, arguments, block, boolean, child, document, head, text, whole, word,
 };
@@ -18,13 +20,13 @@ use crate::config::units::{duration, ms};
 use crate::config::{Diagnostic, Report, Source, Span, config_block, read_source};
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
-use crate::dns::text::{CLASSES, parse_type};
-use crate::dns::{CLASS_IN, Origin, RCODES, Transport, edns, flag};
+use crate::dns::text::CLASSES;
+use crate::dns::{CLASS_IN, Origin, Transport, edns, flag};
 use crate::filter::{self, client_halves};
 
 /// Nodes at the top of a file.
-const SECTIONS: [&str; 6] = ["zones", "config", "clock", "query", "response", "event"];
-const REPEATED: [&str; 3] = ["query", "response", "event"];
+const SECTIONS: [&str; 7] = ["zones", "config", "clock", "lookup", "query", "response", "event"];
+const REPEATED: [&str; 4] = ["lookup", "query", "response", "event"];
 
 const QUERY: Shape = case(
     r#"query "www.example" "A" client="192.0.2.1""#,
@@ -81,7 +83,7 @@ const fn case(example: &'static str, properties: &'static [&'static str]) -> Sha
         arguments: 2..=2,
         properties,
         children: &WORDS,
-        repeated: &["log", "print", "count"],
+        repeated: &["ask", "log", "print", "count"],
     }
 }
 
@@ -139,6 +141,10 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCa
     };
     let config = child(nodes, "config").map(|node| config_block::decode(mistakes, &mut reader.files, node));
     let clock = mistakes.scalar(nodes, "clock 1767225600000", whole(0..=u64::MAX / 2));
+    let mut lookups = Lookups::default();
+    for node in nodes.iter().filter(|node| node.name().value() == "lookup") {
+        lookups.decode(mistakes, node);
+    }
     let cases: Vec<Case> = nodes
         .iter()
         .filter_map(|node| reader.case(mistakes, node))
@@ -152,6 +158,7 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCa
         zones,
         config,
         clock: clock.unwrap_or(CLOCK),
+        lookups,
         cases,
     }
 }
@@ -299,10 +306,6 @@ fn event(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> filte
     }
 }
 
-fn rcode(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
-    mistakes.property(node, "rcode", word(&RCODES)).unwrap_or(0)
-}
-
 fn answers(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
     mistakes
         .property(node, "answers", whole(0..=u16::MAX))
@@ -320,24 +323,6 @@ fn trimmed(text: &str, head: Span, whole: Span) -> Span {
     let text = text.get(head.start..whole.end()).unwrap_or_default();
     let text = text.trim_end_matches(|c: char| c.is_whitespace() || c == ';');
     (head.start..(head.start + text.len()).max(head.end())).into()
-}
-
-fn query_name(value: &KdlValue) -> Result<Name, Wrong> {
-    Name::parse(&text(value)?).map_err(|_| {
-        Wrong::new(
-            "is not a domain name",
-            "write \"www.example\", or \".\" for the root",
-        )
-    })
-}
-
-fn query_type(value: &KdlValue) -> Result<u16, Wrong> {
-    parse_type(&text(value)?).ok_or_else(|| {
-        Wrong::new(
-            "is not a type",
-            "write \"AAAA\", or \"TYPE65280\" for one without a name",
-        )
-    })
 }
 
 fn address(value: &KdlValue) -> Result<IpAddr, Wrong> {

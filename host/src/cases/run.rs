@@ -7,7 +7,10 @@ use super::file::{Case, Input, TestCases};
 use super::snapshot::Snapshot;
 use crate::config::{self, Diagnostic, Report, TestCasesFile};
 use crate::dns::build;
-use crate::filter::{self, Cost, Engine, Execution, Filter, LoadError, Outcome, Trial, one_line};
+use crate::filter::{
+    self, Answers, Cost, Decision, Engine, Execution, Filter, LoadError, Outcome, ResponseDecision, Trial,
+    one_line,
+};
 
 /// Octets of a difference in one line.
 const LINE: usize = 512;
@@ -30,7 +33,7 @@ pub fn run(trial: &mut Trial, cases: &TestCases) -> impl Iterator<Item = CaseRes
     let mut now = cases.clock;
     cases.cases.iter().map(move |case| {
         now += case.after.as_millis() as u64;
-        run_case(trial, case, now)
+        run_case(trial, cases, case, now)
     })
 }
 
@@ -113,18 +116,40 @@ fn in_words(difference: &Difference) -> String {
     }
 }
 
-fn run_case(trial: &mut Trial, case: &Case, now: u64) -> CaseResult {
+fn run_case(trial: &mut Trial, cases: &TestCases, case: &Case, now: u64) -> CaseResult {
     let name = &case.name;
     match case.input {
-        Input::Query(query) => result(case, trial.query(now, query, name), |snapshot, verdict| {
-            snapshot.verdict(verdict);
-        }),
+        Input::Query(query) => {
+            let mut snapshot = Snapshot::default();
+            let mut execution = trial.query(now, query, name);
+            while let Some(Outcome::Decided(verdict)) = &execution.outcome
+                && let Decision::Ask(ask) = &verdict.decision
+            {
+                snapshot.verdict(verdict);
+                let found = cases.lookups.answer(ask).into_iter();
+                let answers = Answers::about_query(query, name[..].into(), &ask.state, found);
+                execution = execution.then(|| trial.query_answers(now, &answers));
+            }
+            result(case, snapshot, execution, |snapshot, verdict| {
+                snapshot.verdict(verdict)
+            })
+        }
         Input::Response(response) => {
             let query = response.query;
             let question = [name, &query.qtype.to_be_bytes()[..], &query.qclass.to_be_bytes()].concat();
             let message = build::empty(&question, response.rcode);
-            let execution = trial.response(now, response, name, &message);
-            result(case, execution, Snapshot::response)
+            let mut snapshot = Snapshot::default();
+            let mut execution = trial.response(now, response, name, &message);
+            while let Some(Outcome::Decided(verdict)) = &execution.outcome
+                && let ResponseDecision::Ask(ask) = &verdict.decision
+            {
+                snapshot.response(verdict);
+                let found = cases.lookups.answer(ask).into_iter();
+                let message = trial.shown(&message);
+                let answers = Answers::about_response(response, name[..].into(), message, &ask.state, found);
+                execution = execution.then(|| trial.response_answers(now, &answers));
+            }
+            result(case, snapshot, execution, Snapshot::response)
         }
         Input::Event(event) => {
             let event = filter::Event {
@@ -132,18 +157,18 @@ fn run_case(trial: &mut Trial, case: &Case, now: u64) -> CaseResult {
                 query_size: (name.len() + 16) as u16,
                 ..event
             };
-            result(case, trial.event(event, name), |_, ()| {})
+            result(case, Snapshot::default(), trial.event(event, name), |_, ()| {})
         }
     }
 }
 
-/// A call in the words of a snapshot, compared with the one that the case has.
+/// A case's last call in the words of a snapshot, behind those that it has from earlier ones, compared with the one that the case has.
 fn result<V>(
     case: &Case,
+    mut snapshot: Snapshot,
     execution: Execution<Outcome<V>>,
     decided: impl FnOnce(&mut Snapshot, &V),
 ) -> CaseResult {
-    let mut snapshot = Snapshot::default();
     match &execution.outcome {
         None => snapshot.add("not-called", []),
         Some(Outcome::Passed) => match case.input {

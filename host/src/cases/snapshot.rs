@@ -8,12 +8,12 @@ use crate::dns::name::Text;
 use crate::dns::text::{class_text, data_text, type_text};
 use crate::dns::{CLASS_IN, flag, rcode_text};
 use crate::filter::{
-    Answer, Cost, Decision, Ede, Execution, Order, Reason, RecordEdit, ResourceRecord, ResponseDecision,
-    ResponseEdit, ResponseVerdict, Rewrite, Selector, Verdict,
+    Answer, Ask, Cost, Decision, Ede, Execution, LookupPath, Order, Reason, RecordEdit, ResourceRecord,
+    ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Selector, Verdict,
 };
 
 /// What a snapshot may hold, in the order in which it is written.
-pub(super) const WORDS: [&str; 17] = [
+pub(super) const WORDS: [&str; 18] = [
     "not-called",
     "called",
     "pass",
@@ -22,6 +22,7 @@ pub(super) const WORDS: [&str; 17] = [
     "alias",
     "refuse",
     "drop",
+    "ask",
     "replace",
     "fail",
     "edit",
@@ -111,6 +112,7 @@ impl Snapshot {
                 self.error(refusal.error.as_ref());
             }
             Decision::Drop(reason) => self.dropped(reason),
+            Decision::Ask(ask) => return self.ask(ask, verdict.remember),
         }
         if let Some(edit) = &verdict.edit {
             self.edit(edit);
@@ -133,6 +135,7 @@ impl Snapshot {
             ResponseDecision::Pass => self.add("pass", []),
             ResponseDecision::Replace(answer) => self.answer("replace", answer),
             ResponseDecision::Drop(reason) => self.dropped(reason),
+            ResponseDecision::Ask(ask) => self.ask(ask, 0),
         }
         if let Some(edit) = &verdict.edit {
             self.edit(edit);
@@ -150,6 +153,28 @@ impl Snapshot {
             self.property("error", number(error.code.into()));
             if !error.text.is_empty() {
                 self.property("error-text", word(&*error.text));
+            }
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask, remember: u32) {
+        self.add("ask", []);
+        let parent = Some(self.0.len() - 1);
+        self.property("time", word(spell_duration(ask.time)));
+        if remember > 0 {
+            let remember = Duration::from_millis(remember.into());
+            self.property("remember", word(spell_duration(remember)));
+        }
+        if !ask.state.is_empty() {
+            self.property("state", word(ask.state.escape_ascii().to_string()));
+        }
+        for lookup in &ask.lookups {
+            let name = word(Text(&lookup.name).to_string());
+            self.add_in(parent, "lookup", [name, word(type_text(lookup.qtype))]);
+            match &lookup.path {
+                LookupPath::Top => {}
+                LookupPath::Below => self.property("below", ConfigValue::Boolean(true)),
+                LookupPath::Zone(zone) => self.property("zone", word(zone.to_string())),
             }
         }
     }

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::str::FromStr;
 
-use hickory_proto::rr::RecordType;
+use hickory_proto::rr::{RData, RecordType};
+use hickory_proto::serialize::binary::BinEncodable;
 
 use super::name::{Name, expand, skip_compressed};
 use super::records::{Record, Section, Walk, counts};
@@ -34,6 +35,12 @@ pub const CLASSES: [(&str, u16); 5] = [("IN", 1), ("CH", 3), ("HS", 4), ("NONE",
 /// A class's name, or `CLASS7`.
 pub fn class_text(class: u16) -> String {
     named(&CLASSES, class).map_or_else(|| format!("CLASS{class}"), str::to_owned)
+}
+
+/// Data in presentation format as wire format; none if it is not that of the type. Names in it have to be absolute.
+pub fn parse_data(rtype: u16, text: &str) -> Option<Vec<u8>> {
+    let data = RData::try_from_str(RecordType::from(rtype), text).ok()?;
+    data.to_bytes().ok()
 }
 
 /// A record's data in presentation format; that of types beyond the usual, or malformed, as RFC 3597

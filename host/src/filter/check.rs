@@ -4,13 +4,15 @@
 //! so that nothing behind this module has to doubt a verdict.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::ask::{Ask, Lookup, LookupPath};
 use super::bindings::dnsweir::filter::types;
 use super::verdict::{
     Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, Refusal, ResourceRecord,
     ResponseDecision, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite, Selector, Verdict,
 };
-use crate::dns::name::skip_plain;
+use crate::dns::name::{Name, skip_plain};
 use crate::dns::records::{Section, names_in_data};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, flag, rtype};
 
@@ -45,6 +47,16 @@ const ERROR_TEXT: usize = 200;
 /// Octets of the reason that a query is dropped for: the metrics keep it.
 const DROP_REASON: usize = 64;
 
+/// Lookups of one ask.
+const ASK_LOOKUPS: usize = 16;
+
+/// Octets that a filter may have handed back with the answers.
+const ASK_STATE: usize = 4096;
+
+/// How long the lookups of one ask may take, and may take unless the filter says.
+const ASK_TIME: Duration = Duration::from_secs(10);
+const ASK_TIME_DEFAULT: Duration = Duration::from_secs(2);
+
 /// A returned value that makes no sense, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Garbage(pub(super) String);
@@ -55,8 +67,9 @@ fn garbage<T>(what: impl Into<String>) -> Checked<T> {
     Err(Garbage(what.into()))
 }
 
-/// Puts the verdicts of a call in the place of their queries. `out` holds one [`Outcome::Passed`] per query.
-pub(super) fn verdicts(given: Vec<types::Verdict>, out: &mut [QueryOutcome]) -> Checked<()> {
+/// Puts the verdicts of a call in the place of their queries. `out` holds one [`Outcome::Passed`] per query; `asks`:
+/// whether the filter may ask.
+pub(super) fn verdicts(given: Vec<types::Verdict>, asks: bool, out: &mut [QueryOutcome]) -> Checked<()> {
     // Most verdicts of a batch are alike, and may as well be one.
     let mut last: Option<Arc<Verdict>> = None;
     for verdict in given {
@@ -67,6 +80,9 @@ pub(super) fn verdicts(given: Vec<types::Verdict>, out: &mut [QueryOutcome]) -> 
             remember: verdict.remember,
             skip_response: verdict.skip_response,
         };
+        if let Decision::Ask(_) = verdict.decision {
+            may_ask(asks, verdict.edit.is_some() || verdict.skip_response)?;
+        }
         let verdict = match last {
             Some(last) if *last == verdict => last,
             _ => Arc::new(verdict),
@@ -80,6 +96,7 @@ pub(super) fn verdicts(given: Vec<types::Verdict>, out: &mut [QueryOutcome]) -> 
 /// Puts the verdicts of a call in the place of their responses, as [`verdicts`] does for queries.
 pub(super) fn response_verdicts(
     given: Vec<types::ResponseVerdict>,
+    asks: bool,
     out: &mut [ResponseOutcome],
 ) -> Checked<()> {
     for verdict in given {
@@ -89,6 +106,10 @@ pub(super) fn response_verdicts(
                 types::ResponseDecision::Pass => ResponseDecision::Pass,
                 types::ResponseDecision::Replace(given) => ResponseDecision::Replace(answer(given)?),
                 types::ResponseDecision::Drop(given) => ResponseDecision::Drop(reason(given)?),
+                types::ResponseDecision::Ask(given) => {
+                    may_ask(asks, verdict.edit.is_some())?;
+                    ResponseDecision::Ask(ask(given)?)
+                }
             },
             edit: verdict.edit.map(edit).transpose()?,
         });
@@ -122,6 +143,54 @@ fn decision(given: types::Decision) -> Checked<Decision> {
             error: given.error.map(error).transpose()?,
         }),
         types::Decision::Drop(given) => Decision::Drop(reason(given)?),
+        types::Decision::Ask(given) => Decision::Ask(ask(given)?),
+    })
+}
+
+/// Whether a verdict may put a decision off.
+fn may_ask(asks: bool, decides: bool) -> Checked<()> {
+    match (asks, decides) {
+        (false, _) => garbage("an `ask` although its manifest does not say that it asks"),
+        (_, true) => garbage("an `ask` that decides about the response"),
+        _ => Ok(()),
+    }
+}
+
+fn ask(given: types::Ask) -> Checked<Ask> {
+    if !(1..=ASK_LOOKUPS).contains(&given.lookups.len()) {
+        return garbage(format!("an ask of {} lookups", given.lookups.len()));
+    }
+    if given.state.len() > ASK_STATE {
+        return garbage(format!("an ask with {} octets of state", given.state.len()));
+    }
+    let time = Duration::from_millis(given.time.into());
+    if time > ASK_TIME {
+        return garbage(format!("an ask that may take {} ms", given.time));
+    }
+    let lookups = given.lookups.into_iter().map(lookup);
+    Ok(Ask {
+        lookups: lookups.collect::<Checked<_>>()?,
+        time: if time.is_zero() { ASK_TIME_DEFAULT } else { time },
+        state: given.state.into(),
+    })
+}
+
+fn lookup(given: types::Lookup) -> Checked<Lookup> {
+    if given.qtype != rtype::ANY && is_meta(given.qtype) {
+        return garbage(format!("a lookup of type {}", given.qtype));
+    }
+    let path = match given.path {
+        types::Path::Top => LookupPath::Top,
+        types::Path::Below => LookupPath::Below,
+        types::Path::Zone(zone) => match Name::parse(&zone) {
+            Ok(zone) => LookupPath::Zone(zone),
+            Err(error) => return garbage(format!("a lookup in a zone whose name is {error}")),
+        },
+    };
+    Ok(Lookup {
+        name: name(given.name, "a lookup")?,
+        qtype: given.qtype,
+        path,
     })
 }
 

@@ -17,6 +17,12 @@ pub struct FilterCounters {
     pub responses: PhaseCounters,
     /// Calls of the event phase.
     pub events: PhaseCounters,
+    /// Calls that go on with a query.
+    pub query_answers: PhaseCounters,
+    /// Calls that go on with a response.
+    pub response_answers: PhaseCounters,
+    /// Lookups by what became of them ([`LOOKUPS`]).
+    pub lookups: [AtomicU64; 4],
     /// Queries by what was said of them.
     pub verdicts: VerdictCounters,
     /// Queries that a remembered verdict answered without a call.
@@ -41,14 +47,19 @@ pub struct FilterCounters {
 
 impl FilterCounters {
     /// The phases with the names that metrics give them.
-    pub fn phases(&self) -> [(&'static str, &PhaseCounters); 3] {
+    pub fn phases(&self) -> [(&'static str, &PhaseCounters); 5] {
         [
             ("query", &self.queries),
             ("response", &self.responses),
+            ("query-answers", &self.query_answers),
+            ("response-answers", &self.response_answers),
             ("event", &self.events),
         ]
     }
 }
+
+/// The labels of [`FilterCounters::lookups`].
+pub(super) const LOOKUPS: [&str; 4] = ["answered", "failed", "timed-out", "limited"];
 
 /// Calls of one phase.
 #[derive(Debug, Default)]
@@ -78,6 +89,23 @@ pub struct VerdictCounters {
     pub refuse: AtomicU64,
     /// Left unanswered.
     pub drop: AtomicU64,
+    /// Put off until lookups are done.
+    pub ask: AtomicU64,
+}
+
+impl VerdictCounters {
+    /// The kinds with the names that metrics give them, in the order of `Decision::kind`.
+    pub fn kinds(&self) -> [(&'static str, &AtomicU64); 7] {
+        [
+            ("pass", &self.pass),
+            ("rewrite", &self.rewrite),
+            ("answer", &self.answer),
+            ("alias", &self.alias),
+            ("refuse", &self.refuse),
+            ("drop", &self.drop),
+            ("ask", &self.ask),
+        ]
+    }
 }
 
 /// Failures by reason.

@@ -1,10 +1,15 @@
 //! The functions of the interface that a component exports, and calling them.
 
+use std::slice;
+
 use wasmtime::Store;
 use wasmtime::component::{Component, InstancePre, Lift, Lower, TypedFunc};
 
+use super::ask::Answers;
 use super::bindings::dnsweir::filter::types;
-use super::bindings::exports::dnsweir::filter::{configure, events, queries, responses};
+use super::bindings::exports::dnsweir::filter::{
+    configure, events, queries, query_answers, response_answers, responses,
+};
 use super::packed::{Flat, Packed};
 
 /// A compiled component with its imports resolved, for stores of one kind of world, and where its functions are.
@@ -13,6 +18,8 @@ pub(super) struct Exports<W: 'static> {
     configure: configure::GuestIndices,
     queries: Option<queries::GuestIndices>,
     responses: Option<responses::GuestIndices>,
+    query_answers: Option<query_answers::GuestIndices>,
+    response_answers: Option<response_answers::GuestIndices>,
     events: Option<events::GuestIndices>,
 }
 
@@ -33,6 +40,12 @@ impl<W: Send + 'static> Exports<W> {
             responses: exports("responses")
                 .then(|| responses::GuestIndices::new(&pre))
                 .transpose()?,
+            query_answers: exports("query-answers")
+                .then(|| query_answers::GuestIndices::new(&pre))
+                .transpose()?,
+            response_answers: exports("response-answers")
+                .then(|| response_answers::GuestIndices::new(&pre))
+                .transpose()?,
             events: exports("events")
                 .then(|| events::GuestIndices::new(&pre))
                 .transpose()?,
@@ -42,9 +55,18 @@ impl<W: Send + 'static> Exports<W> {
 
     /// Names of the phases that the manifest wants and the component does not export.
     pub(super) fn missing(&self, manifest: &types::Manifest) -> Vec<&'static str> {
+        let asks = manifest.asks;
         [
             ("queries", manifest.queries && self.queries.is_none()),
             ("responses", manifest.responses && self.responses.is_none()),
+            (
+                "query-answers",
+                asks && manifest.queries && self.query_answers.is_none(),
+            ),
+            (
+                "response-answers",
+                asks && manifest.responses && self.response_answers.is_none(),
+            ),
             ("events", manifest.events && self.events.is_none()),
         ]
         .into_iter()
@@ -59,6 +81,9 @@ impl<W: Send + 'static> Exports<W> {
 
 /// A function that takes time, records and bytes, or records and bytes.
 type TakesBatch<'a, R, V> = TypedFunc<(u64, &'a [Packed<R>], &'a [u8]), (Vec<V>,)>;
+/// One that takes answers, too.
+type TakesAnswers<'a, R, V> =
+    TypedFunc<(u64, &'a [Packed<R>], &'a [Packed<types::LookupAnswer>], &'a [u8]), (Vec<V>,)>;
 type HearsBatch<'a, R> = TypedFunc<(&'a [Packed<R>], &'a [u8]), ()>;
 
 /// The functions of one instance.
@@ -66,6 +91,8 @@ pub(super) struct Functions {
     configure: configure::Guest,
     queries: Option<TakesBatch<'static, types::Query, types::Verdict>>,
     responses: Option<TakesBatch<'static, types::Response, types::ResponseVerdict>>,
+    query_answers: Option<TakesAnswers<'static, types::AskedQuery, types::Verdict>>,
+    response_answers: Option<TakesAnswers<'static, types::AskedResponse, types::ResponseVerdict>>,
     events: Option<HearsBatch<'static, types::Event>>,
 }
 
@@ -86,6 +113,14 @@ impl Functions {
             let responses = indices.load(&mut *store, &instance)?;
             responses.func_on_responses().func().typed(&*store)
         });
+        let query_answers = exports.query_answers.as_ref().map(|indices| {
+            let answers = indices.load(&mut *store, &instance)?;
+            answers.func_on_query_answers().func().typed(&*store)
+        });
+        let response_answers = exports.response_answers.as_ref().map(|indices| {
+            let answers = indices.load(&mut *store, &instance)?;
+            answers.func_on_response_answers().func().typed(&*store)
+        });
         let events = exports.events.as_ref().map(|indices| {
             let events = indices.load(&mut *store, &instance)?;
             events.func_on_events().func().typed(&*store)
@@ -94,6 +129,8 @@ impl Functions {
             configure,
             queries: queries.transpose()?,
             responses: responses.transpose()?,
+            query_answers: query_answers.transpose()?,
+            response_answers: response_answers.transpose()?,
             events: events.transpose()?,
         })
     }
@@ -128,6 +165,26 @@ impl Functions {
         verdicts(self.responses, store, now, batch, bytes)
     }
 
+    /// Goes on with a query that the guest has asked about; no verdict at all if it is not exported.
+    pub(super) fn query_answers<W>(
+        &self,
+        store: &mut Store<W>,
+        now: u64,
+        answers: &Answers<types::AskedQuery>,
+    ) -> wasmtime::Result<Vec<types::Verdict>> {
+        go_on(self.query_answers, store, now, answers)
+    }
+
+    /// Goes on with a response that the guest has asked about; no verdict at all if it is not exported.
+    pub(super) fn response_answers<W>(
+        &self,
+        store: &mut Store<W>,
+        now: u64,
+        answers: &Answers<types::AskedResponse>,
+    ) -> wasmtime::Result<Vec<types::ResponseVerdict>> {
+        go_on(self.response_answers, store, now, answers)
+    }
+
     /// The event phase; nothing if it is not exported.
     pub(super) fn events<W>(
         &self,
@@ -153,6 +210,23 @@ fn verdicts<R: Flat + Lower, V: Lift, W>(
     match function {
         Some(function) => {
             let (verdicts,) = function.call(store, (now, Packed::all(batch), bytes))?;
+            Ok(verdicts)
+        }
+        None => Ok(Vec::new()),
+    }
+}
+
+fn go_on<R: Flat + Lower, V: Lift, W>(
+    function: Option<TakesAnswers<'_, R, V>>,
+    store: &mut Store<W>,
+    now: u64,
+    answers: &Answers<R>,
+) -> wasmtime::Result<Vec<V>> {
+    match function {
+        Some(function) => {
+            let records = Packed::all(slice::from_ref(&answers.record));
+            let found = Packed::all(&answers.answers);
+            let (verdicts,) = function.call(store, (now, records, found, &answers.bytes[..]))?;
             Ok(verdicts)
         }
         None => Ok(Vec::new()),

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::counters::FilterCounters;
+use super::counters::{FilterCounters, LOOKUPS};
 use super::load::Filter;
 use super::world::clock;
 use crate::figures::{Figures, Metric};
@@ -13,21 +13,15 @@ impl Filter {
     pub fn show(&self, figures: &mut Figures) {
         let (filter, counters) = (("filter", self.name()), &**self.counters());
         show_phases(filter, counters, figures);
-        let verdicts = &counters.verdicts;
         let metric = figures.counter("filter_verdicts", "Verdicts on queries, by kind");
-        add_each(
-            metric,
-            filter,
-            "verdict",
-            &[
-                ("pass", &verdicts.pass),
-                ("rewrite", &verdicts.rewrite),
-                ("answer", &verdicts.answer),
-                ("alias", &verdicts.alias),
-                ("refuse", &verdicts.refuse),
-                ("drop", &verdicts.drop),
-            ],
+        add_each(metric, filter, "verdict", &counters.verdicts.kinds());
+        let metric = figures.counter(
+            "filter_lookups",
+            "Lookups made for a filter, by what became of them",
         );
+        for (status, count) in LOOKUPS.iter().zip(&counters.lookups) {
+            metric.add(&[filter, ("status", status)], count.load(Relaxed));
+        }
         let help = "Queries decided by a remembered verdict, without a call";
         let metric = figures.counter("filter_remembered", help);
         metric.add(&[filter], counters.remembered.load(Relaxed));

@@ -12,7 +12,7 @@ pub fn check_octets(octets: &[u8]) -> Vec<QueryOutcome> {
         given.push(octets.verdict());
     }
     let mut out = vec![Outcome::Passed; 8];
-    match check::verdicts(given, &mut out) {
+    match check::verdicts(given, true, &mut out) {
         Ok(()) => out,
         Err(_) => Vec::new(),
     }
@@ -105,7 +105,7 @@ impl Octets<'_> {
         types::Verdict {
             query: u32::from(self.octet() % 9),
             remember: self.long(),
-            decision: match self.octet() % 7 {
+            decision: match self.octet() % 8 {
                 0 => types::Decision::Pass,
                 1 => types::Decision::Rewrite(types::Rewrite {
                     name: Some(self.list()),
@@ -119,6 +119,21 @@ impl Octets<'_> {
                     error: self.error(),
                 }),
                 4 => types::Decision::Drop(String::from_utf8_lossy(&self.list()).into_owned()),
+                5 => types::Decision::Ask(types::Ask {
+                    lookups: (0..self.octet() % 20)
+                        .map(|_| types::Lookup {
+                            name: self.list(),
+                            qtype: self.number(),
+                            path: match self.octet() % 3 {
+                                0 => types::Path::Top,
+                                1 => types::Path::Below,
+                                _ => types::Path::Zone(String::from_utf8_lossy(&self.list()).into_owned()),
+                            },
+                        })
+                        .collect(),
+                    time: self.number().into(),
+                    state: self.list(),
+                }),
                 _ => types::Decision::Answer(types::Answer {
                     rcode: self.number(),
                     authoritative: true,

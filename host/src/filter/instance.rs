@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::ask::Answers;
 use super::batch::{Batch, Portable};
-use super::bindings::dnsweir::filter::types::{Event, Query, Response};
+use super::bindings::dnsweir::filter::types::{AskedQuery, AskedResponse, Event, Query, Response};
 use super::check::{self, Garbage};
 use super::counters::{PhaseCounters, add};
 use super::failure::{Failure, Reason};
@@ -23,7 +24,7 @@ use super::load_error::LoadError;
 use super::memo::{Key, Memo, Recalled};
 use super::restart::Restart;
 use super::sandbox::Sandbox;
-use super::verdict::{Decision, Outcome, QueryOutcome, ResponseOutcome};
+use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
 
 /// A filter's instance. Made anywhere, then used by one worker.
 pub struct Instance {
@@ -123,25 +124,19 @@ impl Instance {
             return;
         }
         out.resize(batch.len(), Outcome::Passed);
+        let asks = self.filter.interest().asks;
         let counters = &self.filter.context.counters;
         self.supervisor
             .run(&counters.queries, batch, out, |sandbox, records, bytes, out| {
                 let verdicts = sandbox.queries(now, records, bytes)?;
-                Ok(check::verdicts(verdicts, out)?)
+                Ok(check::verdicts(verdicts, asks, out)?)
             });
-        let mut kinds = [0; 6];
+        let mut kinds = [0; 7];
         for (index, outcome) in out.iter().enumerate() {
             let Outcome::Decided(verdict) = outcome else {
                 continue;
             };
-            kinds[match verdict.decision {
-                Decision::Pass => 0,
-                Decision::Rewrite(_) => 1,
-                Decision::Answer(_) => 2,
-                Decision::Alias(_) => 3,
-                Decision::Refuse(_) => 4,
-                Decision::Drop(_) => 5,
-            }] += 1;
+            kinds[verdict.decision.kind()] += 1;
             let query = &batch.records()[index];
             let key = Key {
                 hash: batch.hash(index),
@@ -152,18 +147,32 @@ impl Instance {
             };
             self.memo.remember(&key, now, verdict);
         }
-        let verdicts = &counters.verdicts;
-        let counters = [
-            &verdicts.pass,
-            &verdicts.rewrite,
-            &verdicts.answer,
-            &verdicts.alias,
-            &verdicts.refuse,
-            &verdicts.drop,
-        ];
-        for (counter, by) in counters.into_iter().zip(kinds) {
+        for ((_, counter), by) in counters.verdicts.kinds().into_iter().zip(kinds) {
             add(counter, by);
         }
+    }
+
+    /// Goes on with a query that the filter has asked about. What may be remembered takes the place of the `ask`.
+    pub fn query_answers(&mut self, now: u64, key: &Key<'_>, answers: &Answers<AskedQuery>) -> QueryOutcome {
+        let counters = &self.filter.context.counters;
+        let outcome = self.supervisor.go_on(&counters.query_answers, |sandbox, out| {
+            let verdicts = sandbox.query_answers(now, answers)?;
+            Ok(check::verdicts(verdicts, true, out)?)
+        });
+        if let Outcome::Decided(verdict) = &outcome {
+            add(counters.verdicts.kinds()[verdict.decision.kind()].1, 1);
+            self.memo.remember(key, now, verdict);
+        }
+        outcome
+    }
+
+    /// Goes on with a response that the filter has asked about.
+    pub fn response_answers(&mut self, now: u64, answers: &Answers<AskedResponse>) -> ResponseOutcome {
+        let counters = &self.filter.context.counters;
+        self.supervisor.go_on(&counters.response_answers, |sandbox, out| {
+            let verdicts = sandbox.response_answers(now, answers)?;
+            Ok(check::response_verdicts(verdicts, true, out)?)
+        })
     }
 
     /// Moves the clock that pauses are measured with.
@@ -179,11 +188,12 @@ impl Instance {
             return;
         }
         out.resize(batch.len(), Outcome::Passed);
+        let asks = self.filter.interest().asks;
         let counters = &self.filter.context.counters;
         self.supervisor
             .run(&counters.responses, batch, out, |sandbox, records, bytes, out| {
                 let verdicts = sandbox.responses(now, records, bytes)?;
-                Ok(check::response_verdicts(verdicts, out)?)
+                Ok(check::response_verdicts(verdicts, asks, out)?)
             });
     }
 
@@ -251,6 +261,26 @@ impl Supervisor {
             }
         }
         add(&counters.failed, failed);
+    }
+
+    /// Makes a call about one record that it was called for before.
+    fn go_on<V>(
+        &mut self,
+        counters: &PhaseCounters,
+        call: impl FnOnce(&mut Sandbox, &mut [Outcome<V>]) -> Result<(), Failure>,
+    ) -> Outcome<V> {
+        add(&counters.items, 1);
+        let mut out = [Outcome::Passed];
+        match self.attempt(counters, |sandbox| call(sandbox, &mut out)) {
+            Some(()) => {
+                let [outcome] = out;
+                outcome
+            }
+            None => {
+                add(&counters.failed, 1);
+                Outcome::Failed
+            }
+        }
     }
 
     /// Makes one call, unless the filter is suspended. None: it failed, or was not made.

@@ -18,6 +18,8 @@ pub struct Interest {
     pub messages: bool,
     /// What it wants to know of queries.
     pub details: Details,
+    /// Whether it asks before it decides.
+    pub asks: bool,
     /// None: all.
     qtypes: Option<Box<[u64; 1024]>>,
     /// None: all.
@@ -33,6 +35,7 @@ impl Interest {
             events: false,
             messages: false,
             details: Details::default(),
+            asks: false,
             qtypes: None,
             suffixes: None,
         }
@@ -62,6 +65,7 @@ impl Interest {
             events: manifest.events,
             messages: manifest.messages,
             details: Details::new(&manifest.details),
+            asks: manifest.asks,
             qtypes,
             suffixes: (!all).then_some(suffixes),
         })
@@ -96,6 +100,7 @@ mod tests {
             messages: false,
             tables: Vec::new(),
             details: Vec::new(),
+            asks: false,
         })
     }
 

@@ -173,6 +173,7 @@ fn size(verdict: &Verdict) -> usize {
         Decision::Pass => 0,
         Decision::Refuse(refusal) => text_size(refusal.error.as_ref()),
         Decision::Drop(reason) => reason.len(),
+        Decision::Ask(ask) => ask.octets(),
         Decision::Rewrite(rewrite) => rewrite.name.as_deref().map_or(0, <[u8]>::len),
         Decision::Alias(names) => names.iter().map(|name| size_of_val(name) + name.len()).sum(),
         Decision::Answer(answer) => {

@@ -9,6 +9,7 @@
 //! query is affected. What a failure means for the client (`on-error`) is not decided here, nor is anything else about
 //! DNS: this module carries questions in and verdicts out.
 
+mod ask;
 mod batch;
 mod bindings;
 mod builtin;
@@ -56,6 +57,7 @@ mod world;
 /// The interface of filters that this proxy speaks.
 pub const INTERFACE: &str = "dnsweir:filter@0.1.0";
 
+pub use ask::{Answers, Ask, Found, Lookup, LookupPath, LookupStatus, ROUNDS};
 pub use batch::{Asked, Batch};
 pub use bindings::dnsweir::filter::types::{Event, Query, Response, Source, Transport};
 pub use builtin::BUILTINS;

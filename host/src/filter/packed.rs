@@ -148,7 +148,7 @@ macro_rules! records {
 
 numbers! { u16 u32 u64 }
 
-octets! { bool types::Transport types::Source }
+octets! { bool types::Transport types::Source types::LookupStatus }
 
 records! {
     types::Query {
@@ -175,6 +175,29 @@ records! {
         ttl: u32,
         message_start: u32,
         message_length: u32,
+    }
+    types::LookupAnswer {
+        status: types::LookupStatus,
+        rcode: u16,
+        source: types::Source,
+        ttl: u32,
+        answer_count: u16,
+        message_start: u32,
+        message_length: u32,
+    }
+    types::AskedQuery {
+        query: types::Query,
+        state_start: u32,
+        state_length: u32,
+        first: u32,
+        count: u32,
+    }
+    types::AskedResponse {
+        response: types::Response,
+        state_start: u32,
+        state_length: u32,
+        first: u32,
+        count: u32,
     }
     types::Event {
         query: types::Query,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wasmtime::Store;
 
+use super::ask::Answers;
 use super::bindings::dnsweir::filter::types;
 use super::cancel::Cancel;
 use super::exports::{Exports, Functions};
@@ -105,6 +106,24 @@ impl Sandbox {
         bytes: &[u8],
     ) -> Result<Vec<types::ResponseVerdict>, Failure> {
         self.call(|functions, store| functions.responses(store, now, batch, bytes))
+    }
+
+    /// Goes on with a query that the guest has asked about.
+    pub(super) fn query_answers(
+        &mut self,
+        now: u64,
+        answers: &Answers<types::AskedQuery>,
+    ) -> Result<Vec<types::Verdict>, Failure> {
+        self.call(|functions, store| functions.query_answers(store, now, answers))
+    }
+
+    /// Goes on with a response that the guest has asked about.
+    pub(super) fn response_answers(
+        &mut self,
+        now: u64,
+        answers: &Answers<types::AskedResponse>,
+    ) -> Result<Vec<types::ResponseVerdict>, Failure> {
+        self.call(|functions, store| functions.response_answers(store, now, answers))
     }
 
     /// The event phase; nothing if the guest does not export it.

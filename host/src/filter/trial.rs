@@ -14,6 +14,7 @@ use std::time::Duration;
 use wasmtime::component::Component;
 use wasmtime::{Store, UpdateDeadline};
 
+use super::ask::{Answers, ROUNDS};
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
 use super::check;
@@ -83,6 +84,8 @@ pub struct Execution<V> {
     pub counts: Vec<OwnCount>,
     /// What it took.
     pub cost: Cost,
+    /// How many calls that were.
+    calls: usize,
 }
 
 /// What a call took.
@@ -105,6 +108,39 @@ pub struct Declared {
     pub suffixes: Vec<String>,
     /// Whether responses are to carry the message.
     pub messages: bool,
+    /// Whether it asks before it decides.
+    pub asks: bool,
+}
+
+impl<V> Execution<Outcome<V>> {
+    /// The call that follows, with what happened before it; none is made after too many.
+    pub fn then(self, next: impl FnOnce() -> Execution<Outcome<V>>) -> Execution<Outcome<V>> {
+        let calls = self.calls + 1;
+        if calls > 1 + ROUNDS {
+            return Execution {
+                outcome: Some(Outcome::Failed),
+                failure: Some(Failure {
+                    reason: Reason::Garbage,
+                    message: format!("it asks more than {ROUNDS} times"),
+                }),
+                ..self
+            };
+        }
+        let mut next = next();
+        next.calls = calls;
+        next.log.splice(0..0, self.log);
+        next.printed.insert_str(0, &self.printed);
+        for before in self.counts {
+            let same = |count: &&mut OwnCount| count.name == before.name && count.labels == before.labels;
+            match next.counts.iter_mut().find(same) {
+                Some(count) => count.count += before.count,
+                None => next.counts.push(before),
+            }
+        }
+        let instructions = self.cost.instructions.zip(next.cost.instructions);
+        next.cost.instructions = instructions.map(|(before, then)| before + then);
+        next
+    }
 }
 
 struct Started {
@@ -182,6 +218,7 @@ impl Trial {
                 messages: false,
                 tables: Vec::new(),
                 details: Vec::new(),
+                asks: false,
             },
             interest: Interest::none(),
             tables: Arc::new(Tables::none()),
@@ -252,6 +289,7 @@ impl Trial {
                 .map(|suffix| text::one_line(suffix, 1024))
                 .collect(),
             messages: manifest.messages,
+            asks: manifest.asks,
         }
     }
 
@@ -264,11 +302,13 @@ impl Trial {
     pub fn query(&mut self, now: u64, query: types::Query, name: &[u8]) -> Execution<QueryOutcome> {
         self.now = now;
         let wanted = self.manifest.queries && self.interest.covers(query.qtype, name);
+        let asks = self.manifest.asks;
         let query = placed(query, name);
         self.execute(wanted, |guest| {
             let verdicts = guest.phases.queries(&mut guest.store, now, &[query], name);
             let mut out = [Outcome::Passed];
-            check::verdicts(verdicts.map_err(|error| failure(&guest.store, &error))?, &mut out)?;
+            let verdicts = verdicts.map_err(|error| failure(&guest.store, &error))?;
+            check::verdicts(verdicts, asks, &mut out)?;
             let [outcome] = out;
             Ok(outcome)
         })
@@ -284,21 +324,65 @@ impl Trial {
     ) -> Execution<ResponseOutcome> {
         self.now = now;
         let wanted = self.manifest.responses && self.interest.covers(response.query.qtype, name);
-        let message = if self.manifest.messages { message } else { &[] };
+        let message = self.shown(message);
         let response = types::Response {
             query: placed(response.query, name),
             message_start: name.len() as u32,
             message_length: message.len() as u32,
             ..response
         };
+        let asks = self.manifest.asks;
         let bytes = [name, message].concat();
         self.execute(wanted, |guest| {
             let verdicts = guest.phases.responses(&mut guest.store, now, &[response], &bytes);
             let mut out = [Outcome::Passed];
-            check::response_verdicts(verdicts.map_err(|error| failure(&guest.store, &error))?, &mut out)?;
+            check::response_verdicts(
+                verdicts.map_err(|error| failure(&guest.store, &error))?,
+                asks,
+                &mut out,
+            )?;
             let [outcome] = out;
             Ok(outcome)
         })
+    }
+
+    /// Goes on with a query that the filter has asked about.
+    pub fn query_answers(
+        &mut self,
+        now: u64,
+        answers: &Answers<types::AskedQuery>,
+    ) -> Execution<QueryOutcome> {
+        self.now = now;
+        self.execute(true, |guest| {
+            let verdicts = guest.phases.query_answers(&mut guest.store, now, answers);
+            let verdicts = verdicts.map_err(|error| failure(&guest.store, &error))?;
+            let mut out = [Outcome::Passed];
+            check::verdicts(verdicts, true, &mut out)?;
+            let [outcome] = out;
+            Ok(outcome)
+        })
+    }
+
+    /// Goes on with a response that the filter has asked about.
+    pub fn response_answers(
+        &mut self,
+        now: u64,
+        answers: &Answers<types::AskedResponse>,
+    ) -> Execution<ResponseOutcome> {
+        self.now = now;
+        self.execute(true, |guest| {
+            let verdicts = guest.phases.response_answers(&mut guest.store, now, answers);
+            let verdicts = verdicts.map_err(|error| failure(&guest.store, &error))?;
+            let mut out = [Outcome::Passed];
+            check::response_verdicts(verdicts, true, &mut out)?;
+            let [outcome] = out;
+            Ok(outcome)
+        })
+    }
+
+    /// What a filter is shown of a response's message.
+    pub fn shown<'a>(&self, message: &'a [u8]) -> &'a [u8] {
+        if self.manifest.messages { message } else { &[] }
     }
 
     /// The event phase.
@@ -329,6 +413,7 @@ impl Trial {
             printed: String::new(),
             counts: Vec::new(),
             cost: Cost::default(),
+            calls: 1,
         };
         if !wanted {
             return execution;

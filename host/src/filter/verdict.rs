@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ask::Ask;
 use crate::dns::edns::ExtendedErrorCode;
 use crate::dns::flag;
 use crate::dns::records::Section;
@@ -59,6 +60,23 @@ pub enum Decision {
     Refuse(Refusal),
     /// No response at all, for this reason, of at most 64 octets.
     Drop(Box<str>),
+    /// Decided with the answers to these lookups.
+    Ask(Ask),
+}
+
+impl Decision {
+    /// Which kind it is, in the order in which they are counted.
+    pub(super) fn kind(&self) -> usize {
+        match self {
+            Decision::Pass => 0,
+            Decision::Rewrite(_) => 1,
+            Decision::Answer(_) => 2,
+            Decision::Alias(_) => 3,
+            Decision::Refuse(_) => 4,
+            Decision::Drop(_) => 5,
+            Decision::Ask(_) => 6,
+        }
+    }
 }
 
 /// A question put in the place of another.
@@ -217,4 +235,6 @@ pub enum ResponseDecision {
     Replace(Answer),
     /// The client gets no response at all, for this reason, of at most 64 octets.
     Drop(Box<str>),
+    /// Decided with the answers to these lookups.
+    Ask(Ask),
 }

@@ -7,7 +7,7 @@ use crate::dns::records::Answer;
 use crate::filter::Verdict;
 
 use super::request::{Client, Request};
-use super::response::Response;
+use super::response::{AskingResponse, Response};
 
 /// Messages taken from a socket at once, on their way.
 #[derive(Default)]
@@ -32,6 +32,8 @@ pub(super) enum Step {
     Answered(Arc<Answer>, bool),
     /// A source failed at once; whether a bound of this proxy's own is why.
     Unresolved(ExtendedError, bool),
+    /// It has a response, whose filter asks first.
+    Responding(Box<AskingResponse>),
     /// A filter failed, and the configuration says what the client gets.
     Failed(u16),
     /// It has left.

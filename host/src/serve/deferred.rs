@@ -64,7 +64,11 @@ impl Worker {
                 let query = self.queue.queries.borrow_mut().pop_front();
                 let Some(mut query) = query else { break };
                 let step = std::mem::replace(&mut query.step, Step::Gone);
-                let response = self.finish(&query.live, &mut query.request, step).await;
+                let Query { live, request, .. } = &mut *query;
+                let response = self.finish(live, request, step).await;
+                // Who has its answer leads nobody: those who ask from now on ask anew.
+                request.led = None;
+                let response = self.back(live, request, response, 0).await;
                 self.reply(query, response);
             }
             let idle = self.queue.idle.get();
@@ -76,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Takes a response back to the client; none: the query was dropped.
+    /// Sends a response to the client; none: the query was dropped.
     fn reply(&self, query: Box<Query>, response: Option<Response>) {
         let Query {
             owed: _owed,
@@ -85,11 +89,6 @@ impl Worker {
             reply,
             ..
         } = *query;
-        // Who has its answer leads nobody: those who ask from now on ask anew.
-        request.led = None;
-        let mut responses = [response];
-        self.outward(&live, std::slice::from_mut(&mut request), &mut responses, 0);
-        let [response] = responses;
         match response {
             Some(response) => {
                 let mut buffer = self.reply.borrow_mut();

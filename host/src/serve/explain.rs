@@ -8,7 +8,7 @@ use crate::dns::name::Text;
 use crate::dns::records::Section;
 use crate::dns::text::{class_text, record_lines, type_text};
 use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode_text};
-use crate::filter::{Outcome, QueryOutcome, ResponseOutcome, Verdict};
+use crate::filter::{Lookup, LookupPath, LookupStatus, Outcome, QueryOutcome, ResponseOutcome, Verdict};
 use crate::source::Resolution;
 
 use super::live::Live;
@@ -203,6 +203,47 @@ pub(super) fn kept(request: &Request, kind: Kind, ttl: Duration, stale: Duration
         did.push_str(&format!(", stale for another {} s", stale.as_secs()));
     }
     TraceEvent::new("cache", Direction::Out, question(request), did)
+}
+
+/// A lookup that a filter asks for.
+pub(super) fn lookup(request: &Request, lookup: &Lookup, made: bool) -> TraceEvent {
+    let (name, qtype) = (Text(&lookup.name), type_text(lookup.qtype));
+    let path = match &lookup.path {
+        LookupPath::Top => "from the top".into(),
+        LookupPath::Below => "below the filter".into(),
+        LookupPath::Zone(zone) => format!("in zone {zone}"),
+    };
+    let did = match made {
+        true => format!("asks for {name} {qtype} {path}"),
+        false => format!("does not ask for {name} {qtype}: a limit of lookups is reached"),
+    };
+    TraceEvent::new("lookup", Direction::In, question(request), did)
+}
+
+/// What a lookup came to.
+pub(super) fn looked_up(inner: &Request, status: LookupStatus, found: Option<&Response>) -> TraceEvent {
+    let did = match status {
+        LookupStatus::Answered => "answered",
+        LookupStatus::Failed => "failed",
+        LookupStatus::TimedOut => "timed out",
+        LookupStatus::Limited => "given up: a limit is reached",
+    };
+    let saw = match found {
+        Some(found) => format!("{}: {}", question(inner), response(found)),
+        None => format!("{}: no response", question(inner)),
+    };
+    TraceEvent::new("lookup", Direction::Out, saw, did.into())
+}
+
+pub(super) fn asks_too_often(
+    live: &Live,
+    request: &Request,
+    filter: usize,
+    on: Direction,
+    rounds: usize,
+) -> TraceEvent {
+    let did = format!("asks again after {rounds} times; {}", on_error(live, filter));
+    TraceEvent::new(&stage(live, filter), on, question(request), did)
 }
 
 pub(super) fn alias(request: &Request, target: &Request) -> TraceEvent {

@@ -50,7 +50,7 @@ fn apply(verdict: &Verdict, response: &mut Response, question: &mut Vec<u8>) {
         }
         Decision::Answer(records) => *response = Response::from_filter(question, records),
         Decision::Refuse(refusal) => *response = Response::refused(question, refusal),
-        Decision::Pass | Decision::Alias(_) | Decision::Drop(_) => {}
+        Decision::Pass | Decision::Alias(_) | Decision::Ask(_) | Decision::Drop(_) => {}
     }
     if let Some(edit) = &verdict.edit {
         response.edit_as(edit, question, true);

@@ -100,6 +100,15 @@ impl Generation {
         self.filters.iter().position(|known| Arc::ptr_eq(known, filter))
     }
 
+    /// The pipeline that has a zone of this very name, and which of its zones that is.
+    pub fn zone(&self, name: &Name) -> Option<(usize, usize)> {
+        let mut pipelines = self.pipelines.iter().enumerate();
+        pipelines.find_map(|(index, pipeline)| {
+            let zone = pipeline.zones.iter().position(|zone| zone == name)?;
+            Some((index, zone))
+        })
+    }
+
     /// Compiles and configures everything, or says in the operator's file what cannot be.
     ///
     /// Of the `previous` one stays what is the same: sources and filters of which nothing changed, with all that they

@@ -144,15 +144,27 @@ impl Phase for Inward<'_> {
         let live = self.live;
         let (request, step) = (&mut self.requests[index], &mut self.steps[index]);
         request.trace(|| explain::decided(live, request, filter, &outcome, took));
-        match outcome {
-            Outcome::Passed => request.stage += 1,
-            Outcome::Decided(verdict) => apply(&self.worker.shared.hasher, request, step, &verdict),
-            Outcome::Failed => match live.generation.config.filters[filter].on_error {
-                OnError::Bypass => request.stage += 1,
-                OnError::Servfail => *step = Step::Failed(rcode::SERVFAIL),
-                OnError::Refuse => *step = Step::Failed(rcode::REFUSED),
-            },
-        }
+        decide(&self.worker.shared.hasher, live, request, step, filter, outcome);
+    }
+}
+
+/// Does to a query what came of asking a filter.
+pub(super) fn decide(
+    hasher: &KeyHasher,
+    live: &Live,
+    request: &mut Request,
+    step: &mut Step,
+    filter: usize,
+    outcome: QueryOutcome,
+) {
+    match outcome {
+        Outcome::Passed => request.stage += 1,
+        Outcome::Decided(verdict) => apply(hasher, request, step, &verdict),
+        Outcome::Failed => match live.generation.config.filters[filter].on_error {
+            OnError::Bypass => request.stage += 1,
+            OnError::Servfail => *step = Step::Failed(rcode::SERVFAIL),
+            OnError::Refuse => *step = Step::Failed(rcode::REFUSED),
+        },
     }
 }
 
@@ -179,7 +191,11 @@ fn apply(hasher: &KeyHasher, request: &mut Request, step: &mut Step, verdict: &A
         // the filter did not want would make a signature, which nobody here can check, the way around a policy.
         Decision::Rewrite(_) if request.signed.is_some() => *step = Step::Failed(rcode::REFUSED),
         Decision::Rewrite(rewrite) => self::rewrite(hasher, request, rewrite),
-        Decision::Answer(_) | Decision::Alias(_) | Decision::Refuse(_) | Decision::Drop(_) => {
+        Decision::Answer(_)
+        | Decision::Alias(_)
+        | Decision::Refuse(_)
+        | Decision::Drop(_)
+        | Decision::Ask(_) => {
             *step = Step::Decided(Arc::clone(verdict));
         }
     }

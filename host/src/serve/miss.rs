@@ -23,13 +23,11 @@ use super::counters::add;
 use super::explain;
 use super::generation::Stage;
 use super::live::Live;
+use super::lookups::DEPTH;
 use super::request::Request;
 use super::response::{Content, Response};
 use super::worker::Worker;
 use super::zones::ZoneMatch;
-
-/// How many aliases a query may lead through; a longer chain is a loop. Only the first may have several names.
-const ALIASES: u8 = 8;
 
 /// The TTL of an alias whose target has no records.
 const ALIAS_TTL: u32 = 30;
@@ -56,6 +54,10 @@ impl Worker {
         request: &mut Request,
         step: Step,
     ) -> Option<Response> {
+        if let Step::Responding(asking) = step {
+            // In a box: it is rare, and all who wait would have room for it.
+            return Box::pin(self.ask_about_response(live, request, *asking)).await;
+        }
         match (&step, self.stage(live, request)) {
             (Step::Passing | Step::Arrived | Step::Gone, Some(Stage::Cache(cache))) => {
                 self.cached(live, request, cache).await
@@ -76,6 +78,12 @@ impl Worker {
             }
             return Some(response);
         }
+        if let Step::Decided(verdict) = &step
+            && let Decision::Ask(_) = &verdict.decision
+        {
+            // As an alias.
+            return Box::pin(self.ask_about_query(live, request, Arc::clone(verdict))).await;
+        }
         match self.stage(live, request) {
             Some(&Stage::Source(index)) => match self.resolve(live, request, index).await {
                 Resolution::NotMine => Box::pin(self.pass_on(live, request)).await,
@@ -88,7 +96,17 @@ impl Worker {
     /// What a query gets that its source leaves to the next stage.
     async fn pass_on(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> Option<Response> {
         request.stage += 1;
-        let (step, immediate) = self.inward(live, request);
+        self.go_on(live, request, Step::Passing).await
+    }
+
+    /// What a query gets that goes on by itself from where it stands.
+    pub(super) async fn go_on(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        step: Step,
+    ) -> Option<Response> {
+        let (step, immediate) = self.inward(live, request, step);
         match immediate {
             Immediate::Response(response) => Some(response),
             Immediate::Drop => None,
@@ -97,7 +115,7 @@ impl Worker {
     }
 
     /// The stage that a query stands at.
-    fn stage<'a>(&self, live: &'a Live, request: &Request) -> Option<&'a Stage> {
+    pub(super) fn stage<'a>(&self, live: &'a Live, request: &Request) -> Option<&'a Stage> {
         live.generation.pipelines[request.pipeline]
             .stages
             .get(request.stage)
@@ -216,16 +234,14 @@ impl Worker {
     async fn below(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> Option<Response> {
         let (stage, hash) = (request.stage, request.hash);
         request.stage += 1;
-        let (step, immediate) = self.inward(live, request);
+        let (step, immediate) = self.inward(live, request, Step::Passing);
         let response = match immediate {
             Immediate::Response(response) => Some(response),
             Immediate::Drop => None,
             Immediate::Deferred => self.source(live, request, step).await,
         };
-        let mut responses = [response];
-        self.outward(live, std::slice::from_mut(request), &mut responses, stage + 1);
+        let response = self.back(live, request, response, stage + 1).await;
         (request.stage, request.hash) = (stage, hash);
-        let [response] = responses;
         response
     }
 
@@ -292,8 +308,8 @@ impl Worker {
         request: &Request,
         targets: &[Box<[u8]>],
     ) -> Option<Response> {
-        // Lists in lists would multiply what one query costs.
-        if request.depth >= ALIASES || request.depth > 0 && targets.len() > 1 {
+        // Lists in lists would multiply what one query costs, so that only the first alias may have several names.
+        if request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
             tracing::warn!(name = %request.name, "aliases form a loop");
             return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
         }
@@ -341,7 +357,11 @@ impl Worker {
     }
 
     /// What a query of the proxy's own comes to in the zone that owns its name.
-    async fn from_the_top(self: &Rc<Self>, live: &Rc<Live>, inner: &mut Request) -> Option<Response> {
+    pub(super) async fn from_the_top(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        inner: &mut Request,
+    ) -> Option<Response> {
         inner.hash = self
             .shared
             .hasher
@@ -349,7 +369,7 @@ impl Worker {
         match live.generation.zones.find(inner.name.as_bytes(), inner.qtype) {
             Some(ZoneMatch::Pipeline { pipeline, zone }) => {
                 (inner.pipeline, inner.zone) = (pipeline, zone);
-                self.travel(live, inner).await
+                self.travel(live, inner, 0).await
             }
             Some(ZoneMatch::Special(special)) => Some(Response::local(special.answer(&inner.question))),
             None => Some(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)),
@@ -358,8 +378,7 @@ impl Worker {
 
     /// Takes one query by itself through the filters from where it stands: how far it came, and what it gets there without
     /// waiting.
-    fn inward(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> (Step, Immediate) {
-        let mut step = Step::Passing;
+    fn inward(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request, mut step: Step) -> (Step, Immediate) {
         self.advance(
             live,
             std::slice::from_mut(request),
@@ -369,17 +388,34 @@ impl Worker {
         (step, immediate)
     }
 
-    /// Takes a query of the proxy's own through its pipeline, and the response back.
-    async fn travel(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> Option<Response> {
-        let (step, immediate) = self.inward(live, request);
-        let response = match immediate {
-            Immediate::Response(response) => Some(response),
-            Immediate::Drop => None,
-            Immediate::Deferred => self.finish(live, request, step).await,
-        };
+    /// Takes a query of the proxy's own on through its pipeline, and the response back as far as `floor`.
+    pub(super) async fn travel(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        floor: usize,
+    ) -> Option<Response> {
+        let response = self.go_on(live, request, Step::Passing).await;
         request.led = None;
+        self.back(live, request, response, floor).await
+    }
+
+    /// Takes a response back as far as `floor`.
+    pub(super) async fn back(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        response: Option<Response>,
+        floor: usize,
+    ) -> Option<Response> {
         let mut responses = [response];
-        self.outward(live, std::slice::from_mut(request), &mut responses, 0);
+        while let Some(asking) = self
+            .outward(live, std::slice::from_mut(request), &mut responses, floor)
+            .pop()
+        {
+            // As in `finish`.
+            responses = [Box::pin(self.ask_about_response(live, request, asking)).await];
+        }
         let [response] = responses;
         response
     }

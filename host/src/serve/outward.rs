@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::config::OnError;
 use crate::dns::edns::ExtendedError;
 use crate::dns::rcode;
-use crate::filter::{self, Instance, Outcome, ResponseDecision, ResponseOutcome};
+use crate::filter::{self, Ask, Instance, Outcome, ResponseDecision, ResponseOutcome};
 
 use super::explain;
 use super::generation::Stage;
 use super::live::Live;
 use super::phase::Phase;
 use super::request::{ChangeKind, Request};
-use super::response::Response;
+use super::response::{AskingResponse, Response};
 use super::worker::{Scratch, Worker, unix_milliseconds};
 
 /// Responses on their way out, each beside its query.
@@ -24,18 +24,21 @@ struct Outward<'a> {
     floor: usize,
     /// Unix time in milliseconds.
     now: u64,
+    /// Those whose filter asks first.
+    asking: Vec<AskingResponse>,
 }
 
 impl Worker {
     /// Takes responses back from where each query stands to `floor`, doing what filters decided on the way
-    /// in and asking those that look at responses.
+    /// in and asking those that look at responses. Those whose filter asks first are taken out: they go on when they are put
+    /// back.
     pub(super) fn outward(
         &self,
         live: &Live,
         requests: &mut [Request],
         responses: &mut [Option<Response>],
         floor: usize,
-    ) {
+    ) -> Vec<AskingResponse> {
         let mut scratch = self.scratch.borrow_mut();
         let Scratch {
             waiting,
@@ -50,11 +53,13 @@ impl Worker {
             responses,
             floor,
             now: 0,
+            asking: Vec::new(),
         };
         while outward.pass(waiting) {
             outward.now = unix_milliseconds();
             self.ask(live, &mut outward, waiting, batch, verdicts);
         }
+        outward.asking
     }
 }
 
@@ -134,42 +139,63 @@ impl Phase for Outward<'_> {
 
     fn apply(&mut self, filter: usize, index: usize, outcome: ResponseOutcome, took: Option<Duration>) {
         let live = self.live;
-        let (request, Some(response)) = (&self.requests[index], &mut self.responses[index]) else {
-            return;
-        };
-        request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
-        match outcome {
-            Outcome::Passed => {}
-            Outcome::Decided(verdict) => {
-                match &verdict.decision {
-                    ResponseDecision::Pass => {}
-                    ResponseDecision::Replace(records) => {
-                        *response = Response::from_filter(&request.question, records);
-                    }
-                    ResponseDecision::Drop(reason) => {
-                        live.count_drop(request, reason);
-                        self.responses[index] = None;
-                        return;
-                    }
-                }
-                if let Some(edit) = &verdict.edit {
-                    response.edit(edit, request);
-                }
-            }
-            Outcome::Failed => {
-                let rcode = match live.generation.config.filters[filter].on_error {
-                    OnError::Bypass => return,
-                    OnError::Servfail => rcode::SERVFAIL,
-                    OnError::Refuse => rcode::REFUSED,
-                };
-                // That a filter failed says nothing about the name.
-                *response = Response {
-                    store: false,
-                    ..Response::error(rcode, ExtendedError::Other)
-                };
-            }
+        let (request, response) = (&self.requests[index], &mut self.responses[index]);
+        if let Some(response) = response {
+            request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
+        }
+        if let Some(ask) = change(live, request, response, filter, outcome)
+            && let Some(response) = response.take()
+        {
+            self.asking.push(AskingResponse {
+                index,
+                filter,
+                response,
+                ask,
+            });
         }
     }
+}
+
+/// Does to a response what came of asking a filter; or what the filter asks first.
+pub(super) fn change(
+    live: &Live,
+    request: &Request,
+    response: &mut Option<Response>,
+    filter: usize,
+    outcome: ResponseOutcome,
+) -> Option<Ask> {
+    match outcome {
+        Outcome::Passed => {}
+        Outcome::Decided(verdict) => {
+            match verdict.decision {
+                ResponseDecision::Pass => {}
+                ResponseDecision::Replace(records) => {
+                    *response = Some(Response::from_filter(&request.question, &records));
+                }
+                ResponseDecision::Drop(reason) => {
+                    live.count_drop(request, &reason);
+                    *response = None;
+                }
+                ResponseDecision::Ask(ask) => return Some(ask),
+            }
+            if let (Some(response), Some(edit)) = (response, &verdict.edit) {
+                response.edit(edit, request);
+            }
+        }
+        Outcome::Failed => {
+            let rcode = match live.generation.config.filters[filter].on_error {
+                OnError::Bypass => return None,
+                OnError::Servfail => rcode::SERVFAIL,
+                OnError::Refuse => rcode::REFUSED,
+            };
+            // That a filter failed says nothing about the name.
+            *response = Some(Response {
+                store: false,
+                ..Response::error(rcode, ExtendedError::Other)
+            });
+        }
+    }
+    None
 }
 
 /// Does what the filters from `stage` on decided on the way in, last first; whether the response phase of one

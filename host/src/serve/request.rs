@@ -1,5 +1,6 @@
 //! A query on its way: what was asked, how far it has come, and what happens to it on the way back.
 
+use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -13,7 +14,7 @@ use crate::dns::edns::{self, Edns, Opt};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
 use crate::dns::reply::Head;
-use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
+use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
 use crate::filter::{self, ResponseEdit};
 use crate::source::Resolution;
 
@@ -70,12 +71,14 @@ pub struct Request {
     pub stage: usize,
     /// What filters have decided for the way back, in the order of the stages.
     pub changes: Vec<Change>,
-    /// How many aliases led here.
+    /// How many aliases and lookups led here.
     pub depth: u8,
     /// Its place among the queries that wait; none while it does not, and for the proxy's own.
     pub place: Option<Rc<Place>>,
     /// Until when it waits for something fresh, if there is something stale.
     pub until: Option<Instant>,
+    /// How many lookups were made for the client's query, once there was one.
+    pub lookups: OnceCell<Rc<Cell<u8>>>,
     /// What others wait for, who are told when it leaves the cache behind, or is dropped.
     pub led: Option<Leader<Resolution>>,
     /// What happens to it, for those who asked to be told; as a rule nobody.
@@ -130,6 +133,7 @@ impl Request {
             depth: 0,
             place: None,
             until: None,
+            lookups: OnceCell::new(),
             led: None,
             trace: None,
         }
@@ -196,6 +200,11 @@ impl Request {
         }
     }
 
+    /// How many lookups were made so far for the client's query, over all that it leads to.
+    pub fn lookups_made(&self) -> &Rc<Cell<u8>> {
+        self.lookups.get_or_init(Rc::default)
+    }
+
     /// A query of the proxy's own for `name`, with the wishes of the client it is asked for, who waits for it.
     pub fn internal(&self, name: &[u8]) -> Request {
         let mut question = name.to_vec();
@@ -221,8 +230,24 @@ impl Request {
             depth: self.depth + 1,
             place: self.place.clone(),
             until: self.until,
+            lookups: OnceCell::from(Rc::clone(self.lookups_made())),
             trace: self.trace.clone(),
             ..Request::new(client)
+        }
+    }
+
+    /// A query of the proxy's own for what a filter asks about this one.
+    pub fn lookup(&self, name: &[u8], qtype: u16) -> Request {
+        let mut question = name.to_vec();
+        question.extend(qtype.to_be_bytes());
+        question.extend(CLASS_IN.to_be_bytes());
+        Request {
+            // Whether the client wants recursion is no reason not to answer the filter.
+            flags: self.flags | flag::RD,
+            question,
+            qtype,
+            qclass: CLASS_IN,
+            ..self.internal(name)
         }
     }
 
@@ -235,6 +260,7 @@ impl Request {
             depth: 0,
             place: None,
             until: None,
+            lookups: OnceCell::new(),
             trace: None,
             ..self.internal(self.name.as_bytes())
         }

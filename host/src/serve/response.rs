@@ -8,7 +8,7 @@ use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
 use crate::dns::records::{Answer, Meaning};
 use crate::dns::reply::{self, Body, Head, Ttl};
 use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, u16_at};
-use crate::filter::{Answer as FilterAnswer, Ede, Refusal, ResponseEdit};
+use crate::filter::{Answer as FilterAnswer, Ask, Ede, Refusal, ResponseEdit};
 use crate::source::Resolution;
 
 use super::edits;
@@ -46,6 +46,19 @@ pub enum Content {
     Answer(Arc<Answer>),
     /// An upstream's message as it is: the answer to a signed query.
     Verbatim(Arc<[u8]>),
+}
+
+/// A response whose filter asks before it decides.
+#[derive(Clone)]
+pub struct AskingResponse {
+    /// Which of the batch.
+    pub index: usize,
+    /// Index of the filter.
+    pub filter: usize,
+    /// As the filter saw it.
+    pub response: Response,
+    /// What it asks.
+    pub ask: Ask,
 }
 
 impl Response {
@@ -352,6 +365,16 @@ impl Response {
                     ..Response::error(rcode::SERVFAIL, ExtendedError::Other)
                 };
             }
+        }
+    }
+
+    /// Octets of its message, which it may share with others.
+    pub fn octets(&self) -> usize {
+        match &self.content {
+            Content::Empty => 0,
+            Content::Entry(entry) => entry.wire().len(),
+            Content::Answer(answer) => answer.message.len(),
+            Content::Verbatim(message) => message.len(),
         }
     }
 

@@ -28,7 +28,7 @@ use super::request::Request;
 use super::worker::Worker;
 
 /// Why a client's query waits no longer, although what it waited for is still to come.
-enum GaveUp {
+pub(super) enum GaveUp {
     /// Another query took its place.
     Displaced,
     /// Something stale is good enough by now.
@@ -151,7 +151,8 @@ impl Worker {
         });
     }
 
-    fn gave_up(&self, live: &Live, request: &Request, why: GaveUp) -> Resolution {
+    /// Counts that a query waits no longer: what it gets instead.
+    pub(super) fn gave_up(&self, live: &Live, request: &Request, why: GaveUp) -> Resolution {
         if matches!(why, GaveUp::Displaced) {
             add(&live.counters(request).waiting_displaced, 1);
             let did = || "gave way: too many queries wait".into();

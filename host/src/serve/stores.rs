@@ -12,6 +12,7 @@ use crate::source::forward::Quota;
 
 use super::counters::CounterTable;
 use super::gate::Ledger;
+use super::held::LookupOctets;
 use super::trace::TraceSink;
 
 /// What all workers share.
@@ -22,6 +23,8 @@ pub struct Shared {
     pub(super) flights: Arc<Flights<Resolution>>,
     /// Clients' queries that wait for something.
     pub waiting: Arc<Room>,
+    /// What lookups of filters hold.
+    pub(super) lookup_octets: LookupOctets,
     /// Sockets to upstreams.
     pub upstream_sockets: Arc<Quota>,
     /// Hashes questions for the cache and for remembered verdicts.
@@ -45,6 +48,7 @@ impl Shared {
             cache: Cache::new(cache_memory),
             flights: Flights::new(),
             waiting: Room::new(config::WAITING_QUERIES),
+            lookup_octets: LookupOctets::default(),
             upstream_sockets: Quota::new(usize::MAX),
             hasher: KeyHasher::new(),
             counters: CounterTable::default(),

@@ -33,7 +33,7 @@ pub enum Direction {
 /// One thing that happened on a query's way.
 #[derive(Debug, Clone)]
 pub struct TraceEvent {
-    /// Which stage: `zone`, `use NAME`, `cache`, `forward`, `alias`, `end`.
+    /// Which stage: `zone`, `use NAME`, `cache`, `forward`, `alias`, `lookup`, `end`.
     pub stage: String,
     /// On which way.
     pub direction: Direction,
@@ -45,7 +45,7 @@ pub struct TraceEvent {
     pub took: Option<Duration>,
     /// When it was done, from the query's arrival.
     pub at: Duration,
-    /// How many aliases deep.
+    /// How many aliases and lookups deep.
     pub depth: u8,
 }
 
@@ -88,6 +88,19 @@ impl Trace {
             begun: Instant::now(),
             events: RefCell::default(),
         })
+    }
+
+    /// One of what happens at the same time, to be [joined](Trace::join) when it is over.
+    pub(super) fn branch(&self) -> Rc<Trace> {
+        Rc::new(Trace {
+            begun: self.begun,
+            events: RefCell::default(),
+        })
+    }
+
+    /// Takes over what a branch tells.
+    pub(super) fn join(&self, branch: &Trace) {
+        self.events.borrow_mut().append(&mut branch.events.borrow_mut());
     }
 
     pub(super) fn add(&self, depth: u8, event: TraceEvent) {

@@ -42,6 +42,7 @@ struct Manifest {
     types: Vec<String>,
     suffixes: Vec<String>,
     messages: bool,
+    asks: bool,
     configure_instructions: Option<u64>,
     memory_bytes: usize,
 }
@@ -69,6 +70,7 @@ pub fn info(file: &str, config: Option<&Path>, json: bool) -> Result<String, Sto
                 types: declared.qtypes.iter().map(|&qtype| type_text(qtype)).collect(),
                 suffixes: declared.suffixes,
                 messages: declared.messages,
+                asks: declared.asks,
                 configure_instructions: cost.instructions,
                 memory_bytes: cost.memory,
             };
@@ -110,6 +112,32 @@ fn describe(file: &str, anatomy: Anatomy, manifest: Option<Manifest>, refusal: O
     }
 }
 
+fn show_manifest(manifest: &Manifest, out: &mut String) {
+    let all = |list: &[String]| {
+        if list.is_empty() {
+            "all".to_owned()
+        } else {
+            list.join(" ")
+        }
+    };
+    let _ = writeln!(out, "wants");
+    let _ = writeln!(out, "    phases    {}", manifest.phases.join(", "));
+    let _ = writeln!(out, "    types     {}", all(&manifest.types));
+    let _ = writeln!(out, "    names     {}", all(&manifest.suffixes));
+    if manifest.messages {
+        let _ = writeln!(out, "    messages  whole responses");
+    }
+    if manifest.asks {
+        let _ = writeln!(out, "    asks      for any name, before it decides");
+    }
+    let instructions = manifest.configure_instructions.unwrap_or(0);
+    let _ = writeln!(
+        out,
+        "configuring it took {instructions} instructions and {} KiB of memory",
+        manifest.memory_bytes / 1024
+    );
+}
+
 fn show(info: &Info) -> String {
     let mut out = String::new();
     let kind = match info.kind {
@@ -140,26 +168,7 @@ fn show(info: &Info) -> String {
         }
     }
     if let Some(manifest) = &info.manifest {
-        let all = |list: &[String]| {
-            if list.is_empty() {
-                "all".to_owned()
-            } else {
-                list.join(" ")
-            }
-        };
-        let _ = writeln!(out, "wants");
-        let _ = writeln!(out, "    phases    {}", manifest.phases.join(", "));
-        let _ = writeln!(out, "    types     {}", all(&manifest.types));
-        let _ = writeln!(out, "    names     {}", all(&manifest.suffixes));
-        if manifest.messages {
-            let _ = writeln!(out, "    messages  whole responses");
-        }
-        let instructions = manifest.configure_instructions.unwrap_or(0);
-        let _ = writeln!(
-            out,
-            "configuring it took {instructions} instructions and {} KiB of memory",
-            manifest.memory_bytes / 1024
-        );
+        show_manifest(manifest, &mut out);
     }
     if let Some(refusal) = &info.refusal {
         let _ = writeln!(

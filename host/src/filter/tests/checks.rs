@@ -4,12 +4,14 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use std::time::Duration;
+
 use crate::dns::name::skip_plain;
 use crate::filter::bindings::dnsweir::filter::types;
 use crate::filter::check::{response_verdicts, verdicts};
 use crate::filter::verdict::ResourceRecord;
 use crate::filter::{
-    Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, ResponseDecision, Selector,
+    Answer, Ask, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, ResponseDecision, Selector,
 };
 
 const BATCH: usize = 4;
@@ -94,6 +96,7 @@ fn decision() -> impl Strategy<Value = types::Decision> {
         (number(), option::of(error()))
             .prop_map(|(rcode, error)| types::Decision::Refuse(types::Refusal { rcode, error })),
         text(64).prop_map(types::Decision::Drop),
+        ask().prop_map(types::Decision::Ask),
     ]
 }
 
@@ -131,6 +134,21 @@ fn record_edit() -> impl Strategy<Value = types::RecordEdit> {
         (section(), record()).prop_map(types::RecordEdit::Append),
         order.prop_map(types::RecordEdit::Order),
     ]
+}
+
+fn ask() -> impl Strategy<Value = types::Ask> {
+    let lookup = || {
+        let path = prop_oneof![
+            Just(types::Path::Top),
+            Just(types::Path::Below),
+            "[a-z.]{0,12}".prop_map(types::Path::Zone),
+        ];
+        (octets(), number(), path).prop_map(|(name, qtype, path)| types::Lookup { name, qtype, path })
+    };
+    let many = lookup().prop_map(|lookup| vec![lookup; 17]);
+    let lookups = prop_oneof![20 => vec(lookup(), 0..3), 1 => many];
+    let state = (0..5000_usize).prop_map(|length| vec![0; length]);
+    (lookups, 0..11_000_u32, state).prop_map(|(lookups, time, state)| types::Ask { lookups, time, state })
 }
 
 fn edit() -> impl Strategy<Value = types::ResponseEdit> {
@@ -194,6 +212,7 @@ pub(super) fn replacement() -> impl Strategy<Value = types::ResponseVerdict> {
         Just(types::ResponseDecision::Pass),
         answer().prop_map(types::ResponseDecision::Replace),
         text(64).prop_map(types::ResponseDecision::Drop),
+        ask().prop_map(types::ResponseDecision::Ask),
     ];
     (0..BATCH as u32 + 1, decision, option::of(edit())).prop_map(|(response, decision, edit)| {
         types::ResponseVerdict {
@@ -224,6 +243,17 @@ fn is_sound_edit(edit: &RecordEdit) -> bool {
     }
 }
 
+fn is_bounded(ask: &Ask) -> bool {
+    (1..=16).contains(&ask.lookups.len())
+        && ask
+            .lookups
+            .iter()
+            .all(|lookup| is_name(&lookup.name) && lookup.qtype != 41)
+        && ask.state.len() <= 4096
+        && !ask.time.is_zero()
+        && ask.time <= Duration::from_secs(10)
+}
+
 fn is_sound(answer: &Answer) -> bool {
     let records = || {
         [&answer.answers, &answer.authority, &answer.additional]
@@ -243,7 +273,7 @@ proptest! {
     fn accepted_verdicts_are_sound(given in vec(verdict(), 0..4)) {
         let mut out: Vec<QueryOutcome> = vec![Outcome::Passed; BATCH];
         let indices: Vec<_> = given.iter().map(|verdict| verdict.query).collect();
-        if verdicts(given, &mut out).is_ok() {
+        if verdicts(given, true, &mut out).is_ok() {
             let decided = out.iter().filter(|outcome| **outcome != Outcome::Passed).count();
             prop_assert_eq!(decided, indices.len(), "each verdict has a query of its own");
             for outcome in &out {
@@ -254,6 +284,9 @@ proptest! {
                     Decision::Rewrite(rewrite) => rewrite.name.as_deref().is_none_or(is_name),
                     Decision::Answer(answer) => is_sound(answer),
                     Decision::Alias(names) => !names.is_empty() && names.iter().all(|name| is_name(name)),
+                    Decision::Ask(ask) => {
+                        is_bounded(ask) && verdict.edit.is_none() && !verdict.skip_response
+                    }
                     Decision::Refuse(refusal) => refusal.rcode <= 4095 && is_short(&refusal.error),
                 };
                 prop_assert!(sound, "{:?}", verdict);
@@ -270,13 +303,14 @@ proptest! {
     #[test]
     fn accepted_replacements_are_sound(given in vec(replacement(), 0..4)) {
         let mut out = vec![Outcome::Passed; BATCH];
-        if response_verdicts(given, &mut out).is_ok() {
+        if response_verdicts(given, true, &mut out).is_ok() {
             for outcome in &out {
                 if let Outcome::Decided(verdict) = outcome {
                     let sound = match &verdict.decision {
                         ResponseDecision::Pass => true,
                         ResponseDecision::Replace(answer) => is_sound(answer),
                         ResponseDecision::Drop(reason) => reason.len() <= 64,
+                        ResponseDecision::Ask(ask) => is_bounded(ask) && verdict.edit.is_none(),
                     };
                     prop_assert!(sound, "{:?}", verdict);
                 }
@@ -294,7 +328,7 @@ fn check(decision: types::Decision) -> Result<Decision, String> {
         skip_response: false,
     };
     let mut out = vec![Outcome::Passed];
-    verdicts(vec![verdict], &mut out).map_err(|garbage| garbage.0)?;
+    verdicts(vec![verdict], true, &mut out).map_err(|garbage| garbage.0)?;
     match out.pop() {
         Some(Outcome::Decided(verdict)) => Ok(verdict.decision.clone()),
         other => panic!("{other:?}"),

@@ -161,8 +161,17 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
       (br $next)))
     (global.set $heap (i32.const 65536))))"#
     );
-    module(&text, ALL)
+    module(&text, PHASES)
 }
+
+const PHASES: &str = "package test:guest;
+    world guest {
+        import dnsweir:filter/host@0.1.0;
+        export dnsweir:filter/configure@0.1.0;
+        export dnsweir:filter/queries@0.1.0;
+        export dnsweir:filter/responses@0.1.0;
+        export dnsweir:filter/events@0.1.0;
+    }";
 
 const ALL: &str = "package test:guest; world guest { include dnsweir:filter/filter@0.1.0; }";
 
@@ -243,6 +252,8 @@ pub(super) fn summer() -> Vec<u8> {
     (memory.fill (i32.const 4096) (i32.const 0) (i32.sub (global.get $heap) (i32.const 4096)))
     (global.set $heap (i32.const 4096)))
   (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    ;; What lies between fields is what was there before.
+    (memory.fill (i32.const 4096) (i32.const 0) (i32.sub (global.get $heap) (i32.const 4096)))
     (global.set $heap (i32.const 4096))
     (i32.const 16))
   (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32)
@@ -250,6 +261,16 @@ pub(super) fn summer() -> Vec<u8> {
     (i32.const 64))
   (func (export "dnsweir:filter/responses@0.1.0#on-responses") (param i64 i32 i32 i32 i32) (result i32)
     (call $tell (local.get 0) (local.get 1) (i32.mul (local.get 2) (i32.const 64)) (local.get 3) (local.get 4))
+    (i32.const 64))
+  (func (export "dnsweir:filter/query-answers@0.1.0#on-query-answers")
+    (param i64 i32 i32 i32 i32 i32 i32) (result i32)
+    (call $tell (call $sum (local.get 0) (local.get 3) (i32.mul (local.get 4) (i32.const 24)))
+      (local.get 1) (i32.mul (local.get 2) (i32.const 56)) (local.get 5) (local.get 6))
+    (i32.const 64))
+  (func (export "dnsweir:filter/response-answers@0.1.0#on-response-answers")
+    (param i64 i32 i32 i32 i32 i32 i32) (result i32)
+    (call $tell (call $sum (local.get 0) (local.get 3) (i32.mul (local.get 4) (i32.const 24)))
+      (local.get 1) (i32.mul (local.get 2) (i32.const 80)) (local.get 5) (local.get 6))
     (i32.const 64))
   (func (export "dnsweir:filter/events@0.1.0#on-events") (param i32 i32 i32 i32)
     (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 80)) (local.get 2) (local.get 3))))"#;
@@ -281,11 +302,11 @@ pub(super) fn importing(package: &str, import: &str) -> Vec<u8> {
     module(&text, &world)
 }
 
-/// A guest whose manifest asks for all phases and whose module exports only the one for queries.
+/// A guest whose manifest asks for all phases, and says that it asks, and whose module exports only the one for queries.
 pub(super) fn missing_phases() -> Vec<u8> {
     let text = r#"(module
   (memory (export "memory") 1)
-  (data (i32.const 36) "\01\01\01\00")
+  (data (i32.const 36) "\01\01\01\00\01")
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
   (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
     (i32.const 16))

@@ -70,7 +70,10 @@ fn wasi_is_an_empty_world() {
 #[test]
 fn a_manifest_cannot_ask_for_what_is_not_exported() {
     let error = refused(guests::missing_phases());
-    assert!(error.contains("responses, events"), "{error}");
+    assert!(
+        error.contains("responses, query-answers, response-answers, events"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -158,6 +158,53 @@ fn any_event() -> impl Strategy<Value = types::Event> {
         )
 }
 
+fn any_answer() -> impl Strategy<Value = types::LookupAnswer> {
+    let status = prop_oneof![
+        Just(LookupStatus::Answered),
+        Just(LookupStatus::Failed),
+        Just(LookupStatus::TimedOut),
+        Just(LookupStatus::Limited)
+    ];
+    (status, any::<[u16; 2]>(), any_source(), any::<[u32; 3]>()).prop_map(
+        |(status, [rcode, answer_count], source, [ttl, message_start, message_length])| types::LookupAnswer {
+            status,
+            rcode,
+            source,
+            ttl,
+            answer_count,
+            message_start,
+            message_length,
+        },
+    )
+}
+
+fn any_asked_query() -> impl Strategy<Value = types::AskedQuery> {
+    (any_query(), any::<[u32; 4]>()).prop_map(|(query, [state_start, state_length, first, count])| {
+        types::AskedQuery {
+            query,
+            state_start,
+            state_length,
+            first,
+            count,
+        }
+    })
+}
+
+fn any_asked_response() -> impl Strategy<Value = types::AskedResponse> {
+    (any_response(), any::<[u32; 4]>()).prop_map(|(response, [state_start, state_length, first, count])| {
+        types::AskedResponse {
+            response,
+            state_start,
+            state_length,
+            first,
+            count,
+        }
+    })
+}
+
+/// The parameters of a call with answers.
+type Answered<'a, R> = (u64, &'a [Packed<R>], &'a [Packed<types::LookupAnswer>], &'a [u8]);
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 32 } else { 256 }))]
 
@@ -194,5 +241,36 @@ proptest! {
         sums[5] = store.data().0;
 
         prop_assert_eq!([sums[0], sums[2], sums[4]], [sums[1], sums[3], sums[5]]);
+    }
+
+    #[test]
+    fn packed_answers_are_those_of_the_component_api(
+        queries in vec(any_asked_query(), 0..5),
+        responses in vec(any_asked_response(), 0..5),
+        answers in vec(any_answer(), 0..5),
+        bytes in vec(any::<u8>(), 0..100),
+        now in any::<u64>(),
+    ) {
+        let (world, mut store) = summer();
+        let mut sums = [0; 4];
+        let of_queries = world.dnsweir_filter_query_answers().func_on_query_answers();
+        let of_responses = world.dnsweir_filter_response_answers().func_on_response_answers();
+        let packed_answers = Packed::all(&answers);
+
+        of_queries.call(&mut store, (now, &queries, &answers, &bytes)).unwrap();
+        sums[0] = store.data().0;
+        let packed = of_queries.func().typed::<Answered<'_, _>, (Vec<types::Verdict>,)>(&store);
+        let records = Packed::<types::AskedQuery>::all(&queries);
+        packed.unwrap().call(&mut store, (now, records, packed_answers, &bytes)).unwrap();
+        sums[1] = store.data().0;
+
+        of_responses.call(&mut store, (now, &responses, &answers, &bytes)).unwrap();
+        sums[2] = store.data().0;
+        let packed = of_responses.func().typed::<Answered<'_, _>, (Vec<types::ResponseVerdict>,)>(&store);
+        let records = Packed::<types::AskedResponse>::all(&responses);
+        packed.unwrap().call(&mut store, (now, records, packed_answers, &bytes)).unwrap();
+        sums[3] = store.data().0;
+
+        prop_assert_eq!([sums[0], sums[2]], [sums[1], sums[3]]);
     }
 }

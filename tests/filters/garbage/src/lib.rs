@@ -6,11 +6,13 @@
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
 use dnsweir_filter::bindings::dnsweir::filter::types::{
-    Answer, ConfigError, Decision, Detail, Event, ExtendedError, Manifest, Order, Query, RecordEdit, Refusal,
-    ResourceRecord, Response, ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Section, Selector,
-    Setup, Verdict,
+    Answer, Ask, AskedQuery, AskedResponse, ConfigError, Decision, Detail, Event, ExtendedError, Lookup,
+    LookupAnswer, Manifest, Order, Path, Query, RecordEdit, Refusal, ResourceRecord, Response,
+    ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Section, Selector, Setup, Verdict,
 };
-use dnsweir_filter::bindings::exports::dnsweir::filter::{configure, events, queries, responses};
+use dnsweir_filter::bindings::exports::dnsweir::filter::{
+    configure, events, queries, query_answers, response_answers, responses,
+};
 
 struct Garbage;
 
@@ -25,6 +27,7 @@ impl configure::Guest for Garbage {
             messages: true,
             tables: Vec::new(),
             details: vec![Detail::EdnsOptions, Detail::Listener, Detail::ServerName],
+            asks: true,
         })
     }
 }
@@ -73,6 +76,37 @@ impl responses::Guest for Garbage {
             });
         }
         verdicts
+    }
+}
+
+impl query_answers::Guest for Garbage {
+    fn on_query_answers(
+        _: u64,
+        batch: Vec<AskedQuery>,
+        _: Vec<LookupAnswer>,
+        bytes: Vec<u8>,
+    ) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for asked in &batch {
+            verdicts.extend(match kind(&asked.query, &bytes).as_str() {
+                "answered-index" => verdicts_for(7, "drop"),
+                "answered-name" => verdicts_for(0, "open-name"),
+                "answered-ask" => verdicts_for(0, "ask-of-many"),
+                _ => Vec::new(),
+            });
+        }
+        verdicts
+    }
+}
+
+impl response_answers::Guest for Garbage {
+    fn on_response_answers(
+        _: u64,
+        _: Vec<AskedResponse>,
+        _: Vec<LookupAnswer>,
+        _: Vec<u8>,
+    ) -> Vec<ResponseVerdict> {
+        Vec::new()
     }
 }
 
@@ -159,7 +193,7 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
                 ..verdict(Decision::Pass)
             }];
         }
-        _ => match aliases(kind).or_else(|| long_texts(kind)) {
+        _ => match aliases(kind).or_else(|| asks(kind)).or_else(|| long_texts(kind)) {
             Some(decision) => decision,
             None if kind.starts_with("edit-") => {
                 return vec![Verdict {
@@ -173,14 +207,50 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
     vec![verdict(decision)]
 }
 
-/// Aliases that lead nowhere, or to where they are.
-fn aliases(kind: &str) -> Option<Decision> {
-    let asked = [
+/// The name that the filter is asked for to have it do this.
+fn name_of(kind: &str) -> Vec<u8> {
+    [
         &[kind.len() as u8][..],
         kind.as_bytes(),
         b"\x07garbage\x07hostile\x04test\0",
     ]
-    .concat();
+    .concat()
+}
+
+/// Lookups of what is no question, too many of them, and such as lead to more.
+fn asks(kind: &str) -> Option<Decision> {
+    let asked = name_of(kind);
+    Some(match kind {
+        "ask-of-none" => Decision::Ask(ask(Vec::new())),
+        "ask-of-many" => Decision::Ask(ask(vec![lookup(&asked, 1); 17])),
+        "ask-name" => Decision::Ask(ask(vec![lookup(b"\x03www", 1)])),
+        "ask-type" => Decision::Ask(ask(vec![lookup(&asked, 41)])),
+        "ask-zone" => Decision::Ask(ask(vec![Lookup {
+            path: Path::Zone("a..b".to_owned()),
+            ..lookup(&asked, 1)
+        }])),
+        "ask-time" => Decision::Ask(Ask {
+            time: u32::MAX,
+            ..ask(vec![lookup(&asked, 1)])
+        }),
+        "ask-state" => Decision::Ask(Ask {
+            state: vec![0; 4097],
+            ..ask(vec![lookup(&asked, 1)])
+        }),
+        "ask-much" => Decision::Ask(Ask {
+            state: vec![0; 2 << 20],
+            ..ask(vec![lookup(&asked, 1); 100_000])
+        }),
+        // The filter says the same of each: a tree of sixteen branches.
+        "ask-self" => Decision::Ask(ask(vec![lookup(&asked, 1); 16])),
+        "answered-index" | "answered-name" | "answered-ask" => Decision::Ask(ask(vec![lookup(b"\0", 2)])),
+        _ => return None,
+    })
+}
+
+/// Aliases that lead nowhere, or to where they are.
+fn aliases(kind: &str) -> Option<Decision> {
+    let asked = name_of(kind);
     Some(match kind {
         "alias" => Decision::Alias(vec![b"\x03www".to_vec()]),
         "alias-of-none" => Decision::Alias(Vec::new()),
@@ -283,6 +353,22 @@ fn error(octets: usize) -> ExtendedError {
     ExtendedError {
         code: u16::MAX,
         text: "e".repeat(octets),
+    }
+}
+
+fn ask(lookups: Vec<Lookup>) -> Ask {
+    Ask {
+        lookups,
+        time: 0,
+        state: Vec::new(),
+    }
+}
+
+fn lookup(name: &[u8], qtype: u16) -> Lookup {
+    Lookup {
+        name: name.to_vec(),
+        qtype,
+        path: Path::Top,
     }
 }
 

@@ -7,11 +7,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, Event, Filter, Invalid, Level, Manifest, NameBuf, Query, Rcode, Rdata, Response, ResponseEdit,
-    ResponseVerdict, Rewrite, Setup, Verdict, count, log, print,
+    Answer, Answers, Ask, Event, Filter, Invalid, Level, Manifest, NameBuf, Query, Rcode, Rdata, Response,
+    ResponseEdit, ResponseVerdict, Rewrite, Setup, Verdict, count, log, print,
 };
 
 const TTL: Duration = Duration::from_secs(300);
+
+/// What is handed back with answers.
+const STATE: &[u8] = b"state";
+
+/// The answer where something is not as it was.
+const UNSPECIFIED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 struct Released {
     address: IpAddr,
@@ -36,7 +42,10 @@ impl Filter for Released {
             Level::Info,
             &format!("{} is configured for {:?}", setup.name(), setup.zones()),
         );
-        Ok((filter, Manifest::new().queries().responses().events().messages()))
+        Ok((
+            filter,
+            Manifest::new().queries().responses().events().messages().asks(),
+        ))
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
@@ -55,6 +64,12 @@ impl Filter for Released {
             "refuse" => Verdict::refuse(Rcode::REFUSED),
             "drop" => Verdict::drop(),
             "edit" => Verdict::pass().edit(ResponseEdit::new().ttl_max(Duration::from_secs(7))),
+            "ask" => Verdict::ask(
+                Ask::new()
+                    .lookup(&self.target, query.qtype())
+                    .below()
+                    .state(STATE),
+            ),
             "trap" => panic!("told to panic at {}", query.name()),
             _ => return Verdict::pass(),
         };
@@ -64,12 +79,29 @@ impl Filter for Released {
     fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
         match first_label(response.query()).as_str() {
             "shorten" => ResponseVerdict::edit(ResponseEdit::new().ttl_max(Duration::from_secs(9))),
+            "reask" => {
+                let ask = Ask::new().lookup(&self.target, response.query().qtype()).below();
+                ResponseVerdict::ask(ask.state(STATE))
+            }
             "replace" if response.message().is_some() => {
                 let record = Rdata::address(self.address);
                 ResponseVerdict::replace(Answer::noerror().record(response.query().name(), TTL, record))
             }
             _ => ResponseVerdict::pass(),
         }
+    }
+
+    fn answers(&mut self, query: &Query<'_>, answers: &Answers<'_>) -> Verdict {
+        let found = answers.state() == STATE && answers.iter().all(|found| found.answer_count() == 1);
+        let address = if found { self.address } else { UNSPECIFIED };
+        Verdict::answer(Answer::noerror().record(query.name(), TTL, Rdata::address(address)))
+    }
+
+    fn response_answers(&mut self, response: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
+        let found = answers.state() == STATE && answers.iter().all(|found| found.answer_count() == 1);
+        let address = if found { self.address } else { UNSPECIFIED };
+        let answer = Answer::noerror().record(response.query().name(), TTL, Rdata::address(address));
+        ResponseVerdict::replace(answer)
     }
 
     fn event(&mut self, event: &Event<'_>) {

@@ -1,0 +1,146 @@
+//! The host's part for a filter that asks: answers that the test knows.
+
+use std::collections::HashMap;
+
+use crate::bindings::dnsweir::filter::types as raw;
+use crate::{Answer, Answers, LookupStatus, Name, NameBuf, Type};
+
+/// How often the host lets a filter ask about one query.
+const ROUNDS: usize = 4;
+
+/// What names and types lead to, and what has been asked.
+#[derive(Default)]
+pub(super) struct Lookups {
+    known: HashMap<(NameBuf, u16), Result<raw::Answer, LookupStatus>>,
+    asked: Vec<String>,
+}
+
+/// Answers to the lookups of one ask, as the host hands them over.
+pub(super) struct Handed {
+    answers: Vec<raw::LookupAnswer>,
+    pub bytes: Vec<u8>,
+    state: (u32, u32),
+}
+
+impl Handed {
+    /// As the filter sees them.
+    pub fn view(&self) -> Option<Answers<'_>> {
+        let all = (0, self.answers.len() as u32);
+        Answers::new(&self.answers, all, self.state, &self.bytes)
+    }
+}
+
+impl Lookups {
+    pub fn insert(&mut self, name: &str, qtype: Type, found: Result<Answer, LookupStatus>) {
+        let name: NameBuf = name
+            .parse()
+            .unwrap_or_else(|reason| panic!("{name:?} is no name: {reason}"));
+        self.known.insert((name, qtype.0), found.map(Answer::into_raw));
+    }
+
+    pub fn take_asked(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// The answers to an ask, `before` which are these bytes; `round` counts from 0.
+    pub fn hand(&mut self, ask: &raw::Ask, before: &[u8], round: usize) -> Handed {
+        assert!(
+            round < ROUNDS,
+            "the host takes no more than {ROUNDS} asks about one query"
+        );
+        let count = ask.lookups.len();
+        assert!(
+            (1..=16).contains(&count),
+            "the host takes no ask of {count} lookups"
+        );
+        let state = ask.state.len();
+        assert!(state <= 4096, "the host takes no {state} octets of state");
+        let mut handed = Handed {
+            answers: Vec::new(),
+            bytes: [before, &ask.state].concat(),
+            state: (before.len() as u32, state as u32),
+        };
+        for lookup in &ask.lookups {
+            self.asked.push(text(lookup));
+            let name = wire_name(&lookup.name);
+            let nothing = Ok(raw::Answer {
+                rcode: 3,
+                ..Answer::noerror().into_raw()
+            });
+            let found = self.known.get(&(name, lookup.qtype)).cloned().unwrap_or(nothing);
+            let message_start = handed.bytes.len() as u32;
+            let answer = match &found {
+                Ok(answer) => {
+                    handed.bytes.extend(message(lookup, answer));
+                    raw::LookupAnswer {
+                        status: raw::LookupStatus::Answered,
+                        rcode: answer.rcode,
+                        source: raw::Source::Upstream,
+                        ttl: answer.answers.iter().map(|record| record.ttl).min().unwrap_or(0),
+                        answer_count: answer.answers.len() as u16,
+                        message_start,
+                        message_length: handed.bytes.len() as u32 - message_start,
+                    }
+                }
+                Err(status) => raw::LookupAnswer {
+                    status: match status {
+                        LookupStatus::Answered => raw::LookupStatus::Answered,
+                        LookupStatus::Failed => raw::LookupStatus::Failed,
+                        LookupStatus::TimedOut => raw::LookupStatus::TimedOut,
+                        LookupStatus::Limited => raw::LookupStatus::Limited,
+                    },
+                    rcode: 2,
+                    source: raw::Source::Local,
+                    ttl: 0,
+                    answer_count: 0,
+                    message_start,
+                    message_length: 0,
+                },
+            };
+            handed.answers.push(answer);
+        }
+        handed
+    }
+}
+
+/// A lookup as a line: name, type, and from where unless that is the top.
+fn text(lookup: &raw::Lookup) -> String {
+    let what = format!("{} {}", wire_name(&lookup.name), Type(lookup.qtype));
+    match &lookup.path {
+        raw::Path::Top => what,
+        raw::Path::Below => format!("{what} below"),
+        raw::Path::Zone(zone) => format!("{what} in {zone}"),
+    }
+}
+
+fn wire_name(wire: &[u8]) -> NameBuf {
+    match Name::from_host(wire) {
+        Some(name) => NameBuf::from(name),
+        None => panic!("{wire:?} is no name"),
+    }
+}
+
+/// An answer as a message, without a compressed name in it.
+fn message(lookup: &raw::Lookup, answer: &raw::Answer) -> Vec<u8> {
+    let sections = [&answer.answers, &answer.authority, &answer.additional];
+    let flags = 0x8180 | u16::from(answer.authoritative) << 10 | answer.rcode & 0xf;
+    let mut message = Vec::new();
+    for number in [0, flags, 1]
+        .into_iter()
+        .chain(sections.map(|section| section.len() as u16))
+    {
+        message.extend(number.to_be_bytes());
+    }
+    message.extend(&lookup.name);
+    message.extend(lookup.qtype.to_be_bytes());
+    message.extend(1u16.to_be_bytes());
+    for record in sections.into_iter().flatten() {
+        message.extend(&record.name);
+        message.extend(record.rtype.to_be_bytes());
+        message.extend(record.class.to_be_bytes());
+        message.extend(record.ttl.to_be_bytes());
+        message.extend((record.rdata.len() as u16).to_be_bytes());
+        message.extend(&record.rdata);
+    }
+    message
+}

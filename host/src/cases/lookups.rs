@@ -1,0 +1,122 @@
+//! What the lookups of a filter come to in its test cases.
+//!
+//! ```kdl
+//! lookup "banner.example.list.test" "A" { record "banner.example.list.test." 300 "A" "127.0.0.2" }
+//! lookup "slow.example" "TXT" status="timed-out"
+//! ```
+
+use std::collections::HashMap;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::values::{query_name, query_type, rcode};
+use crate::config::decode::{Mistakes, Shape, Wrong, arguments, block, text, whole, word};
+use crate::dns::name::Name;
+use crate::dns::text::parse_data;
+use crate::dns::{CLASS_IN, Origin, build, rcode};
+use crate::filter::{Ask, Found, LookupStatus};
+
+const LOOKUP: Shape = Shape {
+    example: r#"lookup "www.example" "A" { record "www.example." 300 "A" "192.0.2.1" }"#,
+    arguments: 2..=2,
+    properties: &["rcode", "status"],
+    children: &["record"],
+    repeated: &["record"],
+};
+
+const RECORD: Shape = Shape::plain(4..=4, r#"record "www.example." 300 "A" "192.0.2.1""#);
+
+const STATUSES: [(&str, LookupStatus); 4] = [
+    ("answered", LookupStatus::Answered),
+    ("failed", LookupStatus::Failed),
+    ("timed-out", LookupStatus::TimedOut),
+    ("limited", LookupStatus::Limited),
+];
+
+/// What names and types lead to, from wherever they are asked. What is not among them does not exist.
+#[derive(Debug, Clone, Default)]
+pub struct Lookups(HashMap<(Vec<u8>, u16), (Found, Vec<u8>)>);
+
+impl Lookups {
+    /// Takes a `lookup` node in.
+    pub(super) fn decode(&mut self, mistakes: &mut Mistakes, node: &KdlNode) {
+        mistakes.check(node, &LOOKUP);
+        let mut given = arguments(node);
+        let (name, qtype) = (given.next(), given.next());
+        let name = name.and_then(|entry| mistakes.value("name", entry, query_name));
+        let qtype = qtype.and_then(|entry| mistakes.value("type", entry, query_type));
+        let status = mistakes.property(node, "status", word(&STATUSES));
+        let rcode = rcode(mistakes, node);
+        let (Some(name), Some(qtype)) = (name, qtype) else {
+            return;
+        };
+        let mut message = build::empty(&question(name.as_bytes(), qtype), rcode);
+        let mut ttls = Vec::new();
+        for record in block(node) {
+            ttls.extend(push(mistakes, record, &mut message));
+        }
+        let found = match status {
+            None | Some(LookupStatus::Answered) => {
+                let (ttl, count) = (ttls.iter().min(), ttls.len());
+                (found(rcode, ttl.copied().unwrap_or(0), count as u16), message)
+            }
+            Some(status) => {
+                let lost = found(rcode::SERVFAIL, 0, 0);
+                (Found { status, ..lost }, Vec::new())
+            }
+        };
+        self.0.insert((name.as_bytes().to_vec(), qtype), found);
+    }
+
+    /// The answers to what a filter asks.
+    pub(super) fn answer(&self, ask: &Ask) -> Vec<(Found, Vec<u8>)> {
+        let answers = ask.lookups.iter().map(|lookup| {
+            let name = Name::lowercased(&lookup.name);
+            let known = self.0.get(&(name.as_bytes().to_vec(), lookup.qtype));
+            known.cloned().unwrap_or_else(|| {
+                let message = build::empty(&question(name.as_bytes(), lookup.qtype), rcode::NXDOMAIN);
+                (found(rcode::NXDOMAIN, 0, 0), message)
+            })
+        });
+        answers.collect()
+    }
+}
+
+/// Adds a record to a message's answer section: its TTL, unless it has a mistake.
+fn push(mistakes: &mut Mistakes, node: &KdlNode, message: &mut Vec<u8>) -> Option<u32> {
+    mistakes.check(node, &RECORD);
+    let given: Vec<_> = arguments(node).collect();
+    let [owner, ttl, rtype, data] = given[..] else {
+        return None;
+    };
+    let owner = mistakes.value("owner", owner, query_name);
+    let ttl = mistakes.value("TTL", ttl, whole(0..=i32::MAX as u32));
+    let rtype = mistakes.value("type", rtype, query_type)?;
+    let data = mistakes.value("data", data, |value| record_data(value, rtype));
+    let (owner, ttl) = (owner?, ttl?);
+    build::push_record(message, 6, owner.as_bytes(), rtype, CLASS_IN, ttl, &data?);
+    Some(ttl)
+}
+
+fn record_data(value: &KdlValue, rtype: u16) -> Result<Vec<u8>, Wrong> {
+    parse_data(rtype, &text(value)?).ok_or_else(|| {
+        Wrong::new(
+            "is not data of this type",
+            "write it as in a zone file, with names that end in a dot",
+        )
+    })
+}
+
+fn found(rcode: u16, ttl: u32, answer_count: u16) -> Found {
+    Found {
+        status: LookupStatus::Answered,
+        rcode,
+        source: Origin::Upstream.into(),
+        ttl,
+        answer_count,
+    }
+}
+
+fn question(name: &[u8], qtype: u16) -> Vec<u8> {
+    [name, &qtype.to_be_bytes()[..], &CLASS_IN.to_be_bytes()].concat()
+}

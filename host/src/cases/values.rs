@@ -1,0 +1,30 @@
+//! Values that several kinds of nodes have: names, types, rcodes.
+
+use kdl::{KdlNode, KdlValue};
+
+use crate::config::decode::{Mistakes, Wrong, text, word};
+use crate::dns::RCODES;
+use crate::dns::name::Name;
+use crate::dns::text::parse_type;
+
+pub(super) fn rcode(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
+    mistakes.property(node, "rcode", word(&RCODES)).unwrap_or(0)
+}
+
+pub(super) fn query_name(value: &KdlValue) -> Result<Name, Wrong> {
+    Name::parse(&text(value)?).map_err(|_| {
+        Wrong::new(
+            "is not a domain name",
+            "write \"www.example\", or \".\" for the root",
+        )
+    })
+}
+
+pub(super) fn query_type(value: &KdlValue) -> Result<u16, Wrong> {
+    parse_type(&text(value)?).ok_or_else(|| {
+        Wrong::new(
+            "is not a type",
+            "write \"AAAA\", or \"TYPE65280\" for one without a name",
+        )
+    })
+}

@@ -1,0 +1,230 @@
+//! Lookups: the questions of filters that ask before they decide.
+//!
+//! A lookup is a query of the proxy's own, made while the query that it is for waits on its task. All lookups of one
+//! `ask` are made at once, on that task. Each takes a place among the queries that wait, as the client's own query
+//! has one, so that `waiting-queries` bounds them together, and who asks most gives way first; if the query that they
+//! are for has to give way, they go with it. A lookup ends by itself when its time is up, like a query for which
+//! something stale is good enough: those who wait for the same answer go on waiting for it.
+//!
+//! What cannot be had within the bounds is `limited`, and the filter is told so at once.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use tokio::time::Instant;
+
+use crate::admission::{JOSTLE, Place};
+use crate::dns::edns::ExtendedError;
+use crate::dns::rcode;
+use crate::filter::{Ask, Found, Lookup, LookupPath, LookupStatus};
+
+use super::explain;
+use super::held::Held;
+use super::live::Live;
+use super::request::Request;
+use super::response::Response;
+use super::sources::GaveUp;
+use super::worker::Worker;
+
+/// How deep queries of the proxy's own may lead to others: aliases and lookups together. What is deeper is a loop.
+pub(super) const DEPTH: u8 = 8;
+
+/// Lookups that are made for one client's query, whichever filters ask, and about whatever it leads to.
+const LOOKUPS: u8 = 32;
+
+/// What a lookup came to, and what it holds until the filter has been told.
+pub(super) struct Looked<'a> {
+    status: LookupStatus,
+    response: Option<Response>,
+    /// The question of the response.
+    question: Vec<u8>,
+    _place: Option<Rc<Place>>,
+    _held: Option<Held<'a>>,
+}
+
+impl Looked<'_> {
+    fn limited() -> Self {
+        Looked {
+            status: LookupStatus::Limited,
+            response: None,
+            question: Vec::new(),
+            _place: None,
+            _held: None,
+        }
+    }
+
+    /// As a filter is told of it: beside it is the message, if it was answered.
+    pub fn tell(&self) -> (Found, Vec<u8>) {
+        let found = |response: &Response| Found {
+            status: self.status,
+            rcode: response.rcode,
+            source: response.origin.into(),
+            ttl: response.lowest_ttl(),
+            answer_count: response.answer_count(),
+        };
+        match &self.response {
+            Some(response) if self.status == LookupStatus::Answered => {
+                (found(response), response.message(&self.question))
+            }
+            _ => (
+                found(&Response::error(rcode::SERVFAIL, ExtendedError::Other)),
+                Vec::new(),
+            ),
+        }
+    }
+}
+
+/// A lookup that is under way, or what it came to.
+enum Slot<'a> {
+    Looking(Pin<Box<dyn Future<Output = Looked<'a>> + 'a>>),
+    Looked(Looked<'a>),
+}
+
+impl Worker {
+    /// Makes the lookups that a query's filter asks for, all at once. `held`: octets that the query holds meanwhile.
+    ///
+    /// # Errors
+    /// The query has lost its place, or something stale is good enough by now: nobody has to go on with it.
+    pub(super) async fn look_up_all<'a>(
+        self: &'a Rc<Self>,
+        live: &'a Rc<Live>,
+        request: &Request,
+        filter: usize,
+        ask: &Ask,
+        held: usize,
+    ) -> Result<Vec<Looked<'a>>, GaveUp> {
+        let held = self.shared.lookup_octets.hold(held + ask.octets());
+        let until = Instant::now() + ask.time;
+        let until = request.until.map_or(until, |sooner| sooner.min(until));
+        let (mut slots, mut places, mut traces) = (Vec::new(), Vec::new(), Vec::new());
+        for lookup in &ask.lookups {
+            let inner = self.lookup(request, lookup, until).filter(|_| held.is_some());
+            request.trace(|| explain::lookup(request, lookup, inner.is_some()));
+            slots.push(match inner {
+                Some(inner) => {
+                    places.extend(inner.place.clone());
+                    traces.extend(inner.trace.clone());
+                    Slot::Looking(Box::pin(self.look(
+                        live,
+                        inner,
+                        lookup.path.clone(),
+                        request.stage,
+                    )))
+                }
+                None => Slot::Looked(Looked::limited()),
+            });
+        }
+        let displaced = all(request, &mut slots, &places).await;
+        for (trace, of) in traces.iter().flat_map(|trace| request.trace.iter().zip([trace])) {
+            trace.join(of);
+        }
+        let lookups = &live.generation.filters[filter].counters().lookups;
+        let looked = slots.into_iter().filter_map(|slot| match slot {
+            Slot::Looked(looked) => Some(looked),
+            Slot::Looking(_) => None,
+        });
+        let looked = looked.inspect(|looked| {
+            lookups[looked.status as usize].fetch_add(1, Ordering::Relaxed);
+        });
+        let looked = looked.collect();
+        let late = request.until.is_some_and(|until| Instant::now() >= until);
+        match (displaced, late) {
+            (true, _) => Err(GaveUp::Displaced),
+            (_, true) => Err(GaveUp::Overtime),
+            _ => Ok(looked),
+        }
+    }
+
+    /// The query that a lookup is; none: a bound does not allow it.
+    fn lookup(&self, request: &Request, lookup: &Lookup, until: Instant) -> Option<Request> {
+        let made = request.lookups_made();
+        if request.depth >= DEPTH || made.get() >= LOOKUPS {
+            return None;
+        }
+        let mut inner = request.lookup(&lookup.name, lookup.qtype);
+        inner.hash = self
+            .shared
+            .hasher
+            .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
+        let client = inner.client.address.ip();
+        let place = self.shared.waiting.enter(client, inner.hash, JOSTLE).ok()?;
+        made.set(made.get() + 1);
+        inner.place = Some(Rc::new(place));
+        inner.until = Some(until);
+        inner.trace = request.trace.as_ref().map(|trace| trace.branch());
+        Some(inner)
+    }
+
+    /// Makes one lookup, for a filter at this stage.
+    async fn look<'a>(
+        self: &'a Rc<Self>,
+        live: &'a Rc<Live>,
+        mut inner: Request,
+        path: LookupPath,
+        stage: usize,
+    ) -> Looked<'a> {
+        let response = match path {
+            LookupPath::Top => self.from_the_top(live, &mut inner).await,
+            LookupPath::Below => {
+                inner.stage = stage + 1;
+                self.travel(live, &mut inner, stage + 1).await
+            }
+            LookupPath::Zone(zone) => match live.generation.zone(&zone) {
+                Some(of) => {
+                    (inner.pipeline, inner.zone) = of;
+                    self.travel(live, &mut inner, 0).await
+                }
+                None => None,
+            },
+        };
+        let displaced = inner.place.as_ref().is_some_and(|place| place.is_displaced());
+        let late = inner.until.is_some_and(|until| Instant::now() >= until);
+        let failed = response
+            .as_ref()
+            .is_none_or(|response| response.failed() || response.rcode == rcode::SERVFAIL);
+        let octets = response.as_ref().map_or(0, Response::octets);
+        let held = self.shared.lookup_octets.hold(octets);
+        let status = match (failed, &held) {
+            (false, Some(_)) => LookupStatus::Answered,
+            (false, None) => LookupStatus::Limited,
+            (true, _) if displaced => LookupStatus::Limited,
+            (true, _) if late => LookupStatus::TimedOut,
+            (true, _) => LookupStatus::Failed,
+        };
+        inner.trace(|| explain::looked_up(&inner, status, response.as_ref()));
+        Looked {
+            status,
+            response: response.filter(|_| held.is_some()),
+            question: inner.question,
+            _place: inner.place,
+            _held: held,
+        }
+    }
+}
+
+/// Waits until all are done; whether the query that they are for had to give way, and they with it.
+async fn all(request: &Request, slots: &mut [Slot<'_>], places: &[Rc<Place>]) -> bool {
+    poll_fn(|context| {
+        let displaced = request.poll_displaced(context).is_ready();
+        if displaced {
+            places.iter().for_each(|place| place.give_up());
+        }
+        let mut waiting = false;
+        for slot in slots.iter_mut() {
+            if let Slot::Looking(looking) = slot {
+                match looking.as_mut().poll(context) {
+                    Poll::Ready(looked) => *slot = Slot::Looked(looked),
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        match waiting {
+            true => Poll::Pending,
+            false => Poll::Ready(displaced),
+        }
+    })
+    .await
+}
