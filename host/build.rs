@@ -1,6 +1,5 @@
-//! Builds what is embedded in the proxy: a few functions in WebAssembly text, and its filters, which are ordinary
-//! guest crates, compiled by another cargo in a target folder of its own (this one's is locked by the cargo that
-//! waits for us).
+//! Builds what is embedded in the proxy: its filters, which are ordinary guest crates, compiled by another cargo in a target
+//! folder of its own (this one's is locked by the cargo that waits for us).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
@@ -35,11 +34,7 @@ const PROFILE: [(&str, &str); 6] = [
     ("CARGO_PROFILE_RELEASE_STRIP", "symbols"),
 ];
 
-/// The functions that modules compiled for WASI preview 1 get, which `src/filter/plain.rs` embeds.
-const PREVIEW1: &str = "src/filter/preview1.wat";
-
 fn main() {
-    preview1();
     let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("..");
     let target = PathBuf::from(variable("OUT_DIR")).join("filters");
     for input in ["filters", "guest-sdk", "wit", "Cargo.lock", "Cargo.toml"] {
@@ -126,14 +121,6 @@ fn write_sdk(workspace: &Path) {
     if let Err(error) = fs::write(&path, text) {
         fail(&format!("cannot write {}: {error}", path.display()));
     }
-}
-
-fn preview1() {
-    println!("cargo::rerun-if-changed={PREVIEW1}");
-    let module = wat::parse_file(PREVIEW1).unwrap_or_else(|error| fail(&format!("{PREVIEW1}: {error}")));
-    let into = PathBuf::from(variable("OUT_DIR")).join("preview1.wasm");
-    fs::write(&into, module).unwrap_or_else(|error| fail(&format!("{}: {error}", into.display())));
-    println!("cargo::rustc-env=DNSWEIR_PREVIEW1={}", into.display());
 }
 
 /// Whether the compiler's sysroot holds the target's standard library. Asked only when the build has failed, so

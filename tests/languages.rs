@@ -11,6 +11,54 @@ fn rust() {
     try_out("rust", &["cargo"], "memory=\"16MiB\"");
 }
 
+/// What `wasm32-wasip2` makes of a filter that takes the standard library for granted, with and without grants.
+#[test]
+fn rust_with_its_standard_library() {
+    if !needs(&["cargo", "wasm32-wasip2"]) {
+        return;
+    }
+    let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("languages/standard");
+    let mut cargo = cargo();
+    cargo
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package=standard",
+            "--target=wasm32-wasip2",
+        ])
+        .arg("--target-dir")
+        .arg(&into);
+    tools::output(&mut cargo);
+    let module = into.join("wasm32-wasip2/release/standard.wasm");
+    let lists = tempfile::tempdir().expect("a folder");
+    std::fs::write(lists.path().join("blocked"), "ads.example.\n").expect("a list");
+    let config = |wasi: &str| {
+        format!(
+            "filter \"standard\" {{\n    module {module:?}; on-error \"servfail\"; limits time=\"1s\"\n    {wasi}\n    \
+             config {{ list {:?} }}\n}}\nworkers 1\nzone \".\" {{ use \"standard\" }}\n",
+            lists.path().join("blocked"),
+        )
+    };
+    let nothing = Proxy::start(&config(""));
+    nothing.process.logged("the list has 0 names");
+    for asked in 1..=2 {
+        let answer = nothing.query("ads.example", "A");
+        assert_eq!(answer.answers(), [format!("ads.example. A {asked}.0.0.0")]);
+    }
+    let granted = Proxy::start(&config(&format!(
+        "wasi {{ clock; random; env \"PATH\"; folder {:?} }}",
+        lists.path()
+    )));
+    granted.process.logged("the list has 1 names");
+    assert_eq!(granted.query("ads.example", "A").rcode(), "NXDOMAIN");
+    // Whoever is asked reads no file.
+    assert_eq!(
+        granted.query("other.example", "A").answers(),
+        ["other.example. A 1.1.1.0"]
+    );
+}
+
 #[test]
 fn c() {
     try_out("c", &["clang", "wasm-ld"], "memory=\"16MiB\"");
@@ -40,12 +88,23 @@ fn build(language: &str) -> PathBuf {
         .join(language);
     let mut command = Command::new("sh");
     command.arg(folder.join("build.sh")).arg(&into);
-    // What cargo tells this test about itself is not meant for the cargo that the build calls.
+    tools::output(unconfused(&mut command));
+    into.join("names.wasm")
+}
+
+/// A cargo for this workspace.
+fn cargo() -> Command {
+    let mut cargo = Command::new("cargo");
+    unconfused(cargo.current_dir(root()));
+    cargo
+}
+
+/// What cargo tells this test about itself is not meant for the cargo that a build calls.
+fn unconfused(command: &mut Command) -> &mut Command {
     for name in ["CARGO_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
         command.env_remove(name);
     }
-    tools::output(&mut command);
-    into.join("names.wasm")
+    command
 }
 
 /// Has the filter of a language, whose build needs these tools, do what every one of them does: find mistakes in its

@@ -274,6 +274,8 @@ struct FilterStatus {
     /// SHA-256 of the module.
     digest: String,
     phases: Vec<&'static str>,
+    /// What it is granted of WASI.
+    wasi: Vec<String>,
     traps: u64,
     suspended_workers: u64,
     /// How many test cases it has passed to get here.
@@ -331,6 +333,7 @@ fn status(state: &State) -> Status {
                     .filter(|(_, wanted)| *wanted)
                     .map(|(phase, _)| phase)
                     .collect(),
+                wasi: config.wasi.words(),
                 traps: [&traps.trap, &traps.time, &traps.memory, &traps.garbage]
                     .map(|count| count.load(Ordering::Relaxed))
                     .iter()

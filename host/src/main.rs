@@ -8,10 +8,11 @@
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, Spectators, Stop, by_hand};
@@ -47,13 +48,7 @@ fn main() -> ExitCode {
             }
         }
         Command::Node { command } => node(&command).unwrap_or_else(|stop| fail(&stop)),
-        Command::Check { file } => match run::check(&file) {
-            Ok(()) => {
-                println!("{}: valid", file.display());
-                ExitCode::SUCCESS
-            }
-            Err(stop) => fail(&stop),
-        },
+        Command::Check { file } => check(&file),
         Command::Explain {
             name,
             qtype,
@@ -72,8 +67,6 @@ fn main() -> ExitCode {
             tool(tools::dev::dev(&config, &source).map(|()| String::new()))
         }
         Command::Filter(command) => filter(command),
-        Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
-        Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
         Command::CompileFilter {
             parent,
             memory,
@@ -90,6 +83,19 @@ fn main() -> ExitCode {
     }
 }
 
+fn check(file: &Path) -> ExitCode {
+    match run::check(file) {
+        Ok(notes) => {
+            for note in notes {
+                println!("note: {note}");
+            }
+            println!("{}: valid", file.display());
+            ExitCode::SUCCESS
+        }
+        Err(stop) => fail(&stop),
+    }
+}
+
 /// What a command needs that not everybody may; none where it runs nobody's code, as whoever calls it.
 fn needs(command: &Command) -> Option<Needs> {
     match command {
@@ -99,8 +105,6 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Explain { .. }
         | Command::Dev { .. }
         | Command::Filter(_)
-        | Command::Completions { .. }
-        | Command::Man { .. }
         | Command::CompileFilter { .. } => Some(Needs::Nothing),
     }
 }

@@ -84,12 +84,16 @@ pub fn needs(file: Option<&Path>) -> Needs {
     }
 }
 
-/// Loads a configuration and compiles its filters, and changes nothing.
-pub fn check(file: &Path) -> Result<(), Stop> {
+/// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
+pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
     let config = config::load(file, filter::BUILTINS)?;
     let engine = engine(None)?;
-    Generation::build(0, config, &engine, None)?;
-    Ok(())
+    let generation = Generation::build(0, config, &engine, None)?;
+    let notes = generation.filters.iter().flat_map(|filter| {
+        let note = |what: &String| format!("filter {:?} {what}", filter.name());
+        filter.notes().iter().map(note)
+    });
+    Ok(notes.collect())
 }
 
 /// Who watches the proxy from the same process; as a rule nobody.
@@ -146,25 +150,33 @@ struct Signals {
 }
 
 /// Those that say it is time to end.
-struct End {
+pub struct End {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
     fn new() -> io::Result<Signals> {
-        let end = End {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        };
+        let end = End::new()?;
         let hangup = signal(SignalKind::hangup())?;
         Ok(Signals { end, hangup })
     }
 }
 
 impl End {
+    /// From here on they do not end the process by themselves. Within a runtime that handles signals.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new() -> io::Result<End> {
+        Ok(End {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
     /// Resolves when one of them has come.
-    async fn come(&mut self) {
+    pub async fn come(&mut self) {
         let name = tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

@@ -124,4 +124,13 @@ fn it_can_begin_with_mistakes() {
     assert_eq!(built(&process), before + 1, "{:#?}", process.stdout());
     process.signal("TERM");
     assert!(process.ended().success());
+
+    // Nor is a signal lost on whoever waits.
+    fs::write(&file, "mistaken").expect("a configuration");
+    for signal in ["INT", "TERM"] {
+        let mut process = dev(&folder);
+        printed(&process, "waiting for a change");
+        process.signal(signal);
+        assert!(process.ended().success(), "{signal}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Programs from elsewhere: what happens when one is missing, and how their output is read.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::process::Process;
@@ -36,6 +37,14 @@ fn available(tool: &str) -> bool {
             .stderr(Stdio::null())
             .status();
         return made.is_ok_and(|status| status.success());
+    }
+    if tool.starts_with("wasm32-") {
+        let sysroot = Command::new("rustc")
+            .args(["--print", "target-libdir", "--target", tool])
+            .output();
+        return sysroot.is_ok_and(|printed| {
+            printed.status.success() && Path::new(String::from_utf8_lossy(&printed.stdout).trim()).is_dir()
+        });
     }
     find(tool).is_some()
 }

@@ -69,6 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crates that only some rooms may name; `main` is the program, above all rooms.
 const CRATES: &[(&str, &[&str])] = &[
     ("wasmtime", &["filter"]),
+    ("wasmtime_wasi", &["filter"]),
     ("wit_component", &["filter"]),
     ("wit_parser", &["filter"]),
     ("wasmparser", &["filter"]),
@@ -90,7 +91,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("futures_util", &["node"]),
     ("rustix", &["filter", "node", "run"]),
     ("sha2", &["config", "filter"]),
-    ("rand", &["node", "serve", "source"]),
+    ("rand", &["filter", "node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),
     ("tracing_subscriber", &["main"]),
     // System calls that no safe crate has: datagrams in batches, limits of a process, who has a port.

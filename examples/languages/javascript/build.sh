@@ -12,5 +12,5 @@ into=$(cd "$into" && pwd)
 mkdir -p "$into/wit/deps/filter"
 cp world.wit "$into/wit/"
 cp ../../../wit/*.wit "$into/wit/deps/filter/"
-"$into/node_modules/.bin/componentize-qjs" --sync --stub-wasi --opt-size --wit "$into/wit" --world names \
+"$into/node_modules/.bin/componentize-qjs" --sync --opt-size --wit "$into/wit" --world names \
     --js names.js --output "$into/names.wasm"

@@ -13,4 +13,4 @@ mkdir -p "$into/module"
 cp names.py "$into/module/"
 PYTHONPATH="$into/packages" "$into/packages/bin/componentize-py" --quiet \
     --wit-path ../../../wit --wit-path world.wit --world example:names/names \
-    componentize --stub-wasi --python-path "$into/module" --output "$into/names.wasm" names
+    componentize --python-path "$into/module" --output "$into/names.wasm" names

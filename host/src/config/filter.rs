@@ -9,7 +9,7 @@ use super::error::{Diagnostic, Source, Span};
 use super::files::Files;
 use super::module::{self, Builtins, Module, Written};
 use super::units::{duration, ms, s, size};
-use super::{Filter, Limits, OnError, TestCasesFile, config_block};
+use super::{Filter, Limits, OnError, TestCasesFile, config_block, wasi};
 
 pub(super) const FILTER: Shape = Shape {
     example: r#"filter "access-log" { module "builtin:log" }"#,
@@ -22,6 +22,7 @@ pub(super) const FILTER: Shape = Shape {
         "on-error",
         "probation",
         "limits",
+        "wasi",
         "config",
     ],
     repeated: &[],
@@ -98,6 +99,7 @@ impl<'a> Filters<'a> {
         let (on_error, unready) =
             child(nodes, "on-error").map_or_else(Default::default, |node| on_error(mistakes, node));
         let probation = mistakes.scalar(nodes, "probation 100", whole(0..=1_000_000_000));
+        let wasi = child(nodes, "wasi").map(|node| wasi::decode(mistakes, files.folder, node));
         let config_node = child(nodes, "config");
         let config = config_node
             .map(|node| config_block::decode(mistakes, files, node))
@@ -125,6 +127,7 @@ impl<'a> Filters<'a> {
             unready,
             probation: probation.unwrap_or(PROBATION),
             limits,
+            wasi: wasi.unwrap_or_default(),
             config,
             test_cases,
             span,

@@ -26,6 +26,7 @@ mod source;
 mod spell;
 mod syntax;
 pub(crate) mod units;
+mod wasi;
 mod zone;
 
 #[cfg(test)]
@@ -42,7 +43,7 @@ pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
 pub use filter::test_cases_beside;
 pub use load::{WAITING_QUERIES, keeps_network, load, load_block, modules, parse};
-pub use module::Module;
+pub use module::{Module, unreadable_help};
 pub use network::left_aligned;
 pub use spell::spell;
 pub use units::{spell_duration, spell_size};
@@ -200,6 +201,8 @@ pub struct Filter {
     pub probation: u64,
     /// What one instance of it may use.
     pub limits: Limits,
+    /// What it may have of WASI.
+    pub wasi: Wasi,
     /// The `config` block, in document order.
     pub config: Vec<ConfigNode>,
     /// `test-cases "PATH"`, or the file beside the module: what it must pass before it is taken.
@@ -231,6 +234,30 @@ pub enum OnError {
     Servfail,
     /// REFUSED.
     Refuse,
+}
+
+/// `wasi { … }`: what a filter may have of WASI.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wasi {
+    /// `clock`: the time of day, and how much of it passes.
+    pub clock: bool,
+    /// `random`: random numbers that differ.
+    pub random: bool,
+    /// `env "NAME"…`: these variables of the proxy's environment.
+    pub env: Vec<String>,
+    /// `folder "PATH"`, as often as it is written.
+    pub folders: Vec<Folder>,
+}
+
+/// A folder that a filter may read while it is being configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder {
+    /// As it is written, and as the filter sees it.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Stands for what was in it when the configuration was read.
+    pub state: u64,
 }
 
 /// `limits memory="16MiB" time="5ms" load-memory="128MiB" load-time="30s" tables="8MiB"`

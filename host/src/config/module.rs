@@ -120,10 +120,23 @@ fn unreadable(path: &Path, error: &str, builtins: Builtins<'_>, written: &Writte
     let help = if builtins.iter().any(|(name, _)| *name == written.text) {
         format!("for the built-in filter, write \"builtin:{}\"", written.text)
     } else {
-        "name a .wasm file; a relative path begins at the configuration's folder".to_owned()
+        unreadable_help(&written.text, path).to_owned()
     };
     let problem = format!("the module {} cannot be read: {error}", path.display());
     Diagnostic::new(written.span, problem).help(help)
+}
+
+/// What would be right where the module `text`, which is at `path`, cannot be read.
+pub fn unreadable_help(text: &str, path: &Path) -> &'static str {
+    if text.contains("://") {
+        "this is a URL, and modules are read from files: download it, and name the file"
+    } else if path.is_dir() {
+        "this is a folder: name the .wasm file in it"
+    } else if path.iter().any(|part| part == "target") && !path.exists() {
+        "build it first; cargo leaves a .wasm file only for a library with `crate-type = [\"cdylib\"]` under `[lib]`"
+    } else {
+        "name a .wasm file; a relative path begins at the configuration's folder"
+    }
 }
 
 fn check_digest(

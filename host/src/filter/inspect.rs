@@ -4,10 +4,12 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::types::ComponentItem;
 
 use super::engine::Engine;
+use super::face;
 use super::layer::{Layer, layer};
 use super::load;
 use super::load_error::LoadError;
 use super::text;
+use super::wasi::Part;
 use crate::config::Limits;
 
 /// A module as it lies there.
@@ -41,8 +43,8 @@ pub struct Interface {
 pub enum Standing {
     /// Part of the interface of filters.
     Known,
-    /// WASI's: it is there, and every call of it traps.
-    Empty,
+    /// WASI's.
+    Wasi(Part),
     /// Something else: a module that imports it is refused.
     Foreign,
 }
@@ -73,8 +75,8 @@ fn interfaces<'a>(
 ) -> Vec<Interface> {
     let interfaces = items.map(|(name, item)| Interface {
         standing: match name {
-            _ if name.starts_with("dnsweir:filter/") && load::is_of_this_line(name) => Standing::Known,
-            _ if name.starts_with("wasi:") => Standing::Empty,
+            _ if name.starts_with("dnsweir:filter/") && face::is_of_this_line(name) => Standing::Known,
+            _ if name.starts_with("wasi:") => Standing::Wasi(Part::of(name)),
             _ => Standing::Foreign,
         },
         functions: match item.ty {

@@ -15,6 +15,7 @@ use super::configure;
 use super::counters::FilterCounters;
 use super::engine::Engine;
 use super::exports::Exports;
+use super::face;
 use super::footprint::overhead;
 use super::interest::Interest;
 use super::layer::layer;
@@ -24,6 +25,7 @@ use super::sandbox::{Sandbox, StartError};
 use super::tables::{self, Tables, WithTables};
 use super::text::{self, in_words};
 use super::time_limit::thread_clock;
+use super::wasi::{self, HasWasi};
 use super::world::{Context, World, print_in_place};
 use crate::config::{self, ConfigNode};
 
@@ -38,6 +40,7 @@ pub struct Filter {
     config: Vec<ConfigNode>,
     interest: Interest,
     pub(super) probation: Probation,
+    notes: Vec<String>,
     code_octets: usize,
     digest: String,
     /// Whether the load that this is part of is still wanted.
@@ -61,6 +64,7 @@ impl Filter {
         before: Option<&Filter>,
     ) -> Result<Arc<Filter>, LoadError> {
         let bytes = &config.code[..];
+        face::check(bytes)?;
         let overhead = overhead(bytes, &config.limits)?;
         let component = component(engine, bytes, &config.limits)?;
         let image = component.image_range();
@@ -71,6 +75,7 @@ impl Filter {
         let context = Arc::new(Context::new(
             config.name.clone(),
             config.limits,
+            config.wasi.clone(),
             overhead,
             counters,
             Arc::clone(&engine.output),
@@ -100,6 +105,7 @@ impl Filter {
             config: config.config.clone(),
             interest,
             probation,
+            notes: notes(&component, &manifest, &config.wasi),
             code_octets: image.end.addr() - image.start.addr(),
             digest: Sha256::digest(bytes)
                 .iter()
@@ -149,6 +155,12 @@ impl Filter {
         self.probation.failure()
     }
 
+    /// What is no mistake and may be one, in words that follow its name: what its module imports of WASI and is not granted,
+    /// and that it takes part in nothing.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// What it did so far, over all instances.
     pub fn counters(&self) -> &Arc<FilterCounters> {
         &self.context.counters
@@ -161,6 +173,15 @@ impl fmt::Debug for Filter {
             .field("name", &self.context.name)
             .finish_non_exhaustive()
     }
+}
+
+fn notes(component: &Component, manifest: &types::Manifest, grants: &config::Wasi) -> Vec<String> {
+    let mut notes = wasi::not_granted(component, grants);
+    if !(manifest.queries || manifest.responses || manifest.events) {
+        let note = "is never called, since its manifest asks for no phase; in Rust, write `Manifest::new().queries()`";
+        notes.push(note.into());
+    }
+    notes
 }
 
 /// Why an instance did not start, at its place in the configuration.
@@ -237,9 +258,9 @@ fn prepare(engine: &Engine, component: &Component) -> Result<Exports<World>, Loa
     Exports::new(pre).map_err(|error| LoadError::Interface(in_words(&error)))
 }
 
-/// Gives the component its imports: ours, and for WASI's an empty world in which every function traps, since
+/// Gives the component its imports: ours, [WASI's](super::wasi), and functions that trap for what else is called WASI, since
 /// standard libraries import it whether they use it or not. Refuses all others.
-pub(super) fn link<W: types::Host + host::Host + WithTables + 'static>(
+pub(super) fn link<W: types::Host + host::Host + WithTables + HasWasi>(
     engine: &Engine,
     component: &Component,
 ) -> Result<Linker<W>, LoadError> {
@@ -257,7 +278,8 @@ pub(super) fn link<W: types::Host + host::Host + WithTables + 'static>(
     types::add_to_linker::<_, HasSelf<W>>(&mut linker, |world| world)
         .and_then(|()| host::add_to_linker::<_, HasSelf<W>>(&mut linker, |world| world))
         .and_then(|()| tables::link(&mut linker))
-        .and_then(|()| linker.define_unknown_imports_as_traps(component))
+        .and_then(|()| wasi::add_to_linker(&mut linker))
+        .and_then(|()| wasi::trap_the_rest(&mut linker, engine, component))
         .map_err(|error| LoadError::Interface(in_words(&error)))?;
     Ok(linker)
 }
@@ -271,12 +293,5 @@ fn is_ours(import: &str) -> bool {
     ]
     .iter()
     .any(|name| import.starts_with(name))
-        && is_of_this_line(import)
-}
-
-/// Whether an interface has a version that this proxy speaks.
-pub(super) fn is_of_this_line(interface: &str) -> bool {
-    interface
-        .split_once('@')
-        .is_some_and(|(_, version)| version.starts_with("0.1."))
+        && face::is_of_this_line(import)
 }

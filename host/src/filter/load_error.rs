@@ -92,6 +92,11 @@ pub enum LoadError {
     /// An interface that is not the one in `wit/`.
     #[error("the module does not have the interface of a filter: {0}; build it against dnsweir:filter@0.1.0")]
     Interface(String),
+    /// It was built for another version of the interface.
+    #[error(
+        "the module was built for version {0} of the filter interface, and this dnsweir speaks 0.1: build it with an SDK for 0.1"
+    )]
+    OtherVersion(String),
     /// It failed while starting.
     #[error("the filter failed while it was being configured: {}", .0.message)]
     Failed(Failure),

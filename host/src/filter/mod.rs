@@ -24,6 +24,7 @@ mod details;
 mod diagnostics;
 mod engine;
 mod exports;
+mod face;
 mod failure;
 mod figures;
 mod footprint;
@@ -52,6 +53,7 @@ mod ticker;
 mod time_limit;
 mod trial;
 mod verdict;
+mod wasi;
 mod world;
 
 /// The interface of filters that this proxy speaks.

@@ -2,20 +2,18 @@
 //!
 //! A component says which interface it has. A plain module says so in a custom section if a generator of bindings
 //! put one in. If none did, its exports do: the names that the canonical ABI gives to functions of an interface
-//! belong to nothing else. And a module that imports WASI preview 1 gets the functions of `preview1.wat` for it.
+//! belong to nothing else. And a module that imports WASI preview 1 gets an adapter that turns it into 0.2.
 
 use std::fmt::Display;
 use std::panic::catch_unwind;
 
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME as PREVIEW1,
+    WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER as PREVIEW1_ADAPTER,
+};
 use wasmparser::{Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, SourceMap};
-
-/// What a module imports that was compiled for WASI preview 1.
-const PREVIEW1: &str = "wasi_snapshot_preview1";
-
-/// The functions that it gets, compiled by `build.rs`.
-const PREVIEW1_ADAPTER: &[u8] = include_bytes!(env!("DNSWEIR_PREVIEW1"));
 
 /// The interface, as in `wit/`.
 const WIT: [(&str, &str); 3] = [
@@ -59,9 +57,11 @@ fn encode(module: &[u8]) -> Result<Vec<u8>> {
         .module(&module)
         .map_err(in_words)?;
     if known.preview1 {
-        let mut adapter = PREVIEW1_ADAPTER.to_vec();
-        embed(&mut adapter, "preview1", "import dnsweir:filter/host@0.1.0;")?;
-        encoder = encoder.adapter(PREVIEW1, &adapter).map_err(in_words)?;
+        // The adapter takes its memory from the module's, not from an allocator that may not be ready yet.
+        encoder = encoder
+            .realloc_via_memory_grow(true)
+            .adapter(PREVIEW1, PREVIEW1_ADAPTER)
+            .map_err(in_words)?;
     }
     encoder.encode().map_err(in_words)
 }

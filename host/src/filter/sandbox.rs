@@ -12,13 +12,11 @@ use super::exports::{Exports, Functions};
 use super::failure::Failure;
 use super::ticker::Mark;
 use super::time_limit::TimeLimit;
+use super::wasi::HANDLES;
 use super::world::{Context, World};
 
 /// Octets that one call may carry out of a guest.
 pub(super) const HOSTCALL_BYTES: usize = 1 << 20;
-
-/// Resources a guest may hold; the interface has none, but WASI's have.
-pub(super) const HANDLES: usize = 16;
 
 /// Configuring may take this many times the limit of a call, and no less than a second: it happens once.
 const CONFIGURE_FACTOR: u32 = 100;
@@ -47,7 +45,8 @@ impl Sandbox {
         cancel: &Cancel,
     ) -> Result<(Sandbox, types::Manifest), StartError> {
         let mark = context.ticker.mark();
-        let mut store = Sandbox::store(exports.component().engine(), context, cancel);
+        let mut store = Sandbox::store(exports.component().engine(), context, cancel)
+            .map_err(|error| StartError::Failed(Failure::of(&error, None)))?;
         // A module's start function runs within the same limits as `configure`.
         let started = within(&mark, &mut store, |store| {
             let functions = Functions::new(exports, store)?;
@@ -68,14 +67,18 @@ impl Sandbox {
     }
 
     /// A store for a start.
-    fn store(engine: &wasmtime::Engine, context: &Arc<Context>, cancel: &Cancel) -> Store<World> {
+    fn store(
+        engine: &wasmtime::Engine,
+        context: &Arc<Context>,
+        cancel: &Cancel,
+    ) -> wasmtime::Result<Store<World>> {
         let time = TimeLimit::new(start_time(context));
-        let mut store = Store::new(engine, World::new(Arc::clone(context), time, cancel.clone()));
+        let mut store = Store::new(engine, World::new(Arc::clone(context), time, cancel.clone())?);
         store.limiter(|state| &mut state.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
         store.epoch_deadline_callback(|mut store| Ok(store.data_mut().deadline()));
-        store
+        Ok(store)
     }
 
     /// Makes a call within its limit.
@@ -152,5 +155,5 @@ fn start_time(context: &Context) -> Duration {
 
 #[cold]
 fn failure(store: &Store<World>, error: &wasmtime::Error) -> Failure {
-    Failure::of(error, store.data().allocated.out_of_memory)
+    Failure::of(error, store.data().allocated.refused)
 }

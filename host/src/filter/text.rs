@@ -2,6 +2,9 @@
 
 use std::fmt::{self, Write};
 
+/// Octets of a log line.
+pub(super) const LOG_LINE: usize = 1024;
+
 /// Appends `text` with every control character but those in `keep` escaped, so that a filter cannot move the
 /// cursor, recolour the terminal or forge another line.
 pub(super) fn escape_into(out: &mut String, text: &str, keep: &[char]) {

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use wasmtime::component::Component;
 use wasmtime::{Store, UpdateDeadline};
 
@@ -21,18 +22,20 @@ use super::check;
 use super::configure::{rejections, setup};
 use super::engine::Engine;
 use super::exports::{Exports, Functions};
+use super::face;
 use super::failure::Reason;
 use super::footprint::overhead;
 use super::interest::Interest;
 use super::load::{self, Filter};
 use super::load_error::LoadError;
 use super::own_counters::{OwnCount, OwnCounters};
-use super::sandbox::{HANDLES, HOSTCALL_BYTES};
+use super::sandbox::HOSTCALL_BYTES;
 use super::tables::{Tables, WithTables};
 use super::ticker::Mark;
 use super::time_limit::{TimeLimit, thread_clock};
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
-use super::world::{Allocated, IGNORED, LOG_LINE};
+use super::wasi::{HANDLES, HasWasi, Log, Wasi};
+use super::world::{Allocated, IGNORED};
 use super::{Failure, text};
 use crate::config;
 
@@ -52,6 +55,8 @@ pub struct Trial {
     mark: Mark,
     setup: types::Setup,
     config: Vec<config::ConfigNode>,
+    /// What it may have of WASI.
+    grants: config::Wasi,
     /// Octets of it that an instance may take.
     linear_memory: usize,
     manifest: types::Manifest,
@@ -151,7 +156,7 @@ struct Started {
 /// The world of a guest on trial.
 struct Recorder {
     allocated: Allocated,
-    log: Vec<(&'static str, String)>,
+    log: Arc<Lines>,
     printed: String,
     counts: OwnCounters,
     time: TimeLimit,
@@ -160,7 +165,12 @@ struct Recorder {
     tables: Option<Arc<Tables>>,
     /// In milliseconds.
     now: u64,
+    wasi: Wasi,
 }
+
+/// Level and text of what one call has logged.
+#[derive(Default)]
+struct Lines(Mutex<Vec<(&'static str, String)>>);
 
 impl Trial {
     /// Compiles and configures a filter, as [`Filter::load`] does.
@@ -168,6 +178,7 @@ impl Trial {
     /// # Errors
     /// As for [`Filter::load`].
     pub fn load(engine: &Engine, config: &config::Filter, zones: &[String]) -> Result<Trial, LoadError> {
+        face::check(&config.code)?;
         let overhead = overhead(&config.code, &config.limits)?;
         let component = load::component(engine, &config.code, &config.limits)?;
         Trial::start(engine, &component, config, overhead, zones)
@@ -208,6 +219,7 @@ impl Trial {
             mark: engine.ticker.mark(),
             setup: setup(config, zones),
             config: config.config.clone(),
+            grants: config.wasi.clone(),
             linear_memory: config.limits.memory.saturating_sub(overhead),
             manifest: types::Manifest {
                 qtypes: Vec::new(),
@@ -241,15 +253,19 @@ impl Trial {
     }
 
     fn configure(&self) -> Result<(Started, types::Manifest, Cost), LoadError> {
+        let log = Arc::<Lines>::default();
+        let wasi = Wasi::new(&self.grants, Arc::clone(&log) as Arc<dyn Log>)
+            .map_err(|error| LoadError::Failed(Failure::of(&error, None)))?;
         let recorder = Recorder {
             allocated: Allocated::new(self.linear_memory, Arc::default()),
-            log: Vec::new(),
+            log,
             printed: String::new(),
             counts: OwnCounters::default(),
             time: TimeLimit::new(CALL_TIME.min(self.left)),
             cancel: self.cancel.clone(),
             tables: None,
             now: 0,
+            wasi,
         };
         let mut store = Store::new(self.code.component().engine(), recorder);
         store.limiter(|recorder| &mut recorder.allocated);
@@ -265,6 +281,7 @@ impl Trial {
         });
         let (phases, configured) = called.map_err(|error| failed(&store, error))?;
         let manifest = configured.map_err(|errors| LoadError::Rejected(rejections(errors, &self.config)))?;
+        store.data_mut().wasi.close_folders();
         let cost = cost(&store);
         Ok((Started { store, phases }, manifest, cost))
     }
@@ -446,7 +463,7 @@ impl Trial {
         self.left = self.left.saturating_sub(thread_clock().saturating_sub(begun));
         execution.cost = cost(&guest.store);
         let recorder = guest.store.data_mut();
-        execution.log = std::mem::take(&mut recorder.log);
+        execution.log = recorder.log.take();
         execution.printed = std::mem::take(&mut recorder.printed);
         execution.counts = recorder.counts.snapshot();
         match outcome {
@@ -497,7 +514,7 @@ fn cost(store: &Store<Recorder>) -> Cost {
 }
 
 fn failure(store: &Store<Recorder>, error: &wasmtime::Error) -> Failure {
-    Failure::of(error, store.data().allocated.out_of_memory)
+    Failure::of(error, store.data().allocated.refused)
 }
 
 impl Recorder {
@@ -505,7 +522,8 @@ impl Recorder {
     fn begin(&mut self, time: Duration, tables: &Arc<Tables>, now: u64) {
         self.time = TimeLimit::new(time);
         self.counts = OwnCounters::default();
-        (self.log, self.printed) = (Vec::new(), String::new());
+        self.printed = String::new();
+        self.log.take();
         self.tables = Some(Arc::clone(tables));
         self.now = now;
     }
@@ -530,19 +548,38 @@ impl WithTables for Recorder {
     }
 }
 
-impl types::Host for Recorder {}
+impl HasWasi for Recorder {
+    fn wasi(&mut self) -> &mut Wasi {
+        &mut self.wasi
+    }
+}
 
-impl host::Host for Recorder {
-    fn log(&mut self, level: host::Level, message: String) {
+impl Lines {
+    fn take(&self) -> Vec<(&'static str, String)> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl Log for Lines {
+    fn line(&self, level: host::Level, message: &str) {
         let level = match level {
             host::Level::Error => "error",
             host::Level::Warn => "warn",
             host::Level::Info => "info",
             host::Level::Debug => "debug",
         };
-        if self.log.len() < LOG_LINES {
-            self.log.push((level, text::one_line(&message, LOG_LINE)));
+        let mut lines = self.0.lock();
+        if lines.len() < LOG_LINES {
+            lines.push((level, text::one_line(message, text::LOG_LINE)));
         }
+    }
+}
+
+impl types::Host for Recorder {}
+
+impl host::Host for Recorder {
+    fn log(&mut self, level: host::Level, message: String) {
+        self.log.line(level, &message);
     }
 
     fn print(&mut self, lines: String) {
@@ -552,10 +589,9 @@ impl host::Host for Recorder {
     }
 
     fn count(&mut self, name: String, labels: Vec<(String, String)>, by: u64) {
-        if !self.counts.add(&name, &labels, by) && self.log.len() < LOG_LINES {
-            let name = text::one_line(&name, LOG_LINE);
-            self.log
-                .push(("warn", format!("counter \"{name}\" ignored: {IGNORED}")));
+        if !self.counts.add(&name, &labels, by) {
+            let ignored = format!("counter \"{name}\" ignored: {IGNORED}");
+            self.log.line(host::Level::Warn, &ignored);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The world a guest lives in: its limits, and the functions it may call.
+//! The world a guest lives in: its limits, the functions it may call, and what it is granted of [WASI](super::wasi).
 //!
-//! There is nothing else. A guest can neither block, nor open anything, nor read a clock; text that it hands
-//! out is bounded, escaped and rate-limited before anybody sees it.
+//! There is nothing else. A guest cannot wait; text that it hands out is bounded, escaped and rate-limited before anybody
+//! sees it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -19,11 +19,9 @@ use super::tables::{Tables, WithTables};
 use super::text;
 use super::ticker::Ticker;
 use super::time_limit::TimeLimit;
-use crate::config::Limits;
+use super::wasi::{HasWasi, Log, Wasi};
+use crate::config::{self, Limits};
 use crate::output::Queue;
-
-/// Octets of a log line.
-pub(super) const LOG_LINE: usize = 1024;
 
 /// Log lines at once, and the time in which one more is granted.
 const LOG_BURST: u32 = 50;
@@ -45,6 +43,8 @@ pub(super) const TABLE_ENTRIES: usize = 32 << 10;
 pub(super) struct Context {
     pub(super) name: String,
     pub(super) limits: Limits,
+    /// What it may have of WASI.
+    pub(super) grants: config::Wasi,
     /// Octets that an instance takes beside linear memory.
     pub(super) overhead: usize,
     pub(super) counters: Arc<FilterCounters>,
@@ -65,6 +65,7 @@ impl Context {
     pub(super) fn new(
         name: String,
         limits: Limits,
+        grants: config::Wasi,
         overhead: usize,
         counters: Arc<FilterCounters>,
         output: Arc<Queue>,
@@ -78,6 +79,7 @@ impl Context {
         Context {
             name,
             limits,
+            grants,
             overhead,
             counters,
             output,
@@ -124,6 +126,8 @@ pub(super) struct World {
     cancel: Cancel,
     /// Whether it is configured.
     serving: bool,
+    /// What it has of WASI.
+    wasi: Wasi,
 }
 
 /// What an instance may take and has taken, over all its memories and tables.
@@ -134,8 +138,8 @@ pub(super) struct Allocated {
     limit: usize,
     /// Of tables.
     entries: usize,
-    /// Whether memory was asked for beyond the limit.
-    pub(super) out_of_memory: bool,
+    /// Octets that were asked for, of linear memory in all, beyond the limit.
+    pub(super) refused: Option<usize>,
     /// Know the most that any instance of the filter had.
     counters: Arc<FilterCounters>,
 }
@@ -147,7 +151,7 @@ impl Allocated {
             octets: 0,
             limit,
             entries: 0,
-            out_of_memory: false,
+            refused: None,
             counters,
         }
     }
@@ -165,14 +169,19 @@ fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
 
 impl World {
     /// Of an instance whose calls may take as long as `time` says, and end when they are cancelled.
-    pub(super) fn new(context: Arc<Context>, time: TimeLimit, cancel: Cancel) -> World {
-        World {
+    ///
+    /// # Errors
+    ///
+    /// When a folder that it is granted cannot be opened.
+    pub(super) fn new(context: Arc<Context>, time: TimeLimit, cancel: Cancel) -> wasmtime::Result<World> {
+        Ok(World {
             allocated: Allocated::new(context.linear_memory(), Arc::clone(&context.counters)),
             time,
             cancel,
             serving: false,
+            wasi: Wasi::new(&context.grants, Arc::clone(&context) as Arc<dyn Log>)?,
             context,
-        }
+        })
     }
 
     /// From now on calls may take as long as `time` says. They are wanted for as long as the instance is there,
@@ -181,6 +190,7 @@ impl World {
         self.time = time;
         self.cancel = Cancel::default();
         self.serving = true;
+        self.wasi.close_folders();
     }
 
     /// What becomes of a call under way when the epoch advances.
@@ -190,33 +200,6 @@ impl World {
             UpdateDeadline::Interrupt
         } else {
             UpdateDeadline::Continue(1)
-        }
-    }
-
-    /// A line in the proxy's log.
-    pub(super) fn log_line(&self, level: host::Level, message: &str) {
-        let enabled = match level {
-            host::Level::Error => tracing::enabled!(target: "filter", tracing::Level::ERROR),
-            host::Level::Warn => tracing::enabled!(target: "filter", tracing::Level::WARN),
-            host::Level::Info => tracing::enabled!(target: "filter", tracing::Level::INFO),
-            host::Level::Debug => tracing::enabled!(target: "filter", tracing::Level::DEBUG),
-        };
-        if !enabled {
-            return;
-        }
-        let Some(dropped) = self.context.may_log() else {
-            return;
-        };
-        let filter = self.context.name.as_str();
-        if dropped > 0 {
-            tracing::warn!(target: "filter", filter, dropped, "too many log lines");
-        }
-        let message = text::one_line(message, LOG_LINE);
-        match level {
-            host::Level::Error => tracing::error!(target: "filter", filter, "{message}"),
-            host::Level::Warn => tracing::warn!(target: "filter", filter, "{message}"),
-            host::Level::Info => tracing::info!(target: "filter", filter, "{message}"),
-            host::Level::Debug => tracing::debug!(target: "filter", filter, "{message}"),
         }
     }
 
@@ -237,9 +220,38 @@ impl World {
         }
         // Told once; from then on the number tells.
         if counters.own_dropped.fetch_add(1, Ordering::Relaxed) == 0 {
-            let name = text::one_line(name, LOG_LINE);
+            let name = text::one_line(name, text::LOG_LINE);
             let filter = self.context.name.as_str();
             tracing::warn!(target: "filter", filter, "counter \"{name}\" ignored: {IGNORED}");
+        }
+    }
+}
+
+impl Log for Context {
+    /// A line in the proxy's log.
+    fn line(&self, level: host::Level, message: &str) {
+        let enabled = match level {
+            host::Level::Error => tracing::enabled!(target: "filter", tracing::Level::ERROR),
+            host::Level::Warn => tracing::enabled!(target: "filter", tracing::Level::WARN),
+            host::Level::Info => tracing::enabled!(target: "filter", tracing::Level::INFO),
+            host::Level::Debug => tracing::enabled!(target: "filter", tracing::Level::DEBUG),
+        };
+        if !enabled {
+            return;
+        }
+        let Some(dropped) = self.may_log() else {
+            return;
+        };
+        let filter = self.name.as_str();
+        if dropped > 0 {
+            tracing::warn!(target: "filter", filter, dropped, "too many log lines");
+        }
+        let message = text::one_line(message, text::LOG_LINE);
+        match level {
+            host::Level::Error => tracing::error!(target: "filter", filter, "{message}"),
+            host::Level::Warn => tracing::warn!(target: "filter", filter, "{message}"),
+            host::Level::Info => tracing::info!(target: "filter", filter, "{message}"),
+            host::Level::Debug => tracing::debug!(target: "filter", filter, "{message}"),
         }
     }
 }
@@ -269,7 +281,7 @@ impl ResourceLimiter for Allocated {
                 .memory
                 .fetch_max(self.octets as u64, Ordering::Relaxed);
         } else {
-            self.out_of_memory = true;
+            self.refused = Some(self.octets.saturating_add(desired.saturating_sub(current)));
         }
         Ok(granted)
     }
@@ -307,11 +319,17 @@ pub(super) fn clock() -> u64 {
     ORIGIN.elapsed().as_nanos() as u64
 }
 
+impl HasWasi for World {
+    fn wasi(&mut self) -> &mut Wasi {
+        &mut self.wasi
+    }
+}
+
 impl types::Host for World {}
 
 impl host::Host for World {
     fn log(&mut self, level: host::Level, message: String) {
-        self.log_line(level, &message);
+        self.context.line(level, &message);
     }
 
     fn print(&mut self, lines: String) {
@@ -343,8 +361,16 @@ mod tests {
         let output = Arc::new(Queue::start("test", sink, Duration::ZERO).unwrap());
         let ticker = Arc::new(Ticker::start(|| ()).unwrap());
         let time = TimeLimit::new(limits.time);
-        let context = Context::new("test".into(), limits, 0, Arc::default(), output, ticker);
-        World::new(Arc::new(context), time, Cancel::default())
+        let context = Context::new(
+            "test".into(),
+            limits,
+            config::Wasi::default(),
+            0,
+            Arc::default(),
+            output,
+            ticker,
+        );
+        World::new(Arc::new(context), time, Cancel::default()).unwrap()
     }
 
     #[test]
@@ -369,14 +395,14 @@ mod tests {
         let mut state = state();
         assert!(state.allocated.memory_growing(0, 1 << 16, None).unwrap());
         assert!(state.allocated.memory_growing(1 << 16, 1 << 20, None).unwrap());
-        assert!(!state.allocated.out_of_memory);
+        assert_eq!(state.allocated.refused, None);
         assert!(
             !state
                 .allocated
                 .memory_growing(1 << 20, (1 << 20) + 1, None)
                 .unwrap()
         );
-        assert!(state.allocated.out_of_memory);
+        assert_eq!(state.allocated.refused, Some((1 << 20) + 1));
         assert!(
             !state.allocated.memory_growing(0, 1, None).unwrap(),
             "a second one counts, too"

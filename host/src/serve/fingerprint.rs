@@ -7,7 +7,11 @@ use crate::config;
 /// What decides a filter's verdicts, taken once for all zones that use it: a module has megabytes.
 pub fn of_filter(filter: &config::Filter) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&filter.name, format!("{:?}{:?}", filter.on_error, filter.limits)).hash(&mut hasher);
+    (
+        &filter.name,
+        format!("{:?}{:?}{:?}", filter.on_error, filter.limits, filter.wasi),
+    )
+        .hash(&mut hasher);
     for node in &filter.config {
         let arguments = (&node.arguments, &node.properties);
         format!("{}{:?}{arguments:?}", node.name, node.parent).hash(&mut hasher);

@@ -9,12 +9,14 @@ mod view;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
+
+use tokio::runtime;
+use tokio::sync::mpsc::{Receiver, channel};
 
 use super::{Stop, test};
 use crate::config;
-use crate::run::{self, Spectators};
+use crate::run::{self, End, Spectators};
 use package::{Built, Package, Watch};
 use view::View;
 
@@ -35,7 +37,14 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
         }
     }
     compare(&file, &view);
-    let changes = keep_building(packages, watch, &file, &view).map_err(Stop::Machine)?;
+    let mut changes = keep_building(packages, watch, &file, &view).map_err(Stop::Machine)?;
+    let machine = |error: std::io::Error| Stop::Machine(error.to_string());
+    let waiting = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(machine)?;
+    // Whoever has run the proxy once is not ended by a signal any more.
+    let mut end = waiting.block_on(async { End::new() }).map_err(machine)?;
     loop {
         // What changes from here on may come too late for this start, and is then a reason for the next one.
         let _ = changes.try_recv();
@@ -44,8 +53,16 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
                 view.failed("the configuration is not valid", &report.render(view.colour));
                 view.settled();
                 view.note("waiting for a change");
-                if changes.recv().is_err() {
-                    return Err(Stop::Machine("the thread that builds has ended".into()));
+                let changed = waiting.block_on(async {
+                    tokio::select! {
+                        changed = changes.recv() => Some(changed),
+                        () = end.come() => None,
+                    }
+                });
+                match changed {
+                    Some(Some(())) => {}
+                    Some(None) => return Err(Stop::Machine("the thread that builds has ended".into())),
+                    None => return Ok(()),
                 }
             }
             Err(run::Stop::Machine(error)) => return Err(Stop::Machine(error)),
@@ -62,7 +79,7 @@ fn keep_building(
     file: &Path,
     view: &Arc<View>,
 ) -> Result<Receiver<()>, String> {
-    let (changed, changes) = sync_channel(1);
+    let (changed, changes) = channel(1);
     let (view, file) = (Arc::clone(view), file.to_owned());
     let builder = thread::Builder::new().name("builder".into()).spawn(move || {
         loop {

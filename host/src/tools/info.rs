@@ -93,9 +93,9 @@ fn describe(file: &str, anatomy: Anatomy, manifest: Option<Manifest>, refusal: O
             functions: interface.functions,
             note: match interface.standing {
                 Standing::Known => None,
-                Standing::Empty if import => Some("is there, and traps when it is called"),
+                Standing::Wasi(part) if import => part.without(),
                 Standing::Foreign if import => Some("is not given to filters: the proxy refuses this module"),
-                Standing::Empty | Standing::Foreign => Some("is not used"),
+                Standing::Wasi(_) | Standing::Foreign => Some("is not used"),
             },
         }
     };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Stop;
-use crate::config::{self, ConfigNode, Limits, Module, OnError, Report, Source, Span};
+use crate::config::{self, ConfigNode, Limits, Module, OnError, Report, Source, Span, Wasi};
 use crate::filter::{BUILTINS, LoadError};
 
 /// A `filter` block with the module that `file` names (`builtin:NAME` or a path), this configuration, and defaults for
@@ -16,8 +16,10 @@ pub fn configured(file: &str, config: Vec<ConfigNode>) -> Result<config::Filter,
     let (name, code) = match &module {
         Module::Builtin(name) => (name.clone(), builtin(name)?.into()),
         Module::File(path) => {
-            let code = config::read_module(path)
-                .map_err(|error| Stop::Refused(format!("{file} cannot be read: {error}")))?;
+            let code = config::read_module(path).map_err(|error| {
+                let help = config::unreadable_help(file, path);
+                Stop::Refused(format!("{file} cannot be read: {error}\n{help}"))
+            })?;
             let name = path.file_stem().unwrap_or_default();
             (name.to_string_lossy().into_owned(), code)
         }
@@ -29,6 +31,7 @@ pub fn configured(file: &str, config: Vec<ConfigNode>) -> Result<config::Filter,
         on_error: OnError::default(),
         unready: false,
         probation: 0,
+        wasi: Wasi::default(),
         limits: Limits::default(),
         config,
         test_cases: None,

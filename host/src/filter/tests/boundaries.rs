@@ -214,8 +214,7 @@ fn a_module_is_known_by_its_exports() {
 
 #[test]
 fn preview_1_is_an_empty_world() {
-    const EBADF: u32 = 8;
-    const ENOSYS: u32 = 52;
+    const EBADF: &str = "8";
     let pair = "(param i32 i32) (result i32)";
     let clock = "(param i32 i64 i32) (result i32)";
     let open = "(param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)";
@@ -272,7 +271,8 @@ fn preview_1_is_an_empty_world() {
             "(i32.add (call $random_get (i32.const 512) (i32.const 4)) (i32.load8_u (i32.const 512)))",
         ),
     ]);
-    let mut expected: Vec<u32> = vec![ENOSYS, ENOSYS, ENOSYS, EBADF, EBADF, 0, 0, 3000];
+    // A trap, for sockets; waiting ends at once, and standard input has ended.
+    let mut expected = vec!["!", EBADF, "0", EBADF, "0", "0", "0", "3000"];
     let mut seen = Vec::new();
     for _ in 0..2 {
         let mut instance = load(&ENGINE, filter.clone()).unwrap().instantiate().unwrap();
@@ -286,8 +286,8 @@ fn preview_1_is_an_empty_world() {
         seen[0], seen[1],
         "the clock and the random octets are those of every instance"
     );
-    expected.push(seen[0][8].parse().unwrap());
-    assert_eq!(seen[0], expected.iter().map(u32::to_string).collect::<Vec<_>>());
+    expected.push(&seen[0][8]);
+    assert_eq!(seen[0], expected);
 }
 
 #[test]

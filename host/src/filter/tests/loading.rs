@@ -59,7 +59,7 @@ fn foreign_imports_are_refused_by_name() {
 }
 
 #[test]
-fn wasi_is_an_empty_world() {
+fn what_is_not_there_of_wasi_traps() {
     let error = refused(guests::importing("wasi:net@0.2.0", "wasi:net/sockets@0.2.0"));
     assert!(
         error.contains("wasi:net/sockets@0.2.0") && error.contains("open"),

@@ -10,6 +10,7 @@ mod loading;
 mod packed;
 mod phases;
 mod tables;
+mod wasi;
 
 use std::io;
 use std::sync::{Arc, LazyLock};
@@ -40,6 +41,7 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
         on_error: OnError::Bypass,
         unready: false,
         probation: 0,
+        wasi: config::Wasi::default(),
         limits: Limits {
             memory: 2 << 20,
             time: LIMIT,
