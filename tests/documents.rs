@@ -84,7 +84,7 @@ fn every_documented_option_is_exercised() {
         };
         let tests = fs::read_to_string(root().join(tests)).expect("tests");
         let options = options(&text);
-        assert!(options.len() >= 3, "{filter}: {options:?}");
+        assert!(!options.is_empty(), "{filter}");
         missing.extend(
             options
                 .into_iter()
@@ -324,7 +324,11 @@ fn with_files(text: &str, folder: &Path) -> String {
             .and_then(|rest| rest.split('"').next())
         {
             let file = folder.join("list");
-            fs::write(&file, "ads.example\n").expect("a file");
+            let text = match list.ends_with(".zone") {
+                true => "$TTL 60\nads CNAME .\n",
+                false => "ads.example\n",
+            };
+            fs::write(&file, text).expect("a file");
             line = line.replace(&format!("\"{list}\""), &format!("\"{}\"", file.display()));
         }
         if let Some(module) = line

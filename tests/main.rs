@@ -57,6 +57,7 @@ mod trust;
 mod admin;
 mod admission;
 mod clients;
+mod command_line;
 mod listening;
 mod logs;
 mod soak;

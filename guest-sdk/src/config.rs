@@ -295,10 +295,21 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there is none, or one is something else than a `T`.
     pub fn arguments<T: FromValue>(self, from: usize) -> Result<Vec<T>, Invalid> {
-        let mut values = vec![self.argument(from)];
-        for index in from + 1..self.argument_count() {
-            values.push(self.argument(index));
-        }
+        let first = self.argument(from);
+        let others = self.optional_arguments(from + 1);
+        let mut values = vec![first?];
+        values.extend(others?);
+        Ok(values)
+    }
+
+    /// All arguments from this index on, if there are any.
+    ///
+    /// # Errors
+    /// If one is something else than a `T`.
+    pub fn optional_arguments<T: FromValue>(self, from: usize) -> Result<Vec<T>, Invalid> {
+        let values: Vec<_> = (from..self.argument_count())
+            .map(|index| self.argument(index))
+            .collect();
         values.into_iter().collect()
     }
 

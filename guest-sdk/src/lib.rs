@@ -119,6 +119,8 @@ mod host;
 mod line;
 mod manifest;
 #[cfg(feature = "messages")]
+mod master_file;
+#[cfg(feature = "messages")]
 mod message;
 mod name;
 mod name_map;
@@ -145,6 +147,8 @@ pub use hash::stable_hash;
 pub use host::{Level, count, count_with, log, print, print_with};
 pub use line::{Line, Word};
 pub use manifest::Manifest;
+#[cfg(feature = "messages")]
+pub use master_file::{MasterFile, MasterFileError};
 #[cfg(feature = "messages")]
 pub use message::{Message, Unreadable, hickory};
 pub use name::{Labels, Name, NameBuf, NameError};

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+// Has its implementation linked.
+use critical_section as _;
 pub use hickory_proto as hickory;
 
 use hickory::op;

@@ -74,6 +74,17 @@ pub enum Command {
     /// Create, inspect and test filters.
     #[command(subcommand)]
     Filter(FilterCommand),
+    /// Print a script that completes this program's commands and options in a shell.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write a manual page for each command into a folder.
+    Man {
+        /// The folder, which is made if it does not exist.
+        folder: PathBuf,
+    },
     /// Compile a filter's module for the process that started this one.
     #[command(hide = true)]
     CompileFilter {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, Spectators, Stop, by_hand};
@@ -67,6 +67,8 @@ fn main() -> ExitCode {
             tool(tools::dev::dev(&config, &source).map(|()| String::new()))
         }
         Command::Filter(command) => filter(command),
+        Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
+        Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
         Command::CompileFilter {
             parent,
             memory,
@@ -105,6 +107,8 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Explain { .. }
         | Command::Dev { .. }
         | Command::Filter(_)
+        | Command::Completions { .. }
+        | Command::Man { .. }
         | Command::CompileFilter { .. } => Some(Needs::Nothing),
     }
 }

@@ -3,10 +3,15 @@
 
 mod block_list;
 mod canary;
+mod maintenance;
+mod policy_zones;
 mod rate_limit;
+mod rebinding;
+mod rotation;
 mod search_path;
 mod services;
 mod split_horizon;
+mod tenants;
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};

@@ -8,13 +8,18 @@ use std::sync::OnceLock;
 const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
 /// Folders of `examples` that hold one in Rust.
-pub const EXAMPLES: [&str; 6] = [
+pub const EXAMPLES: [&str; 11] = [
     "block-list",
     "canary",
+    "maintenance",
+    "policy-zones",
     "rate-limit",
+    "rebinding",
+    "rotation",
     "search-path",
     "services",
     "split-horizon",
+    "tenants",
 ];
 
 /// What makes a module small and fast, as the SDK's documentation has it.

@@ -4,6 +4,7 @@
 //! [`serve`](crate::serve), [`test`] and [`info`] load a module as the proxy would. Nothing here is part
 //! of the way of a query.
 
+pub mod command_line;
 pub mod dev;
 pub mod explain;
 pub mod info;

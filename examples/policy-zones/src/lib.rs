@@ -1,0 +1,99 @@
+//! Response policy zones: policies about names, clients and addresses, in the form that vendors publish them
+//! (draft-vixie-dnsop-dns-rpz-00). Of several zones the first that has a policy decides.
+
+mod zone;
+
+use dnsweir_filter::{
+    Answer, Filter, Invalid, Manifest, NameBuf, Query, Rcode, Response, ResponseEdit, ResponseVerdict, Setup,
+    Transport, Ttl, Type, Verdict, count_with,
+};
+
+use zone::{Action, Zone};
+
+/// The filter.
+pub struct PolicyZones(Vec<Zone>);
+
+impl Filter for PolicyZones {
+    fn configure(setup: Setup<'_>) -> Result<(PolicyZones, Manifest), Invalid> {
+        let nodes = setup.config().nodes(&["zone"]);
+        let zones: Vec<Zone> = nodes
+            .into_iter()
+            .filter_map(|node| Zone::read(node).ok())
+            .collect();
+        let mut manifest = Manifest::new().queries();
+        if zones.iter().any(|zone| !zone.answers.is_empty()) {
+            manifest = manifest.responses().messages();
+        }
+        Ok((PolicyZones(zones), manifest))
+    }
+
+    fn query(&mut self, query: &Query<'_>) -> Verdict {
+        let action = self.find(|zone| zone.action_for(query));
+        let verdict = match action {
+            None => Verdict::pass(),
+            // The zone says that its other policies do not matter either.
+            Some(Action::Pass) => Verdict::pass().skip_response(),
+            Some(Action::Drop) => Verdict::drop_for("policy zone"),
+            Some(Action::TcpOnly) if query.transport() != Transport::Udp => Verdict::pass(),
+            Some(Action::TcpOnly) => {
+                Verdict::answer(Answer::noerror()).edit(ResponseEdit::new().truncated(true))
+            }
+            Some(Action::Alias(target)) => match target.as_name().labels().next() {
+                Some(b"*") => target.as_name().parent().map_or_else(Verdict::pass, |suffix| {
+                    NameBuf::join(query.name().labels(), suffix)
+                        .map_or(Verdict::refuse(Rcode::NXDOMAIN), Verdict::alias)
+                }),
+                _ => Verdict::alias(target.clone()),
+            },
+            Some(action) => Verdict::answer(local(query, action)),
+        };
+        // Who asks, and how, is nothing that the host's memory knows.
+        match action {
+            Some(Action::TcpOnly) => verdict,
+            _ if self.0.iter().any(|zone| !zone.clients.is_empty()) => verdict,
+            _ => verdict.remember(Ttl::MINUTE.into()),
+        }
+    }
+
+    fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
+        let Ok(message) = response.read() else {
+            return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
+        };
+        let action = message
+            .addresses()
+            .find_map(|address| self.find(|zone| zone.action_at(address)));
+        match action {
+            None | Some(Action::Pass) => ResponseVerdict::pass(),
+            Some(Action::Drop) => ResponseVerdict::drop_for("policy zone"),
+            Some(Action::TcpOnly) => ResponseVerdict::edit(ResponseEdit::new().truncated(true)),
+            Some(action) => ResponseVerdict::replace(local(response.query(), action)),
+        }
+    }
+}
+
+impl PolicyZones {
+    /// What the first zone says that says anything.
+    fn find<'z>(&'z self, ask: impl Fn(&'z Zone) -> Option<&'z Action>) -> Option<&'z Action> {
+        let (zone, action) = self.0.iter().find_map(|zone| Some((zone, ask(zone)?)))?;
+        count_with("hits", &[("zone", &zone.name)], 1);
+        Some(action)
+    }
+}
+
+/// What the zone says in place of an answer. An alias cannot be asked for any more once there is one.
+fn local(query: &Query<'_>, action: &Action) -> Answer {
+    match action {
+        Action::Nxdomain => Answer::new(Rcode::NXDOMAIN),
+        Action::Data(data) => {
+            let asked = data
+                .iter()
+                .filter(|(rtype, ..)| [*rtype, Type::ANY].contains(&query.qtype()));
+            asked.fold(Answer::noerror(), |answer, (_, ttl, data)| {
+                answer.record(query.name(), *ttl, data.clone())
+            })
+        }
+        _ => Answer::noerror(),
+    }
+}
+
+dnsweir_filter::export!(PolicyZones);

@@ -1,0 +1,138 @@
+//! One policy zone, read from a zone file.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use dnsweir_filter::hickory::rr::RData;
+use dnsweir_filter::{Invalid, MasterFile, Name, NameBuf, NameMap, Node, Prefix, Query, Rdata, Type};
+
+/// What happens to a query or an answer.
+#[derive(Debug, Clone)]
+pub enum Action {
+    Pass,
+    Drop,
+    TcpOnly,
+    Nxdomain,
+    Nodata,
+    Alias(NameBuf),
+    Data(Vec<(Type, Duration, Rdata)>),
+}
+
+/// Policies by trigger.
+#[derive(Debug, Default)]
+pub struct Zone {
+    pub name: String,
+    names: NameMap<Action>,
+    pub clients: Vec<(Prefix, Action)>,
+    pub answers: Vec<(Prefix, Action)>,
+}
+
+impl Zone {
+    /// From a node with the zone's name and its text.
+    pub fn read(node: Node<'_>) -> Result<Zone, Invalid> {
+        let (origin, text) = (node.argument::<NameBuf>(0)?, node.text(1)?);
+        let mut zone = Zone {
+            name: origin.to_string(),
+            ..Zone::default()
+        };
+        for record in MasterFile::new(text, &origin) {
+            let record = record.map_err(|error| node.mistake(error.to_string()).argument(1).report())?;
+            let Ok(owner) = NameBuf::try_from(&record.name) else {
+                continue;
+            };
+            let owner: Vec<&[u8]> = owner
+                .as_name()
+                .strip_suffix(&origin)
+                .into_iter()
+                .flatten()
+                .collect();
+            zone.add(&owner, record.data, Duration::from_secs(record.ttl.into()));
+        }
+        for prefixes in [&mut zone.clients, &mut zone.answers] {
+            prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length()));
+        }
+        Ok(zone)
+    }
+
+    /// Adds a policy, unless it is the zone's own data, or of a kind that this filter does not know: those about name
+    /// servers, which nobody here asks.
+    fn add(&mut self, owner: &[&[u8]], data: RData, ttl: Duration) {
+        let action = action(data, ttl);
+        match owner {
+            [] | [.., b"rpz-nsdname" | b"rpz-nsip"] => {}
+            [labels @ .., b"rpz-client-ip"] => {
+                self.clients.extend(prefix(labels).map(|prefix| (prefix, action)))
+            }
+            [labels @ .., b"rpz-ip"] => self.answers.extend(prefix(labels).map(|prefix| (prefix, action))),
+            labels => {
+                let name = NameBuf::join(labels.iter().copied(), Name::ROOT).unwrap_or(NameBuf::root());
+                match (self.names.entry(name), action) {
+                    // Several records of one owner are one answer.
+                    (Action::Data(known), Action::Data(data)) => known.extend(data),
+                    (known, action) => *known = action,
+                }
+            }
+        }
+    }
+
+    /// What the zone says of a client, or else of a name: of the name itself, or of all below one.
+    pub fn action_for(&self, query: &Query<'_>) -> Option<&Action> {
+        let wildcard = |name: Name<'_>| self.names.get(&name.child("*").ok()?);
+        find(&self.clients, query.client())
+            .or_else(|| self.names.get(query.name()))
+            .or_else(|| query.name().ancestors().skip(1).find_map(wildcard))
+    }
+
+    /// What the zone says of an answer with this address.
+    pub fn action_at(&self, address: IpAddr) -> Option<&Action> {
+        find(&self.answers, address)
+    }
+}
+
+impl Default for Action {
+    fn default() -> Action {
+        Action::Data(Vec::new())
+    }
+}
+
+fn find(policies: &[(Prefix, Action)], address: IpAddr) -> Option<&Action> {
+    policies
+        .iter()
+        .find(|(prefix, _)| prefix.contains(address))
+        .map(|(_, action)| action)
+}
+
+fn action(data: RData, ttl: Duration) -> Action {
+    let RData::CNAME(target) = &data else {
+        return Action::Data(vec![(Type(data.record_type().into()), ttl, data.into())]);
+    };
+    match target.0.to_ascii().to_ascii_lowercase().as_str() {
+        "." => Action::Nxdomain,
+        "*." => Action::Nodata,
+        "rpz-passthru." => Action::Pass,
+        "rpz-drop." => Action::Drop,
+        "rpz-tcp-only." => Action::TcpOnly,
+        _ => NameBuf::try_from(&target.0).map_or(Action::Nxdomain, Action::Alias),
+    }
+}
+
+/// A prefix as triggers have it: `24.0.2.0.192`, or `48.zz.1.db8.2001`, where `zz` stands for the longest run of zeros.
+fn prefix(labels: &[&[u8]]) -> Option<Prefix> {
+    let labels: Option<Vec<&str>> = labels
+        .iter()
+        .map(|label| std::str::from_utf8(label).ok())
+        .collect();
+    let labels = labels?;
+    let (length, parts) = labels.split_first()?;
+    let between = if parts.len() == 4 && !parts.contains(&"zz") {
+        "."
+    } else {
+        ":"
+    };
+    let parts = parts
+        .iter()
+        .rev()
+        .map(|part| if *part == "zz" { ":" } else { part });
+    let address = parts.collect::<Vec<_>>().join(between).replace(":::", "::");
+    format!("{address}/{length}").parse().ok()
+}

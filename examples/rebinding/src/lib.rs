@@ -1,0 +1,116 @@
+//! Takes private addresses out of answers about public names.
+//!
+//! Who makes a name of his own point to 192.168.0.1 has a browser send what his page wants to a device at home, as if
+//! it came from that device: DNS rebinding. No public name has such an address, but for those that the configuration
+//! allows.
+
+use std::net::IpAddr;
+
+use dnsweir_filter::hickory::rr::RData;
+use dnsweir_filter::hickory::rr::rdata::SVCB;
+use dnsweir_filter::hickory::rr::rdata::svcb::SvcParamValue;
+use dnsweir_filter::{
+    Answer, ExtendedError, Filter, Invalid, Manifest, NameBuf, NameMap, Prefix, Rcode, Response,
+    ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type, count,
+};
+
+/// Networks that nobody reaches from elsewhere: RFC 6890 and its registry.
+const PRIVATE: [&str; 11] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "::/127",
+    "fc00::/7",
+    "fe80::/10",
+    "fec0::/10",
+];
+
+/// The first 96 bits of addresses that stand for IPv4 addresses behind a translator (RFC 6052 section 2.1).
+const TRANSLATED: u128 = 0x0064_ff9b_0000_0000_0000_0000;
+
+/// Filtered (RFC 8914 section 4.18), since it is not the client who asked for it.
+const FILTERED: u16 = 17;
+
+/// The filter.
+pub struct Rebinding {
+    private: Vec<Prefix>,
+    allowed: NameMap<()>,
+}
+
+impl Filter for Rebinding {
+    fn configure(setup: Setup<'_>) -> Result<(Rebinding, Manifest), Invalid> {
+        let config = setup.config();
+        let mut private: Vec<Prefix> = PRIVATE.iter().filter_map(|text| text.parse().ok()).collect();
+        for node in config.nodes(&["private"]) {
+            private.extend(node.arguments::<Prefix>(0).unwrap_or_default());
+        }
+        let mut allowed = NameMap::new();
+        for node in config.nodes(&["allow"]) {
+            for name in node.arguments::<NameBuf>(0).unwrap_or_default() {
+                allowed.insert(name, ());
+            }
+        }
+        let types = [Type::A, Type::AAAA, Type::SVCB, Type::HTTPS, Type::ANY];
+        let manifest = Manifest::new().responses().messages().types(types);
+        Ok((Rebinding { private, allowed }, manifest))
+    }
+
+    fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
+        let name = response.query().name();
+        if response.answer_count() == 0 || self.allowed.suffixes(name).next().is_some() {
+            return ResponseVerdict::pass();
+        }
+        // What cannot be read may hide an address beside it.
+        let Ok(message) = response.read() else {
+            return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
+        };
+        let private = (0..)
+            .zip(message.answers())
+            .filter(|(_, record)| self.is_private(&record.data));
+        // The last one first, so that the indexes of the others stay what they are.
+        let mut private: Vec<u32> = private.map(|(index, _)| index).collect();
+        private.reverse();
+        if private.is_empty() {
+            return ResponseVerdict::pass();
+        }
+        count("stripped", 1);
+        let answers = || Selector::all().section(Section::Answer);
+        let edit = ResponseEdit::new().error(ExtendedError::new(FILTERED).text("private address"));
+        let strip = |edit: ResponseEdit, index: u32| edit.remove(answers().index(index));
+        ResponseVerdict::edit(private.into_iter().fold(edit, strip))
+    }
+}
+
+impl Rebinding {
+    /// Whether a record leads to a private address.
+    fn is_private(&self, data: &RData) -> bool {
+        match data {
+            RData::SVCB(service) => self.hints(service),
+            RData::HTTPS(service) => self.hints(&service.0),
+            data => data.ip_addr().is_some_and(|address| self.holds(address)),
+        }
+    }
+
+    /// Whether a service binding hints at one (RFC 9460 section 7.3).
+    fn hints(&self, service: &SVCB) -> bool {
+        service.svc_params.iter().any(|(_, value)| match value {
+            SvcParamValue::Ipv4Hint(hint) => hint.0.iter().any(|address| self.holds(address.0.into())),
+            SvcParamValue::Ipv6Hint(hint) => hint.0.iter().any(|address| self.holds(address.0.into())),
+            _ => false,
+        })
+    }
+
+    fn holds(&self, address: IpAddr) -> bool {
+        let address = match address.to_canonical() {
+            IpAddr::V6(v6) if v6.to_bits() >> 32 == TRANSLATED => IpAddr::V4((v6.to_bits() as u32).into()),
+            address => address,
+        };
+        self.private.iter().any(|prefix| prefix.contains(address))
+    }
+}
+
+dnsweir_filter::export!(Rebinding);

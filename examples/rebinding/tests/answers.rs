@@ -1,0 +1,146 @@
+//! Which addresses are taken out of which answers.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::IpAddr;
+
+use dnsweir_filter::hickory::rr::RData;
+use dnsweir_filter::hickory::rr::rdata::svcb::{IpHint, SVCB, SvcParamKey, SvcParamValue};
+use dnsweir_filter::hickory::rr::rdata::{A, CNAME, HTTPS};
+use dnsweir_filter::test::{self, Node, Running, node};
+use dnsweir_filter::{Answer, ExtendedError, Rcode, ResponseEdit, ResponseVerdict, Section, Selector, Type};
+use example_rebinding::Rebinding;
+
+fn start(config: impl IntoIterator<Item = Node>) -> Running<Rebinding> {
+    test::start(config).unwrap()
+}
+
+fn address(text: &str) -> RData {
+    match text.parse::<IpAddr>().unwrap() {
+        IpAddr::V4(address) => RData::A(address.into()),
+        IpAddr::V6(address) => RData::AAAA(address.into()),
+    }
+}
+
+fn verdict(filter: &mut Running<Rebinding>, name: &str, data: Vec<RData>) -> ResponseVerdict {
+    let records = data.into_iter().map(|data| (name, data));
+    filter.response(&test::response(test::query(name, Type::A)).records(records))
+}
+
+/// These records of the answer section, the last one first.
+fn without(indexes: &[u32]) -> ResponseVerdict {
+    let edit = ResponseEdit::new().error(ExtendedError::new(17).text("private address"));
+    ResponseVerdict::edit(indexes.iter().fold(edit, |edit, &index| {
+        edit.remove(Selector::all().section(Section::Answer).index(index))
+    }))
+}
+
+#[test]
+fn private_addresses_go_and_others_stay() {
+    let mut filter = start([]);
+    for private in [
+        "0.0.0.0",
+        "10.1.2.3",
+        "100.127.0.1",
+        "127.0.0.1",
+        "169.254.169.254",
+        "172.31.255.255",
+        "192.168.1.1",
+        "::",
+        "::1",
+        "fd12::1",
+        "fe80::1",
+        "::ffff:192.168.1.1",
+        "64:ff9b::192.168.1.1",
+    ] {
+        assert_eq!(
+            verdict(&mut filter, "evil.test", vec![address(private)]),
+            without(&[0]),
+            "{private}"
+        );
+    }
+    for public in [
+        "192.0.2.1",
+        "172.32.0.1",
+        "100.128.0.1",
+        "2001:db8::1",
+        "64:ff9b::192.0.2.1",
+        "::2",
+    ] {
+        assert_eq!(
+            verdict(&mut filter, "good.test", vec![address(public)]),
+            ResponseVerdict::pass(),
+            "{public}"
+        );
+    }
+    assert_eq!(filter.counter("stripped"), 13);
+}
+
+#[test]
+fn of_several_records_only_the_private_ones_go() {
+    let alias = CNAME("other.test.".parse().unwrap());
+    let data = vec![
+        RData::CNAME(alias),
+        address("10.0.0.1"),
+        address("192.0.2.1"),
+        address("10.0.0.2"),
+    ];
+    assert_eq!(verdict(&mut start([]), "evil.test", data), without(&[3, 1]));
+}
+
+#[test]
+fn hints_of_services_count() {
+    let hint = |text: &str| {
+        let hint = SvcParamValue::Ipv4Hint(IpHint(vec![A(text.parse().unwrap())]));
+        let service = SVCB::new(
+            1,
+            "svc.test.".parse().unwrap(),
+            vec![(SvcParamKey::Ipv4Hint, hint)],
+        );
+        RData::HTTPS(HTTPS(service))
+    };
+    assert_eq!(
+        verdict(&mut start([]), "evil.test", vec![hint("192.168.1.1")]),
+        without(&[0])
+    );
+    assert_eq!(
+        verdict(&mut start([]), "good.test", vec![hint("192.0.2.1")]),
+        ResponseVerdict::pass()
+    );
+}
+
+#[test]
+fn what_is_allowed_and_what_is_added() {
+    let config = || {
+        [
+            node("allow").arg("home.test"),
+            node("private").arg("192.0.2.0/24"),
+        ]
+    };
+    let mut filter = start(config());
+    for allowed in ["home.test", "nas.home.test"] {
+        assert_eq!(
+            verdict(&mut filter, allowed, vec![address("10.0.0.1")]),
+            ResponseVerdict::pass()
+        );
+    }
+    assert_eq!(
+        verdict(&mut filter, "nothome.test", vec![address("10.0.0.1")]),
+        without(&[0])
+    );
+    assert_eq!(
+        verdict(&mut filter, "evil.test", vec![address("192.0.2.1")]),
+        without(&[0])
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_not_relayed() {
+    let response = test::response(test::query("evil.test", Type::A))
+        .message(b"no message")
+        .answers(1, 300);
+    assert_eq!(
+        start([]).response(&response),
+        ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL))
+    );
+}

@@ -1,0 +1,30 @@
+//! What is made of the description of the command line: completions for shells, and manual pages.
+
+use std::path::Path;
+
+use clap::Command;
+use clap_complete::Shell;
+
+use super::Stop;
+
+/// A script that completes `command` in a shell.
+pub fn completions(mut command: Command, shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "dnsweir", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+/// Writes a manual page for `command` and each of its subcommands into a folder: `dnsweir.1`, `dnsweir-check.1` and so on.
+///
+/// # Errors
+/// When the folder or a file in it cannot be written.
+pub fn man(command: Command, folder: &Path) -> Result<String, Stop> {
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
+    written.map_err(|error| {
+        Stop::Machine(format!(
+            "cannot write manual pages into {}: {error}",
+            folder.display()
+        ))
+    })?;
+    Ok(String::new())
+}

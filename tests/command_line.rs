@@ -1,0 +1,58 @@
+//! What is made of the description of the command line.
+
+use std::fs;
+use std::process::Command;
+
+use crate::harness::proxy::command;
+use crate::harness::tools::{needs, output};
+
+#[test]
+fn bash_completes_commands_and_options() {
+    if !needs(&["bash"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("completions");
+    fs::write(&script, output(command().args(["completions", "bash"]))).expect("a script");
+    let complete = |words: &str, count: usize| {
+        let text = format!(
+            "set -e; . {}; COMP_WORDS=({words}); COMP_CWORD={count}; _dnsweir dnsweir \"${{COMP_WORDS[{count}]}}\" x; \
+             echo \"${{COMPREPLY[*]}}\"",
+            script.display()
+        );
+        output(Command::new("bash").args(["-c", &text])).trim().to_owned()
+    };
+    assert_eq!(complete("dnsweir expl", 1), "explain");
+    assert_eq!(complete("dnsweir run --compiled", 2), "--compiled-cache");
+    assert_eq!(complete("dnsweir filter in", 2), "info");
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        assert!(
+            output(command().args(["completions", shell])).contains("explain"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pages = folder.path().join("man1");
+    output(command().arg("man").arg(&pages));
+    let read = |name: &str| fs::read_to_string(pages.join(name)).expect("a page");
+    assert!(read("dnsweir.1").contains("dnsweir\\-check(1)"));
+    assert!(read("dnsweir-filter-test.1").contains("test\\-cases"));
+    let hidden = pages.join("dnsweir-compile-filter.1");
+    assert!(!hidden.exists());
+
+    fs::write(folder.path().join("file"), "").expect("a file");
+    let refused = command()
+        .arg("man")
+        .arg(folder.path().join("file"))
+        .output()
+        .expect("dnsweir");
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && told.contains("cannot write manual pages into"),
+        "{told}"
+    );
+}

@@ -1,0 +1,52 @@
+//! `rebinding`: private addresses in answers about public names.
+
+use super::{anything, documented, start, upstream_says};
+use crate::harness::{Proxy, Upstream};
+
+#[test]
+fn the_documented_configuration_removes_private_addresses() {
+    let upstream = Upstream::zone(&[
+        "evil.example. 300 A 192.168.1.1",
+        "mixed.example. 300 CNAME pool.example.",
+        "pool.example. 300 A 10.0.0.1",
+        "pool.example. 300 A 192.0.2.1",
+        "pool.example. 300 A 198.51.100.7",
+        "nas.corp.example. 300 A 192.168.1.2",
+    ]);
+    let proxy = Proxy::start(&documented("rebinding", upstream.address, &[]));
+    // The second time from the cache, which holds what is left.
+    for _ in 0..2 {
+        let evil = proxy.query_edns("evil.example", "A");
+        assert_eq!(
+            (evil.rcode().as_str(), evil.answers.len()),
+            ("NOERROR", 0),
+            "{evil}"
+        );
+        assert_eq!(evil.extended_errors(), [17], "{evil}");
+        assert_eq!(
+            proxy.query("pool.example", "A").answers(),
+            ["pool.example. A 192.0.2.1"]
+        );
+        assert_eq!(
+            proxy.query("nas.corp.example", "A").answers(),
+            ["nas.corp.example. A 192.168.1.2"]
+        );
+    }
+    assert_eq!(upstream.count("pool.example"), 1);
+    // Nothing is left of the other, and without an SOA record that is not kept (RFC 2308 section 5).
+    assert_eq!(upstream.count("evil.example"), 2);
+    let stripped = [("filter", "rebinding"), ("name", "stripped")];
+    assert_eq!(
+        proxy.metrics().sum("dnsweir_filter_counter_total", &stripped),
+        3.0
+    );
+}
+
+#[test]
+fn networks_are_added_and_names_allowed() {
+    let upstream = anything();
+    let config = "private \"192.0.2.0/24\"\nallow \"test\"";
+    let proxy = start("rebinding", config, &upstream);
+    assert_eq!(proxy.query("www.example", "A").answers.len(), 0);
+    assert_eq!(proxy.query("www.test", "A").answers(), upstream_says("www.test"));
+}
