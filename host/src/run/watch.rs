@@ -4,6 +4,8 @@
 //! over the old one, by a kubelet that swings the symbolic link of a ConfigMap over, by a resolver that writes what
 //! `/etc/resolv.conf` points to anew, by whoever renames a folder. So what is watched is each folder on the way, and
 //! in it that one name. Whatever else happens there is nobody's concern, and only the files' contents count.
+//!
+//! A file is taken when it is whole: moved into its place, or closed by who wrote it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -14,6 +16,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -25,13 +28,20 @@ const QUIET: Duration = Duration::from_millis(150);
 /// How long to wait for that: one that is written all the time is read as it is.
 const LATEST: Duration = Duration::from_secs(2);
 
+/// How long to wait for who has written to a file to close it: a list may be downloaded into its place.
+const OPEN: Duration = Duration::from_secs(300);
+
 /// Symbolic links on the way to one file; the kernel follows as many.
 const LINKS: usize = 40;
 
 /// Watches files.
 pub struct Changes {
     watcher: Option<RecommendedWatcher>,
-    events: mpsc::UnboundedReceiver<()>,
+    events: mpsc::UnboundedReceiver<News>,
+    /// When the first came that nothing has come of yet.
+    since: Option<Instant>,
+    /// Places that have been written to and not closed.
+    open: BTreeSet<PathBuf>,
     /// What is watched for, as the kernel names it: shared with the thread that hears of everything in the folders.
     places: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// The folders that are watched, and which ones they were: device and inode.
@@ -47,8 +57,8 @@ impl Changes {
         let places = Arc::new(Mutex::new(BTreeSet::new()));
         let watched = Arc::clone(&places);
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| concerns(&event, &watched.lock())) {
-                let _ = send.send(());
+            if let Some(news) = event.ok().and_then(|event| news(event, &watched.lock())) {
+                let _ = send.send(news);
             }
         });
         let watcher = watcher
@@ -57,6 +67,8 @@ impl Changes {
         Changes {
             watcher,
             events,
+            since: None,
+            open: BTreeSet::new(),
             places,
             folders: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -144,16 +156,42 @@ impl Changes {
         changed
     }
 
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Written(places) => self.open.extend(places),
+            News::Whole(places) => self.open.retain(|place| !places.contains(place)),
+            News::Unknown => self.open.clear(),
+        }
+    }
+
+    /// When the files count as come to rest if nothing more is heard of them, of which the first was heard `since`.
+    fn rest(&self, since: Instant) -> Instant {
+        if self.open.is_empty() {
+            (since + LATEST).min(Instant::now() + QUIET)
+        } else {
+            since + OPEN
+        }
+    }
+
     /// Resolves when the contents of a file have changed and the files have come to rest, or will not; they are
     /// known then. May be dropped and called again.
     pub async fn changed(&mut self) {
         loop {
-            if self.events.recv().await.is_none() {
-                std::future::pending::<()>().await;
+            let since = match self.since {
+                Some(since) => since,
+                None => {
+                    let news = match self.events.recv().await {
+                        Some(news) => news,
+                        None => std::future::pending().await,
+                    };
+                    self.hear(news);
+                    *self.since.insert(Instant::now())
+                }
+            };
+            while let Ok(Some(news)) = timeout_at(self.rest(since), self.events.recv()).await {
+                self.hear(news);
             }
-            let latest = Instant::now() + LATEST;
-            let rest = || latest.min(Instant::now() + QUIET);
-            while let Ok(Some(())) = timeout_at(rest(), self.events.recv()).await {}
+            self.since = None;
             let files: Vec<PathBuf> = self.known.keys().cloned().collect();
             self.follow(&files);
             if self.note() {
@@ -163,11 +201,31 @@ impl Changes {
     }
 }
 
-/// Whether an event is about one of the places.
-fn concerns(event: &notify::Event, places: &BTreeSet<PathBuf>) -> bool {
-    // Reading the files is an event of its own, and of no interest. The kernel may have had more to say than it
-    // could keep.
-    event.need_rescan() || !event.kind.is_access() && event.paths.iter().any(|path| places.contains(path))
+/// What the kernel tells of some places.
+enum News {
+    /// They are being written to.
+    Written(Vec<PathBuf>),
+    /// They were closed after that, or others were put into their places.
+    Whole(Vec<PathBuf>),
+    /// It had more to say than it could keep.
+    Unknown,
+}
+
+/// What an event tells of the places, if anything.
+fn news(event: notify::Event, places: &BTreeSet<PathBuf>) -> Option<News> {
+    if event.need_rescan() {
+        return Some(News::Unknown);
+    }
+    let mut paths = event.paths;
+    paths.retain(|path| places.contains(path));
+    match event.kind {
+        _ if paths.is_empty() => None,
+        EventKind::Modify(ModifyKind::Data(_)) => Some(News::Written(paths)),
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(News::Whole(paths)),
+        // Reading the files is an event of its own, and of no interest.
+        EventKind::Access(_) => None,
+        _ => Some(News::Whole(paths)),
+    }
 }
 
 /// Which folder a path leads to now, if to one.
@@ -226,6 +284,7 @@ fn contents(file: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::io::Write as _;
     use std::os::unix::fs::symlink;
 
     use tokio::time::timeout;
@@ -304,19 +363,43 @@ mod tests {
         fs::write(&file, "1").unwrap();
         let mut changes = Changes::new();
         changes.watch(std::slice::from_ref(&file));
-        let event = |path: &Path| notify::Event::new(notify::EventKind::Any).add_path(path.to_owned());
-        let is_heard = |path: &Path| concerns(&event(path), &changes.places.lock());
+        let event = |path: &Path| notify::Event::new(EventKind::Any).add_path(path.to_owned());
+        let is_heard = |path: &Path| news(event(path), &changes.places.lock()).is_some();
         assert!(is_heard(&file));
         assert!(!is_heard(&folder.path().join("noise")));
         let (send, events) = mpsc::unbounded_channel();
         changes.events = events;
         tokio::spawn(async move {
-            while send.send(()).is_ok() {
+            while send.send(News::Whole(Vec::new())).is_ok() {
                 tokio::time::sleep(QUIET / 10).await;
             }
         });
         fs::write(&file, "2").unwrap();
         noticed(&mut changes, "the file is written all the time").await;
+    }
+
+    /// A list that is downloaded into its place, and one that is written where others wait for it.
+    #[tokio::test]
+    async fn a_file_is_taken_when_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, beside) = (folder.path().join("list"), folder.path().join("beside"));
+        fs::write(&file, "old").unwrap();
+        fs::write(&beside, "old").unwrap();
+        let mut changes = Changes::new();
+        changes.watch(&[file.clone(), beside.clone()]);
+        let mut slow = fs::File::create(&file).unwrap();
+        slow.write_all(b"half of").unwrap();
+        fs::write(&beside, "new").unwrap();
+        // However often one asks: what was heard is not forgotten.
+        for _ in 0..3 {
+            let early = timeout(3 * QUIET, changes.changed()).await;
+            assert!(early.is_err(), "half of it was taken");
+        }
+        slow.write_all(b" it").unwrap();
+        drop(slow);
+        noticed(&mut changes, "the file was closed").await;
+        assert_eq!(changes.known[&file], contents(&file));
+        assert!(!changes.note());
     }
 
     /// Nothing that is written is missed, be it before the file is watched, before it is read or after that.
