@@ -26,7 +26,7 @@ const VERBS: [(&str, &str); 9] = [
     ("nothing: the loop alone", "(i32.const 0)"),
     (
         "host: count, for comparison",
-        "(call $count (i32.const 48) (i32.const 1) (i32.const 0) (i32.const 0) (i64.const 1)) (i32.const 0)",
+        "(call $count (i32.const 240) (i32.const 1) (i32.const 0) (i32.const 0) (i64.const 1)) (i32.const 0)",
     ),
     (
         "get, nothing there",
@@ -176,9 +176,9 @@ fn module() -> Vec<u8> {
     (func $swap (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i64) (result i32)))
   (import "dnsweir:filter/tables@0.1.0" "take" (func $take (param i32 i32 i32 i32 f64 i32) (result i32)))
   (memory (export "memory") 4)
-  (data (i32.const 36) "\01\00\00\00" "\d0\00\00\00\01\00\00\00")
-  (data (i32.const 48) "n")
-  (data (i32.const 208) "\30\00\00\00\01\00\00\00" "\00\00\40\00" "\00")
+  (data (i32.const 36) "\01\00\00\00\00\00\00\00" "\d0\00\00\00\01\00\00\00")
+  (data (i32.const 240) "n")
+  (data (i32.const 208) "\f0\00\00\00\01\00\00\00" "\00\00\40\00" "\00")
   (data (i32.const 76) "none") (data (i32.const 92) "put.") (data (i32.const 108) "add.")
   (data (i32.const 124) "swap") (data (i32.const 140) "take")
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 4096))

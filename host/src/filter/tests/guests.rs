@@ -333,7 +333,7 @@ pub(super) fn keeper(octets: u16, configure: &str) -> Vec<u8> {
   (import "dnsweir:filter/tables@0.1.0" "take" (func $take (param i32 i32 i32 i32 f64 i32) (result i32)))
   (import "dnsweir:filter/tables@0.1.0" "put" (func $put (param i32 i32 i32 i32 i32 i64) (result i32)))
   (memory (export "memory") 4)
-  (data (i32.const 36) "\01\00\00\00" "\50\00\00\00\01\00\00\00")
+  (data (i32.const 36) "\01\00\00\00\00\00\00\00" "\50\00\00\00\01\00\00\00")
   (data (i32.const 80) "\60\00\00\00\01\00\00\00" "\{low:02x}\{high:02x}\00\00\00" "\00\00\00" "t")
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 4096))
   (func $take_one (param $table i32) (result i32)
