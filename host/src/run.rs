@@ -4,7 +4,8 @@
 //! answers no query. A reload either happens on all workers or not at all: whatever can fail has
 //! succeeded before the first worker is told.
 
-pub mod by_hand;
+pub mod before;
+mod by_hand;
 mod descriptors;
 pub mod privileges;
 mod reload;
@@ -239,7 +240,7 @@ struct Proxy {
     onlooker: Option<Onlooker>,
     without_test_cases: bool,
     /// What to go back to.
-    before: reload::Before,
+    before: before::Before,
 }
 
 /// Everything a generation needs, made aside.
@@ -360,7 +361,7 @@ impl Proxy {
             watchdog,
             onlooker: spectators.generations,
             without_test_cases: spectators.without_test_cases,
-            before: reload::Before::default(),
+            before: before::Before::default(),
         })
     }
 

@@ -7,12 +7,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
 
+use super::before::Before;
 use super::descriptors::Descriptors;
 use super::worker::{self, Adoption, Command};
 use super::{Prepared, Proxy, Signals, Stop, bind, ceiling, interval, load, machine, port, prepare, watch};
@@ -25,31 +24,6 @@ use crate::serve::generation::Generation;
 /// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
 /// can be loaded would never be.
 const SUPERSEDED: u32 = 3;
-
-/// How long the generation before the present one is kept, should a filter of this one fail on its first queries.
-const KEPT: Duration = Duration::from_secs(600);
-
-/// The generation to go back to, for a while.
-#[derive(Default)]
-pub(super) struct Before(Option<(Arc<Generation>, Instant)>);
-
-impl Before {
-    fn keep(generation: Arc<Generation>) -> Before {
-        Before(Some((generation, Instant::now() + KEPT)))
-    }
-
-    fn take(&mut self) -> Option<Arc<Generation>> {
-        self.0.take().map(|(generation, _)| generation)
-    }
-
-    /// Resolves when it is not needed any more; never, if there is none.
-    async fn is_old(&self) {
-        match &self.0 {
-            Some((_, until)) => sleep_until(*until).await,
-            None => std::future::pending().await,
-        }
-    }
-}
 
 impl Proxy {
     /// Waits for what happens, and returns when it is time to end.
