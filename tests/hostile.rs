@@ -243,7 +243,7 @@ fn a_panic_while_configuring_is_reported() {
 }
 
 /// What the filter of garbage says, by the first label.
-const KINDS: [&str; 57] = [
+const KINDS: [&str; 59] = [
     "index",
     "many",
     "empty-name",
@@ -296,6 +296,8 @@ const KINDS: [&str; 57] = [
     "edit-header",
     "edit-both",
     "edit-error",
+    "route-nowhere",
+    "route-subnet",
     "response-index",
     "response-records",
     "response-rcode",

@@ -1,5 +1,8 @@
 //! What a filter's verdicts come to on the wire.
 
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::harness::client::ask_from;
 use crate::harness::guests::verdicts;
 use crate::harness::message::{EXTENDED_ERROR, flags};
 use crate::harness::{Message, Proxy, Record, Reply, Upstream, unanswered};
@@ -288,4 +291,150 @@ fn details_are_there_for_those_who_ask() {
         .process
         .printed("the event of the one over TCP", |line| line.starts_with(&shown));
     assert!(proxy.process.running());
+}
+
+/// The option of a client subnet (RFC 7871 section 6): family, bits, scope and address.
+const SUBNET: u16 = 8;
+
+/// A proxy with a source beside that of its zone.
+fn start_with_source(stages: &str, zone: &Upstream, eu: &Upstream) -> Proxy {
+    let module = verdicts();
+    Proxy::start(&format!(
+        "clients {{ allow \"127.0.0.0/8\" }}\n\
+         filter \"verdicts\" {{ module {module:?}; on-error \"servfail\"; limits time=\"1s\"; config {{ via \"eu\" }} }}\n\
+         source \"eu\" {{ forward \"{}\" }}\n\
+         zone \".\" {{ {stages}; forward \"{}\" }}",
+        eu.address, zone.address
+    ))
+}
+
+/// One that always gives this address.
+fn always(last: u8) -> Upstream {
+    Upstream::start(move |asked| asked.answer(&[&format!("{} 300 A 192.0.2.{last}", asked.name())]))
+}
+
+/// One whose address tells the subnet that it was told, 255 if none, and that echoes it with a scope.
+fn steering() -> Upstream {
+    Upstream::start(|asked| {
+        let told = asked.message.find_option(SUBNET).map(<[u8]>::to_vec);
+        let last = told.as_ref().map_or(255, |option| option[6]);
+        let mut message = asked.message_with(&[&format!("{} 300 A 192.0.2.{last}", asked.name())]);
+        if let (Some(mut option), Some(edns)) = (told, message.edns.as_mut()) {
+            option[3] = 24;
+            if asked.name().contains("wrong") {
+                option[6] ^= 1;
+            }
+            edns.options.push((SUBNET, option));
+        }
+        Reply::Message(message)
+    })
+}
+
+fn from(network: u8, host: u8) -> IpAddr {
+    Ipv4Addr::new(127, 0, network, host).into()
+}
+
+/// The last octet of the address that a client gets.
+#[track_caller]
+fn asked_from(client: IpAddr, proxy: &Proxy, name: &str) -> Vec<u8> {
+    let answer = ask_from(client, proxy.address, &Message::query(name, "A"));
+    assert_eq!(answer.rcode(), "NOERROR", "{answer}");
+    addresses(&answer)
+}
+
+#[test]
+fn queries_go_to_the_source_that_a_filter_says() {
+    for stages in ["use \"verdicts\"; cache", "use \"verdicts\""] {
+        let (zone, eu) = (always(1), always(2));
+        let proxy = start_with_source(stages, &zone, &eu);
+        for _ in 0..3 {
+            assert_eq!(asked_from(from(0, 1), &proxy, "via.test"), [2]);
+            assert_eq!(asked_from(from(0, 1), &proxy, "pass.test"), [1]);
+            // What the cache has for one way is not for the other.
+            assert_eq!(asked_from(from(0, 1), &proxy, "via-some.test"), [1]);
+            assert_eq!(asked_from(from(0, 2), &proxy, "via-some.test"), [2]);
+        }
+        assert_eq!((zone.count("via.test"), eu.count("pass.test")), (0, 0));
+        if stages.contains("cache") {
+            assert_eq!((zone.count("via-some.test"), eu.count("via-some.test")), (1, 1));
+        }
+    }
+}
+
+/// RFC 7871: told only where a filter says so, kept apart for each, and never for those who did not ask for it.
+#[test]
+fn subnets_are_told_and_their_answers_kept_apart() {
+    let (zone, eu) = (steering(), steering());
+    let proxy = start_with_source("use \"verdicts\"; cache", &zone, &eu);
+    for _ in 0..2 {
+        for (network, host) in [(1, 1), (1, 2), (2, 1), (3, 7)] {
+            for name in ["subnet.test", "subnet-via.test"] {
+                assert_eq!(asked_from(from(network, host), &proxy, name), [network], "{name}");
+            }
+            assert_eq!(asked_from(from(network, host), &proxy, "pass.test"), [255]);
+        }
+    }
+    assert_eq!((zone.count("subnet.test"), eu.count("subnet-via.test")), (3, 3));
+    assert_eq!((eu.count("subnet.test"), zone.count("subnet-via.test")), (0, 0));
+    let told = zone.asked("subnet.test")[0]
+        .message
+        .find_option(SUBNET)
+        .map(<[u8]>::to_vec);
+    assert_eq!(told.as_deref(), Some(&[0, 1, 24, 0, 127, 0, 1][..]));
+    // What the client itself sends stays here, and the answer says nothing of it.
+    let query = Message::query("own.test", "A").option(SUBNET, &[0, 1, 24, 0, 198, 51, 100]);
+    let answer = proxy.ask(&query);
+    assert_eq!(addresses(&answer), [255], "{answer}");
+    assert_eq!(answer.find_option(SUBNET), None);
+    assert_eq!(zone.asked("own.test")[0].message.find_option(SUBNET), None);
+}
+
+/// RFC 7871 section 7.3: it may be forged, and is not for this client.
+#[test]
+fn an_answer_for_another_subnet_is_none() {
+    let (zone, eu) = (steering(), steering());
+    let proxy = start_with_source("use \"verdicts\"; cache", &zone, &eu);
+    let answer = ask_from(
+        from(1, 1),
+        proxy.address,
+        &Message::query("subnet.wrong.test", "A"),
+    );
+    assert_eq!(answer.rcode(), "SERVFAIL", "{answer}");
+    assert_eq!(asked_from(from(1, 1), &proxy, "subnet.right.test"), [1]);
+}
+
+/// Below the cache, all who ask there share what is kept: what is for one subnet is not.
+#[test]
+fn what_is_told_below_the_cache_is_not_kept() {
+    let (zone, eu) = (steering(), steering());
+    let proxy = start_with_source("cache; use \"verdicts\"", &zone, &eu);
+    for network in [1, 2, 1, 2] {
+        assert_eq!(asked_from(from(network, 1), &proxy, "subnet.test"), [network]);
+    }
+    assert_eq!(zone.count("subnet.test"), 4);
+    for _ in 0..2 {
+        assert_eq!(asked_from(from(1, 1), &proxy, "via.test"), [255]);
+    }
+    assert_eq!(eu.count("via.test"), 1, "a source for all is kept for all");
+}
+
+/// Told where the filter is named, before anything runs.
+#[test]
+fn a_source_that_is_not_there_is_a_mistake() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("dnsweir.kdl");
+    let module = verdicts();
+    let text = format!(
+        "listen \"127.0.0.1\"\nfilter \"verdicts\" {{ module {module:?}; config {{ via \"uk\" }} }}\n\
+         source \"eu\" {{ forward \"192.0.2.2\" }}\nzone \".\" {{ use \"verdicts\"; forward \"192.0.2.1\" }}\n"
+    );
+    std::fs::write(&file, text).expect("a configuration file");
+    let output = crate::harness::proxy::check(&file);
+    let said =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    assert!(
+        said.contains("source \"uk\"") && said.contains("dnsweir.kdl:2:"),
+        "{said}"
+    );
 }

@@ -146,7 +146,7 @@ pub use extended_error::ExtendedError;
 pub use hash::stable_hash;
 pub use host::{Level, count, count_with, log, print, print_with};
 pub use line::{Line, Word};
-pub use manifest::Manifest;
+pub use manifest::{Manifest, NamedSource};
 #[cfg(feature = "messages")]
 pub use master_file::{MasterFile, MasterFileError};
 #[cfg(feature = "messages")]

@@ -28,6 +28,7 @@ impl Manifest {
             tables: Vec::new(),
             details: Vec::new(),
             asks: false,
+            sources: Vec::new(),
         })
     }
 
@@ -86,6 +87,27 @@ impl Manifest {
         self
     }
 
+    /// May send queries to the source that the configuration has under this name, `source "NAME" { forward … }`; without
+    /// one, the filter does not load. What comes back is for [`Verdict::via`](crate::Verdict::via).
+    ///
+    /// ```
+    /// use dnsweir_filter::{Manifest, Verdict};
+    /// let mut manifest = Manifest::new().queries();
+    /// let eu = manifest.source("eu");
+    /// // and later
+    /// let verdict = Verdict::pass().via(eu);
+    /// # let _ = (manifest, verdict);
+    /// ```
+    pub fn source(&mut self, name: &str) -> NamedSource {
+        let sources = &mut self.0.sources;
+        let known = sources.iter().position(|known| known == name);
+        let index = known.unwrap_or_else(|| {
+            sources.push(name.to_owned());
+            sources.len() - 1
+        });
+        NamedSource(index as u16)
+    }
+
     /// Looks at queries of these types only.
     pub fn types(mut self, types: impl IntoIterator<Item = Type>) -> Manifest {
         self.0.qtypes.extend(types.into_iter().map(|qtype| qtype.0));
@@ -122,6 +144,10 @@ impl Manifest {
         self.0
     }
 }
+
+/// A source of the configuration, which a [manifest](Manifest::source) named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NamedSource(pub(crate) u16);
 
 impl Default for Manifest {
     fn default() -> Manifest {

@@ -1,9 +1,10 @@
 //! What a filter says of a query.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{Answer, Ask, Class, ExtendedError, NameBuf, Rcode, ResponseEdit, Type};
+use crate::{Answer, Ask, Class, ExtendedError, NameBuf, NamedSource, Prefix, Rcode, ResponseEdit, Type};
 
 /// What happens to a query: a decision, and what goes with it.
 ///
@@ -22,6 +23,7 @@ pub struct Verdict {
     remember: u32,
     edit: Option<raw::ResponseEdit>,
     skip_response: bool,
+    route: Option<raw::Route>,
 }
 
 impl Verdict {
@@ -31,6 +33,7 @@ impl Verdict {
             remember: 0,
             edit: None,
             skip_response: false,
+            route: None,
         }
     }
 
@@ -124,6 +127,34 @@ impl Verdict {
         self
     }
 
+    /// Asks this source in the place of the zone's, if the query [goes on](Verdict::pass). The cache keeps its answers apart.
+    pub fn via(mut self, source: NamedSource) -> Verdict {
+        self.route().source = Some(source.0);
+        self
+    }
+
+    /// Tells upstreams that the client is in this network (RFC 7871), if the query [goes on](Verdict::pass): nobody is told
+    /// otherwise. The cache keeps the answers for each network apart; below `cache`, they are not kept.
+    pub fn client_subnet(mut self, subnet: Prefix) -> Verdict {
+        let address = match subnet.address() {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        self.route().client_subnet = Some(raw::Subnet {
+            high: (address >> 64) as u64,
+            low: address as u64,
+            length: subnet.length(),
+        });
+        self
+    }
+
+    fn route(&mut self) -> &mut raw::Route {
+        self.route.get_or_insert(raw::Route {
+            source: None,
+            client_subnet: None,
+        })
+    }
+
     /// Leaves the response phase out for this query.
     pub fn skip_response(mut self) -> Verdict {
         self.skip_response = true;
@@ -146,15 +177,19 @@ impl Verdict {
             remember,
             edit,
             skip_response,
+            route,
         } = self;
-        let silent =
-            matches!(decision, raw::Decision::Pass) && remember == 0 && edit.is_none() && !skip_response;
+        let passes = matches!(decision, raw::Decision::Pass);
+        let silent = passes && remember == 0 && edit.is_none() && !skip_response && route.is_none();
+        // What does not go on goes nowhere.
+        let route = route.filter(|_| passes || matches!(decision, raw::Decision::Rewrite(_)));
         (!silent).then_some(raw::Verdict {
             query,
             remember,
             decision,
             edit,
             skip_response,
+            route,
         })
     }
 }

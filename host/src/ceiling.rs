@@ -3,7 +3,7 @@
 //! This is the one place that knows the sum; `docs/limits.md` explains it, `/status` and `/metrics` show it beside what is
 //! resident, and a test holds the process to it under floods. The constants are measured, and generous.
 
-use crate::config::{Config, Stage};
+use crate::config::Config;
 use crate::filter;
 use crate::listen;
 use crate::serve::{LOOKUP_OCTETS, WAITING_OCTETS};
@@ -39,14 +39,7 @@ impl Ceiling {
         compiled: usize,
         tables: usize,
     ) -> Ceiling {
-        let sources = config
-            .zones
-            .iter()
-            .flat_map(|zone| &zone.stages)
-            .filter_map(|stage| match stage {
-                Stage::Source(source) => Some(source.most_octets(workers)),
-                _ => None,
-            });
+        let sources = config.sources().map(|source| source.most_octets(workers));
         let instances: usize = config
             .filters
             .iter()

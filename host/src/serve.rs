@@ -53,6 +53,7 @@ pub mod trace;
 mod worker;
 mod zones;
 
+use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ use crate::filter::{Decision, Verdict};
 pub use batch::{Admission, Batch, DeferredReply, Replies};
 use batch::{Immediate, Step};
 use counters::add;
-use generation::{Pipeline, Stage};
+use generation::Stage;
 pub use held::LOOKUP_OCTETS;
 pub use live::Live;
 pub use queue::WAITING_OCTETS;
@@ -278,7 +279,7 @@ impl Worker {
         if request.signed.is_some() || !request.may_store() {
             return None;
         }
-        let key = self.key(&live.generation.pipelines[request.pipeline], request);
+        let key = self.key(live, request);
         let entry = self.shared.cache.lookup(&key, now_ms)?;
         let Freshness::Fresh { age_secs } = entry.lifetime().freshness(now_ms) else {
             return None;
@@ -309,7 +310,12 @@ impl Worker {
     }
 
     /// What the cache knows the query by.
-    fn key<'a>(&self, pipeline: &Pipeline, request: &'a Request) -> Key<'a> {
+    #[inline]
+    fn key<'a>(&self, live: &Live, request: &'a Request) -> Key<'a> {
+        let mut partition = live.generation.pipelines[request.pipeline].partition;
+        if !request.changes.is_empty() {
+            partition = self.partition(live, request, partition);
+        }
         let flags = KeyFlags::new(request.dnssec_ok(), request.checking_disabled());
         Key::new(
             request.hash,
@@ -317,8 +323,20 @@ impl Worker {
             request.qtype,
             request.qclass,
             flags,
-            pipeline.partition,
+            partition,
         )
+    }
+
+    /// The part of the cache that the answers for a query's route belong to, if it has one (RFC 7871 section 7.3.1).
+    #[cold]
+    fn partition(&self, live: &Live, request: &Request, pipelines: u64) -> u64 {
+        match request.route() {
+            (None, None) => pipelines,
+            (source, subnet) => {
+                let source = source.map(|index| live.generation.sources[index].fingerprint());
+                self.shared.routes.hash_one((pipelines, source, subnet))
+            }
+        }
     }
 
     /// Tells the sink, if there is one, what became of a query; no response: it was dropped.

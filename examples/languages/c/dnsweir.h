@@ -157,6 +157,18 @@ typedef struct {
     bytes state;
 } ask;
 
+typedef struct {
+    uint64_t high, low;
+    uint8_t length;
+} subnet;
+
+typedef struct {
+    bool has_source;
+    uint16_t source;
+    _Alignas(8) bool has_client_subnet;
+    subnet client_subnet;
+} route;
+
 /* What `decision` says is done with a query. */
 enum { PASS, REWRITE, ANSWER, ALIAS, REFUSE, DROP, ASK };
 
@@ -168,6 +180,8 @@ typedef struct {
     bool has_edit;
     response_edit edit;
     bool skip_response;
+    _Alignas(8) bool has_route;
+    route route;
 } verdict;
 
 typedef struct { verdict *at; uint32_t length; } verdicts;
@@ -199,6 +213,7 @@ typedef struct {
     bool queries, responses, events, messages, asks;
     struct { const table *at; uint32_t length; } tables;
     struct { const detail *at; uint32_t length; } details;
+    texts sources;
 } manifest;
 
 /* A manifest, or mistakes. */
@@ -210,7 +225,7 @@ typedef struct {
     };
 } configured;
 
-_Static_assert(sizeof(query) == 40 && sizeof(verdict) == 112 && offsetof(verdict, edit) == 60, "wit/types.wit");
+_Static_assert(sizeof(query) == 40 && sizeof(verdict) == 160 && offsetof(verdict, edit) == 60, "wit/types.wit");
 _Static_assert(sizeof(record_edit) == 40 && offsetof(record_edit, replace.records) == 32, "wit/types.wit");
 _Static_assert(sizeof(node) == 32 && sizeof(property) == 24 && sizeof(config_error) == 36, "wit/types.wit");
 

@@ -39,7 +39,7 @@ export const configure = {
         }
         host.log("info", `the JavaScript filter is ready: ${hosts.size} hosts, ${blocked.size} blocked`);
         const phases = { queries: true, responses: false, events: false };
-        return { qtypes: [], suffixes, ...phases, messages: false, asks: false, tables: [], details: [] };
+        return { qtypes: [], suffixes, ...phases, messages: false, asks: false, tables: [], details: [], sources: [] };
     },
 };
 
@@ -50,7 +50,7 @@ export const queries = {
             const name = octets.slice(query.nameStart, query.nameStart + query.nameLength);
             const decision = decide(name, query.qtype);
             if (decision) {
-                verdicts.push({ query: index, remember: 0, decision, edit: null, skipResponse: false });
+                verdicts.push({ query: index, remember: 0, decision, edit: null, skipResponse: false, route: null });
             }
         });
         return verdicts;

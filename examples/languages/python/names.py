@@ -40,7 +40,7 @@ class Configure:
             raise Err(mistakes)
         host.log(host.Level.INFO, f"the Python filter is ready: {len(hosts)} hosts, {len(blocked)} blocked")
         return Manifest(qtypes=[], suffixes=suffixes, queries=True, responses=False, events=False, messages=False,
-                        asks=False, tables=[], details=[])
+                        asks=False, tables=[], details=[], sources=[])
 
 
 class Queries:
@@ -50,7 +50,7 @@ class Queries:
             name = octets[query.name_start:query.name_start + query.name_length]
             decision = decide(name, query.qtype)
             if decision:
-                verdicts.append(Verdict(index, 0, decision, edit=None, skip_response=False))
+                verdicts.append(Verdict(index, 0, decision, edit=None, skip_response=False, route=None))
         return verdicts
 
 

@@ -13,7 +13,7 @@ use crate::filter::{
 };
 
 /// What a snapshot may hold, in the order in which it is written.
-pub(super) const WORDS: [&str; 18] = [
+pub(super) const WORDS: [&str; 19] = [
     "not-called",
     "called",
     "pass",
@@ -28,6 +28,7 @@ pub(super) const WORDS: [&str; 18] = [
     "edit",
     "remember",
     "skip-response",
+    "route",
     "log",
     "print",
     "count",
@@ -127,6 +128,15 @@ impl Snapshot {
         }
         if verdict.skip_response {
             self.add("skip-response", []);
+        }
+        if let Some(route) = &verdict.route {
+            self.add("route", []);
+            if let Some((_, source)) = &route.source {
+                self.property("source", word(&**source));
+            }
+            if let Some(subnet) = route.subnet {
+                self.property("client-subnet", word(subnet.to_string()));
+            }
         }
     }
 

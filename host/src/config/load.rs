@@ -12,10 +12,10 @@ use super::files::{Files, read_source};
 use super::filter::Filters;
 use super::module::{Builtins, Module};
 use super::units::{duration, s, size};
-use super::{Config, ConfigNode, Zone, clients, config_block, forward, listen, node, zone};
+use super::{Config, ConfigNode, Zone, clients, config_block, forward, listen, node, source, zone};
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 11] = [
+pub(super) const SECTIONS: [&str; 12] = [
     "listen",
     "clients",
     "admin",
@@ -25,12 +25,13 @@ pub(super) const SECTIONS: [&str; 11] = [
     "waiting-queries",
     "filter",
     "zone",
+    "source",
     "local-zones",
     "node",
 ];
 
 /// Those of which there may be more than one.
-const REPEATED: [&str; 2] = ["filter", "zone"];
+const REPEATED: [&str; 3] = ["filter", "zone", "source"];
 
 /// Default of `workers`, at most: a cache beside the workloads of a node is not to take it over.
 const MOST_WORKERS: usize = 4;
@@ -147,6 +148,7 @@ fn decode(
     let zones: Vec<Zone> = named_nodes(nodes, "zone")
         .map(|node| zone::decode(mistakes, &mut filters, &mut names, &mut place, node))
         .collect();
+    let sources = source::decode_named(mistakes, &mut place, named_nodes(nodes, "source"));
     // Without zones everything is unused.
     let filters = match zones.is_empty() {
         true => filters.finish(&mut Mistakes::default()),
@@ -172,6 +174,7 @@ fn decode(
         listen: listen?,
         filters,
         zones,
+        sources,
         node,
         files: files.met,
         source: source.clone(),

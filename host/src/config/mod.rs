@@ -70,6 +70,8 @@ pub struct Config {
     pub filters: Vec<Filter>,
     /// In the order they are written; no name occurs twice.
     pub zones: Vec<Zone>,
+    /// `source "NAME" { … }`: where filters may send queries; no name occurs twice.
+    pub sources: Vec<NamedSource>,
     /// `local-zones`: whether zones that RFC 6303 serves locally are.
     pub local_zones: bool,
     /// What is to be set up on the node; none: nothing.
@@ -82,6 +84,16 @@ pub struct Config {
 }
 
 impl Config {
+    /// All sources: those of zones, and those with names.
+    pub fn sources(&self) -> impl Iterator<Item = &SourceConfig> {
+        let stages = self.zones.iter().flat_map(|zone| &zone.stages);
+        let of_zones = stages.filter_map(|stage| match stage {
+            Stage::Source(source) => Some(source),
+            Stage::Filter(_) | Stage::Cache(_) => None,
+        });
+        of_zones.chain(self.sources.iter().map(|named| &named.source))
+    }
+
     /// One that serves nothing: what is there before the first one is brought up.
     pub fn nothing(workers: usize) -> Config {
         Config {
@@ -104,6 +116,7 @@ impl Config {
             waiting_queries: 0,
             filters: Vec::new(),
             zones: Vec::new(),
+            sources: Vec::new(),
             local_zones: false,
             node: None,
             files: Vec::new(),
@@ -349,6 +362,15 @@ pub enum Stage {
 pub enum SourceConfig {
     /// `forward "ADDRESS"… { … }`
     Forward(Forward),
+}
+
+/// `source "NAME" { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedSource {
+    /// What filters call it.
+    pub name: String,
+    /// What answers.
+    pub source: SourceConfig,
 }
 
 /// `cache { … }`

@@ -4,9 +4,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use kdl::KdlNode;
 
-use super::SourceConfig;
-use super::decode::{Mistakes, child};
-use super::forward;
+use super::decode::{Mistakes, Shape, block, child, head, text};
+use super::error::{Diagnostic, Span};
+use super::{NamedSource, SourceConfig, forward};
 
 /// What a zone may hold. Whatever is not `clients`, `use` or `cache` is a source.
 pub(super) const IN_ZONE: &[&str] = &["clients", "use", "cache", "forward"];
@@ -26,10 +26,66 @@ pub(super) fn decode(
     }
 }
 
+pub(super) const SOURCE: Shape = Shape {
+    example: r#"source "eu" { forward "192.0.2.53" }"#,
+    arguments: 1..=1,
+    properties: &[],
+    children: WORDS,
+    repeated: &[],
+};
+
+/// Decodes the `source` nodes: where filters may send queries.
+pub(super) fn decode_named<'k>(
+    mistakes: &mut Mistakes,
+    place: &mut forward::Place<'_>,
+    nodes: impl Iterator<Item = &'k KdlNode>,
+) -> Vec<NamedSource> {
+    let mut met: Vec<(String, Span)> = Vec::new();
+    let mut sources = Vec::new();
+    for node in nodes {
+        mistakes.check(node, &SOURCE);
+        let name = mistakes.argument(node, text);
+        let inner = WORDS.iter().find_map(|word| child(block(node), word));
+        let Some(inner) = inner else {
+            // What is there instead, `check` has reported.
+            if block(node).is_empty() {
+                let empty = Diagnostic::new(head(node), "this source has nothing that answers");
+                mistakes.push(empty.help(format!("write one: {}", SOURCE.example)));
+            }
+            continue;
+        };
+        for word in forward::PASSES_ON {
+            if let Some(passes_on) = child(block(inner), word) {
+                let problem =
+                    format!("`{word}` leaves queries to the next stage, and a named source has none");
+                mistakes.push(Diagnostic::new(head(passes_on), problem).help("remove it"));
+            }
+        }
+        let source = decode(mistakes, place, inner);
+        let (Some(name), Some(source)) = (name, source) else {
+            continue;
+        };
+        if let Some((_, first)) = met.iter().find(|(known, _)| *known == name) {
+            let again = Diagnostic::new(head(node), format!("source {name:?} is written twice"));
+            mistakes.push(
+                again
+                    .label("again")
+                    .other(*first, "first here")
+                    .help("rename one of them"),
+            );
+            continue;
+        }
+        met.push((name.clone(), head(node)));
+        sources.push(NamedSource { name, source });
+    }
+    sources
+}
+
 /// Whether a node that one of [`WORDS`] names leaves some questions to the stages below it.
 pub(super) fn passes_on(node: &KdlNode) -> bool {
-    let block = super::decode::block(node);
-    forward::PASSES_ON.iter().any(|word| child(block, word).is_some())
+    forward::PASSES_ON
+        .iter()
+        .any(|word| child(block(node), word).is_some())
 }
 
 impl SourceConfig {
@@ -45,5 +101,42 @@ impl SourceConfig {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, problems};
+
+    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\n";
+
+    #[test]
+    fn sources_have_names() {
+        let text = format!(
+            "{REST}source \"eu\" {{ forward \"192.0.2.2\" }}\nsource \"us\" {{ forward \"192.0.2.3\" }}"
+        );
+        let config = config(&text);
+        let names: Vec<&str> = config.sources.iter().map(|source| &*source.name).collect();
+        assert_eq!(names, ["eu", "us"]);
+        assert_eq!(config.sources().count(), 3);
+    }
+
+    #[test]
+    fn mistakes_are_found() {
+        for (text, expected) in [
+            ("source { forward \"192.0.2.2\" }", "`source` needs a value"),
+            ("source \"eu\"", "this source has nothing that answers"),
+            ("source \"eu\" { cache }", "`cache` is not allowed in `source`"),
+            (
+                "source \"eu\" { forward \"192.0.2.2\" { next \"NXDOMAIN\" } }",
+                "`next` leaves queries to the next stage, and a named source has none",
+            ),
+            (
+                "source \"eu\" { forward \"192.0.2.2\" }\nsource \"eu\" { forward \"192.0.2.3\" }",
+                "source \"eu\" is written twice",
+            ),
+        ] {
+            assert_eq!(problems(&format!("{REST}{text}"))[0], expected, "{text}");
+        }
     }
 }

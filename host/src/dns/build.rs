@@ -8,6 +8,7 @@ use hickory_proto::rr::rdata::CNAME;
 use hickory_proto::rr::{Name, RData, Record};
 use hickory_proto::serialize::binary::BinDecodable;
 
+use super::edns::ClientSubnet;
 use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, records, u16_at};
 
 /// A pointer to the question's name (RFC 1035 section 4.1.4).
@@ -59,8 +60,16 @@ pub fn push_record(
 /// A query, ready for an upstream. AD is set to learn whether data is authentic (RFC 6840 section
 /// 5.7). Our OPT advertises our own payload size, with the client's DO bit.
 ///
-/// `flags` are the client's: its RD and CD are kept (RFC 4035 section 3.2.2).
-pub fn upstream_query(name: &[u8], qtype: u16, qclass: u16, flags: u16, dnssec_ok: bool) -> Vec<u8> {
+/// `flags` are the client's: its RD and CD are kept (RFC 4035 section 3.2.2). What the client's OPT has in it is not; a
+/// subnet is told only if a filter says so (RFC 7871 section 11.1).
+pub fn upstream_query(
+    name: &[u8],
+    qtype: u16,
+    qclass: u16,
+    flags: u16,
+    dnssec_ok: bool,
+    subnet: Option<ClientSubnet>,
+) -> Vec<u8> {
     let mut message = Vec::with_capacity(HEADER + name.len() + QUESTION_TAIL + super::edns::OPT_LENGTH);
     message.extend([0, 0]);
     message.extend((flags & (flag::RD | flag::CD) | flag::AD).to_be_bytes());
@@ -75,6 +84,12 @@ pub fn upstream_query(name: &[u8], qtype: u16, qclass: u16, flags: u16, dnssec_o
     let start = message.len();
     message.resize(start + opt.length(), 0);
     opt.write(&mut message[start..], "");
+    if let Some(subnet) = subnet {
+        let option = subnet.option();
+        let length_at = message.len() - 2;
+        message[length_at..].copy_from_slice(&(option.len() as u16).to_be_bytes());
+        message.extend(option);
+    }
     message
 }
 

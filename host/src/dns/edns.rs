@@ -3,6 +3,9 @@
 //! OPT is hop-by-hop (section 6.1.1): it is read from every message that comes in, written afresh
 //! into every message that goes out, and never relayed or cached.
 
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use super::{rtype, u16_at};
 
 /// The DO bit in the flags half of the OPT record's TTL (RFC 3225 section 3).
@@ -17,6 +20,7 @@ pub const UDP_CLASSIC: u16 = 512;
 /// The payload size we advertise, which fits any path without fragments (RFC 9715 section 3.1).
 pub const UDP_DEFAULT: u16 = 1232;
 
+const OPTION_SUBNET: u16 = 8;
 const OPTION_KEEPALIVE: u16 = 11;
 const OPTION_ERROR: u16 = 15;
 
@@ -140,6 +144,63 @@ pub fn keepalive(options: &[u8]) -> Option<u16> {
     options.find_map(|(code, value)| (code == OPTION_KEEPALIVE && value.len() == 2).then(|| u16_at(value, 0)))
 }
 
+/// A client subnet as upstreams are told of it (RFC 7871 section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientSubnet {
+    address: IpAddr,
+    length: u8,
+}
+
+impl ClientSubnet {
+    /// The network of so many bits, at most as many as it has, that an address is in.
+    pub fn new(address: IpAddr, length: u8) -> ClientSubnet {
+        let (bits, most) = match address {
+            IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
+            IpAddr::V6(v6) => (v6.to_bits(), 128),
+        };
+        let length = length.min(most);
+        let bits = bits & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+        let address = match address {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits((bits >> 96) as u32)),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(bits)),
+        };
+        ClientSubnet { address, length }
+    }
+
+    /// Its option, with a scope of 0 as queries have it.
+    pub fn option(&self) -> Vec<u8> {
+        let (family, octets) = match self.address {
+            IpAddr::V4(v4) => (1_u16, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (2, v6.octets().to_vec()),
+        };
+        // No more octets than bits need.
+        let address = &octets[..usize::from(self.length).div_ceil(8)];
+        let mut option = Vec::with_capacity(24);
+        option.extend(OPTION_SUBNET.to_be_bytes());
+        option.extend((4 + address.len() as u16).to_be_bytes());
+        option.extend(family.to_be_bytes());
+        option.extend([self.length, 0]);
+        option.extend_from_slice(address);
+        option
+    }
+
+    /// Whether a response with these options may be one to a query with this subnet: it has none, or the same one, whatever
+    /// its scope (RFC 7871 section 7.3).
+    pub fn is_echoed(&self, options: &[u8]) -> bool {
+        let option = self.option();
+        let mut theirs = self::options(options).filter(|(code, _)| *code == OPTION_SUBNET);
+        theirs.all(|(_, value)| {
+            value.len() == option.len() - 4 && value[..3] == option[4..7] && value[4..] == option[8..]
+        })
+    }
+}
+
+impl fmt::Display for ClientSubnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
 /// The options of an OPT record as code and value, up to the first that overruns it.
 pub fn options(options: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     Options(options).map_while(Result::ok)
@@ -205,5 +266,47 @@ impl Opt {
             }
         }
         at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subnet_has_no_more_octets_than_bits() {
+        let option = |address: &str, length| ClientSubnet::new(address.parse().unwrap(), length).option();
+        assert_eq!(option("192.0.2.77", 24), b"\0\x08\0\x07\0\x01\x18\0\xc0\0\x02");
+        assert_eq!(
+            option("192.0.2.255", 25),
+            b"\0\x08\0\x08\0\x01\x19\0\xc0\0\x02\x80"
+        );
+        assert_eq!(option("192.0.2.1", 0), b"\0\x08\0\x04\0\x01\0\0");
+        assert_eq!(
+            option("2001:db8::1", 33),
+            b"\0\x08\0\x09\0\x02\x21\0\x20\x01\x0d\xb8\0"
+        );
+        assert_eq!(option("192.0.2.1", 99).len(), 12);
+        let shown = ClientSubnet::new("192.0.2.77".parse().unwrap(), 24).to_string();
+        assert_eq!(shown, "192.0.2.0/24");
+    }
+
+    /// RFC 7871 section 7.3.
+    #[test]
+    fn another_subnet_is_no_answer() {
+        let subnet = ClientSubnet::new("192.0.2.77".parse().unwrap(), 24);
+        for (options, echoed) in [
+            (&b""[..], true),
+            (b"\0\x0a\0\x01x", true),
+            (b"\0\x08\0\x07\0\x01\x18\x10\xc0\0\x02", true),
+            (b"\0\x08\0\x07\0\x01\x18\x20\xc0\0\x02", true),
+            (b"\0\x08\0\x07\0\x01\x18\x10\xc0\0\x03", false),
+            (b"\0\x08\0\x07\0\x01\x17\x10\xc0\0\x02", false),
+            (b"\0\x08\0\x07\0\x02\x18\x10\xc0\0\x02", false),
+            (b"\0\x08\0\x04\0\x01\0\0", false),
+            (b"\0\x08\0\x00", false),
+        ] {
+            assert_eq!(subnet.is_echoed(options), echoed, "{options:02x?}");
+        }
     }
 }

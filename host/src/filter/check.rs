@@ -3,6 +3,7 @@
 //! The runtime guarantees that a value has its type. Whether the value makes sense is checked here, once,
 //! so that nothing behind this module has to doubt a verdict.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use super::ask::{Ask, Lookup, LookupPath};
 use super::bindings::dnsweir::filter::types;
 use super::verdict::{
     Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, Refusal, ResourceRecord,
-    ResponseDecision, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite, Selector, Verdict,
+    ResponseDecision, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite, Route, Selector, Verdict,
 };
+use crate::dns::edns::ClientSubnet;
 use crate::dns::name::{Name, skip_plain};
 use crate::dns::records::{Section, names_in_data};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, flag, rtype};
@@ -68,13 +70,26 @@ fn garbage<T>(what: impl Into<String>) -> Checked<T> {
 }
 
 /// Puts the verdicts of a call in the place of their queries. `out` holds one [`Outcome::Passed`] per query; `asks`:
-/// whether the filter may ask.
-pub(super) fn verdicts(given: Vec<types::Verdict>, asks: bool, out: &mut [QueryOutcome]) -> Checked<()> {
+/// whether the filter may ask. `sources` are those that the manifest names.
+pub(super) fn verdicts(
+    given: Vec<types::Verdict>,
+    asks: bool,
+    sources: &[Arc<str>],
+    out: &mut [QueryOutcome],
+) -> Checked<()> {
     // Most verdicts of a batch are alike, and may as well be one.
     let mut last: Option<Arc<Verdict>> = None;
     for verdict in given {
         let slot = slot(out, verdict.query)?;
+        let goes_on = matches!(
+            verdict.decision,
+            types::Decision::Pass | types::Decision::Rewrite(_)
+        );
+        if verdict.route.is_some() && !goes_on {
+            return garbage("a route for a query that does not go on");
+        }
         let verdict = Verdict {
+            route: verdict.route.map(|given| route(given, sources)).transpose()?,
             decision: decision(verdict.decision)?,
             edit: verdict.edit.map(edit).transpose()?,
             remember: verdict.remember,
@@ -124,6 +139,26 @@ fn slot<V>(out: &mut [Outcome<V>], index: u32) -> Checked<&mut Outcome<V>> {
         Some(Outcome::Passed) => Ok(&mut out[index as usize]),
         Some(_) => garbage(format!("two verdicts on item {index}")),
     }
+}
+
+fn route(given: types::Route, sources: &[Arc<str>]) -> Checked<Route> {
+    let source = given.source.map(|index| match sources.get(usize::from(index)) {
+        Some(name) => Ok((index, Arc::clone(name))),
+        None => garbage(format!("source {index} of {}", sources.len())),
+    });
+    let subnet = given.client_subnet.map(|given| {
+        let bits = u128::from(given.high) << 64 | u128::from(given.low);
+        let address = Ipv6Addr::from_bits(bits).to_canonical();
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        match given.length > most {
+            true => garbage(format!("a client subnet of {} bits", given.length)),
+            false => Ok(ClientSubnet::new(address, given.length)),
+        }
+    });
+    Ok(Route {
+        source: source.transpose()?,
+        subnet: subnet.transpose()?,
+    })
 }
 
 fn decision(given: types::Decision) -> Checked<Decision> {

@@ -126,10 +126,11 @@ impl Instance {
         out.resize(batch.len(), Outcome::Passed);
         let asks = self.filter.interest().asks;
         let counters = &self.filter.context.counters;
+        let sources = &self.filter.interest().sources;
         self.supervisor
             .run(&counters.queries, batch, out, |sandbox, records, bytes, out| {
                 let verdicts = sandbox.queries(now, records, bytes)?;
-                Ok(check::verdicts(verdicts, asks, out)?)
+                Ok(check::verdicts(verdicts, asks, sources, out)?)
             });
         let mut kinds = [0; 7];
         for (index, outcome) in out.iter().enumerate() {
@@ -155,9 +156,10 @@ impl Instance {
     /// Goes on with a query that the filter has asked about. What may be remembered takes the place of the `ask`.
     pub fn query_answers(&mut self, now: u64, key: &Key<'_>, answers: &Answers<AskedQuery>) -> QueryOutcome {
         let counters = &self.filter.context.counters;
+        let sources = &self.filter.interest().sources;
         let outcome = self.supervisor.go_on(&counters.query_answers, |sandbox, out| {
             let verdicts = sandbox.query_answers(now, answers)?;
-            Ok(check::verdicts(verdicts, true, out)?)
+            Ok(check::verdicts(verdicts, true, sources, out)?)
         });
         if let Outcome::Decided(verdict) = &outcome {
             add(counters.verdicts.kinds()[verdict.decision.kind()].1, 1);

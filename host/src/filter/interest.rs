@@ -1,5 +1,7 @@
 //! What a filter wants to see: its manifest, ready to be asked about every query.
 
+use std::sync::Arc;
+
 use super::bindings::dnsweir::filter::types::Manifest;
 use super::details::Details;
 use crate::dns::name::Name;
@@ -20,11 +22,16 @@ pub struct Interest {
     pub details: Details,
     /// Whether it asks before it decides.
     pub asks: bool,
+    /// The sources that it may send queries to, by name.
+    pub sources: Arc<[Arc<str>]>,
     /// None: all.
     qtypes: Option<Box<[u64; 1024]>>,
     /// None: all.
     suffixes: Option<SuffixMap<()>>,
 }
+
+/// Sources that a manifest may name.
+const SOURCES: usize = 256;
 
 impl Interest {
     /// Interest in nothing.
@@ -36,6 +43,7 @@ impl Interest {
             messages: false,
             details: Details::default(),
             asks: false,
+            sources: Arc::default(),
             qtypes: None,
             suffixes: None,
         }
@@ -52,6 +60,12 @@ impl Interest {
             }
             set
         });
+        if manifest.sources.len() > SOURCES {
+            return Err(format!(
+                "it names {} sources, and {SOURCES} are allowed",
+                manifest.sources.len()
+            ));
+        }
         let mut all = manifest.suffixes.is_empty();
         let mut suffixes = SuffixMap::default();
         for text in &manifest.suffixes {
@@ -66,6 +80,11 @@ impl Interest {
             messages: manifest.messages,
             details: Details::new(&manifest.details),
             asks: manifest.asks,
+            sources: manifest
+                .sources
+                .iter()
+                .map(|name| Arc::from(name.as_str()))
+                .collect(),
             qtypes,
             suffixes: (!all).then_some(suffixes),
         })
@@ -101,6 +120,7 @@ mod tests {
             tables: Vec::new(),
             details: Vec::new(),
             asks: false,
+            sources: Vec::new(),
         })
     }
 

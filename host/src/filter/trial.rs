@@ -231,6 +231,7 @@ impl Trial {
                 tables: Vec::new(),
                 details: Vec::new(),
                 asks: false,
+                sources: Vec::new(),
             },
             interest: Interest::none(),
             tables: Arc::new(Tables::none()),
@@ -321,11 +322,12 @@ impl Trial {
         let wanted = self.manifest.queries && self.interest.covers(query.qtype, name);
         let asks = self.manifest.asks;
         let query = placed(query, name);
+        let sources = Arc::clone(&self.interest.sources);
         self.execute(wanted, |guest| {
             let verdicts = guest.phases.queries(&mut guest.store, now, &[query], name);
             let mut out = [Outcome::Passed];
             let verdicts = verdicts.map_err(|error| failure(&guest.store, &error))?;
-            check::verdicts(verdicts, asks, &mut out)?;
+            check::verdicts(verdicts, asks, &sources, &mut out)?;
             let [outcome] = out;
             Ok(outcome)
         })
@@ -370,11 +372,12 @@ impl Trial {
         answers: &Answers<types::AskedQuery>,
     ) -> Execution<QueryOutcome> {
         self.now = now;
+        let sources = Arc::clone(&self.interest.sources);
         self.execute(true, |guest| {
             let verdicts = guest.phases.query_answers(&mut guest.store, now, answers);
             let verdicts = verdicts.map_err(|error| failure(&guest.store, &error))?;
             let mut out = [Outcome::Passed];
-            check::verdicts(verdicts, true, &mut out)?;
+            check::verdicts(verdicts, true, &sources, &mut out)?;
             let [outcome] = out;
             Ok(outcome)
         })

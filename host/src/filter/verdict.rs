@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ask::Ask;
-use crate::dns::edns::ExtendedErrorCode;
+use crate::dns::edns::{ClientSubnet, ExtendedErrorCode};
 use crate::dns::flag;
 use crate::dns::records::Section;
 
@@ -35,13 +35,24 @@ pub struct Verdict {
     pub remember: u32,
     /// Whether the filter's response phase is left out for this query.
     pub skip_response: bool,
+    /// Who is asked instead.
+    pub route: Option<Route>,
 }
 
 impl Verdict {
     /// Whether the query goes on as if the filter were not there.
     pub(super) fn only_passes(&self) -> bool {
-        self.decision == Decision::Pass && self.edit.is_none() && !self.skip_response
+        self.decision == Decision::Pass && self.edit.is_none() && !self.skip_response && self.route.is_none()
     }
+}
+
+/// Who is asked for a query that goes on, and what they are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// One of the sources that the filter's manifest names, by its index there, and its name; none: the zone's.
+    pub source: Option<(u16, Arc<str>)>,
+    /// The client subnet that upstreams are told.
+    pub subnet: Option<ClientSubnet>,
 }
 
 /// What happens to a query itself.

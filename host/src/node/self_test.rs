@@ -157,7 +157,7 @@ struct Asked {
 impl Asked {
     fn new(to: SocketAddr, source: IpAddr) -> Asked {
         let name = Name::parse(NAME).unwrap_or(Name::ROOT);
-        let mut message = build::upstream_query(name.as_bytes(), rtype::A, CLASS_IN, flag::RD, false);
+        let mut message = build::upstream_query(name.as_bytes(), rtype::A, CLASS_IN, flag::RD, false, None);
         message[..2].copy_from_slice(&rand::random::<[u8; 2]>());
         Asked {
             // Above the ports that the kernel gives out by default, so that no connection of the node is in the way.

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::config::{Config, Stage};
+use crate::config::Config;
 use crate::source::forward;
 use crate::{admin, listen};
 
@@ -79,11 +79,9 @@ impl Descriptors {
     /// When there are not enough, with the number that is needed.
     pub fn share(config: &Config, workers: usize, limit: usize) -> Result<Descriptors, TooFew> {
         let (mut kept, mut most) = (0_usize, 0_usize);
-        for stage in config.zones.iter().flat_map(|zone| &zone.stages) {
-            if let Stage::Source(source) = stage {
-                kept = kept.saturating_add(source.most_connections(workers));
-                most = most.saturating_add(source.most_sockets(workers));
-            }
+        for source in config.sources() {
+            kept = kept.saturating_add(source.most_connections(workers));
+            most = most.saturating_add(source.most_sockets(workers));
         }
         let of_worker = WORKER + GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
         let admin = GENERATIONS * config.admin.map_or(0, |_| 1 + admin::CONNECTIONS);

@@ -56,7 +56,7 @@ impl Worker {
                 outcome = Outcome::Failed;
             }
             let mut step = Step::Passing;
-            inward::decide(&self.shared.hasher, live, request, &mut step, filter, outcome);
+            inward::decide(self, live, request, &mut step, filter, outcome);
             match step {
                 Step::Decided(again) if asks_again => verdict = again,
                 step => return self.go_on(live, request, step).await,

@@ -28,8 +28,9 @@ pub fn of_loaded(filter: &config::Filter, zones: &[String]) -> u64 {
     hasher.finish()
 }
 
-/// What decides the answers that a zone's cache holds. `fingerprints` are those of all filters.
-pub fn of_cache(zone: &config::Zone, fingerprints: &[u64]) -> u64 {
+/// What decides the answers that a zone's cache holds. `fingerprints` are those of all filters, which may send queries to
+/// any of the `sources` with names.
+pub fn of_cache(zone: &config::Zone, fingerprints: &[u64], sources: &[config::NamedSource]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let below = zone
         .stages
@@ -37,7 +38,12 @@ pub fn of_cache(zone: &config::Zone, fingerprints: &[u64]) -> u64 {
         .skip_while(|stage| !matches!(stage, config::Stage::Cache(_)));
     for stage in below {
         match stage {
-            config::Stage::Filter(index) => fingerprints[*index].hash(&mut hasher),
+            config::Stage::Filter(index) => {
+                fingerprints[*index].hash(&mut hasher);
+                for named in sources {
+                    (&named.name, named.source.fingerprint()).hash(&mut hasher);
+                }
+            }
             config::Stage::Cache(cache) => cache.hash(&mut hasher),
             config::Stage::Source(source) => source.fingerprint().hash(&mut hasher),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cases;
-use crate::config::{self, Config, Report};
+use crate::config::{self, Config, Diagnostic, Report};
 use crate::dns::name::Name;
 use crate::filter::{Engine, Filter};
 use crate::source::Source;
@@ -28,8 +28,12 @@ pub struct Generation {
     identities: Vec<u64>,
     /// How many test cases each of them has passed.
     pub test_cases: Vec<usize>,
-    /// One for each source that a zone names.
+    /// One for each source that a zone names, and behind them those with names of their own.
     pub sources: Vec<Arc<Source>>,
+    /// Where those begin.
+    pub first_named: usize,
+    /// For each filter the sources that its manifest names: indices into `sources`.
+    pub routes: Vec<Vec<usize>>,
     /// Whether a filter wants to know EDNS options.
     pub keeps_options: bool,
     /// Whether a filter hears of messages.
@@ -90,6 +94,8 @@ impl Generation {
             identities: Vec::new(),
             test_cases: Vec::new(),
             sources: Vec::new(),
+            first_named: 0,
+            routes: Vec::new(),
             keeps_options: false,
             hears_messages: false,
         }
@@ -126,7 +132,7 @@ impl Generation {
         let of_filters: Vec<u64> = config.filters.iter().map(fingerprint::of_filter).collect();
         let mut sources = Vec::new();
         let pipelines = config.zones.iter().map(|zone| {
-            let partition = fingerprint::of_cache(zone, &of_filters);
+            let partition = fingerprint::of_cache(zone, &of_filters, &config.sources);
             pipeline(
                 &config,
                 zone,
@@ -137,7 +143,10 @@ impl Generation {
             )
         });
         let mut pipelines: Vec<Pipeline> = pipelines.collect();
+        let first_named = sources.len();
+        sources.extend(named_sources(&config, previous));
         let filters = load(&config, &zones_of_filter, engine, previous)?;
+        let routes = routes(&config, &filters, first_named)?;
         for pipeline in &mut pipelines {
             pipeline.note_phases(&filters);
         }
@@ -161,6 +170,8 @@ impl Generation {
             identities,
             test_cases,
             sources,
+            first_named,
+            routes,
             keeps_options,
             hears_messages,
         })
@@ -215,6 +226,46 @@ fn pipeline(
             .stages
             .iter()
             .any(|stage| matches!(stage, config::Stage::Source(source) if source.wants_any())),
+    }
+}
+
+/// The sources that have names.
+fn named_sources(config: &Config, previous: Option<&Generation>) -> Vec<Arc<Source>> {
+    let known = previous.map_or(&[][..], |previous| &previous.sources);
+    let sources = config.sources.iter().map(|named| {
+        let mut known = known.iter();
+        match known.find(|known| known.is_named(&named.source, &named.name)) {
+            Some(same) => Arc::clone(same),
+            None => Source::named(&named.source, &named.name, config.workers),
+        }
+    });
+    sources.collect()
+}
+
+/// For each filter where the sources are that it wants to send queries to; the first of them has the index `first`.
+fn routes(config: &Config, filters: &[Loaded], first: usize) -> Result<Vec<Vec<usize>>, Report> {
+    let (mut mistakes, mut routes) = (Vec::new(), Vec::new());
+    for (loaded, block) in filters.iter().zip(&config.filters) {
+        let mut route = Vec::new();
+        for name in loaded.filter.interest().sources.iter() {
+            match config.sources.iter().position(|named| *named.name == **name) {
+                Some(index) => route.push(first + index),
+                None => {
+                    let problem = format!(
+                        "filter {:?} sends queries to source {name:?}, which is not there",
+                        block.name
+                    );
+                    let help = format!("define it: source {name:?} {{ forward \"ADDRESS\" }}");
+                    mistakes.push(Diagnostic::new(block.span, problem).help(help));
+                }
+            }
+        }
+        routes.push(route);
+    }
+    if mistakes.is_empty() {
+        Ok(routes)
+    } else {
+        Err(config.report(mistakes))
     }
 }
 

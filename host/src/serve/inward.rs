@@ -100,7 +100,7 @@ impl Inward<'_> {
                         if recalled.passes {
                             request.stage += 1;
                         } else {
-                            apply(&worker.shared.hasher, request, step, recalled.verdict);
+                            apply(worker, live, filter, request, step, recalled.verdict);
                         }
                         continue;
                     }
@@ -144,13 +144,13 @@ impl Phase for Inward<'_> {
         let live = self.live;
         let (request, step) = (&mut self.requests[index], &mut self.steps[index]);
         request.trace(|| explain::decided(live, request, filter, &outcome, took));
-        decide(&self.worker.shared.hasher, live, request, step, filter, outcome);
+        decide(self.worker, live, request, step, filter, outcome);
     }
 }
 
 /// Does to a query what came of asking a filter.
 pub(super) fn decide(
-    hasher: &KeyHasher,
+    worker: &Worker,
     live: &Live,
     request: &mut Request,
     step: &mut Step,
@@ -159,7 +159,7 @@ pub(super) fn decide(
 ) {
     match outcome {
         Outcome::Passed => request.stage += 1,
-        Outcome::Decided(verdict) => apply(hasher, request, step, &verdict),
+        Outcome::Decided(verdict) => apply(worker, live, filter, request, step, &verdict),
         Outcome::Failed => match live.generation.config.filters[filter].on_error {
             OnError::Bypass => request.stage += 1,
             OnError::Servfail => *step = Step::Failed(rcode::SERVFAIL),
@@ -169,13 +169,31 @@ pub(super) fn decide(
 }
 
 /// Does to a query what a filter decided.
-fn apply(hasher: &KeyHasher, request: &mut Request, step: &mut Step, verdict: &Arc<Verdict>) {
+fn apply(
+    worker: &Worker,
+    live: &Live,
+    filter: usize,
+    request: &mut Request,
+    step: &mut Step,
+    verdict: &Arc<Verdict>,
+) {
     let stage = request.stage;
     if matches!(verdict.decision, Decision::Pass | Decision::Rewrite(_)) {
         if let Some(edit) = &verdict.edit {
             request.changes.push(Change {
                 stage,
                 what: ChangeKind::Edit(edit.clone()),
+            });
+        }
+        if let Some(route) = &verdict.route {
+            let routes = &live.generation.routes[filter];
+            let source = route
+                .source
+                .as_ref()
+                .and_then(|(index, _)| routes.get(usize::from(*index)));
+            request.changes.push(Change {
+                stage,
+                what: ChangeKind::Route(source.copied(), route.subnet),
             });
         }
         if verdict.skip_response {
@@ -190,7 +208,7 @@ fn apply(hasher: &KeyHasher, request: &mut Request, step: &mut Step, verdict: &A
         // A signed query is relayed as it is or not at all (RFC 5625 section 4.5): to relay it under the name that
         // the filter did not want would make a signature, which nobody here can check, the way around a policy.
         Decision::Rewrite(_) if request.signed.is_some() => *step = Step::Failed(rcode::REFUSED),
-        Decision::Rewrite(rewrite) => self::rewrite(hasher, request, rewrite),
+        Decision::Rewrite(rewrite) => self::rewrite(&worker.shared.hasher, request, rewrite),
         Decision::Answer(_)
         | Decision::Alias(_)
         | Decision::Refuse(_)

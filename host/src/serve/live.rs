@@ -137,11 +137,15 @@ impl Live {
     /// Whether a name is one that a source of the pipeline that owns it sent out to see whether it comes back. It was
     /// sent below the pipeline's own zone: no other pipeline has to be asked.
     pub fn is_own_probe(&self, pipeline: usize, name: &[u8]) -> bool {
+        let sources = &self.generation.sources;
         let mut stages = self.generation.pipelines[pipeline].stages.iter();
-        stages.any(|stage| match stage {
-            Stage::Source(index) => self.generation.sources[*index].is_own_probe(name),
+        let of_zone = stages.any(|stage| match stage {
+            Stage::Source(index) => sources[*index].is_own_probe(name),
             Stage::Filter { .. } | Stage::Cache(_) => false,
-        })
+        });
+        // Those of sources with names are below the root, and so in any zone.
+        let mut named = sources[self.generation.first_named..].iter();
+        of_zone || named.any(|source| source.is_own_probe(name))
     }
 
     /// What a source is asked for a query.
@@ -152,6 +156,7 @@ impl Live {
             qclass: request.qclass,
             flags: request.flags,
             dnssec_ok: request.dnssec_ok(),
+            subnet: request.route().1,
             signed: request.signed.as_deref(),
             client: request.client.address.ip(),
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],

@@ -179,7 +179,7 @@ impl Worker {
             return None;
         }
         let now_ms = self.now() / 1000;
-        let key = self.key(&live.generation.pipelines[request.pipeline], request);
+        let key = self.key(live, request);
         let entry = self.shared.cache.lookup(&key, now_ms)?;
         let usable = matches!(entry.lifetime().freshness(now_ms), Freshness::Stale { .. });
         (usable && entry.kind() != Kind::Failure).then_some((entry, after))
@@ -240,6 +240,12 @@ impl Worker {
             Immediate::Drop => None,
             Immediate::Deferred => self.source(live, request, step).await,
         };
+        // What is for one subnet is not for all who ask here.
+        let private = request.tells_subnet_below(stage);
+        let response = response.map(|response| Response {
+            store: response.store && !private,
+            ..response
+        });
         let response = self.back(live, request, response, stage + 1).await;
         (request.stage, request.hash) = (stage, hash);
         response
@@ -264,7 +270,7 @@ impl Worker {
         if let Some((_, bounds)) = kept {
             response.bound_ttl(seconds(bounds.min), seconds(bounds.max));
         }
-        let key = self.key(&live.generation.pipelines[request.pipeline], request);
+        let key = self.key(live, request);
         let since = self.shared.cache.stored_at(&key);
         if !response.store || !request.may_store() || since.is_some_and(|since| since >= began_ms) {
             return;

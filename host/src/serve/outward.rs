@@ -206,6 +206,7 @@ fn undo(request: &mut Request, response: &mut Response, stage: usize) -> bool {
         match request.changes.pop().map(|change| change.what) {
             Some(ChangeKind::Edit(edit)) => response.edit(&edit, request),
             Some(ChangeKind::SkipResponse) => skip = true,
+            Some(ChangeKind::Route(..)) => {}
             Some(ChangeKind::Renamed { question, revert }) => {
                 let below = request.restore(question);
                 response.rename(&below, &request.question, revert);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::admission::Place;
 use crate::cache::Leader;
 use crate::dns::Transport;
-use crate::dns::edns::{self, Edns, Opt};
+use crate::dns::edns::{self, ClientSubnet, Edns, Opt};
 use crate::dns::name::Name;
 use crate::dns::query::Query;
 use crate::dns::reply::Head;
@@ -108,6 +108,9 @@ pub enum ChangeKind {
     },
     /// The filter does not want to see the response.
     SkipResponse,
+    /// Below this stage, this source is asked in the place of the zone's (an index into the generation's), and upstreams are
+    /// told this subnet.
+    Route(Option<usize>, Option<ClientSubnet>),
 }
 
 impl Request {
@@ -252,11 +255,14 @@ impl Request {
     }
 
     /// A query of the proxy's own for the same again, for which nobody waits. It begins at the same stage. What it
-    /// brings is for everybody: nothing in it but DO and CD, which the cache keeps apart, is the client's wish.
+    /// brings is for everybody: nothing in it but DO, CD and its route, which the cache keeps apart, is the client's wish.
     pub fn refresh(&self) -> Request {
+        let routes = self.changes.iter();
+        let routes = routes.filter(|change| matches!(change.what, ChangeKind::Route(..)));
         Request {
             flags: self.flags & flag::CD | flag::RD,
             stage: self.stage,
+            changes: routes.cloned().collect(),
             depth: 0,
             place: None,
             until: None,
@@ -310,6 +316,21 @@ impl Request {
     /// Whether no filter so far forbade the cache to answer or to keep.
     pub fn may_store(&self) -> bool {
         self.edits().all(|edit| edit.store)
+    }
+
+    /// Who is asked, and what upstreams are told, as far as filters so far have said so.
+    pub fn route(&self) -> (Option<usize>, Option<ClientSubnet>) {
+        let routes = self.changes.iter();
+        routes.fold((None, None), |(before, told), change| match change.what {
+            ChangeKind::Route(source, subnet) => (source.or(before), subnet.or(told)),
+            _ => (before, told),
+        })
+    }
+
+    /// Whether a filter below this stage has upstreams told where the client is.
+    pub fn tells_subnet_below(&self, stage: usize) -> bool {
+        let mut below = self.changes.iter().filter(|change| change.stage > stage);
+        below.any(|change| matches!(change.what, ChangeKind::Route(_, Some(_))))
     }
 
     /// Whether no filter so far forbade stale answers.

@@ -9,6 +9,7 @@
 //! (`waiting-queries`). To be let go is no failure of the name's resolution (RFC 9520 section 2): it is not kept.
 
 use std::future::poll_fn;
+use std::hash::BuildHasher;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -42,6 +43,7 @@ impl Worker {
         if request.qclass != CLASS_IN || any {
             return None;
         }
+        let index = request.route().0.unwrap_or(index);
         let resolution = live.generation.sources[index].immediate(&live.question(request))?;
         request.trace(|| explain::resolution(request, &resolution));
         Some(resolution)
@@ -54,6 +56,8 @@ impl Worker {
         request: &mut Request,
         index: usize,
     ) -> Resolution {
+        let (routed, subnet) = request.route();
+        let index = routed.unwrap_or(index);
         if request.signed.is_some() {
             // In a box: it is rare, and all who wait would have room for it.
             return Box::pin(self.resolve_alone(live, request, index)).await;
@@ -66,7 +70,10 @@ impl Worker {
             request.qtype,
             request.qclass,
             flags,
-            live.generation.sources[index].fingerprint(),
+            match (live.generation.sources[index].fingerprint(), subnet) {
+                (source, None) => source,
+                told => self.shared.routes.hash_one(told),
+            },
         );
         match self.shared.flights.join(&key) {
             Join::Lead(leader) => self.lead(live, request, index, leader).await,

@@ -29,6 +29,9 @@ pub struct Shared {
     pub upstream_sockets: Arc<Quota>,
     /// Hashes questions for the cache and for remembered verdicts.
     pub(super) hasher: KeyHasher,
+    /// Tells apart what the cache keeps, and what is under way, for each route that filters give queries. Clients may
+    /// choose what goes in.
+    pub(super) routes: std::hash::RandomState,
     /// Every worker's counters.
     pub counters: CounterTable,
     /// How often clients asked lately.
@@ -51,6 +54,7 @@ impl Shared {
             lookup_octets: LookupOctets::default(),
             upstream_sockets: Quota::new(usize::MAX),
             hasher: KeyHasher::new(),
+            routes: Default::default(),
             counters: CounterTable::default(),
             ledger: Ledger::default(),
             servers: Default::default(),

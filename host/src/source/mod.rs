@@ -27,6 +27,8 @@ pub use resolution::{Refused, Resolution, Resolved};
 /// nor its zone.
 pub struct Source {
     zone: Name,
+    /// What filters call it; none: a zone's own.
+    name: Option<Box<str>>,
     fingerprint: u64,
     kind: Kind,
 }
@@ -68,11 +70,21 @@ pub struct UpstreamStatus {
 impl Source {
     /// A source of `zone`, for so many workers.
     pub fn new(config: &SourceConfig, zone: &Name, workers: usize) -> Arc<Source> {
+        Source::made(config, zone, None, workers)
+    }
+
+    /// A source for the queries that filters send there, whatever their zone.
+    pub fn named(config: &SourceConfig, name: &str, workers: usize) -> Arc<Source> {
+        Source::made(config, &Name::ROOT, Some(name.into()), workers)
+    }
+
+    fn made(config: &SourceConfig, zone: &Name, name: Option<Box<str>>, workers: usize) -> Arc<Source> {
         let kind = match config {
             SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, zone, workers)),
         };
         Arc::new(Source {
             zone: zone.clone(),
+            name,
             fingerprint: config.fingerprint(),
             kind,
         })
@@ -80,7 +92,12 @@ impl Source {
 
     /// Whether it is what [`Source::new`] would make of these.
     pub fn is_for(&self, config: &SourceConfig, zone: &Name) -> bool {
-        self.fingerprint == config.fingerprint() && self.zone == *zone
+        self.fingerprint == config.fingerprint() && self.zone == *zone && self.name.is_none()
+    }
+
+    /// Whether it is what [`Source::named`] would make of these.
+    pub fn is_named(&self, config: &SourceConfig, name: &str) -> bool {
+        self.fingerprint == config.fingerprint() && self.name.as_deref() == Some(name)
     }
 
     /// What tells it from others: those that agree in it say the same, and share what is under way.
@@ -121,13 +138,16 @@ impl Source {
 
     /// What keeps the proxy from being asked; `starting`: as long as the start may wait for it.
     pub fn not_ready(&self, starting: bool) -> Option<String> {
-        let zone = &self.zone;
+        let whose = match &self.name {
+            Some(name) => format!("source {name:?}"),
+            None => format!("zone {}", self.zone),
+        };
         match &self.kind {
             Kind::Forward(forwarder) if forwarder.only_loops() => {
-                Some(format!("zone {zone}: every upstream loops back to this proxy"))
+                Some(format!("{whose}: every upstream loops back to this proxy"))
             }
             Kind::Forward(forwarder) if starting && !forwarder.has_answer() => {
-                Some(format!("zone {zone}: no upstream has answered yet"))
+                Some(format!("{whose}: no upstream has answered yet"))
             }
             Kind::Forward(_) => None,
         }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::dns::edns::ClientSubnet;
 use crate::dns::name::Name;
 
 /// A question, and what matters about who asks it.
@@ -17,6 +18,8 @@ pub struct Question<'a> {
     pub flags: u16,
     /// Whether DNSSEC records are wanted.
     pub dnssec_ok: bool,
+    /// What upstreams are told of where the client is; as a rule nothing.
+    pub subnet: Option<ClientSubnet>,
     /// The whole message, if it is signed and may only be relayed as it is (RFC 5625 section 4.5).
     pub signed: Option<&'a [u8]>,
     /// Whose share of what is bounded it takes.

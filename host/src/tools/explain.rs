@@ -83,7 +83,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         .map_err(|error| Stop::Refused(format!("{:?} is no domain name: {error}", asked.name)))?;
     let qtype = parse_type(&asked.qtype)
         .ok_or_else(|| Stop::Refused(format!("{:?} is no type; write AAAA, or TYPE65280", asked.qtype)))?;
-    let message = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false);
+    let message = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false, None);
 
     let mut config = config::load(file, filter::BUILTINS)?;
     for filter in &mut config.filters {

@@ -63,7 +63,7 @@ func realloc(old, oldSize, align, size uint32) uint32 {
 func configure(name, nameLength, config, configLength, zones, zonesLength uint32) uint32 {
 	made, manifest, mistakes := makeFilter(readConfig(config, configLength))
 	filter = made
-	result := take(44)
+	result := take(52)
 	clear(result)
 	if len(mistakes) > 0 {
 		result[0] = 1
@@ -145,7 +145,7 @@ type rawQuery struct {
 	detailsLength          uint16
 }
 
-const verdictSize = 112
+const verdictSize = 160
 
 //go:wasmexport dnsweir:filter/queries@0.1.0#on-queries
 func onQueries(now uint64, batch, length, names, namesLength uint32) uint32 {

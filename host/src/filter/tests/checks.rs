@@ -188,6 +188,16 @@ fn edit() -> impl Strategy<Value = types::ResponseEdit> {
         )
 }
 
+fn route() -> impl Strategy<Value = types::Route> {
+    let low = prop_oneof![any::<u64>(), Just(0xffff_c000_0200)];
+    let subnet =
+        (any::<u64>(), low, 0..131_u8).prop_map(|(high, low, length)| types::Subnet { high, low, length });
+    (option::of(0..3_u16), option::of(subnet)).prop_map(|(source, client_subnet)| types::Route {
+        source,
+        client_subnet,
+    })
+}
+
 pub(super) fn verdict() -> impl Strategy<Value = types::Verdict> {
     (
         0..BATCH as u32 + 1,
@@ -195,14 +205,16 @@ pub(super) fn verdict() -> impl Strategy<Value = types::Verdict> {
         decision(),
         option::of(edit()),
         any::<bool>(),
+        option::of(route()),
     )
         .prop_map(
-            |(query, remember, decision, edit, skip_response)| types::Verdict {
+            |(query, remember, decision, edit, skip_response, route)| types::Verdict {
                 query,
                 remember,
                 decision,
                 edit,
                 skip_response,
+                route,
             },
         )
 }
@@ -273,7 +285,7 @@ proptest! {
     fn accepted_verdicts_are_sound(given in vec(verdict(), 0..4)) {
         let mut out: Vec<QueryOutcome> = vec![Outcome::Passed; BATCH];
         let indices: Vec<_> = given.iter().map(|verdict| verdict.query).collect();
-        if verdicts(given, true, &mut out).is_ok() {
+        if verdicts(given, true, &["eu".into()], &mut out).is_ok() {
             let decided = out.iter().filter(|outcome| **outcome != Outcome::Passed).count();
             prop_assert_eq!(decided, indices.len(), "each verdict has a query of its own");
             for outcome in &out {
@@ -290,6 +302,10 @@ proptest! {
                     Decision::Refuse(refusal) => refusal.rcode <= 4095 && is_short(&refusal.error),
                 };
                 prop_assert!(sound, "{:?}", verdict);
+                if let Some(route) = &verdict.route {
+                    prop_assert!(matches!(verdict.decision, Decision::Pass | Decision::Rewrite(_)));
+                    prop_assert!(route.source.as_ref().is_none_or(|(index, name)| (*index, &**name) == (0, "eu")));
+                }
                 if let Some(edit) = &verdict.edit {
                     prop_assert!(edit.ttl_minimum <= edit.ttl_maximum && edit.ttl_maximum <= i32::MAX as u32);
                     prop_assert!((edit.header_set | edit.header_clear) & !0x0620 == 0);
@@ -326,9 +342,10 @@ fn check(decision: types::Decision) -> Result<Decision, String> {
         decision,
         edit: None,
         skip_response: false,
+        route: None,
     };
     let mut out = vec![Outcome::Passed];
-    verdicts(vec![verdict], true, &mut out).map_err(|garbage| garbage.0)?;
+    verdicts(vec![verdict], true, &[], &mut out).map_err(|garbage| garbage.0)?;
     match out.pop() {
         Some(Outcome::Decided(verdict)) => Ok(verdict.decision.clone()),
         other => panic!("{other:?}"),
@@ -443,4 +460,44 @@ fn texts_are_bounded() {
     let drop = |length| check(types::Decision::Drop("r".repeat(length)));
     assert!(drop(0).is_ok() && drop(64).is_ok());
     assert_eq!(drop(65), Err("a reason to drop of 65 octets".into()));
+}
+
+#[test]
+fn a_route_leads_where_the_manifest_says() {
+    let check = |route, decision| {
+        let verdict = types::Verdict {
+            query: 0,
+            remember: 0,
+            decision,
+            edit: None,
+            skip_response: false,
+            route: Some(route),
+        };
+        let mut out = vec![Outcome::Passed];
+        verdicts(vec![verdict], true, &["eu".into()], &mut out).map_err(|garbage| garbage.0)
+    };
+    let to = |source| types::Route {
+        source: Some(source),
+        client_subnet: None,
+    };
+    let from = |high, low, length| types::Route {
+        source: None,
+        client_subnet: Some(types::Subnet { high, low, length }),
+    };
+    assert!(check(to(0), types::Decision::Pass).is_ok());
+    assert_eq!(check(to(1), types::Decision::Pass), Err("source 1 of 1".into()));
+    assert_eq!(
+        check(to(0), types::Decision::Drop(String::new())),
+        Err("a route for a query that does not go on".into())
+    );
+    assert!(check(from(0, 0xffff_c000_0200, 32), types::Decision::Pass).is_ok());
+    assert_eq!(
+        check(from(0, 0xffff_c000_0200, 33), types::Decision::Pass),
+        Err("a client subnet of 33 bits".into())
+    );
+    assert!(check(from(1 << 61, 0, 128), types::Decision::Pass).is_ok());
+    assert_eq!(
+        check(from(1 << 61, 0, 129), types::Decision::Pass),
+        Err("a client subnet of 129 bits".into())
+    );
 }

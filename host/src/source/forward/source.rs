@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::{Answer, Failure, Forward, Forwarder};
 use crate::admission::Place;
 use crate::config::Next;
-use crate::dns::edns::ExtendedError;
-use crate::dns::records::{self, Meaning, Section};
+use crate::dns::edns::{ClientSubnet, ExtendedError};
+use crate::dns::records::{self, Meaning, Section, Walk};
 use crate::dns::text::record_lines;
-use crate::dns::{HEADER, QUESTION_TAIL, build, flag, name, rcode, rcode_text, u16_at};
+use crate::dns::{HEADER, QUESTION_TAIL, build, flag, name, rcode, rcode_text, rtype, u16_at};
 use crate::source::{Question, Refused, Resolution, Resolved, Status, UpstreamStatus};
 
 /// Labels below the zone of the configuration by which names share `concurrent`: in the root zone those that one
@@ -84,8 +84,10 @@ impl Forward {
                 question.qclass,
                 question.flags,
                 question.dnssec_ok,
+                question.subnet,
             ),
         };
+        let subnet = question.subnet;
         let (signed, traced) = (question.signed.is_some(), question.traced);
         async move {
             let asked = match place {
@@ -107,6 +109,7 @@ impl Forward {
                     }
                 }
                 Ok(answer) if signed => verbatim(answer.message),
+                Ok(answer) if subnet.is_some_and(|subnet| !echoes(&answer.message, subnet)) => UNUSABLE,
                 Ok(answer) => read(question_of(&query), answer.message),
             };
             Resolved {
@@ -138,6 +141,17 @@ fn verbatim(message: Vec<u8>) -> Resolution {
         0..HEADER => UNUSABLE,
         _ => Resolution::Verbatim(message.into()),
     }
+}
+
+/// Whether an upstream answers for the subnet that it was told, and no other (RFC 7871 section 7.3).
+fn echoes(message: &[u8], subnet: ClientSubnet) -> bool {
+    if message.len() < HEADER || u16_at(message, 4) != 1 {
+        return true;
+    }
+    let start = HEADER + question_of(message).len();
+    let mut walk = Walk::new(message, start, records::counts(message));
+    let opt = walk.find_map(|record| record.ok().filter(|record| record.rtype == rtype::OPT));
+    opt.is_none_or(|opt| subnet.is_echoed(&message[opt.data]))
 }
 
 /// Makes sense of what an upstream said to `question`.

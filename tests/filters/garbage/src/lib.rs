@@ -8,7 +8,8 @@
 use dnsweir_filter::bindings::dnsweir::filter::types::{
     Answer, Ask, AskedQuery, AskedResponse, ConfigError, Decision, Detail, Event, ExtendedError, Lookup,
     LookupAnswer, Manifest, Order, Path, Query, RecordEdit, Refusal, ResourceRecord, Response,
-    ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Section, Selector, Setup, Verdict,
+    ResponseDecision, ResponseEdit, ResponseVerdict, Rewrite, Route, Section, Selector, Setup, Subnet,
+    Verdict,
 };
 use dnsweir_filter::bindings::exports::dnsweir::filter::{
     configure, events, queries, query_answers, response_answers, responses,
@@ -28,6 +29,7 @@ impl configure::Guest for Garbage {
             tables: Vec::new(),
             details: vec![Detail::EdnsOptions, Detail::Listener, Detail::ServerName],
             asks: true,
+            sources: Vec::new(),
         })
     }
 }
@@ -130,6 +132,7 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         decision,
         edit: None,
         skip_response: false,
+        route: None,
     };
     let name = |name: &[u8]| {
         Decision::Rewrite(Rewrite {
@@ -195,9 +198,10 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         }
         _ => match aliases(kind).or_else(|| asks(kind)).or_else(|| long_texts(kind)) {
             Some(decision) => decision,
-            None if kind.starts_with("edit-") => {
+            None if kind.starts_with("edit-") || kind.starts_with("route-") => {
                 return vec![Verdict {
                     edit: edit(kind),
+                    route: route(kind),
                     ..verdict(Decision::Pass)
                 }];
             }
@@ -274,6 +278,18 @@ fn long_texts(kind: &str) -> Option<Decision> {
             ..answer(Vec::new())
         }),
         _ => return None,
+    })
+}
+
+/// Where no query can go.
+fn route(kind: &str) -> Option<Route> {
+    kind.starts_with("route-").then(|| Route {
+        source: (kind == "route-nowhere").then_some(u16::MAX),
+        client_subnet: (kind == "route-subnet").then_some(Subnet {
+            high: u64::MAX,
+            low: u64::MAX,
+            length: u8::MAX,
+        }),
     })
 }
 

@@ -2,22 +2,27 @@
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, Event, ExtendedError, Filter, Invalid, Manifest, NameBuf, Query, Rcode, Rdata, Record, Response,
-    ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type, Verdict, count_with, print,
+    Answer, Event, ExtendedError, Filter, Invalid, Manifest, NameBuf, NamedSource, Prefix, Query, Rcode,
+    Rdata, Record, Response, ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type, Verdict,
+    count_with, print,
 };
 
-struct Verdicts;
+/// Where `via` queries go, if the configuration says so.
+struct Verdicts(Option<NamedSource>);
 
 impl Filter for Verdicts {
-    fn configure(_: Setup<'_>) -> Result<(Verdicts, Manifest), Invalid> {
+    fn configure(setup: Setup<'_>) -> Result<(Verdicts, Manifest), Invalid> {
         let phases = Manifest::new().queries().responses().events();
-        Ok((
-            Verdicts,
-            phases.messages().listener().edns_option(8).edns_option(10),
-        ))
+        let mut manifest = phases.messages().listener().edns_option(8).edns_option(10);
+        let via = match setup.config().node("via")? {
+            Some(node) => Some(manifest.source(&node.argument::<String>(0)?)),
+            None => None,
+        };
+        Ok((Verdicts(via), manifest))
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
@@ -32,6 +37,9 @@ impl Filter for Verdicts {
         }
         if label.starts_with("shown") {
             print(&format!("query {}", detailed(query)));
+        }
+        if let Some(verdict) = self.routed(query, &label) {
+            return verdict;
         }
         let why = ExtendedError::FILTERED.text("told so by its first label");
         let verdict = match label.as_str() {
@@ -93,6 +101,21 @@ fn detailed(query: &Query<'_>) -> String {
 
 fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+impl Verdicts {
+    /// Who is asked; nothing of it is remembered, since it depends on who asks.
+    fn routed(&self, query: &Query<'_>, label: &str) -> Option<Verdict> {
+        let source = self.0?;
+        let network = Prefix::of(query.client(), 24);
+        Some(match label {
+            "via" => Verdict::pass().via(source),
+            "via-some" if query.client() == IpAddr::from([127, 0, 0, 2]) => Verdict::pass().via(source),
+            "subnet" => Verdict::pass().client_subnet(network),
+            "subnet-via" => Verdict::pass().client_subnet(network).via(source),
+            _ => return None,
+        })
+    }
 }
 
 /// What is changed in a response that is asked for by this label.
