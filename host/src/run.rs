@@ -4,8 +4,8 @@
 //! answers no query. A reload either happens on all workers or not at all: whatever can fail has
 //! succeeded before the first worker is told.
 
-pub mod before;
-mod by_hand;
+mod before;
+pub mod by_hand;
 mod descriptors;
 pub mod privileges;
 mod reload;
