@@ -168,13 +168,15 @@ impl Worker {
         self.advance(&live, requests, steps);
 
         for (index, request) in requests.iter_mut().enumerate() {
-            let step = std::mem::replace(&mut steps[index], Step::Gone);
             // What is fresh when a query comes is fresh enough to answer it: no need for another look at the clock.
             let now_ms = request.client.received / 1000;
-            responses[index] = match self.immediate(&live, request, &step, now_ms) {
+            responses[index] = match self.immediate(&live, request, &steps[index], now_ms) {
                 Immediate::Response(response) => Some(response),
                 Immediate::Drop => None,
-                Immediate::Deferred => self.defer(&live, request, step, || replies.defer(index)),
+                Immediate::Deferred => {
+                    let step = std::mem::replace(&mut steps[index], Step::Gone);
+                    self.defer(&live, request, step, || replies.defer(index))
+                }
             };
         }
         let mut asking = self.outward(&live, requests, responses, 0);
@@ -199,8 +201,7 @@ impl Worker {
                     let size = response.write(out, &head);
                     sent = Sent::of(out, size);
                     if live.generation.hears_messages {
-                        message.clear();
-                        message.extend_from_slice(&out[..size]);
+                        copy(&out[..size], &mut message);
                     }
                     size
                 });
@@ -313,7 +314,7 @@ impl Worker {
     #[inline]
     fn key<'a>(&self, live: &Live, request: &'a Request) -> Key<'a> {
         let mut partition = live.generation.pipelines[request.pipeline].partition;
-        if !request.changes.is_empty() {
+        if request.routed {
             partition = self.partition(live, request, partition);
         }
         let flags = KeyFlags::new(request.dnssec_ok(), request.checking_disabled());
@@ -362,6 +363,13 @@ impl Worker {
         counters.response(response.rcode, microseconds);
         self.hear(live, request, Some(response), sent, message, clocks);
     }
+}
+
+/// Keeps a reply for the filters that want to hear it whole.
+#[cold]
+fn copy(reply: &[u8], message: &mut Vec<u8>) {
+    message.clear();
+    message.extend_from_slice(reply);
 }
 
 fn decided(live: &Live, request: &Request, verdict: &Verdict) -> Immediate {

@@ -221,6 +221,7 @@ impl ResponseEdit {
     }
 
     /// Whether the message itself becomes another one.
+    #[inline]
     pub fn changes_message(&self) -> bool {
         !self.records.is_empty()
             || (self.header_set | self.header_clear) & !flag::AA != 0

@@ -179,10 +179,10 @@ fn apply(
 ) {
     let stage = request.stage;
     if matches!(verdict.decision, Decision::Pass | Decision::Rewrite(_)) {
-        if let Some(edit) = &verdict.edit {
+        if verdict.edit.is_some() {
             request.changes.push(Change {
                 stage,
-                what: ChangeKind::Edit(edit.clone()),
+                what: ChangeKind::Edit(Arc::clone(verdict)),
             });
         }
         if let Some(route) = &verdict.route {
@@ -191,6 +191,7 @@ fn apply(
                 .source
                 .as_ref()
                 .and_then(|(index, _)| routes.get(usize::from(*index)));
+            request.routed = true;
             request.changes.push(Change {
                 stage,
                 what: ChangeKind::Route(source.copied(), route.subnet),

@@ -204,7 +204,11 @@ fn undo(request: &mut Request, response: &mut Response, stage: usize) -> bool {
     let mut skip = false;
     while request.changes.last().is_some_and(|change| change.stage >= stage) {
         match request.changes.pop().map(|change| change.what) {
-            Some(ChangeKind::Edit(edit)) => response.edit(&edit, request),
+            Some(ChangeKind::Edit(verdict)) => {
+                if let Some(edit) = &verdict.edit {
+                    response.edit(edit, request);
+                }
+            }
             Some(ChangeKind::SkipResponse) => skip = true,
             Some(ChangeKind::Route(..)) => {}
             Some(ChangeKind::Renamed { question, revert }) => {

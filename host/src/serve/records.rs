@@ -39,6 +39,7 @@ impl Live {
     }
 
     /// What a filter gets to know of a query beside its record.
+    #[inline]
     pub fn asked<'a>(&'a self, request: &'a Request, filter: usize) -> filter::Asked<'a> {
         let wanted = &self.generation.filters[filter].interest().details;
         let details = (wanted.any() && request.client.transport != Transport::Internal).then(|| {

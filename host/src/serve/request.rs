@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use crate::dns::name::Name;
 use crate::dns::query::Query;
 use crate::dns::reply::Head;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
-use crate::filter::{self, ResponseEdit};
+use crate::filter::{self, ResponseEdit, Verdict};
 use crate::source::Resolution;
 
 use super::trace::{Trace, TraceEvent};
@@ -71,6 +72,8 @@ pub struct Request {
     pub stage: usize,
     /// What filters have decided for the way back, in the order of the stages.
     pub changes: Vec<Change>,
+    /// Whether a filter has said who is asked, so that it is worth looking through the changes for that.
+    pub routed: bool,
     /// How many aliases and lookups led here.
     pub depth: u8,
     /// Its place among the queries that wait; none while it does not, and for the proxy's own.
@@ -97,8 +100,8 @@ pub struct Change {
 /// The kinds of [`Change`].
 #[derive(Debug, Clone)]
 pub enum ChangeKind {
-    /// Records, TTLs, rcodes, and what the cache may do.
-    Edit(ResponseEdit),
+    /// Records, TTLs, rcodes, and what the cache may do: the edit of this verdict.
+    Edit(Arc<Verdict>),
     /// The question was another one above this stage.
     Renamed {
         /// The question above.
@@ -133,6 +136,7 @@ impl Request {
             zone: 0,
             stage: 0,
             changes: Vec::new(),
+            routed: false,
             depth: 0,
             place: None,
             until: None,
@@ -171,6 +175,7 @@ impl Request {
         self.qclass = query.qclass;
         self.stage = 0;
         self.changes.clear();
+        self.routed = false;
         self.depth = 0;
         self.trace = None;
     }
@@ -263,6 +268,7 @@ impl Request {
             flags: self.flags & flag::CD | flag::RD,
             stage: self.stage,
             changes: routes.cloned().collect(),
+            routed: self.routed,
             depth: 0,
             place: None,
             until: None,
@@ -340,7 +346,7 @@ impl Request {
 
     fn edits(&self) -> impl Iterator<Item = &ResponseEdit> {
         self.changes.iter().filter_map(|change| match &change.what {
-            ChangeKind::Edit(edit) => Some(edit),
+            ChangeKind::Edit(verdict) => verdict.edit.as_ref(),
             _ => None,
         })
     }
