@@ -8,6 +8,7 @@
 )]
 
 use std::fs;
+use std::path::Path;
 
 use harness::guests::example;
 use harness::tools::dnsperf;
@@ -34,12 +35,7 @@ fn main() {
     let hosts = "zone \"test\"; host \"a.test\" \"192.0.2.1\"";
     run("(hosts)", "builtin:hosts", hosts, "NUMBER.test", &upstream);
     let block = format!("list (file)\"{}\"", list.display());
-    let zone = folder.path().join("rpz.zone");
-    let text: String = (0..20_000)
-        .map(|number| format!("host-{number}.ads-{}.example CNAME .\n", number % 1000))
-        .collect();
-    fs::write(&zone, format!("$TTL 60\n{text}")).expect("a zone");
-    let policies = format!("zone \"rpz.example\" (file)\"{}\"", zone.display());
+    let policies = policies(folder.path());
     for (name, config, asked) in [
         ("block-list", block.as_str(), "a.host-NUMBER.ads-7.example"),
         ("rate-limit", "rate 1000000; clients 10000", "NUMBER.test"),
@@ -77,6 +73,15 @@ fn main() {
             &upstream,
         );
     }
+}
+
+/// The configuration of a policy zone with 20 000 policies.
+fn policies(folder: &Path) -> String {
+    let zone = folder.join("rpz.zone");
+    let policy = |number| format!("host-{number}.ads-{}.example CNAME .\n", number % 1000);
+    let text: String = (0..20_000).map(policy).collect();
+    fs::write(&zone, format!("$TTL 60\n{text}")).expect("a zone");
+    format!("zone \"rpz.example\" (file)\"{}\"", zone.display())
 }
 
 fn run(name: &str, module: &str, config: &str, asked: &str, upstream: &Upstream) {

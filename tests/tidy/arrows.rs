@@ -78,7 +78,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("similar", &["cases"]),
     ("resolv_conf", &["config"]),
     ("miette", &["config"]),
-    ("clap", &["args", "main"]),
+    ("clap", &["args", "main", "tools"]),
     ("hyper", &["admin"]),
     ("hyper_util", &["admin"]),
     ("http_body_util", &["admin"]),

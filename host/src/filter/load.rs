@@ -64,8 +64,9 @@ impl Filter {
         before: Option<&Filter>,
     ) -> Result<Arc<Filter>, LoadError> {
         let bytes = &config.code[..];
-        face::check(bytes)?;
+        // First of all what looking at it costs.
         let overhead = overhead(bytes, &config.limits)?;
+        face::check(bytes)?;
         let component = component(engine, bytes, &config.limits)?;
         let image = component.image_range();
         let exports = prepare(engine, &component)?;

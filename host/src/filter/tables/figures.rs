@@ -20,38 +20,42 @@ const KEY: usize = 128;
 const STEP: usize = 256;
 
 impl Tables {
-    /// Adds what they hold and what they did not take.
+    /// Adds what a filter's tables hold and what they did not take.
     pub(in crate::filter) fn show(&self, now: Time, filter: &str, figures: &mut Figures) {
-        for table in &self.0 {
-            let labels = [("filter", filter), ("table", &*table.shape.name)];
-            let size = table.size();
-            let help = "Octets of a filter's table";
-            figures
-                .gauge("filter_table_bytes", help)
-                .add(&labels, size.octets as u64);
-            let help = "Maximum octets of a filter's table";
-            figures
-                .gauge("filter_table_limit_bytes", help)
-                .add(&labels, table.octets() as u64);
-            let help = "Entries of a filter's table, those whose time is over included";
-            figures
-                .gauge("filter_table_entries", help)
-                .add(&labels, size.entries as u64);
-            let help = "Entries of a filter's table that made room for others before their time was over";
-            figures
-                .counter("filter_table_evictions", help)
-                .add(&labels, size.evicted);
-            let help = "Entries that a filter's table refused because they were too large";
-            figures
-                .counter("filter_table_refused", help)
-                .add(&labels, table.refused.load(Ordering::Relaxed));
-            if table.shape.shown {
-                let help = "Numbers in a filter's table, by key: the largest ones";
-                let metric = figures.gauge("filter_table_value", help);
-                for (number, key) in largest(table, now) {
-                    let key = shown(&key);
-                    metric.add_signed(&[&labels[..], &[("key", &*key)]].concat(), number);
-                }
+        let tables = || {
+            self.0
+                .iter()
+                .map(|table| (table, [("filter", filter), ("table", &*table.shape.name)]))
+        };
+        let metric = figures.gauge("filter_table_bytes", "Octets of a filter's table");
+        for (table, labels) in tables() {
+            metric.add(&labels, table.size().octets as u64);
+        }
+        let metric = figures.gauge("filter_table_limit_bytes", "Maximum octets of a filter's table");
+        for (table, labels) in tables() {
+            metric.add(&labels, table.octets() as u64);
+        }
+        let help = "Entries of a filter's table, those whose time is over included";
+        let metric = figures.gauge("filter_table_entries", help);
+        for (table, labels) in tables() {
+            metric.add(&labels, table.size().entries as u64);
+        }
+        let help = "Entries of a filter's table that made room for others before their time was over";
+        let metric = figures.counter("filter_table_evictions", help);
+        for (table, labels) in tables() {
+            metric.add(&labels, table.size().evicted);
+        }
+        let help = "Entries that a filter's table refused because they were too large";
+        let metric = figures.counter("filter_table_refused", help);
+        for (table, labels) in tables() {
+            metric.add(&labels, table.refused.load(Ordering::Relaxed));
+        }
+        let help = "Numbers in a filter's table, by key: the largest ones";
+        let metric = figures.gauge("filter_table_value", help);
+        for (table, labels) in tables().filter(|(table, _)| table.shape.shown) {
+            for (number, key) in largest(table, now) {
+                let key = shown(&key);
+                metric.add_signed(&[&labels[..], &[("key", &*key)]].concat(), number);
             }
         }
     }
