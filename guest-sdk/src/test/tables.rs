@@ -6,9 +6,12 @@ use std::rc::Rc;
 
 use crate::bindings::dnsweir::filter::types as raw;
 
+/// What a table holds, by key.
+type Contents = HashMap<Vec<u8>, Entry>;
+
 /// What filters share that were started beside each other, by the tables' names.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Tables(Rc<RefCell<HashMap<String, HashMap<Vec<u8>, Entry>>>>);
+pub(super) struct Tables(Rc<RefCell<HashMap<String, Contents>>>);
 
 #[derive(Debug)]
 struct Entry {

@@ -43,7 +43,7 @@ pub enum LookupPath {
     /// From the stage below the filter, in the zone of the query.
     Below,
     /// From the first stage of this zone.
-    Zone(Name),
+    Zone(Box<Name>),
 }
 
 impl Ask {

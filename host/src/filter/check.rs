@@ -218,7 +218,7 @@ fn lookup(given: types::Lookup) -> Checked<Lookup> {
         types::Path::Top => LookupPath::Top,
         types::Path::Below => LookupPath::Below,
         types::Path::Zone(zone) => match Name::parse(&zone) {
-            Ok(zone) => LookupPath::Zone(zone),
+            Ok(zone) => LookupPath::Zone(Box::new(zone)),
             Err(error) => return garbage(format!("a lookup in a zone whose name is {error}")),
         },
     };
