@@ -56,43 +56,44 @@ impl<F: Filter> State<F> {
         Ok(manifest.into_raw())
     }
 
-    /// Asks for a verdict on each query. Verdicts that change nothing are left out.
-    pub fn on_queries(&mut self, now: u64, batch: &[raw::Query], bytes: &[u8]) -> Vec<raw::Verdict> {
+    /// Asks for a verdict on each record of a batch. Verdicts that change nothing are left out.
+    fn verdicts<R, V>(&mut self, batch: &[R], mut ask: impl FnMut(&mut F, u32, &R) -> Option<V>) -> Vec<V> {
         let Some(filter) = &mut self.0 else {
             return Vec::new();
         };
         let mut verdicts = Vec::new();
-        for (index, query) in (0u32..).zip(batch) {
-            if let Some(query) = Query::new(query, bytes, now) {
-                push(&mut verdicts, filter.query(&query).into_raw(index), batch.len());
+        for (index, record) in (0u32..).zip(batch) {
+            if let Some(verdict) = ask(filter, index, record) {
+                // Where there is one there are often more: room for all is made at once.
+                if verdicts.is_empty() {
+                    verdicts.reserve_exact(batch.len());
+                }
+                verdicts.push(verdict);
             }
         }
         host::hand_over();
         verdicts
     }
 
-    /// Asks for a verdict on each response. Verdicts that change nothing are left out.
+    /// Says what happens to each query.
+    pub fn on_queries(&mut self, now: u64, batch: &[raw::Query], bytes: &[u8]) -> Vec<raw::Verdict> {
+        self.verdicts(batch, |filter, index, query| {
+            let query = Query::new(query, bytes, now)?;
+            filter.query(&query).into_raw(index)
+        })
+    }
+
+    /// Says what happens to each response.
     pub fn on_responses(
         &mut self,
         now: u64,
         batch: &[raw::Response],
         bytes: &[u8],
     ) -> Vec<raw::ResponseVerdict> {
-        let Some(filter) = &mut self.0 else {
-            return Vec::new();
-        };
-        let mut verdicts = Vec::new();
-        for (index, response) in (0u32..).zip(batch) {
-            if let Some(response) = Response::new(response, bytes, now) {
-                push(
-                    &mut verdicts,
-                    filter.response(&response).into_raw(index),
-                    batch.len(),
-                );
-            }
-        }
-        host::hand_over();
-        verdicts
+        self.verdicts(batch, |filter, index, response| {
+            let response = Response::new(response, bytes, now)?;
+            filter.response(&response).into_raw(index)
+        })
     }
 
     /// Goes on with each query that the filter has asked about.
@@ -103,23 +104,12 @@ impl<F: Filter> State<F> {
         answers: &[raw::LookupAnswer],
         bytes: &[u8],
     ) -> Vec<raw::Verdict> {
-        let Some(filter) = &mut self.0 else {
-            return Vec::new();
-        };
-        let mut verdicts = Vec::new();
-        for (index, asked) in (0u32..).zip(batch) {
+        self.verdicts(batch, |filter, index, asked| {
             let state = (asked.state_start, asked.state_length);
-            let answers = Answers::new(answers, (asked.first, asked.count), state, bytes);
-            if let (Some(query), Some(answers)) = (Query::new(&asked.query, bytes, now), answers) {
-                push(
-                    &mut verdicts,
-                    filter.answers(&query, &answers).into_raw(index),
-                    batch.len(),
-                );
-            }
-        }
-        host::hand_over();
-        verdicts
+            let answers = Answers::new(answers, (asked.first, asked.count), state, bytes)?;
+            let query = Query::new(&asked.query, bytes, now)?;
+            filter.answers(&query, &answers).into_raw(index)
+        })
     }
 
     /// Goes on with each response that the filter has asked about.
@@ -130,23 +120,12 @@ impl<F: Filter> State<F> {
         answers: &[raw::LookupAnswer],
         bytes: &[u8],
     ) -> Vec<raw::ResponseVerdict> {
-        let Some(filter) = &mut self.0 else {
-            return Vec::new();
-        };
-        let mut verdicts = Vec::new();
-        for (index, asked) in (0u32..).zip(batch) {
+        self.verdicts(batch, |filter, index, asked| {
             let state = (asked.state_start, asked.state_length);
-            let answers = Answers::new(answers, (asked.first, asked.count), state, bytes);
-            if let (Some(response), Some(answers)) = (Response::new(&asked.response, bytes, now), answers) {
-                push(
-                    &mut verdicts,
-                    filter.response_answers(&response, &answers).into_raw(index),
-                    batch.len(),
-                );
-            }
-        }
-        host::hand_over();
-        verdicts
+            let answers = Answers::new(answers, (asked.first, asked.count), state, bytes)?;
+            let response = Response::new(&asked.response, bytes, now)?;
+            filter.response_answers(&response, &answers).into_raw(index)
+        })
     }
 
     /// Tells of each event.
@@ -158,16 +137,6 @@ impl<F: Filter> State<F> {
             }
         }
         host::hand_over();
-    }
-}
-
-/// Adds a verdict if there is one. Where there is one there are often more: room for all is made at once.
-fn push<V>(verdicts: &mut Vec<V>, verdict: Option<V>, batch: usize) {
-    if let Some(verdict) = verdict {
-        if verdicts.is_empty() {
-            verdicts.reserve_exact(batch);
-        }
-        verdicts.push(verdict);
     }
 }
 

@@ -379,21 +379,7 @@ mod tests {
             (whole, 10, false),
             (whole - 1, 9, false),
         ] {
-            let mut head = Head::of(&query, limit);
-            head.opt = head.opt.map(|opt| Opt {
-                error: Some(3),
-                ..opt
-            });
-            let body = Body {
-                message: &stored,
-                ttl_offsets: ttl_offsets.iter().map(|&at| usize::from(at)),
-                ttl: Ttl::AS_IS,
-                rcode: 0,
-                authoritative: false,
-                error_text: "",
-            };
-            let mut out = vec![0xff; 4096];
-            let length = write(&mut out, &head, body);
+            let (out, length) = written(&query, limit, (&stored, &ttl_offsets), (3, ""));
             assert!(length <= limit);
             let got = (
                 u16_at(&out, 6),
@@ -402,6 +388,31 @@ mod tests {
             );
             assert_eq!(got, (records, records < 10, told), "{limit} octets");
         }
+    }
+
+    /// A reply with an extended error, code and text, within a limit: the buffer, and how much of it is the reply.
+    fn written(
+        query: &Query<'_>,
+        limit: usize,
+        (message, ttl_offsets): (&[u8], &[u16]),
+        (code, error_text): (u16, &str),
+    ) -> (Vec<u8>, usize) {
+        let mut head = Head::of(query, limit);
+        head.opt = head.opt.map(|opt| Opt {
+            error: Some(code),
+            ..opt
+        });
+        let body = Body {
+            message,
+            ttl_offsets: ttl_offsets.iter().map(|&at| usize::from(at)),
+            ttl: Ttl::AS_IS,
+            rcode: 0,
+            authoritative: false,
+            error_text,
+        };
+        let mut out = vec![0xff; 4096];
+        let length = write(&mut out, &head, body);
+        (out, length)
     }
 
     /// The text goes first, then the code, then records.
@@ -417,21 +428,7 @@ mod tests {
             (whole - 5, b"\0\0\x80\0\0\0", 10),
             (whole - 11, b"\0\0\x80\0\0\0", 9),
         ] {
-            let mut head = Head::of(&query, limit);
-            head.opt = head.opt.map(|opt| Opt {
-                error: Some(17),
-                ..opt
-            });
-            let body = Body {
-                message: &stored,
-                ttl_offsets: ttl_offsets.iter().map(|&at| usize::from(at)),
-                ttl: Ttl::AS_IS,
-                rcode: 0,
-                authoritative: false,
-                error_text: "why!",
-            };
-            let mut out = vec![0xff; 4096];
-            let length = write(&mut out, &head, body);
+            let (out, length) = written(&query, limit, (&stored, &ttl_offsets), (17, "why!"));
             assert!(length <= limit && out[..length].ends_with(end), "{limit} octets");
             assert_eq!(u16_at(&out, 6), records, "{limit} octets");
         }

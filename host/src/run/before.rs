@@ -21,8 +21,8 @@ impl Before {
     }
 
     /// It, if it is still there.
-    pub fn take(&mut self) -> Option<Arc<Generation>> {
-        self.0.take().map(|(generation, _)| generation)
+    pub fn get(&self) -> Option<&Arc<Generation>> {
+        self.0.as_ref().map(|(generation, _)| generation)
     }
 
     /// Resolves when it is not needed any more; never, if there is none.

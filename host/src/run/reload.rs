@@ -79,12 +79,13 @@ impl Proxy {
     /// queries.
     async fn go_back(&mut self, changes: &mut watch::Changes) {
         let current = Arc::clone(&self.state.generation.read());
-        let Some(before) = self.before.take() else { return };
+        let Some(before) = self.before.get().cloned() else {
+            return;
+        };
         let is_new = |filter: &&Arc<Filter>| before.index_of(filter).is_none();
         let mut failed = current.filters.iter().filter(is_new);
         let Some((name, failure)) = failed.find_map(|filter| Some((filter.name(), filter.failed_early()?)))
         else {
-            self.before = Before::keep(before);
             return;
         };
         let why = format!(
