@@ -158,7 +158,7 @@ fn queries_that_wait_are_bounded() {
 fn queries_that_wait_take_the_memory_that_is_reckoned_with() {
     const WAITING: usize = 8192;
     /// `serve::WAITING_OCTETS`; these tests know the proxy from outside.
-    const OCTETS: usize = 2560;
+    const OCTETS: usize = 2688;
     let upstream = Upstream::start(|_| Reply::Silence);
     let proxy = Proxy::start(&format!(
         "workers 1; cache-memory \"1MiB\"; waiting-queries {WAITING}\n\

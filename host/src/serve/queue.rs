@@ -13,7 +13,7 @@ use super::request::Request;
 /// Octets of memory that one query takes while it waits for an upstream, its way back to the client included: what
 /// `waiting-queries` costs at most is a multiple of this. Who asks an upstream itself takes some kilobytes more, and of
 /// those there are at most `concurrent` for each `forward`.
-pub const WAITING_OCTETS: usize = 2560;
+pub const WAITING_OCTETS: usize = 2688;
 
 /// What outlives its batch.
 #[derive(Default)]
