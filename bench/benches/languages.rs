@@ -123,8 +123,8 @@ fn query() -> filter::Query {
         edns_flags: 0,
         client_port: 40_000,
         zone: 0,
-        transport: filter::Transport::Udp,
-        edns: false,
+        transport: 0,
+        edns: 0,
         details_length: 0,
     }
 }

@@ -139,8 +139,8 @@ fn query(qtype: u16, qclass: u16) -> filter::Query {
         edns_flags: 0,
         client_port: 40_000,
         zone: 0,
-        transport: filter::Transport::Udp,
-        edns: false,
+        transport: 0,
+        edns: 0,
         details_length: 0,
     }
 }

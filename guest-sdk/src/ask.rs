@@ -18,6 +18,17 @@ pub enum LookupStatus {
     Limited,
 }
 
+impl LookupStatus {
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            LookupStatus::Answered => 0,
+            LookupStatus::Failed => 1,
+            LookupStatus::TimedOut => 2,
+            LookupStatus::Limited => 3,
+        }
+    }
+}
+
 /// What a filter wants to know before it decides: names and types that the host looks up, all at once.
 /// The filter goes on in [`Filter::answers`](crate::Filter::answers) or
 /// [`Filter::response_answers`](crate::Filter::response_answers); the client sees nothing of it.
@@ -174,16 +185,16 @@ impl<'a> Found<'a> {
     /// What became of it.
     pub fn status(&self) -> LookupStatus {
         match self.raw.status {
-            raw::LookupStatus::Answered => LookupStatus::Answered,
-            raw::LookupStatus::Failed => LookupStatus::Failed,
-            raw::LookupStatus::TimedOut => LookupStatus::TimedOut,
-            raw::LookupStatus::Limited => LookupStatus::Limited,
+            0 => LookupStatus::Answered,
+            2 => LookupStatus::TimedOut,
+            3 => LookupStatus::Limited,
+            _ => LookupStatus::Failed,
         }
     }
 
     /// Whether there is a response that says something: records, or that there are none.
     pub fn answered(&self) -> bool {
-        self.raw.status == raw::LookupStatus::Answered
+        self.status() == LookupStatus::Answered
     }
 
     /// The response code; SERVFAIL where there is no response.
@@ -193,7 +204,7 @@ impl<'a> Found<'a> {
 
     /// Where it came from.
     pub fn source(&self) -> Source {
-        Source::from_raw(self.raw.source)
+        Source::from_number(self.raw.source)
     }
 
     /// Records in the answer section.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::response::message;
 use crate::{Query, Rcode, Source};
 
 /// A query that has been answered, or dropped. The answer has left.
@@ -11,7 +10,6 @@ use crate::{Query, Rcode, Source};
 pub struct Event<'a> {
     raw: &'a raw::Event,
     query: Query<'a>,
-    message: Option<&'a [u8]>,
 }
 
 impl<'a> Event<'a> {
@@ -19,7 +17,6 @@ impl<'a> Event<'a> {
         Some(Event {
             raw,
             query: Query::new(&raw.query, bytes, raw.time)?,
-            message: message(raw.message_start, raw.message_length, bytes)?,
         })
     }
 
@@ -52,7 +49,7 @@ impl<'a> Event<'a> {
     /// [messages](crate::Manifest::messages). None where there was no response, nor where more messages wait than the
     /// host keeps.
     pub fn message(&self) -> Option<&'a [u8]> {
-        self.message
+        self.query.slice(self.raw.message_start, self.raw.message_length)
     }
 
     /// Whether the query got no response at all.
@@ -72,11 +69,11 @@ impl<'a> Event<'a> {
 
     /// Whether the answer section holds records.
     pub fn has_answers(&self) -> bool {
-        self.raw.has_answers
+        self.raw.has_answers != 0
     }
 
     /// Where the answer came from.
     pub fn source(&self) -> Source {
-        Source::from_raw(self.raw.source)
+        Source::from_number(self.raw.source)
     }
 }

@@ -21,6 +21,34 @@ pub enum Transport {
     Quic,
     /// From the proxy itself: a prefetch, or a name of an [alias](crate::Verdict::first_of).
     Internal,
+    /// In a way that this version of the library does not know.
+    Other(u8),
+}
+
+impl Transport {
+    fn from_number(number: u8) -> Transport {
+        match number {
+            0 => Transport::Udp,
+            1 => Transport::Tcp,
+            2 => Transport::Tls,
+            3 => Transport::Https,
+            4 => Transport::Quic,
+            5 => Transport::Internal,
+            other => Transport::Other(other),
+        }
+    }
+
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Transport::Udp => 0,
+            Transport::Tcp => 1,
+            Transport::Tls => 2,
+            Transport::Https => 3,
+            Transport::Quic => 4,
+            Transport::Internal => 5,
+            Transport::Other(other) => other,
+        }
+    }
 }
 
 /// One question, and who asks it.
@@ -28,7 +56,7 @@ pub enum Transport {
 pub struct Query<'a> {
     raw: &'a raw::Query,
     name: Name<'a>,
-    details: &'a [u8],
+    bytes: &'a [u8],
     time: u64,
 }
 
@@ -38,11 +66,10 @@ impl<'a> Query<'a> {
         let start = raw.name_start as usize;
         let end = start.checked_add(usize::from(raw.name_length))?;
         let name = Name::from_host(bytes.get(start..end)?)?;
-        let details = bytes.get(end..end.checked_add(usize::from(raw.details_length))?)?;
         Some(Query {
             raw,
             name,
-            details,
+            bytes,
             time,
         })
     }
@@ -75,14 +102,7 @@ impl<'a> Query<'a> {
 
     /// How the query arrived.
     pub fn transport(&self) -> Transport {
-        match self.raw.transport {
-            raw::Transport::Udp => Transport::Udp,
-            raw::Transport::Tcp => Transport::Tcp,
-            raw::Transport::Tls => Transport::Tls,
-            raw::Transport::Https => Transport::Https,
-            raw::Transport::Quic => Transport::Quic,
-            raw::Transport::Internal => Transport::Internal,
-        }
+        Transport::from_number(self.raw.transport)
     }
 
     /// Index into [`Setup::zones`](crate::Setup::zones): the zone that owns the name.
@@ -112,7 +132,7 @@ impl<'a> Query<'a> {
 
     /// Whether the query has an OPT record (RFC 6891).
     pub fn edns(&self) -> bool {
-        self.raw.edns
+        self.raw.edns != 0
     }
 
     /// DO: the client wants signatures (RFC 3225).
@@ -135,7 +155,7 @@ impl<'a> Query<'a> {
     /// Code and data of each EDNS option that the [manifest](crate::Manifest::edns_options) asked for, as the client sent
     /// them.
     pub fn edns_options(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
-        let options = details(self.details).filter(|(kind, _)| *kind == EDNS_OPTION);
+        let options = self.details().filter(|(kind, _)| *kind == EDNS_OPTION);
         options.filter_map(|(_, octets)| {
             let (code, data) = octets.split_first_chunk()?;
             Some((u16::from_be_bytes(*code), data))
@@ -154,8 +174,31 @@ impl<'a> Query<'a> {
         self.text(SERVER_NAME)
     }
 
+    /// What lies behind the name, each with what it is.
+    fn details(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
+        let start = self.raw.name_start as usize + usize::from(self.raw.name_length);
+        let octets = self
+            .bytes
+            .get(start..start + usize::from(self.raw.details_length));
+        let mut octets = octets.unwrap_or_default();
+        std::iter::from_fn(move || {
+            let (kind, rest) = octets.split_first_chunk()?;
+            let (length, rest) = rest.split_first_chunk()?;
+            let (detail, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+            octets = rest;
+            Some((u16::from_be_bytes(*kind), detail))
+        })
+    }
+
+    /// What a record of the batch points to; none, if it has nothing or the host's indexes lead nowhere.
+    pub(crate) fn slice(&self, start: u32, length: u32) -> Option<&'a [u8]> {
+        let (start, length) = (start as usize, length as usize);
+        let slice = self.bytes.get(start..start.checked_add(length)?)?;
+        (length > 0).then_some(slice)
+    }
+
     fn text(&self, wanted: u16) -> Option<&'a str> {
-        let (_, octets) = details(self.details).find(|(kind, _)| *kind == wanted)?;
+        let (_, octets) = self.details().find(|(kind, _)| *kind == wanted)?;
         str::from_utf8(octets).ok()
     }
 
@@ -170,14 +213,3 @@ impl<'a> Query<'a> {
 pub(crate) const EDNS_OPTION: u16 = 1;
 pub(crate) const LISTENER: u16 = 2;
 pub(crate) const SERVER_NAME: u16 = 3;
-
-/// What lies behind a name, each with what it is.
-fn details(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let (kind, rest) = octets.split_first_chunk()?;
-        let (length, rest) = rest.split_first_chunk()?;
-        let (detail, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-        octets = rest;
-        Some((u16::from_be_bytes(*kind), detail))
-    })
-}

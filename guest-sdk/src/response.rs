@@ -17,16 +17,30 @@ pub enum Source {
     Filter,
     /// The proxy itself: an error, a special-use name (RFC 6761).
     Local,
+    /// Somewhere that this version of the library does not know.
+    Other(u8),
 }
 
 impl Source {
-    pub(crate) fn from_raw(source: raw::Source) -> Source {
-        match source {
-            raw::Source::Upstream => Source::Upstream,
-            raw::Source::Cache => Source::Cache,
-            raw::Source::Stale => Source::Stale,
-            raw::Source::Filter => Source::Filter,
-            raw::Source::Local => Source::Local,
+    pub(crate) fn from_number(number: u8) -> Source {
+        match number {
+            0 => Source::Upstream,
+            1 => Source::Cache,
+            2 => Source::Stale,
+            3 => Source::Filter,
+            4 => Source::Local,
+            other => Source::Other(other),
+        }
+    }
+
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Source::Upstream => 0,
+            Source::Cache => 1,
+            Source::Stale => 2,
+            Source::Filter => 3,
+            Source::Local => 4,
+            Source::Other(other) => other,
         }
     }
 }
@@ -36,7 +50,6 @@ impl Source {
 pub struct Response<'a> {
     raw: &'a raw::Response,
     query: Query<'a>,
-    message: Option<&'a [u8]>,
 }
 
 impl<'a> Response<'a> {
@@ -44,7 +57,6 @@ impl<'a> Response<'a> {
         Some(Response {
             raw,
             query: Query::new(&raw.query, bytes, time)?,
-            message: message(raw.message_start, raw.message_length, bytes)?,
         })
     }
 
@@ -60,7 +72,7 @@ impl<'a> Response<'a> {
 
     /// Where it came from.
     pub fn source(&self) -> Source {
-        Source::from_raw(self.raw.source)
+        Source::from_number(self.raw.source)
     }
 
     /// Records in the answer section.
@@ -76,16 +88,7 @@ impl<'a> Response<'a> {
     /// The message in wire format, without its OPT record, if the manifest asked for
     /// [messages](crate::Manifest::messages).
     pub fn message(&self) -> Option<&'a [u8]> {
-        self.message
-    }
-}
-
-/// A message in a batch's bytes, if there is one. None: the host's indexes lead nowhere.
-pub(crate) fn message(start: u32, length: u32, bytes: &[u8]) -> Option<Option<&[u8]>> {
-    let start = start as usize;
-    match length as usize {
-        0 => Some(None),
-        length => Some(Some(bytes.get(start..start.checked_add(length)?)?)),
+        self.query.slice(self.raw.message_start, self.raw.message_length)
     }
 }
 

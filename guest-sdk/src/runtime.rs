@@ -248,8 +248,8 @@ mod tests {
             edns_flags: 0,
             client_port: 0,
             zone: 0,
-            transport: raw::Transport::Udp,
-            edns: false,
+            transport: 0,
+            edns: 0,
             details_length: 0,
         }
     }
@@ -258,7 +258,7 @@ mod tests {
         raw::Response {
             query,
             rcode: 0,
-            source: raw::Source::Cache,
+            source: 1,
             answer_count: 0,
             ttl: 0,
             message_start,
@@ -288,6 +288,7 @@ mod tests {
             verdicts.iter().map(|verdict| verdict.query).collect::<Vec<_>>(),
             [0, 4]
         );
+        // A message that is not there is none.
         let batch = [
             response(query(0, 3), 0, 0),
             response(query(0, 3), 1, 3),
@@ -301,7 +302,7 @@ mod tests {
                 .iter()
                 .map(|verdict| verdict.response)
                 .collect::<Vec<_>>(),
-            [0, 4]
+            [0, 1, 2, 4]
         );
     }
 }

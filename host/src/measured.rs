@@ -25,7 +25,7 @@ pub mod dns {
 
 /// Running filters.
 pub mod filter {
-    pub use crate::filter::{BUILTINS, Batch, CompiledCache, Engine, Filter, Query, Transport};
+    pub use crate::filter::{BUILTINS, Batch, CompiledCache, Engine, Filter, Query};
 }
 
 /// Serving queries.

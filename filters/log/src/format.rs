@@ -228,7 +228,7 @@ fn buffer_size(event: &Event<'_>) -> u16 {
     match event.query().transport() {
         // Less than 512 counts as 512 (RFC 6891 section 6.2.3).
         Transport::Udp | Transport::Internal => event.query().udp_size().max(512),
-        Transport::Tcp | Transport::Tls | Transport::Https | Transport::Quic => u16::MAX,
+        _ => u16::MAX,
     }
 }
 
@@ -240,6 +240,7 @@ fn proto(transport: Transport) -> Word {
         Transport::Https => const { word("https") },
         Transport::Quic => const { word("quic") },
         Transport::Internal => const { word("internal") },
+        Transport::Other(_) => const { word("other") },
     }
 }
 
@@ -250,6 +251,7 @@ fn source(source: Source) -> Word {
         Source::Stale => const { word("stale") },
         Source::Filter => const { word("filter") },
         Source::Local => const { word("local") },
+        Source::Other(_) => const { word("other") },
     }
 }
 

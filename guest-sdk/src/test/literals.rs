@@ -129,15 +129,8 @@ impl QueryLiteral {
             edns_flags: u16::from(dnssec_ok) << 15,
             client_port: self.client.port(),
             zone: self.zone,
-            transport: match self.transport {
-                Transport::Udp => raw::Transport::Udp,
-                Transport::Tcp => raw::Transport::Tcp,
-                Transport::Tls => raw::Transport::Tls,
-                Transport::Https => raw::Transport::Https,
-                Transport::Quic => raw::Transport::Quic,
-                Transport::Internal => raw::Transport::Internal,
-            },
-            edns: self.edns.is_some(),
+            transport: self.transport.number(),
+            edns: self.edns.is_some().into(),
             details_length: self.details.len() as u16,
         }
     }
@@ -163,7 +156,7 @@ impl QueryLiteral {
 pub struct ResponseLiteral {
     pub(super) query: QueryLiteral,
     rcode: Rcode,
-    source: raw::Source,
+    source: Source,
     answer_count: u16,
     ttl: u32,
     message: Vec<u8>,
@@ -171,7 +164,7 @@ pub struct ResponseLiteral {
 
 /// NOERROR from an upstream, without records or message.
 pub fn response(query: QueryLiteral) -> ResponseLiteral {
-    let source = raw::Source::Upstream;
+    let source = Source::Upstream;
     ResponseLiteral {
         query,
         rcode: Rcode::NOERROR,
@@ -191,7 +184,7 @@ impl ResponseLiteral {
 
     /// From elsewhere.
     pub fn source(mut self, source: Source) -> ResponseLiteral {
-        self.source = source_raw(source);
+        self.source = source;
         self
     }
 
@@ -217,7 +210,7 @@ impl ResponseLiteral {
         let raw = raw::Response {
             query: self.query.raw(),
             rcode: self.rcode.0,
-            source: self.source,
+            source: self.source.number(),
             answer_count: self.answer_count,
             ttl: self.ttl,
             message_start: name.len() as u32,
@@ -246,8 +239,8 @@ pub fn event(query: QueryLiteral) -> EventLiteral {
         response_size: 45,
         rcode: 0,
         response_header: 0x8180,
-        has_answers: true,
-        source: raw::Source::Cache,
+        has_answers: 1,
+        source: Source::Cache.number(),
         message_start: 0,
         message_length: 0,
     };
@@ -260,13 +253,13 @@ impl EventLiteral {
     pub fn rcode(mut self, rcode: Rcode) -> EventLiteral {
         self.raw.rcode = rcode.0;
         self.raw.response_header = 0x8180 | rcode.0 & 0xf;
-        self.raw.has_answers = rcode == Rcode::NOERROR;
+        self.raw.has_answers = (rcode == Rcode::NOERROR).into();
         self
     }
 
     /// Without records in the answer section.
     pub fn no_answers(mut self) -> EventLiteral {
-        self.raw.has_answers = false;
+        self.raw.has_answers = 0;
         self
     }
 
@@ -276,7 +269,7 @@ impl EventLiteral {
             self.raw.response_size,
             self.raw.response_header,
             self.raw.has_answers,
-        ) = (0, 0, false);
+        ) = (0, 0, 0);
         self
     }
 
@@ -300,7 +293,7 @@ impl EventLiteral {
 
     /// From elsewhere.
     pub fn source(mut self, source: Source) -> EventLiteral {
-        self.raw.source = source_raw(source);
+        self.raw.source = source.number();
         self
     }
 
@@ -323,15 +316,5 @@ impl EventLiteral {
             ..self.raw
         };
         (raw, [asked, self.message.clone()].concat())
-    }
-}
-
-fn source_raw(source: Source) -> raw::Source {
-    match source {
-        Source::Upstream => raw::Source::Upstream,
-        Source::Cache => raw::Source::Cache,
-        Source::Stale => raw::Source::Stale,
-        Source::Filter => raw::Source::Filter,
-        Source::Local => raw::Source::Local,
     }
 }

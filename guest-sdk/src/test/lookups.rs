@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{Answer, Answers, LookupStatus, Name, NameBuf, Type};
+use crate::{Answer, Answers, LookupStatus, Name, NameBuf, Source, Type};
 
 /// How often the host lets a filter ask about one query.
 const ROUNDS: usize = 4;
@@ -73,9 +73,9 @@ impl Lookups {
                 Ok(answer) => {
                     handed.bytes.extend(message(lookup, answer));
                     raw::LookupAnswer {
-                        status: raw::LookupStatus::Answered,
+                        status: LookupStatus::Answered.number(),
                         rcode: answer.rcode,
-                        source: raw::Source::Upstream,
+                        source: Source::Upstream.number(),
                         ttl: answer.answers.iter().map(|record| record.ttl).min().unwrap_or(0),
                         answer_count: answer.answers.len() as u16,
                         message_start,
@@ -83,14 +83,9 @@ impl Lookups {
                     }
                 }
                 Err(status) => raw::LookupAnswer {
-                    status: match status {
-                        LookupStatus::Answered => raw::LookupStatus::Answered,
-                        LookupStatus::Failed => raw::LookupStatus::Failed,
-                        LookupStatus::TimedOut => raw::LookupStatus::TimedOut,
-                        LookupStatus::Limited => raw::LookupStatus::Limited,
-                    },
+                    status: status.number(),
                     rcode: 2,
-                    source: raw::Source::Local,
+                    source: Source::Local.number(),
                     ttl: 0,
                     answer_count: 0,
                     message_start,

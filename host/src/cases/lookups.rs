@@ -111,7 +111,7 @@ fn found(rcode: u16, ttl: u32, answer_count: u16) -> Found {
     Found {
         status: LookupStatus::Answered,
         rcode,
-        source: Origin::Upstream.into(),
+        source: Origin::Upstream,
         ttl,
         answer_count,
     }

@@ -250,8 +250,8 @@ impl Reader<'_> {
             edns_flags: if dnssec { edns::DO } else { 0 },
             client_port: port.unwrap_or(CLIENT.port()),
             zone: zone.or_else(owner).unwrap_or_default() as u16,
-            transport: transport.unwrap_or(Transport::Udp).into(),
-            edns: edns.is_some() || dnssec,
+            transport: filter::transport_number(transport.unwrap_or(Transport::Udp)),
+            edns: (edns.is_some() || dnssec).into(),
             details_length: 0,
         }
     }
@@ -274,7 +274,7 @@ fn response(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> fi
     filter::Response {
         query,
         rcode: rcode(mistakes, node),
-        source: origin(mistakes, node),
+        source: source(mistakes, node),
         answer_count: answers(mistakes, node),
         ttl: ttl.unwrap_or(0),
         message_start: 0,
@@ -299,8 +299,8 @@ fn event(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> filte
             0 => 0,
             _ => flag::QR | flag::RD | flag::RA | rcode & flag::RCODE,
         },
-        has_answers: answers(mistakes, node) > 0,
-        source: origin(mistakes, node),
+        has_answers: (answers(mistakes, node) > 0).into(),
+        source: source(mistakes, node),
         message_start: 0,
         message_length: 0,
     }
@@ -312,10 +312,10 @@ fn answers(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
         .unwrap_or(0)
 }
 
-fn origin(mistakes: &mut Mistakes, node: &KdlNode) -> filter::Source {
+fn source(mistakes: &mut Mistakes, node: &KdlNode) -> u8 {
     let origins = Origin::ALL.map(|origin| (origin.as_str(), origin));
     let origin = mistakes.property(node, "source", word(&origins));
-    origin.unwrap_or(Origin::Upstream).into()
+    filter::source_number(origin.unwrap_or(Origin::Upstream))
 }
 
 /// A node's span without the line breaks and the semicolon behind it.

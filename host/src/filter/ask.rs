@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use super::batch::{Asked, Batch};
-use super::bindings::dnsweir::filter::types::{
-    AskedQuery, AskedResponse, LookupAnswer, Query, Response, Source,
-};
+use super::bindings::dnsweir::filter::types::{AskedQuery, AskedResponse, LookupAnswer, Query, Response};
+use super::provenance::source_number;
+use crate::dns::Origin;
 use crate::dns::name::Name;
-
-pub use super::bindings::dnsweir::filter::types::LookupStatus;
 
 /// How often a filter may ask about one query, and how often about one response.
 pub const ROUNDS: usize = 4;
@@ -54,6 +52,20 @@ impl Ask {
     }
 }
 
+/// What became of a lookup; its number is what `status` of a `lookup-answer` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LookupStatus {
+    /// There is a response that says something: records, or that there are none.
+    Answered = 0,
+    /// Nothing could be found out: SERVFAIL, a filter dropped it, or there is no such zone.
+    Failed = 1,
+    /// It took too long.
+    TimedOut = 2,
+    /// It was not made, or given up, since a limit of the proxy's was reached.
+    Limited = 3,
+}
+
 /// What a lookup came to.
 #[derive(Debug, Clone)]
 pub struct Found {
@@ -62,7 +74,7 @@ pub struct Found {
     /// All 12 bits.
     pub rcode: u16,
     /// Where it came from.
-    pub source: Source,
+    pub source: Origin,
     /// The lowest TTL of its records, in seconds.
     pub ttl: u32,
     /// Records in the answer section.
@@ -128,9 +140,9 @@ impl<R> Answers<R> {
             let message_start = bytes.len() as u32;
             bytes.extend_from_slice(&message);
             LookupAnswer {
-                status: found.status,
+                status: found.status as u8,
                 rcode: found.rcode,
-                source: found.source,
+                source: source_number(found.source),
                 ttl: found.ttl,
                 answer_count: found.answer_count,
                 message_start,

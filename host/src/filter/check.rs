@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::ask::{Ask, Lookup, LookupPath};
 use super::bindings::dnsweir::filter::types;
+use super::repeated::{Said, Verdicts};
 use super::verdict::{
     Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, Refusal, ResourceRecord,
     ResponseDecision, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite, Route, Selector, Verdict,
@@ -72,14 +73,22 @@ fn garbage<T>(what: impl Into<String>) -> Checked<T> {
 /// Puts the verdicts of a call in the place of their queries. `out` holds one [`Outcome::Passed`] per query; `asks`:
 /// whether the filter may ask. `sources` are those that the manifest names.
 pub(super) fn verdicts(
-    given: Vec<types::Verdict>,
+    given: Verdicts,
     asks: bool,
     sources: &[Arc<str>],
     out: &mut [QueryOutcome],
 ) -> Checked<()> {
     // Most verdicts of a batch are alike, and may as well be one.
     let mut last: Option<Arc<Verdict>> = None;
-    for verdict in given {
+    for said in given.0 {
+        let verdict = match (said, &last) {
+            (Said::New(verdict), _) => verdict,
+            (Said::Again(query), Some(last)) => {
+                *slot(out, query)? = Outcome::Decided(Arc::clone(last));
+                continue;
+            }
+            (Said::Again(query), None) => return garbage(format!("no verdict on item {query} to repeat")),
+        };
         let slot = slot(out, verdict.query)?;
         let goes_on = matches!(
             verdict.decision,

@@ -11,6 +11,7 @@ use super::bindings::exports::dnsweir::filter::{
     configure, events, queries, query_answers, response_answers, responses,
 };
 use super::packed::{Flat, Packed};
+use super::repeated::Verdicts;
 
 /// A compiled component with its imports resolved, for stores of one kind of world, and where its functions are.
 pub(super) struct Exports<W: 'static> {
@@ -80,19 +81,19 @@ impl<W: Send + 'static> Exports<W> {
 }
 
 /// A function that takes time, records and bytes, or records and bytes.
-type TakesBatch<'a, R, V> = TypedFunc<(u64, &'a [Packed<R>], &'a [u8]), (Vec<V>,)>;
+type TakesBatch<'a, R, V> = TypedFunc<(u64, &'a [Packed<R>], &'a [u8]), (V,)>;
 /// One that takes answers, too.
 type TakesAnswers<'a, R, V> =
-    TypedFunc<(u64, &'a [Packed<R>], &'a [Packed<types::LookupAnswer>], &'a [u8]), (Vec<V>,)>;
+    TypedFunc<(u64, &'a [Packed<R>], &'a [Packed<types::LookupAnswer>], &'a [u8]), (V,)>;
 type HearsBatch<'a, R> = TypedFunc<(&'a [Packed<R>], &'a [u8]), ()>;
 
 /// The functions of one instance.
 pub(super) struct Functions {
     configure: configure::Guest,
-    queries: Option<TakesBatch<'static, types::Query, types::Verdict>>,
-    responses: Option<TakesBatch<'static, types::Response, types::ResponseVerdict>>,
-    query_answers: Option<TakesAnswers<'static, types::AskedQuery, types::Verdict>>,
-    response_answers: Option<TakesAnswers<'static, types::AskedResponse, types::ResponseVerdict>>,
+    queries: Option<TakesBatch<'static, types::Query, Verdicts>>,
+    responses: Option<TakesBatch<'static, types::Response, Vec<types::ResponseVerdict>>>,
+    query_answers: Option<TakesAnswers<'static, types::AskedQuery, Verdicts>>,
+    response_answers: Option<TakesAnswers<'static, types::AskedResponse, Vec<types::ResponseVerdict>>>,
     events: Option<HearsBatch<'static, types::Event>>,
 }
 
@@ -150,7 +151,7 @@ impl Functions {
         now: u64,
         batch: &[types::Query],
         bytes: &[u8],
-    ) -> wasmtime::Result<Vec<types::Verdict>> {
+    ) -> wasmtime::Result<Verdicts> {
         verdicts(self.queries, store, now, batch, bytes)
     }
 
@@ -171,7 +172,7 @@ impl Functions {
         store: &mut Store<W>,
         now: u64,
         answers: &Answers<types::AskedQuery>,
-    ) -> wasmtime::Result<Vec<types::Verdict>> {
+    ) -> wasmtime::Result<Verdicts> {
         go_on(self.query_answers, store, now, answers)
     }
 
@@ -200,28 +201,28 @@ impl Functions {
     }
 }
 
-fn verdicts<R: Flat + Lower, V: Lift, W>(
+fn verdicts<R: Flat + Lower, V: Lift + Default, W>(
     function: Option<TakesBatch<'_, R, V>>,
     store: &mut Store<W>,
     now: u64,
     batch: &[R],
     bytes: &[u8],
-) -> wasmtime::Result<Vec<V>> {
+) -> wasmtime::Result<V> {
     match function {
         Some(function) => {
             let (verdicts,) = function.call(store, (now, Packed::all(batch), bytes))?;
             Ok(verdicts)
         }
-        None => Ok(Vec::new()),
+        None => Ok(V::default()),
     }
 }
 
-fn go_on<R: Flat + Lower, V: Lift, W>(
+fn go_on<R: Flat + Lower, V: Lift + Default, W>(
     function: Option<TakesAnswers<'_, R, V>>,
     store: &mut Store<W>,
     now: u64,
     answers: &Answers<R>,
-) -> wasmtime::Result<Vec<V>> {
+) -> wasmtime::Result<V> {
     match function {
         Some(function) => {
             let records = Packed::all(slice::from_ref(&answers.record));
@@ -229,6 +230,6 @@ fn go_on<R: Flat + Lower, V: Lift, W>(
             let (verdicts,) = function.call(store, (now, records, found, &answers.bytes[..]))?;
             Ok(verdicts)
         }
-        None => Ok(Vec::new()),
+        None => Ok(V::default()),
     }
 }

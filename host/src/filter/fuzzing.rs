@@ -12,7 +12,7 @@ pub fn check_octets(octets: &[u8]) -> Vec<QueryOutcome> {
         given.push(octets.verdict());
     }
     let mut out = vec![Outcome::Passed; 8];
-    match check::verdicts(given, true, &[], &mut out) {
+    match check::verdicts(given.into(), true, &[], &mut out) {
         Ok(()) => out,
         Err(_) => Vec::new(),
     }

@@ -42,6 +42,7 @@ mod packed;
 mod plain;
 mod probation;
 mod provenance;
+mod repeated;
 mod restart;
 mod sandbox;
 mod settings;
@@ -61,7 +62,7 @@ pub const INTERFACE: &str = "dnsweir:filter@0.1.0";
 
 pub use ask::{Answers, Ask, Found, Lookup, LookupPath, LookupStatus, ROUNDS};
 pub use batch::{Asked, Batch};
-pub use bindings::dnsweir::filter::types::{Event, Query, Response, Source, Transport};
+pub use bindings::dnsweir::filter::types::{Event, Query, Response};
 pub use builtin::BUILTINS;
 pub use ceiling::{instance_memory, loading_memory};
 pub use compile::{Confinement, compile_for_parent};
@@ -76,7 +77,7 @@ pub use instance::Instance;
 pub use load::{Filter, beside};
 pub use load_error::LoadError;
 pub use memo::Key;
-pub use provenance::client_halves;
+pub use provenance::{client_halves, source_number, transport_number};
 pub use text::one_line;
 pub use trial::{Cost, Execution, Trial};
 pub use verdict::{

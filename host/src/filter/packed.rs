@@ -103,21 +103,6 @@ macro_rules! numbers {
     )*};
 }
 
-/// Enumerations and truth values, which take one octet.
-macro_rules! octets {
-    ($($name:ty)*) => {$(
-        impl Flat for $name {
-            const SIZE: usize = 1;
-            const ALIGN: usize = 1;
-
-            #[inline(always)]
-            fn write(&self, at: &mut [u8]) {
-                at[0] = *self as u8;
-            }
-        }
-    )*};
-}
-
 /// Records, with their fields in the order of `wit/`.
 macro_rules! records {
     ($($record:ty { $($name:ident: $of:ty,)* })*) => {$(
@@ -146,9 +131,7 @@ macro_rules! records {
     )*};
 }
 
-numbers! { u16 u32 u64 }
-
-octets! { bool types::Transport types::Source types::LookupStatus }
+numbers! { u8 u16 u32 u64 }
 
 records! {
     types::Query {
@@ -163,23 +146,23 @@ records! {
         edns_flags: u16,
         client_port: u16,
         zone: u16,
-        transport: types::Transport,
-        edns: bool,
+        transport: u8,
+        edns: u8,
         details_length: u16,
     }
     types::Response {
         query: types::Query,
         rcode: u16,
-        source: types::Source,
+        source: u8,
         answer_count: u16,
         ttl: u32,
         message_start: u32,
         message_length: u32,
     }
     types::LookupAnswer {
-        status: types::LookupStatus,
+        status: u8,
         rcode: u16,
-        source: types::Source,
+        source: u8,
         ttl: u32,
         answer_count: u16,
         message_start: u32,
@@ -208,8 +191,8 @@ records! {
         response_size: u32,
         rcode: u16,
         response_header: u16,
-        has_answers: bool,
-        source: types::Source,
+        has_answers: u8,
+        source: u8,
         message_start: u32,
         message_length: u32,
     }

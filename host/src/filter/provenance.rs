@@ -1,11 +1,10 @@
 //! Clients, transports and origins as the interface has them.
 //!
-//! The proxy may know more transports and origins than the interface that a filter was written for: each is mapped to
-//! the nearest case. `docs/interface.md` says how a later interface tells more.
+//! The proxy may come to know more transports and origins than a filter that was written before: each gets a number of
+//! its own, and what the filter takes it for is its own affair.
 
 use std::net::IpAddr;
 
-use super::bindings::dnsweir::filter::types;
 use crate::dns::{Origin, Transport};
 
 /// An address as IPv6, or v4-mapped: `client-high` and `client-low`.
@@ -18,26 +17,24 @@ pub fn client_halves(address: IpAddr) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
-impl From<Transport> for types::Transport {
-    #[inline]
-    fn from(transport: Transport) -> types::Transport {
-        match transport {
-            Transport::Udp => types::Transport::Udp,
-            Transport::Tcp => types::Transport::Tcp,
-            Transport::Internal => types::Transport::Internal,
-        }
+/// What `transport` of a query says. 2 to 4 are for TLS, HTTPS and QUIC.
+#[inline]
+pub fn transport_number(transport: Transport) -> u8 {
+    match transport {
+        Transport::Udp => 0,
+        Transport::Tcp => 1,
+        Transport::Internal => 5,
     }
 }
 
-impl From<Origin> for types::Source {
-    #[inline]
-    fn from(origin: Origin) -> types::Source {
-        match origin {
-            Origin::Upstream => types::Source::Upstream,
-            Origin::Cache => types::Source::Cache,
-            Origin::Stale => types::Source::Stale,
-            Origin::Filter => types::Source::Filter,
-            Origin::Local => types::Source::Local,
-        }
+/// What `source` of a response says.
+#[inline]
+pub fn source_number(origin: Origin) -> u8 {
+    match origin {
+        Origin::Upstream => 0,
+        Origin::Cache => 1,
+        Origin::Stale => 2,
+        Origin::Filter => 3,
+        Origin::Local => 4,
     }
 }

@@ -10,6 +10,7 @@ use super::bindings::dnsweir::filter::types;
 use super::cancel::Cancel;
 use super::exports::{Exports, Functions};
 use super::failure::Failure;
+use super::repeated::Verdicts;
 use super::ticker::Mark;
 use super::time_limit::TimeLimit;
 use super::wasi::HANDLES;
@@ -97,7 +98,7 @@ impl Sandbox {
         now: u64,
         batch: &[types::Query],
         bytes: &[u8],
-    ) -> Result<Vec<types::Verdict>, Failure> {
+    ) -> Result<Verdicts, Failure> {
         self.call(|functions, store| functions.queries(store, now, batch, bytes))
     }
 
@@ -116,7 +117,7 @@ impl Sandbox {
         &mut self,
         now: u64,
         answers: &Answers<types::AskedQuery>,
-    ) -> Result<Vec<types::Verdict>, Failure> {
+    ) -> Result<Verdicts, Failure> {
         self.call(|functions, store| functions.query_answers(store, now, answers))
     }
 

@@ -61,7 +61,7 @@ impl Looked<'_> {
         let found = |response: &Response| Found {
             status: self.status,
             rcode: response.rcode,
-            source: response.origin.into(),
+            source: response.origin,
             ttl: response.lowest_ttl(),
             answer_count: response.answer_count(),
         };

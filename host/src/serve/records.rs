@@ -67,7 +67,7 @@ impl Live {
         filter::Response {
             query: self.query_record(request),
             rcode: response.rcode,
-            source: response.origin.into(),
+            source: filter::source_number(response.origin),
             answer_count: response.answer_count(),
             ttl: response.lowest_ttl(),
             message_start: 0,
@@ -92,8 +92,8 @@ fn query_record(request: &Request) -> filter::Query {
         edns_flags: request.edns.map_or(0, |edns| edns.flags),
         client_port: request.client.address.port(),
         zone: 0,
-        transport: request.client.transport.into(),
-        edns: request.edns.is_some(),
+        transport: filter::transport_number(request.client.transport),
+        edns: request.edns.is_some().into(),
         details_length: 0,
     }
 }
@@ -115,8 +115,10 @@ pub fn event_record(
         response_size: sent.size as u32,
         rcode: response.map_or(0, |response| response.rcode),
         response_header: sent.header,
-        has_answers: response.is_some_and(|response| response.answer_count() > 0),
-        source: response.map_or(Origin::Filter, |response| response.origin).into(),
+        has_answers: response
+            .is_some_and(|response| response.answer_count() > 0)
+            .into(),
+        source: filter::source_number(response.map_or(Origin::Filter, |response| response.origin)),
         message_start: 0,
         message_length: 0,
     }

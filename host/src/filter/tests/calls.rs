@@ -105,7 +105,7 @@ fn hostile_guests_end_with_their_call() {
         let [first, second] = [(); 2].map(|()| sandbox.queries(0, batch.records(), batch.bytes()));
         match first {
             Ok(verdicts) => assert!(
-                verdicts.is_empty() && second.is_ok(),
+                verdicts.0.is_empty() && second.is_ok(),
                 "{realloc} {queries} {post}"
             ),
             Err(_) => {

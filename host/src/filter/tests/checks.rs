@@ -285,7 +285,7 @@ proptest! {
     fn accepted_verdicts_are_sound(given in vec(verdict(), 0..4)) {
         let mut out: Vec<QueryOutcome> = vec![Outcome::Passed; BATCH];
         let indices: Vec<_> = given.iter().map(|verdict| verdict.query).collect();
-        if verdicts(given, true, &["eu".into()], &mut out).is_ok() {
+        if verdicts(given.into(), true, &["eu".into()], &mut out).is_ok() {
             let decided = out.iter().filter(|outcome| **outcome != Outcome::Passed).count();
             prop_assert_eq!(decided, indices.len(), "each verdict has a query of its own");
             for outcome in &out {
@@ -319,7 +319,7 @@ proptest! {
     #[test]
     fn accepted_replacements_are_sound(given in vec(replacement(), 0..4)) {
         let mut out = vec![Outcome::Passed; BATCH];
-        if response_verdicts(given, true, &mut out).is_ok() {
+        if response_verdicts(given.into(), true, &mut out).is_ok() {
             for outcome in &out {
                 if let Outcome::Decided(verdict) = outcome {
                     let sound = match &verdict.decision {
@@ -345,7 +345,7 @@ fn check(decision: types::Decision) -> Result<Decision, String> {
         route: None,
     };
     let mut out = vec![Outcome::Passed];
-    verdicts(vec![verdict], true, &[], &mut out).map_err(|garbage| garbage.0)?;
+    verdicts(vec![verdict].into(), true, &[], &mut out).map_err(|garbage| garbage.0)?;
     match out.pop() {
         Some(Outcome::Decided(verdict)) => Ok(verdict.decision.clone()),
         other => panic!("{other:?}"),
@@ -474,7 +474,7 @@ fn a_route_leads_where_the_manifest_says() {
             route: Some(route),
         };
         let mut out = vec![Outcome::Passed];
-        verdicts(vec![verdict], true, &["eu".into()], &mut out).map_err(|garbage| garbage.0)
+        verdicts(vec![verdict].into(), true, &["eu".into()], &mut out).map_err(|garbage| garbage.0)
     };
     let to = |source| types::Route {
         source: Some(source),

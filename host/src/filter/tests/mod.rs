@@ -16,7 +16,6 @@ use std::io;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::bindings::dnsweir::filter::types::Source;
 use super::cancel::Cancel;
 use super::configure::ConfigError;
 use super::failure::Reason;
@@ -85,8 +84,8 @@ pub(super) fn query(qtype: u16) -> Query {
         edns_flags: 0,
         client_port: 53_000,
         zone: 0,
-        transport: Transport::Udp,
-        edns: true,
+        transport: 0,
+        edns: 1,
         details_length: 0,
     }
 }
@@ -95,7 +94,7 @@ pub(super) fn response(qtype: u16, rcode: u16) -> Response {
     Response {
         query: query(qtype),
         rcode,
-        source: Source::Upstream,
+        source: 0,
         answer_count: 0,
         ttl: 0,
         message_start: 0,
@@ -113,8 +112,8 @@ pub(super) fn event(qtype: u16) -> Event {
         response_size: 0,
         rcode: 0,
         response_header: 0,
-        has_answers: false,
-        source: Source::Cache,
+        has_answers: 0,
+        source: 1,
         message_start: 0,
         message_length: 0,
     }

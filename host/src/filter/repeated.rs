@@ -1,0 +1,96 @@
+//! Verdicts on their way out of a guest's memory.
+//!
+//! Most verdicts of a batch are alike: the same edit for every query, or the same refusal. The component API makes a value of
+//! each, some five hundred instructions; [`Verdicts`] makes one of the first and notes who gets it again. Alike are
+//! verdicts whose octets are, but for the query they are about: equal pointers lead to equal values, since no guest runs
+//! meanwhile. Verdicts that mean the same and lie elsewhere are made each by itself, by the component API.
+//!
+//! `Lift` is hidden as `Lower` is; see [`packed`](super::packed).
+
+use wasmtime::Result;
+use wasmtime::component::__internal::{
+    CanonicalAbiInfo, InstanceType, InterfaceType, LiftContext, bad_type_info,
+};
+use wasmtime::component::{ComponentType, Lift, WasmList};
+
+use super::bindings::dnsweir::filter::types;
+
+/// What a guest said about one query.
+#[expect(clippy::large_enum_variant, reason = "moved into the host's own type at once")]
+pub(super) enum Said {
+    /// This.
+    New(types::Verdict),
+    /// The same as before, about the query with this index.
+    Again(u32),
+}
+
+/// What a guest said about a batch of queries.
+#[derive(Default)]
+pub(super) struct Verdicts(pub Vec<Said>);
+
+impl From<Vec<types::Verdict>> for Verdicts {
+    fn from(verdicts: Vec<types::Verdict>) -> Verdicts {
+        Verdicts(verdicts.into_iter().map(Said::New).collect())
+    }
+}
+
+/// The list's own implementation, which knows its bounds.
+type List = WasmList<types::Verdict>;
+
+/// Octets of a verdict in the guest's memory.
+const SIZE: usize = <types::Verdict as ComponentType>::SIZE32;
+
+// SAFETY: the list's own.
+unsafe impl ComponentType for Verdicts {
+    type Lower = <List as ComponentType>::Lower;
+    const ABI: CanonicalAbiInfo = List::ABI;
+
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> Result<()> {
+        List::typecheck(ty, types)
+    }
+}
+
+// SAFETY: each value is made by the record's own implementation of octets that the list's own has found to lie in the
+// guest's memory, in one piece and aligned.
+unsafe impl Lift for Verdicts {
+    fn linear_lift_from_flat(
+        context: &mut LiftContext<'_>,
+        ty: InterfaceType,
+        source: &Self::Lower,
+    ) -> Result<Verdicts> {
+        let verdicts = <Vec<types::Verdict> as Lift>::linear_lift_from_flat(context, ty, source)?;
+        Ok(verdicts.into())
+    }
+
+    fn linear_lift_from_memory(
+        context: &mut LiftContext<'_>,
+        ty: InterfaceType,
+        octets: &[u8],
+    ) -> Result<Verdicts> {
+        let InterfaceType::List(list) = ty else {
+            bad_type_info()
+        };
+        let verdict = context.types[list].element;
+        // Checks pointer and length, and counts what becomes of them.
+        let count = List::linear_lift_from_memory(context, ty, octets)?.len();
+        let start = u32_at(octets, 0) as usize;
+        let memory = &context.memory()[start..][..count * SIZE];
+        let mut said = Vec::with_capacity(count);
+        let mut before = None;
+        for octets in memory.chunks_exact(SIZE) {
+            let (index, rest) = octets.split_at(size_of::<u32>());
+            said.push(if before == Some(rest) {
+                Said::Again(u32_at(index, 0))
+            } else {
+                Said::New(types::Verdict::linear_lift_from_memory(context, verdict, octets)?)
+            });
+            before = Some(rest);
+        }
+        Ok(Verdicts(said))
+    }
+}
+
+fn u32_at(octets: &[u8], at: usize) -> u32 {
+    let [a, b, c, d] = [0, 1, 2, 3].map(|offset| octets[at + offset]);
+    u32::from_le_bytes([a, b, c, d])
+}
