@@ -18,6 +18,7 @@ pub enum LookupStatus {
     Limited,
 }
 
+#[cfg(not(target_family = "wasm"))]
 impl LookupStatus {
     pub(crate) fn number(self) -> u8 {
         match self {

@@ -33,6 +33,7 @@ impl Source {
         }
     }
 
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn number(self) -> u8 {
         match self {
             Source::Upstream => 0,

@@ -25,6 +25,7 @@ pub struct ResponseEdit(raw::ResponseEdit);
 
 impl ResponseEdit {
     /// No change yet.
+    #[inline]
     pub fn new() -> ResponseEdit {
         ResponseEdit(raw::ResponseEdit {
             rcodes: Vec::new(),
@@ -117,18 +118,21 @@ impl ResponseEdit {
     }
 
     /// Puts one response code in place of another. Of several for the same code, the first holds.
+    #[inline]
     pub fn rcode(mut self, from: Rcode, to: Rcode) -> ResponseEdit {
         self.0.rcodes.push((from.0, to.0));
         self
     }
 
     /// Raises lower TTLs to this, to the second.
+    #[inline]
     pub fn ttl_min(mut self, ttl: Duration) -> ResponseEdit {
         self.0.ttl_minimum = seconds(ttl);
         self
     }
 
     /// Lowers higher TTLs to this, to the second.
+    #[inline]
     pub fn ttl_max(mut self, ttl: Duration) -> ResponseEdit {
         self.0.ttl_maximum = seconds(ttl);
         self
@@ -146,6 +150,7 @@ impl ResponseEdit {
         self
     }
 
+    #[inline]
     pub(crate) fn into_raw(self) -> raw::ResponseEdit {
         self.0
     }

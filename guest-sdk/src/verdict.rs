@@ -27,6 +27,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    #[inline]
     fn new(decision: raw::Decision) -> Verdict {
         Verdict {
             decision,
@@ -38,16 +39,19 @@ impl Verdict {
     }
 
     /// On to the next stage.
+    #[inline]
     pub fn pass() -> Verdict {
         Verdict::new(raw::Decision::Pass)
     }
 
     /// On to the next stage under another name, type or class.
+    #[inline]
     pub fn rewrite(rewrite: Rewrite) -> Verdict {
         Verdict::new(raw::Decision::Rewrite(rewrite.0))
     }
 
     /// Answered here; nothing below this filter sees the query.
+    #[inline]
     pub fn answer(answer: Answer) -> Verdict {
         Verdict::new(raw::Decision::Answer(answer.into_raw()))
     }
@@ -73,6 +77,7 @@ impl Verdict {
 
     /// An empty response with this code, marked as blocked (RFC 8914 section 4.16) unless an
     /// [error](Verdict::error) says something else.
+    #[inline]
     pub fn refuse(rcode: Rcode) -> Verdict {
         Verdict::new(raw::Decision::Refuse(raw::Refusal {
             rcode: rcode.0,
@@ -116,12 +121,14 @@ impl Verdict {
     /// The same verdict holds this long for every query with the same name, type, class and zone,
     /// whoever asks: the host does not call the filter for them. Only for verdicts that depend on
     /// nothing else. To the millisecond, at most 49 days.
+    #[inline]
     pub fn remember(mut self, time: Duration) -> Verdict {
         self.remember = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         self
     }
 
     /// Changes the response, too, without a call of the response phase.
+    #[inline]
     pub fn edit(mut self, edit: ResponseEdit) -> Verdict {
         self.edit = Some(edit.into_raw());
         self
@@ -156,6 +163,7 @@ impl Verdict {
     }
 
     /// Leaves the response phase out for this query.
+    #[inline]
     pub fn skip_response(mut self) -> Verdict {
         self.skip_response = true;
         self
@@ -171,6 +179,7 @@ impl Verdict {
     }
 
     /// What the host is told; nothing if that is what it would do anyway.
+    #[inline]
     pub(crate) fn into_raw(self, query: u32) -> Option<raw::Verdict> {
         let Verdict {
             decision,

@@ -175,6 +175,10 @@ const PHASES: &str = "package test:guest;
 
 const ALL: &str = "package test:guest; world guest { include dnsweir:filter/filter@0.1.0; }";
 
+/// As a world: the query phase alone.
+const QUERIES: &str = "package test:guest;
+    world guest { export dnsweir:filter/configure@0.1.0; export dnsweir:filter/queries@0.1.0; }";
+
 /// A guest that lets all queries pass without looking at them, and takes strings in UTF-16.
 pub(super) fn passer_in_utf16() -> Vec<u8> {
     encoded(
@@ -275,6 +279,29 @@ pub(super) fn summer() -> Vec<u8> {
   (func (export "dnsweir:filter/events@0.1.0#on-events") (param i32 i32 i32 i32)
     (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 80)) (local.get 2) (local.get 3))))"#;
     module(text, ALL)
+}
+
+/// A guest whose verdicts are the octets that lie in a batch's bytes.
+pub(super) fn echo() -> Vec<u8> {
+    let text = format!(
+        r#"(module
+  (memory (export "memory") 4)
+  (global $heap (mut i32) (i32.const 4096))
+  (data (i32.const 32) "\01\00\00\00")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+    (global.set $heap (i32.add (local.get $at) (local.get 3)))
+    (local.get $at))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    (i32.const 16))
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32)
+    (i32.store (i32.const 64) (local.get 3))
+    (i32.store (i32.const 68) (i32.div_u (local.get 4) (i32.const {VERDICT})))
+    (global.set $heap (i32.const 4096))
+    (i32.const 64)))"#
+    );
+    module(&text, QUERIES)
 }
 
 /// A guest that takes part in queries only, with one more import which `configure` calls.

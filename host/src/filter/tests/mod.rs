@@ -9,6 +9,7 @@ mod interface;
 mod loading;
 mod packed;
 mod phases;
+mod repeated;
 mod tables;
 mod wasi;
 
