@@ -82,10 +82,7 @@ fn write_sdk(workspace: &Path) {
             .unwrap_or_else(|error| fail(&format!("cannot read {}: {error}", path.display())))
     };
     let mut files = Vec::new();
-    let mut folders = vec![
-        (workspace.join("guest-sdk/src"), "src".to_owned()),
-        (workspace.join("wit"), "wit".to_owned()),
-    ];
+    let mut folders = vec![(workspace.join("guest-sdk/src"), "src".to_owned())];
     while let Some((folder, name)) = folders.pop() {
         let entries = fs::read_dir(&folder);
         let entries = entries.unwrap_or_else(|error| fail(&format!("{}: {error}", folder.display())));
@@ -97,24 +94,31 @@ fn write_sdk(workspace: &Path) {
             if path.is_dir() {
                 folders.push((path, name));
             } else {
-                // In the copy, the interface is inside the crate.
-                files.push((name, read(&path).replace("\"../wit\"", "\"wit\"")));
+                files.push((name, read(&path)));
             }
         }
     }
     files.sort();
     let manifest = read(&workspace.join("Cargo.toml"));
-    let bindgen = manifest
-        .lines()
-        .find_map(|line| line.strip_prefix("wit-bindgen = "));
+    let bindgen = manifest.lines().find(|line| line.starts_with("wit-bindgen = "));
     let bindgen = bindgen.unwrap_or_else(|| fail("the workspace's Cargo.toml names no wit-bindgen"));
+    let manifest = read(&workspace.join("guest-sdk/Cargo.toml"));
+    let dependencies = manifest
+        .split_once("[features]")
+        .and_then(|(_, rest)| rest.split_once("[package.metadata"));
+    let Some((dependencies, _)) = dependencies else {
+        fail("guest-sdk/Cargo.toml has no `[features]` before `[package.metadata`");
+    };
+    let dependencies = dependencies
+        .trim()
+        .replace("wit-bindgen.workspace = true", bindgen);
     let interface = read(&workspace.join("wit/types.wit"));
     let interface = interface
         .lines()
         .find_map(|line| line.strip_prefix("package dnsweir:filter@")?.strip_suffix(';'));
     let interface = interface.unwrap_or_else(|| fail("wit/types.wit has no `package dnsweir:filter@…;`"));
     let text = format!(
-        "const SDK: &[(&str, &str)] = &{files:?};\nconst WIT_BINDGEN: &str = {bindgen:?};\n\
+        "const SDK: &[(&str, &str)] = &{files:?};\nconst DEPENDENCIES: &str = {dependencies:?};\n\
          const INTERFACE: &str = {interface:?};\n"
     );
     let path = PathBuf::from(variable("OUT_DIR")).join("sdk.rs");

@@ -106,9 +106,15 @@
 //! per worker thread of the proxy: two instances of one filter meet only in a [`Table`], which both share. A filter that panics is
 //! rebuilt from its configuration, and the panic's text is in the proxy's log.
 
+#![cfg_attr(
+    target_family = "wasm",
+    allow(dead_code, reason = "`test`, which is not there, has uses for more")
+)]
+
 mod answer;
 mod ask;
 #[doc(hidden)]
+#[rustfmt::skip]
 pub mod bindings;
 mod codes;
 mod config;

@@ -14,6 +14,7 @@
 )]
 
 mod arrows;
+mod bindings;
 mod circles;
 mod lengths;
 mod names;

@@ -34,6 +34,7 @@ Usage: cargo xtask COMMAND
                      `bench languages` and `bench examples` time the filters of examples/
   soak [MINUTES]     build, then run a well-behaved client during floods of each kind, for MINUTES in all (10)
   fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
+  bindings           generate guest-sdk/src/bindings.rs from wit/ anew
   keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
 
 With CI=true, a test that skips itself fails the run.";
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         "bench" => bench(&rest),
         "soak" => soak(&rest),
         "fuzz" => fuzz(&rest),
+        "bindings" => bindings(),
         "keep-filter" => released::keep(),
         "" | "help" | "--help" | "-h" => {
             println!("{USAGE}");
@@ -102,6 +104,20 @@ fn bench(args: &[String]) -> Result<(), Failure> {
             .args(args)
             .current_dir(root()),
     )
+}
+
+/// Writes `guest-sdk/src/bindings.rs`. The test that compares it with `wit/` has the generator.
+fn bindings() -> Result<(), Failure> {
+    let test = [
+        "test",
+        "--release",
+        "--workspace",
+        "--test",
+        "tidy",
+        "--",
+        "bindings_are_those_of_the_interface",
+    ];
+    call(cargo(test).env("DNSWEIR_WRITE_BINDINGS", "1"))
 }
 
 /// What a flood of each kind costs a client that asks as always.
