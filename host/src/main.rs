@@ -122,9 +122,9 @@ fn filter(command: FilterCommand) -> ExitCode {
             test_cases,
             bless,
         } => match tools::test::test(module.as_deref(), test_cases.as_deref(), bless) {
-            Ok((text, true)) => Ok(text),
-            Ok((text, false)) => {
-                print!("{text}");
+            Ok(tested) if tested.unchanged => Ok(tested.report),
+            Ok(tested) => {
+                print!("{}", tested.report);
                 return ExitCode::FAILURE;
             }
             Err(stop) => Err(stop),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{dnsweir, said, sample};
-use crate::harness::guests::guest;
+use crate::harness::guests::{guest, verdicts};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
@@ -120,6 +120,35 @@ fn events_lines_and_failures_are_recorded() {
     said(folder.path(), &[&test[..], &["--bless"]].concat());
     let report = said(folder.path(), &test);
     assert!(report.contains("it failed: "), "{report}");
+}
+
+/// Who is asked again as another client and says something else has remembered too much.
+#[test]
+fn a_verdict_for_one_client_alone_is_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cases = folder.path().join("verdicts.kdl");
+    let case = |label: &str, client: &str| {
+        format!(
+            "query \"{label}.example\" \"A\" client=\"{client}\" {{\n    refuse \"NXDOMAIN\"\n    remember \"1s\"\n}}\n"
+        )
+    };
+    let text_of_file = [case("refuse", "192.0.2.7"), case("steer", "192.0.2.7")].concat();
+    fs::write(&cases, text_of_file).expect("a file");
+    let module = verdicts();
+    let report = said(
+        folder.path(),
+        &["filter", "test", text(&module), "--test-cases", text(&cases)],
+    );
+    let warning =
+        "warning: query \"steer.example\" \"A\" client=\"192.0.2.7\": this verdict may be remembered";
+    let lines: Vec<&str> = report.lines().filter(|line| line.contains("warning: ")).collect();
+    assert!(lines.len() == 1 && lines[0].starts_with(warning), "{report}");
+    for line in ["        - refuse \"NXDOMAIN\"", "        + pass"] {
+        assert!(
+            report.lines().any(|found| found == line),
+            "no {line:?} in\n{report}"
+        );
+    }
 }
 
 #[test]

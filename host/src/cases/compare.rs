@@ -2,7 +2,8 @@
 
 use similar::{Algorithm, capture_diff_slices};
 
-use super::snapshot::{COST, Snapshot, WORDS};
+use super::snapshot::{COST, EFFECTS, Snapshot, WORDS};
+use crate::config::ConfigNode;
 
 /// How what a filter says now differs from the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,27 @@ impl Snapshot {
             true => Difference::None,
             false => Difference::Lines(differing(&old, &new)),
         }
+    }
+
+    /// How the verdict that another client got differs: all that is not about what else was done.
+    pub(super) fn compare_verdicts(&self, other: &Snapshot) -> Difference {
+        self.verdict_alone().compare(&other.verdict_alone())
+    }
+
+    /// Whether the verdict, or what is asked before it, may be remembered.
+    pub(super) fn is_remembered(&self) -> bool {
+        let says_so = |node: &ConfigNode| {
+            let asks_so = node.name == "ask" && node.properties.iter().any(|(name, _)| name == "remember");
+            node.parent.is_none() && (node.name == "remember" || asks_so)
+        };
+        self.0.iter().any(says_so)
+    }
+
+    /// Without what a filter does beside its verdict. Such nodes have nothing in them and stand behind all others.
+    fn verdict_alone(&self) -> Snapshot {
+        let beside = |node: &ConfigNode| EFFECTS.contains(&node.name.as_str()) && node.parent.is_none();
+        let verdict = self.0.iter().take_while(|node| !beside(node));
+        Snapshot(verdict.cloned().collect())
     }
 
     /// What the call took and takes now, if that is another number.

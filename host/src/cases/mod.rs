@@ -22,5 +22,5 @@ mod values;
 
 pub use compare::Difference;
 pub use file::{Case, TestCases};
-pub use run::{CaseResult, load_filter, run};
+pub use run::{CaseResult, ask_again, load_filter, run};
 pub use snapshot::{Snapshot, response_verdict_lines, verdict_lines};

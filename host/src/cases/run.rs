@@ -6,7 +6,7 @@ use super::compare::Difference;
 use super::file::{Case, Input, TestCases};
 use super::snapshot::Snapshot;
 use crate::config::{self, Diagnostic, Report, TestCasesFile};
-use crate::dns::build;
+use crate::dns::{Transport, build, edns, flag};
 use crate::filter::{
     self, Answers, Cost, Decision, Engine, Execution, Filter, LoadError, Outcome, ResponseDecision, Trial,
     one_line,
@@ -35,6 +35,56 @@ pub fn run(trial: &mut Trial, cases: &TestCases) -> impl Iterator<Item = CaseRes
         now += case.after.as_millis() as u64;
         run_case(trial, cases, case, now)
     })
+}
+
+/// The cases (by index) in which a filter says that its verdict may be remembered, and gives another one to another
+/// client, with the difference: the proxy would give one of both to everybody. `results` are those of the cases, and
+/// `trial` has seen none of them.
+pub fn ask_again(trial: &mut Trial, cases: &TestCases, results: &[CaseResult]) -> Vec<(usize, Difference)> {
+    let mut again = cases.clone();
+    for case in &mut again.cases {
+        if let Input::Query(query) = &mut case.input {
+            *query = from_another_client(*query);
+        }
+    }
+    let compared = run(trial, &again).zip(results).zip(&again.cases).enumerate();
+    let differing = compared.filter_map(|(index, ((other, result), case))| {
+        let is_query = matches!(case.input, Input::Query(_));
+        let may_be_remembered = result.snapshot.is_remembered() || other.snapshot.is_remembered();
+        let difference = result.snapshot.compare_verdicts(&other.snapshot);
+        (is_query && may_be_remembered && difference != Difference::None).then_some((index, difference))
+    });
+    differing.collect()
+}
+
+/// The same question from elsewhere, and in another way. Clients that differ still do.
+fn from_another_client(query: filter::Query) -> filter::Query {
+    let has_edns = query.edns == 0;
+    filter::Query {
+        // In an IPv4 address its last octets, in an IPv6 address the network, too.
+        client_high: if query.client_high == 0 {
+            0
+        } else {
+            query.client_high ^ 0x4a_4a00_0000
+        },
+        client_low: query.client_low ^ 0x4a4a_4a4a,
+        client_port: query.client_port ^ 0x4a4a,
+        header: query.header ^ flag::CD,
+        transport: filter::transport_number(
+            match query.transport == filter::transport_number(Transport::Udp) {
+                true => Transport::Tcp,
+                false => Transport::Udp,
+            },
+        ),
+        edns: has_edns.into(),
+        udp_size: if has_edns {
+            edns::UDP_DEFAULT
+        } else {
+            edns::UDP_CLASSIC
+        },
+        edns_flags: if has_edns { edns::DO } else { 0 },
+        ..query
+    }
 }
 
 /// Loads a filter for the proxy in the place of the one `before`, and how many test cases it has passed: all of those that the configuration has for it.

@@ -35,6 +35,9 @@ pub(super) const WORDS: [&str; 19] = [
     COST,
 ];
 
+/// Those of them that tell what a filter did beside its verdict.
+pub(super) const EFFECTS: [&str; 4] = ["log", "print", "count", COST];
+
 /// The node that says what a call took. It is recorded and compared, but no reason to fail: another compiler leaves
 /// other instructions.
 pub(super) const COST: &str = "cost";

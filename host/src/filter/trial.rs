@@ -51,7 +51,7 @@ const PRINTED: usize = 64 << 10;
 
 /// A filter on trial.
 pub struct Trial {
-    code: Exports<Recorder>,
+    code: Arc<Exports<Recorder>>,
     mark: Mark,
     setup: types::Setup,
     config: Vec<config::ConfigNode>,
@@ -203,6 +203,19 @@ impl Trial {
         )
     }
 
+    /// Another one of the same filter, which has not been called yet.
+    ///
+    /// # Errors
+    /// As for [`Filter::load`].
+    pub fn anew(
+        &self,
+        engine: &Engine,
+        config: &config::Filter,
+        zones: &[String],
+    ) -> Result<Trial, LoadError> {
+        Trial::configured_with(engine, Arc::clone(&self.code), config, self.linear_memory, zones)
+    }
+
     fn start(
         engine: &Engine,
         component: &Component,
@@ -213,14 +226,25 @@ impl Trial {
         let interface = |error: wasmtime::Error| LoadError::Interface(text::in_words(&error));
         let linker = load::link::<Recorder>(engine, component)?;
         let pre = linker.instantiate_pre(component).map_err(interface)?;
-        let code = Exports::new(pre).map_err(interface)?;
+        let code = Arc::new(Exports::new(pre).map_err(interface)?);
+        let linear_memory = config.limits.memory.saturating_sub(overhead);
+        Trial::configured_with(engine, code, config, linear_memory, zones)
+    }
+
+    fn configured_with(
+        engine: &Engine,
+        code: Arc<Exports<Recorder>>,
+        config: &config::Filter,
+        linear_memory: usize,
+        zones: &[String],
+    ) -> Result<Trial, LoadError> {
         let mut trial = Trial {
             code,
             mark: engine.ticker.mark(),
             setup: setup(config, zones),
             config: config.config.clone(),
             grants: config.wasi.clone(),
-            linear_memory: config.limits.memory.saturating_sub(overhead),
+            linear_memory,
             manifest: types::Manifest {
                 qtypes: Vec::new(),
                 suffixes: Vec::new(),

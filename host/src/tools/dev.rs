@@ -126,13 +126,20 @@ fn serve(file: &Path, view: &Arc<View>) -> Result<(), run::Stop> {
 /// Shows which test cases differ or are not valid. What is wrong with the configuration is shown by who serves it.
 fn compare(file: &Path, view: &View) {
     match test::of_configuration(file) {
-        Ok((report, false)) => {
-            view.failed("test cases differ: production would refuse this module", &report);
+        Ok(tested) if !tested.unchanged => {
+            let title = "test cases differ: production would refuse this module";
+            view.failed(title, &tested.report);
+        }
+        Ok(tested) if tested.suspicious => {
+            view.failed(
+                "a verdict that may be remembered is for one client alone",
+                &tested.report,
+            );
         }
         Err(Stop::File(report)) if Path::new(report.source().name()) != file => {
             view.failed("test cases are not valid", &report.render(view.colour));
         }
-        Ok((_, true)) | Err(_) => {}
+        Ok(_) | Err(_) => {}
     }
 }
 

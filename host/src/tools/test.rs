@@ -9,7 +9,7 @@ use super::Stop;
 use super::modules::{configured, refusal};
 use crate::cases::{self, Case, CaseResult, Difference, Snapshot, TestCases};
 use crate::config::{self, Module};
-use crate::filter::{BUILTINS, Engine, Trial};
+use crate::filter::{BUILTINS, Engine, LoadError, Trial};
 
 /// The configuration that is looked at where no module is named.
 const CONFIGURATION: &str = "dnsweir.kdl";
@@ -20,12 +20,21 @@ struct Subject {
     test_cases: PathBuf,
 }
 
-/// Tests `file`, or every filter of `dnsweir.kdl` that has test cases. The result is the report, and whether all
-/// snapshots match.
+/// What has been tested.
+pub struct Tested {
+    /// In words, for people.
+    pub report: String,
+    /// Whether all snapshots match.
+    pub unchanged: bool,
+    /// Whether verdicts that may be remembered are for one client alone.
+    pub suspicious: bool,
+}
+
+/// Tests `file`, or every filter of `dnsweir.kdl` that has test cases.
 ///
 /// # Errors
 /// When there is nothing to test, the module does not start, or a file is not valid.
-pub fn test(file: Option<&str>, test_cases: Option<&Path>, bless: bool) -> Result<(String, bool), Stop> {
+pub fn test(file: Option<&str>, test_cases: Option<&Path>, bless: bool) -> Result<Tested, Stop> {
     let subjects = match file {
         Some(file) => {
             let beside = || config::test_cases_beside(Path::new(file));
@@ -43,20 +52,23 @@ pub fn test(file: Option<&str>, test_cases: Option<&Path>, bless: bool) -> Resul
 ///
 /// # Errors
 /// As for [`test`].
-pub fn of_configuration(path: &Path) -> Result<(String, bool), Stop> {
+pub fn of_configuration(path: &Path) -> Result<Tested, Stop> {
     test_all(&subjects(path)?, false)
 }
 
-fn test_all(subjects: &[Subject], bless: bool) -> Result<(String, bool), Stop> {
+fn test_all(subjects: &[Subject], bless: bool) -> Result<Tested, Stop> {
     let engine = Engine::metered()
         .map_err(|error| Stop::Machine(error.to_string()))?
         .compiling_aside();
-    let mut report = String::new();
-    let mut unchanged = true;
+    let mut tested = Tested {
+        report: String::new(),
+        unchanged: true,
+        suspicious: false,
+    };
     for subject in subjects {
-        unchanged &= test_one(&engine, subject, bless, &mut report)?;
+        test_one(&engine, subject, bless, &mut tested)?;
     }
-    Ok((report, unchanged))
+    Ok(tested)
 }
 
 /// The filters of a configuration that have test cases.
@@ -80,30 +92,56 @@ fn subjects(path: &Path) -> Result<Vec<Subject>, Stop> {
     Ok(subjects)
 }
 
-fn test_one(engine: &Engine, subject: &Subject, bless: bool, report: &mut String) -> Result<bool, Stop> {
+fn test_one(engine: &Engine, subject: &Subject, bless: bool, tested: &mut Tested) -> Result<(), Stop> {
     let cases = TestCases::load(&subject.test_cases)?;
     let block = cases.configured(&subject.block);
     let module = &block.module;
-    let mut trial = Trial::load(engine, &block, &cases.zones).map_err(|error| {
+    let refused = |error: LoadError| {
         let refusal = refusal(&cases.source, &block, &error);
         Stop::Refused(format!(
             "{module} does not start with the configuration of its test cases: {refusal}"
         ))
-    })?;
+    };
+    let mut trial = Trial::load(engine, &block, &cases.zones).map_err(refused)?;
     let results: Vec<CaseResult> = cases::run(&mut trial, &cases).collect();
-    let changed = show(module, &cases, &results, report);
-    if bless {
-        record(subject, &cases, &results, report)?;
-        return Ok(true);
+    let mut trial = trial.anew(engine, &block, &cases.zones).map_err(refused)?;
+    let again = cases::ask_again(&mut trial, &cases, &results);
+    let changed = show(module, &cases, &results, &mut tested.report);
+    tested.suspicious |= !again.is_empty();
+    for (index, difference) in &again {
+        warn(&cases.cases[*index], difference, &mut tested.report);
     }
+    if bless {
+        return record(subject, &cases, &results, &mut tested.report);
+    }
+    tested.unchanged &= changed == 0;
     if changed > 0 {
         // Infallible for String, here and below.
         let _ = writeln!(
-            report,
+            tested.report,
             "`dnsweir filter test --bless` accepts these results as the new snapshots"
         );
     }
-    Ok(changed == 0)
+    Ok(())
+}
+
+/// Tells of a verdict that may be remembered and is for one client alone.
+fn warn(case: &Case, difference: &Difference, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "warning: {}: this verdict may be remembered, and holds for everybody then. Another client, which asks over the other \
+         transport and with EDNS if this one asks without, gets another one:",
+        case.title
+    );
+    if let Difference::Lines(lines) = difference {
+        for line in lines {
+            let _ = writeln!(out, "        {line}");
+        }
+    }
+    let _ = writeln!(
+        out,
+        "        leave `remember` out, or decide by name and type alone"
+    );
 }
 
 /// Writes snapshots that differ into the file.

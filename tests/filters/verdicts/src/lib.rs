@@ -46,6 +46,8 @@ impl Filter for Verdicts {
             "refuse" => Verdict::refuse(Rcode::NXDOMAIN),
             "refuse-why" => Verdict::refuse(Rcode::NXDOMAIN).error(why),
             "answer-why" => Verdict::answer(address(query)).error(why),
+            // One client's verdict, which everybody gets.
+            "steer" if query.client() == IpAddr::from([192, 0, 2, 7]) => Verdict::refuse(Rcode::NXDOMAIN),
             "drop" => Verdict::drop(),
             "drop-why" => Verdict::drop_for("its first label"),
             label => match edit(label) {
