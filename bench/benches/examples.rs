@@ -24,10 +24,7 @@ fn main() {
         .map(|number| format!("||host-{number}.ads-{}.example^\n", number % 1000))
         .collect();
     fs::write(&list, text).expect("a list");
-    let upstream = Upstream::start(|asked| match asked.is("A") {
-        true => asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]),
-        false => asked.denial("NOERROR", Some("test. 300 SOA ns.test. root.test. 1 2 3 4 300")),
-    });
+    let upstream = upstream();
     println!(
         "{:<16}{:>10}{:>12}{:>10}{:>10}{:>10}",
         "", "module", "memory", "entered", "at once", "ns each"
@@ -64,6 +61,9 @@ fn main() {
             "NUMBER.test",
         ),
         ("rotation", "order \"affinity\"", "NUMBER.test"),
+        ("dns-lists", "names \"dbl.example\"", "NUMBER.test"),
+        ("cname-uncloak", "", "alias-NUMBER.test"),
+        ("dns64", "", "NUMBER.test AAAA"),
     ] {
         run(
             name,
@@ -73,6 +73,18 @@ fn main() {
             &upstream,
         );
     }
+}
+
+/// An upstream that knows every name: `alias-` by way of another, and none has an address for IPv6.
+fn upstream() -> Upstream {
+    Upstream::start(|asked| match asked.is("A") {
+        true if asked.name().starts_with("alias-") => asked.answer(&[
+            &format!("{} 300 CNAME edge.test.", asked.name()),
+            "edge.test. 300 A 192.0.2.1",
+        ]),
+        true => asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]),
+        false => asked.denial("NOERROR", Some("test. 300 SOA ns.test. root.test. 1 2 3 4 300")),
+    })
 }
 
 /// The configuration of a policy zone with 20 000 policies.
@@ -91,7 +103,8 @@ fn run(name: &str, module: &str, config: &str, asked: &str, upstream: &Upstream)
         forward_once(upstream.address)
     ));
     let questions: String = (0..NAMES)
-        .map(|number| format!("{} A\n", asked.replace("NUMBER", &number.to_string())))
+        .map(|number| asked.replace("NUMBER", &number.to_string()))
+        .map(|asked| format!("{asked}{}\n", if asked.contains(' ') { "" } else { " A" }))
         .collect();
     dnsperf(proxy.address, &questions, 10_000, 4);
     let metrics = proxy.metrics();

@@ -11,7 +11,7 @@ use hickory::op;
 use hickory::rr::{RData, Record};
 use hickory::serialize::binary::{BinDecodable, BinEncodable, BinEncoder, NameEncoding};
 
-use crate::{NameBuf, Rdata, Response, Type};
+use crate::{Found, NameBuf, Rdata, Response, ResponseEdit, Section, Selector, Type};
 
 /// A message that was read. With the feature `messages`.
 ///
@@ -70,6 +70,25 @@ impl Message {
             _ => None,
         })
     }
+
+    /// What takes those records out of the answer section for whose data this holds; none if there are none.
+    ///
+    /// ```
+    /// # use dnsweir_filter::{Message, Type, hickory::rr::RData, test};
+    /// let data = RData::A("10.0.0.1".parse().unwrap());
+    /// let message = Message::read(&test::message("a.test", Type::A, [("a.test", data)])).unwrap();
+    /// assert!(message.without(|data| data.ip_addr().is_some()).is_some());
+    /// assert!(message.without(|_| false).is_none());
+    /// ```
+    pub fn without(&self, unwanted: impl Fn(&RData) -> bool) -> Option<ResponseEdit> {
+        let answers = self.answers().iter().enumerate();
+        // The last one first, so that the indexes of the others stay what they are.
+        let found = answers.rev().filter(|(_, record)| unwanted(&record.data));
+        found.fold(None, |edit: Option<ResponseEdit>, (index, _)| {
+            let record = Selector::all().section(Section::Answer).index(index as u32);
+            Some(edit.unwrap_or_default().remove(record))
+        })
+    }
 }
 
 impl Response<'_> {
@@ -79,6 +98,16 @@ impl Response<'_> {
     /// If the manifest did not, or hickory-proto cannot read a record that the proxy let pass.
     pub fn read(&self) -> Result<Message, Unreadable> {
         Message::read(self.message().ok_or(Unreadable)?)
+    }
+}
+
+impl Found<'_> {
+    /// Reads the message, which there is if the lookup was answered.
+    ///
+    /// # Errors
+    /// If it was not, or hickory-proto cannot read a record that the proxy let pass.
+    pub fn read(&self) -> Result<Message, Unreadable> {
+        Message::read(self.message())
     }
 }
 

@@ -105,6 +105,27 @@ impl<'a> Name<'a> {
         (cut == front).then_some(Labels(&self.0[..front]))
     }
 
+    /// The address whose [reverse](NameBuf::reverse) name this is.
+    pub fn reverse_address(self) -> Option<IpAddr> {
+        let labels: Vec<&[u8]> = self.labels().collect();
+        match labels.as_slice() {
+            [parts @ .., b"in-addr", b"arpa"] if parts.len() == 4 => {
+                let parts = parts.iter().rev().map(|part| str::from_utf8(part));
+                let text = parts.collect::<Result<Vec<_>, _>>().ok()?.join(".");
+                text.parse().ok().map(IpAddr::V4)
+            }
+            [nibbles @ .., b"ip6", b"arpa"] if nibbles.len() == 32 => {
+                let mut bits = 0;
+                for nibble in nibbles.iter().rev() {
+                    let [digit] = **nibble else { return None };
+                    bits = bits << 4 | u128::from(char::from(digit).to_digit(16)?);
+                }
+                Some(IpAddr::V6(bits.into()))
+            }
+            _ => None,
+        }
+    }
+
     /// The name with one more label in front.
     ///
     /// # Errors
@@ -298,5 +319,22 @@ mod tests {
         let v6 = NameBuf::reverse("2001:db8::567:89ab".parse().unwrap());
         let nibbles = "b.a.9.8.7.6.5.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
         assert_eq!(v6, name(nibbles));
+        for address in [[127, 0, 0, 53].into(), "2001:db8::567:89ab".parse().unwrap()] {
+            let reverse = NameBuf::reverse(address);
+            assert_eq!(reverse.as_name().reverse_address(), Some(address));
+        }
+        for text in [
+            "0.0.127.in-addr.arpa",
+            "256.0.0.127.in-addr.arpa",
+            "01.0.0.127.in-addr.arpa",
+            r"1\.2.0.127.in-addr.arpa",
+            "b.a.ip6.arpa",
+            "a.b.c.d.example",
+            ".",
+        ] {
+            assert_eq!(name(text).as_name().reverse_address(), None, "{text}");
+        }
+        let wrong = nibbles.replacen("b.", "g.", 1);
+        assert_eq!(name(&wrong).as_name().reverse_address(), None);
     }
 }

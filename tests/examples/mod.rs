@@ -3,6 +3,9 @@
 
 mod block_list;
 mod canary;
+mod cname_uncloak;
+mod dns64;
+mod dns_lists;
 mod maintenance;
 mod policy_zones;
 mod rate_limit;

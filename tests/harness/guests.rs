@@ -8,9 +8,12 @@ use std::sync::OnceLock;
 const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
 /// Folders of `examples` that hold one in Rust.
-pub const EXAMPLES: [&str; 11] = [
+pub const EXAMPLES: [&str; 14] = [
     "block-list",
     "canary",
+    "cname-uncloak",
+    "dns-lists",
+    "dns64",
     "maintenance",
     "policy-zones",
     "rate-limit",

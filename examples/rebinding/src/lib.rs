@@ -11,7 +11,7 @@ use dnsweir_filter::hickory::rr::rdata::SVCB;
 use dnsweir_filter::hickory::rr::rdata::svcb::SvcParamValue;
 use dnsweir_filter::{
     Answer, ExtendedError, Filter, Invalid, Manifest, NameBuf, NameMap, Prefix, Rcode, Response,
-    ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type, count,
+    ResponseVerdict, Setup, Type, count,
 };
 
 /// Networks that nobody reaches from elsewhere: RFC 6890 and its registry.
@@ -68,20 +68,13 @@ impl Filter for Rebinding {
         let Ok(message) = response.read() else {
             return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
         };
-        let private = (0..)
-            .zip(message.answers())
-            .filter(|(_, record)| self.is_private(&record.data));
-        // The last one first, so that the indexes of the others stay what they are.
-        let mut private: Vec<u32> = private.map(|(index, _)| index).collect();
-        private.reverse();
-        if private.is_empty() {
-            return ResponseVerdict::pass();
+        match message.without(|data| self.is_private(data)) {
+            None => ResponseVerdict::pass(),
+            Some(edit) => {
+                count("stripped", 1);
+                ResponseVerdict::edit(edit.error(ExtendedError::new(FILTERED).text("private address")))
+            }
         }
-        count("stripped", 1);
-        let answers = || Selector::all().section(Section::Answer);
-        let edit = ResponseEdit::new().error(ExtendedError::new(FILTERED).text("private address"));
-        let strip = |edit: ResponseEdit, index: u32| edit.remove(answers().index(index));
-        ResponseVerdict::edit(private.into_iter().fold(edit, strip))
     }
 }
 

@@ -1,0 +1,64 @@
+//! Applies the policy of a name to the names that lead to it.
+//!
+//! A tracker that hides behind a CNAME record of the site that it tracks for is no name on any list. The names that an answer
+//! leads through are asked for below this filter: if another filter decides about one of them, the client gets that.
+
+use std::net::IpAddr;
+
+use dnsweir_filter::{
+    Answer, Answers, Ask, ExtendedError, Filter, Found, Invalid, Manifest, Rcode, Response, ResponseVerdict,
+    Setup, Source, Type, count,
+};
+
+/// Names that one answer may lead through before the rest is left out.
+const NAMES: usize = 16;
+
+/// The filter.
+pub struct CnameUncloak;
+
+impl Filter for CnameUncloak {
+    fn configure(_: Setup<'_>) -> Result<(CnameUncloak, Manifest), Invalid> {
+        let manifest = Manifest::new().responses().messages().asks();
+        Ok((CnameUncloak, manifest.types([Type::A, Type::AAAA, Type::HTTPS])))
+    }
+
+    fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
+        // Fewer than two records are no alias that leads to anything.
+        if response.answer_count() < 2 {
+            return ResponseVerdict::pass();
+        }
+        // What cannot be read may hide an alias.
+        let Ok(message) = response.read() else {
+            return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
+        };
+        let mut aliases = message.aliases().take(NAMES).peekable();
+        if aliases.peek().is_none() {
+            return ResponseVerdict::pass();
+        }
+        let qtype = response.query().qtype();
+        ResponseVerdict::ask(aliases.fold(Ask::new(), |ask, alias| ask.lookup(&alias, qtype).below()))
+    }
+
+    fn response_answers(&mut self, _: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
+        match answers.iter().find(is_blocked) {
+            Some(found) => {
+                count("uncloaked", 1);
+                let why = ExtendedError::BLOCKED.text("an alias of a blocked name");
+                ResponseVerdict::replace(Answer::new(found.rcode()).error(why))
+            }
+            None => ResponseVerdict::pass(),
+        }
+    }
+}
+
+/// Whether a filter answered, and not with what anybody could use.
+fn is_blocked(found: &Found<'_>) -> bool {
+    let unusable = |address: IpAddr| address.is_unspecified() || address.is_loopback();
+    let null = || {
+        let message = found.read();
+        message.is_ok_and(|message| message.addresses().all(unusable))
+    };
+    found.source() == Source::Filter && (found.rcode() != Rcode::NOERROR || null())
+}
+
+dnsweir_filter::export!(CnameUncloak);

@@ -1,0 +1,38 @@
+//! Aliases of blocked names.
+
+use std::net::Ipv4Addr;
+
+use dnsweir_filter::hickory::rr::RData;
+use dnsweir_filter::hickory::rr::rdata::CNAME;
+use dnsweir_filter::test::{self, Running, query};
+use dnsweir_filter::{ResponseVerdict, Type};
+use example_cname_uncloak::CnameUncloak;
+
+fn response() -> test::ResponseLiteral {
+    let target = CNAME("t.tracker.test.".parse().unwrap());
+    test::response(query("metrics.shop.test", Type::A)).records([
+        ("metrics.shop.test", RData::CNAME(target)),
+        ("t.tracker.test", RData::A(Ipv4Addr::new(192, 0, 2, 1).into())),
+    ])
+}
+
+fn start() -> Running<CnameUncloak> {
+    test::start([]).unwrap()
+}
+
+#[test]
+fn the_names_an_answer_leads_through_are_asked_for() {
+    let mut filter = start();
+    // What an upstream says of them, even that they do not exist, is nobody's decision.
+    assert_eq!(filter.response(&response()), ResponseVerdict::pass());
+    assert_eq!(filter.asked(), ["t.tracker.test. A below"]);
+}
+
+#[test]
+fn answers_without_aliases_cost_nothing() {
+    let mut filter = start();
+    let plain = test::response(query("www.test", Type::A));
+    let plain = plain.records([("www.test", RData::A(Ipv4Addr::new(192, 0, 2, 1).into()))]);
+    assert_eq!(filter.response(&plain), ResponseVerdict::pass());
+    assert!(filter.asked().is_empty());
+}
