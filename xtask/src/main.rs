@@ -106,7 +106,7 @@ fn bench(args: &[String]) -> Result<(), Failure> {
     )
 }
 
-/// Writes `guest-sdk/src/bindings.rs`. The test that compares it with `wit/` has the generator.
+/// Writes `guest-sdk/src/bindings.rs`. The test that compares it with `wit/` has what is generated.
 fn bindings() -> Result<(), Failure> {
     let test = [
         "test",
