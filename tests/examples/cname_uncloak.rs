@@ -4,21 +4,31 @@ use super::documented;
 use crate::harness::guests::example;
 use crate::harness::{Proxy, Upstream};
 
-#[test]
-fn the_documented_configuration_blocks_aliases() {
-    let upstream = Upstream::zone(&[
+fn upstream() -> Upstream {
+    Upstream::zone(&[
         "metrics.shop.test. 300 CNAME x.cdn.test.",
         "x.cdn.test. 300 CNAME t.tracker.example.",
         "t.tracker.example. 300 A 192.0.2.66",
         "www.shop.test. 300 CNAME edge.cdn.test.",
         "edge.cdn.test. 300 A 192.0.2.1",
-    ]);
+    ])
+}
+
+/// The documented configuration, with these texts in the place of others.
+fn start(upstream: &Upstream, replaced: &[(&str, &str)]) -> Proxy {
     let block_list = example("block-list").display().to_string();
-    let proxy = Proxy::start(&documented(
+    let module = ("example_block_list.wasm", block_list.as_str());
+    Proxy::start(&documented(
         "cname-uncloak",
         upstream.address,
-        &[("example_block_list.wasm", &block_list)],
-    ));
+        &[&[module], replaced].concat(),
+    ))
+}
+
+#[test]
+fn the_documented_configuration_blocks_aliases() {
+    let upstream = upstream();
+    let proxy = start(&upstream, &[]);
     // The second time from the cache.
     for _ in 0..2 {
         let tracker = proxy.query_edns("metrics.shop.test", "A");
@@ -44,4 +54,13 @@ fn the_documented_configuration_blocks_aliases() {
         proxy.metrics().sum("dnsweir_filter_counter_total", &uncloaked),
         2.0
     );
+}
+
+#[test]
+fn names_that_are_allowed_lead_anywhere() {
+    let upstream = upstream();
+    let module = "module \"example_cname_uncloak.wasm\"";
+    let allow = format!("{module}\nconfig {{ allow \"metrics.shop.test\" }}");
+    let proxy = start(&upstream, &[(module, &allow)]);
+    assert_eq!(proxy.query("metrics.shop.test", "A").answers.len(), 3);
 }

@@ -1,6 +1,8 @@
 //! `dns64`: addresses that a NAT64 translates, of names that have none of their own.
 
-use super::documented;
+use std::net::Ipv6Addr;
+
+use super::{documented, start};
 use crate::harness::message::flags;
 use crate::harness::{Message, Proxy, Upstream};
 
@@ -100,4 +102,19 @@ fn other_answers_stay_as_they_are() {
     let validating = Message::query("old.test", "AAAA").set(flags::CD).dnssec_ok();
     assert_eq!(proxy.ask(&validating).answers.len(), 0);
     assert_eq!(proxy.query("old.test", "AAAA").answers.len(), 1);
+}
+
+#[test]
+fn a_network_has_its_own_prefix() {
+    let upstream = upstream();
+    let config = "prefix \"2001:db8:122::/48\"; exclude \"2001:db8::/32\"";
+    let proxy = start("dns64", config, &upstream);
+    for (name, address) in [
+        ("native.test", "2001:db8:122:c000:2:2100::"),
+        ("private.test", "2001:db8:122:a00:0:100::"),
+    ] {
+        let answer = proxy.query(name, "AAAA").answers();
+        let expected: Ipv6Addr = address.parse().expect("an address");
+        assert_eq!(answer, [format!("{name}. AAAA {expected}")]);
+    }
 }

@@ -6,25 +6,33 @@
 use std::net::IpAddr;
 
 use dnsweir_filter::{
-    Answer, Answers, Ask, ExtendedError, Filter, Found, Invalid, Manifest, Rcode, Response, ResponseVerdict,
-    Setup, Source, Type, count,
+    Answer, Answers, Ask, ExtendedError, Filter, Found, Invalid, Manifest, NameBuf, NameMap, Rcode, Response,
+    ResponseVerdict, Setup, Source, Type, count,
 };
 
 /// Names that one answer may lead through before the rest is left out.
 const NAMES: usize = 16;
 
-/// The filter.
-pub struct CnameUncloak;
+/// The filter: names that may lead anywhere.
+pub struct CnameUncloak(NameMap<()>);
 
 impl Filter for CnameUncloak {
-    fn configure(_: Setup<'_>) -> Result<(CnameUncloak, Manifest), Invalid> {
+    fn configure(setup: Setup<'_>) -> Result<(CnameUncloak, Manifest), Invalid> {
+        let mut allowed = NameMap::new();
+        for node in setup.config().nodes(&["allow"]) {
+            for name in node.arguments::<NameBuf>(0).unwrap_or_default() {
+                allowed.insert(name, ());
+            }
+        }
         let manifest = Manifest::new().responses().messages().asks();
-        Ok((CnameUncloak, manifest.types([Type::A, Type::AAAA, Type::HTTPS])))
+        let manifest = manifest.types([Type::A, Type::AAAA, Type::HTTPS]);
+        Ok((CnameUncloak(allowed), manifest))
     }
 
     fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
         // Fewer than two records are no alias that leads to anything.
-        if response.answer_count() < 2 {
+        let name = response.query().name();
+        if response.answer_count() < 2 || self.0.suffixes(name).next().is_some() {
             return ResponseVerdict::pass();
         }
         // What cannot be read may hide an alias.

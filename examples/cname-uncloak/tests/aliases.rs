@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use dnsweir_filter::hickory::rr::RData;
 use dnsweir_filter::hickory::rr::rdata::CNAME;
-use dnsweir_filter::test::{self, Running, query};
+use dnsweir_filter::test::{self, Running, node, query};
 use dnsweir_filter::{ResponseVerdict, Type};
 use example_cname_uncloak::CnameUncloak;
 
@@ -26,6 +26,13 @@ fn the_names_an_answer_leads_through_are_asked_for() {
     // What an upstream says of them, even that they do not exist, is nobody's decision.
     assert_eq!(filter.response(&response()), ResponseVerdict::pass());
     assert_eq!(filter.asked(), ["t.tracker.test. A below"]);
+}
+
+#[test]
+fn names_that_are_allowed_lead_anywhere() {
+    let mut filter: Running<CnameUncloak> = test::start([node("allow").arg("shop.test")]).unwrap();
+    assert_eq!(filter.response(&response()), ResponseVerdict::pass());
+    assert!(filter.asked().is_empty());
 }
 
 #[test]
