@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{dnsweir, said, sample};
-use crate::harness::guests::{guest, verdicts};
+use crate::harness::guests::{example, guest, verdicts};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
@@ -120,6 +120,51 @@ fn events_lines_and_failures_are_recorded() {
     said(folder.path(), &[&test[..], &["--bless"]].concat());
     let report = said(folder.path(), &test);
     assert!(report.contains("it failed: "), "{report}");
+}
+
+/// A filter that reads messages and details gets those that a case gives it, and what is given stays when the result is
+/// recorded.
+#[test]
+fn cases_give_messages_and_details() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cases = folder.path().join("given.kdl");
+    let given = "given listener=\"127.0.0.1:53\" {\n        option 8 \"000118\" \"c00002\"\n        option 10 \"ab\"\n    }";
+    let text_of_file = format!("query \"shown.example\" \"A\" edns=1232 {{\n    {given}\n}}\n");
+    fs::write(&cases, &text_of_file).expect("a file");
+    let module = verdicts();
+    let test = ["filter", "test", text(&module), "--test-cases", text(&cases)];
+    let new = dnsweir(folder.path(), &test);
+    let report = String::from_utf8_lossy(&new.stdout).into_owned();
+    assert_eq!(new.status.code(), Some(1), "{report}");
+    let seen = "+ print \"query shown.example. at 127.0.0.1:53 [8=000118c00002 10=ab] subnet 000118c00002\"";
+    assert!(report.contains(seen), "{report}");
+    said(folder.path(), &[&test[..], &["--bless"]].concat());
+    let blessed = fs::read_to_string(&cases).expect("a file");
+    assert!(
+        blessed.contains(&format!("{{\n    {given}\n    pass\n")),
+        "{blessed}"
+    );
+    said(folder.path(), &test);
+
+    let records =
+        "record \"a.example.\" 300 \"A\" \"192.0.2.1\"; record \"a.example.\" 60 \"A\" \"10.0.0.1\"";
+    let stripped =
+        "edit error=17 error-text=\"private address\" {\n        remove section=\"answer\" index=1\n    }";
+    let text_of_file = format!(
+        "response \"a.example\" \"A\" {{\n    given {{ {records} }}\n    pass\n    {stripped}\n    count \"stripped\" 1\n}}\n"
+    );
+    fs::write(&cases, text_of_file).expect("a file");
+    let module = example("rebinding");
+    said(
+        folder.path(),
+        &["filter", "test", text(&module), "--test-cases", text(&cases)],
+    );
+
+    // A mistake in what is given is told where it is.
+    fs::write(&cases, "query \"a.example\" \"A\" { given { option 8 \"0\" } }").expect("a file");
+    let refused = dnsweir(folder.path(), &test);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("is not a string of octets"), "{error}");
 }
 
 /// Who is asked again as another client and says something else has remembered too much.

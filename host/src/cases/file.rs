@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use super::given::Given;
 use super::lookups::Lookups;
 use super::snapshot::Snapshot;
 use crate::config::{self, ConfigNode, Source, Span};
@@ -32,6 +33,8 @@ pub struct Case {
     pub input: Input,
     /// The name in wire format, lowercased.
     pub name: Vec<u8>,
+    /// `given { … }`: the response's message, and details of the query.
+    pub given: Given,
     /// `after="5s"`: how long after the case before.
     pub after: Duration,
     /// What the filter said when it was last recorded; none: that is still to be done.
@@ -76,8 +79,10 @@ impl TestCases {
             let Some(case) = self.cases.get(index) else {
                 continue;
             };
-            let lines = snapshot.lines();
-            let block: String = lines.iter().map(|line| format!("    {line}\n")).collect();
+            // What is given stays as it is written.
+            let given = Some(case.given.text.clone()).filter(|text| !text.is_empty());
+            let lines = given.into_iter().chain(snapshot.lines());
+            let block: String = lines.map(|line| format!("    {line}\n")).collect();
             text.replace_range(case.head.end()..case.whole.end(), &format!(" {{\n{block}}}"));
         }
         text

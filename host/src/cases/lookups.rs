@@ -7,12 +7,12 @@
 
 use std::collections::HashMap;
 
-use kdl::{KdlNode, KdlValue};
+use kdl::KdlNode;
 
+use super::given::{ANSWERS, push_record};
 use super::values::{query_name, query_type, rcode};
-use crate::config::decode::{Mistakes, Shape, Wrong, arguments, block, text, whole, word};
+use crate::config::decode::{Mistakes, Shape, arguments, block, word};
 use crate::dns::name::Name;
-use crate::dns::text::parse_data;
 use crate::dns::{CLASS_IN, Origin, build, rcode};
 use crate::filter::{Ask, Found, LookupStatus};
 
@@ -23,8 +23,6 @@ const LOOKUP: Shape = Shape {
     children: &["record"],
     repeated: &["record"],
 };
-
-const RECORD: Shape = Shape::plain(4..=4, r#"record "www.example." 300 "A" "192.0.2.1""#);
 
 const STATUSES: [(&str, LookupStatus); 4] = [
     ("answered", LookupStatus::Answered),
@@ -53,7 +51,7 @@ impl Lookups {
         let mut message = build::empty(&question(name.as_bytes(), qtype), rcode);
         let mut ttls = Vec::new();
         for record in block(node) {
-            ttls.extend(push(mistakes, record, &mut message));
+            ttls.extend(push_record(mistakes, record, ANSWERS, &mut message));
         }
         let found = match status {
             None | Some(LookupStatus::Answered) => {
@@ -80,31 +78,6 @@ impl Lookups {
         });
         answers.collect()
     }
-}
-
-/// Adds a record to a message's answer section: its TTL, unless it has a mistake.
-fn push(mistakes: &mut Mistakes, node: &KdlNode, message: &mut Vec<u8>) -> Option<u32> {
-    mistakes.check(node, &RECORD);
-    let given: Vec<_> = arguments(node).collect();
-    let [owner, ttl, rtype, data] = given[..] else {
-        return None;
-    };
-    let owner = mistakes.value("owner", owner, query_name);
-    let ttl = mistakes.value("TTL", ttl, whole(0..=i32::MAX as u32));
-    let rtype = mistakes.value("type", rtype, query_type)?;
-    let data = mistakes.value("data", data, |value| record_data(value, rtype));
-    let (owner, ttl) = (owner?, ttl?);
-    build::push_record(message, 6, owner.as_bytes(), rtype, CLASS_IN, ttl, &data?);
-    Some(ttl)
-}
-
-fn record_data(value: &KdlValue, rtype: u16) -> Result<Vec<u8>, Wrong> {
-    parse_data(rtype, &text(value)?).ok_or_else(|| {
-        Wrong::new(
-            "is not data of this type",
-            "write it as in a zone file, with names that end in a dot",
-        )
-    })
 }
 
 fn found(rcode: u16, ttl: u32, answer_count: u16) -> Found {

@@ -14,6 +14,7 @@
 
 mod compare;
 mod file;
+mod given;
 mod lookups;
 mod read;
 mod run;

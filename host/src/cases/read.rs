@@ -8,6 +8,7 @@ use std::time::Duration;
 use kdl::{KdlNode, KdlValue};
 
 use super::file::{Case, Input, TestCases};
+use super::given::Given;
 use super::lookups::Lookups;
 use super::snapshot::{Snapshot, WORDS};
 use super::values::{query_name, query_type, rcode};
@@ -82,10 +83,21 @@ const fn case(example: &'static str, properties: &'static [&'static str]) -> Sha
         example,
         arguments: 2..=2,
         properties,
-        children: &WORDS,
+        children: &CHILDREN,
         repeated: &["ask", "log", "print", "count"],
     }
 }
+
+/// What may stand in a case: what it gives the filter, and the words of a snapshot.
+const CHILDREN: [&str; WORDS.len() + 1] = {
+    let mut children = ["given"; WORDS.len() + 1];
+    let mut at = 0;
+    while at < WORDS.len() {
+        children[at + 1] = WORDS[at];
+        at += 1;
+    }
+    children
+};
 
 const TRANSPORTS: [(&str, Transport); 3] = [
     ("udp", Transport::Udp),
@@ -197,21 +209,40 @@ impl Reader<'_> {
         let name = name.and_then(|entry| mistakes.value("name", entry, query_name));
         let qtype = qtype.and_then(|entry| mistakes.value("type", entry, query_type));
         let query = self.query(mistakes, node, name.as_ref(), qtype);
+        let rcode = match node.name().value() {
+            "query" => 0,
+            _ => rcode(mistakes, node),
+        };
+        let asked = name.as_ref().map_or(&[0][..], Name::as_bytes);
+        let question = [asked, &query.qtype.to_be_bytes()[..], &query.qclass.to_be_bytes()].concat();
+        let given = Given::decode(
+            mistakes,
+            child(block(node), "given"),
+            &question,
+            rcode,
+            self.source.text(),
+        );
         let input = match node.name().value() {
             "query" => Input::Query(query),
-            "response" => Input::Response(response(mistakes, node, query)),
-            _ => Input::Event(event(mistakes, node, query)),
+            "response" => Input::Response(response(mistakes, node, query, rcode, &given)),
+            _ => Input::Event(event(mistakes, node, query, rcode, &given)),
         };
         let after = mistakes.property(node, "after", duration(AFTER));
-        let snapshot = node
-            .children()
-            .map(|_| Snapshot::from(config_block::nodes(mistakes, &mut self.files, block(node))));
+        let said: Vec<KdlNode> = block(node)
+            .iter()
+            .filter(|node| node.name().value() != "given")
+            .cloned()
+            .collect();
+        let recorded = node.children().is_some() && (given.text.is_empty() || !said.is_empty());
+        let snapshot =
+            recorded.then(|| Snapshot::from(config_block::nodes(mistakes, &mut self.files, &said)));
         let _ = qtype?;
         let span = head(node);
         let text = self.source.text();
         Some(Case {
             input,
             name: name?.as_bytes().to_vec(),
+            given,
             after: after.unwrap_or_default(),
             snapshot,
             title: text.get(span.start..span.end()).unwrap_or_default().to_owned(),
@@ -269,23 +300,39 @@ impl Reader<'_> {
     }
 }
 
-fn response(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> filter::Response {
+fn response(
+    mistakes: &mut Mistakes,
+    node: &KdlNode,
+    query: filter::Query,
+    rcode: u16,
+    given: &Given,
+) -> filter::Response {
     let ttl = mistakes.property(node, "ttl", whole(0..=i32::MAX as u32));
     filter::Response {
         query,
-        rcode: rcode(mistakes, node),
+        rcode,
         source: source(mistakes, node),
-        answer_count: answers(mistakes, node),
-        ttl: ttl.unwrap_or(0),
+        answer_count: answers(mistakes, node, given),
+        ttl: ttl.unwrap_or(given.ttl),
         message_start: 0,
         message_length: 0,
     }
 }
 
-fn event(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> filter::Event {
-    let rcode = rcode(mistakes, node);
+fn event(
+    mistakes: &mut Mistakes,
+    node: &KdlNode,
+    query: filter::Query,
+    rcode: u16,
+    given: &Given,
+) -> filter::Event {
     let took = mistakes.property(node, "took", duration(ms(0)..=ms(3_600_000)));
-    let size = mistakes.property(node, "size", whole(0..=65_535)).unwrap_or(64);
+    let size = mistakes.property(node, "size", whole(0..=65_535));
+    let size = size.unwrap_or(if given.text.is_empty() {
+        64
+    } else {
+        given.message.len() as u32
+    });
     filter::Event {
         query,
         time: 0,
@@ -299,17 +346,17 @@ fn event(mistakes: &mut Mistakes, node: &KdlNode, query: filter::Query) -> filte
             0 => 0,
             _ => flag::QR | flag::RD | flag::RA | rcode & flag::RCODE,
         },
-        has_answers: (answers(mistakes, node) > 0).into(),
+        has_answers: (answers(mistakes, node, given) > 0).into(),
         source: source(mistakes, node),
         message_start: 0,
         message_length: 0,
     }
 }
 
-fn answers(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
+fn answers(mistakes: &mut Mistakes, node: &KdlNode, given: &Given) -> u16 {
     mistakes
         .property(node, "answers", whole(0..=u16::MAX))
-        .unwrap_or(0)
+        .unwrap_or(given.answers)
 }
 
 fn source(mistakes: &mut Mistakes, node: &KdlNode) -> u8 {

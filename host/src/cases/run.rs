@@ -6,10 +6,10 @@ use super::compare::Difference;
 use super::file::{Case, Input, TestCases};
 use super::snapshot::Snapshot;
 use crate::config::{self, Diagnostic, Report, TestCasesFile};
-use crate::dns::{Transport, build, edns, flag};
+use crate::dns::{Transport, edns, flag};
 use crate::filter::{
-    self, Answers, Cost, Decision, Engine, Execution, Filter, LoadError, Outcome, ResponseDecision, Trial,
-    one_line,
+    self, Answers, Asked, Cost, Decision, Engine, Execution, Filter, LoadError, Outcome, ResponseDecision,
+    Trial, one_line,
 };
 
 /// Octets of a difference in one line.
@@ -167,17 +167,21 @@ fn in_words(difference: &Difference) -> String {
 }
 
 fn run_case(trial: &mut Trial, cases: &TestCases, case: &Case, now: u64) -> CaseResult {
-    let name = &case.name;
+    let (details, message) = (trial.details().clone(), &case.given.message[..]);
+    let asked = Asked {
+        name: &case.name,
+        details: Some((&details, case.given.known())),
+    };
     match case.input {
         Input::Query(query) => {
             let mut snapshot = Snapshot::default();
-            let mut execution = trial.query(now, query, name);
+            let mut execution = trial.query(now, query, asked);
             while let Some(Outcome::Decided(verdict)) = &execution.outcome
                 && let Decision::Ask(ask) = &verdict.decision
             {
                 snapshot.verdict(verdict);
                 let found = cases.lookups.answer(ask).into_iter();
-                let answers = Answers::about_query(query, name[..].into(), &ask.state, found);
+                let answers = Answers::about_query(query, asked, &ask.state, found);
                 execution = execution.then(|| trial.query_answers(now, &answers));
             }
             result(case, snapshot, execution, |snapshot, verdict| {
@@ -185,18 +189,15 @@ fn run_case(trial: &mut Trial, cases: &TestCases, case: &Case, now: u64) -> Case
             })
         }
         Input::Response(response) => {
-            let query = response.query;
-            let question = [name, &query.qtype.to_be_bytes()[..], &query.qclass.to_be_bytes()].concat();
-            let message = build::empty(&question, response.rcode);
             let mut snapshot = Snapshot::default();
-            let mut execution = trial.response(now, response, name, &message);
+            let mut execution = trial.response(now, response, asked, message);
             while let Some(Outcome::Decided(verdict)) = &execution.outcome
                 && let ResponseDecision::Ask(ask) = &verdict.decision
             {
                 snapshot.response(verdict);
                 let found = cases.lookups.answer(ask).into_iter();
-                let message = trial.shown(&message);
-                let answers = Answers::about_response(response, name[..].into(), message, &ask.state, found);
+                let message = trial.shown(message);
+                let answers = Answers::about_response(response, asked, message, &ask.state, found);
                 execution = execution.then(|| trial.response_answers(now, &answers));
             }
             result(case, snapshot, execution, Snapshot::response)
@@ -204,10 +205,13 @@ fn run_case(trial: &mut Trial, cases: &TestCases, case: &Case, now: u64) -> Case
         Input::Event(event) => {
             let event = filter::Event {
                 time: now.saturating_sub(u64::from(event.duration) / 1000),
-                query_size: (name.len() + 16) as u16,
+                query_size: (case.name.len() + 16) as u16,
                 ..event
             };
-            result(case, Snapshot::default(), trial.event(event, name), |_, ()| {})
+            // Nothing was sent if the query was dropped.
+            let message = if event.response_size == 0 { &[] } else { message };
+            let execution = trial.event(event, asked, message);
+            result(case, Snapshot::default(), execution, |_, ()| {})
         }
     }
 }

@@ -16,10 +16,12 @@ use wasmtime::component::Component;
 use wasmtime::{Store, UpdateDeadline};
 
 use super::ask::{Answers, ROUNDS};
+use super::batch::{Asked, Batch};
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
 use super::check;
 use super::configure::{rejections, setup};
+use super::details::Details;
 use super::engine::Engine;
 use super::exports::{Exports, Functions};
 use super::face;
@@ -340,15 +342,23 @@ impl Trial {
         self.configured
     }
 
-    /// The query phase. `now` is Unix time in milliseconds, `name` lowercased and in wire format.
-    pub fn query(&mut self, now: u64, query: types::Query, name: &[u8]) -> Execution<QueryOutcome> {
+    /// The details of queries that it wants to know.
+    pub fn details(&self) -> &Details {
+        &self.interest.details
+    }
+
+    /// The query phase. `now` is Unix time in milliseconds.
+    pub fn query(&mut self, now: u64, query: types::Query, asked: Asked<'_>) -> Execution<QueryOutcome> {
         self.now = now;
-        let wanted = self.manifest.queries && self.interest.covers(query.qtype, name);
+        let wanted = self.manifest.queries && self.interest.covers(query.qtype, asked.name);
         let asks = self.manifest.asks;
-        let query = placed(query, name);
+        let mut batch = Batch::default();
+        batch.push_query(query, asked, 0);
         let sources = Arc::clone(&self.interest.sources);
         self.execute(wanted, |guest| {
-            let verdicts = guest.phases.queries(&mut guest.store, now, &[query], name);
+            let verdicts = guest
+                .phases
+                .queries(&mut guest.store, now, batch.records(), batch.bytes());
             let mut out = [Outcome::Passed];
             let verdicts = verdicts.map_err(|error| failure(&guest.store, &error))?;
             check::verdicts(verdicts, asks, &sources, &mut out)?;
@@ -362,22 +372,19 @@ impl Trial {
         &mut self,
         now: u64,
         response: types::Response,
-        name: &[u8],
+        asked: Asked<'_>,
         message: &[u8],
     ) -> Execution<ResponseOutcome> {
         self.now = now;
-        let wanted = self.manifest.responses && self.interest.covers(response.query.qtype, name);
-        let message = self.shown(message);
-        let response = types::Response {
-            query: placed(response.query, name),
-            message_start: name.len() as u32,
-            message_length: message.len() as u32,
-            ..response
-        };
+        let wanted = self.manifest.responses && self.interest.covers(response.query.qtype, asked.name);
+        let mut batch = Batch::default();
+        batch.push_response(response, asked, self.shown(message));
         let asks = self.manifest.asks;
-        let bytes = [name, message].concat();
         self.execute(wanted, |guest| {
-            let verdicts = guest.phases.responses(&mut guest.store, now, &[response], &bytes);
+            let responses = batch.records();
+            let verdicts = guest
+                .phases
+                .responses(&mut guest.store, now, responses, batch.bytes());
             let mut out = [Outcome::Passed];
             check::response_verdicts(
                 verdicts.map_err(|error| failure(&guest.store, &error))?,
@@ -430,16 +437,15 @@ impl Trial {
     }
 
     /// The event phase.
-    pub fn event(&mut self, event: types::Event, name: &[u8]) -> Execution<Outcome<()>> {
+    pub fn event(&mut self, event: types::Event, asked: Asked<'_>, message: &[u8]) -> Execution<Outcome<()>> {
         self.now = event.time;
-        let wanted = self.manifest.events && self.interest.covers(event.query.qtype, name);
-        let event = types::Event {
-            query: placed(event.query, name),
-            message_start: name.len() as u32,
-            ..event
-        };
+        let wanted = self.manifest.events && self.interest.covers(event.query.qtype, asked.name);
+        let mut batch = Batch::default();
+        batch.push_event(event, asked, self.shown(message));
         self.execute(wanted, |guest| {
-            let done = guest.phases.events(&mut guest.store, &[event], name);
+            let done = guest
+                .phases
+                .events(&mut guest.store, batch.records(), batch.bytes());
             done.map_err(|error| failure(&guest.store, &error))?;
             Ok(Outcome::Passed)
         })
@@ -508,14 +514,6 @@ impl Trial {
 }
 
 /// A query whose name is at the start of the bytes, and the first thing there.
-fn placed(query: types::Query, name: &[u8]) -> types::Query {
-    types::Query {
-        name_start: 0,
-        name_length: name.len() as u16,
-        ..query
-    }
-}
-
 /// Sets the bounds of the call that follows.
 fn arm(store: &mut Store<Recorder>) {
     // Refused by an engine that does not count instructions, which then do not run out either.

@@ -1,0 +1,164 @@
+//! What a case gives a filter beside the record: the message of a response, the details of a query.
+//!
+//! ```kdl
+//! response "www.example" "A" source="cache" {
+//!     given listener="127.0.0.1:53" {
+//!         option 8 "000118" "c00002"
+//!         record "www.example." 300 "A" "192.0.2.1"
+//!     }
+//!     pass
+//! }
+//! ```
+
+use kdl::{KdlEntry, KdlNode, KdlValue};
+
+use super::values::{query_name, query_type};
+use crate::config::decode::{Mistakes, Shape, Wrong, arguments, block, text, whole};
+use crate::dns::CLASS_IN;
+use crate::dns::build;
+use crate::dns::text::parse_data;
+use crate::filter::Known;
+
+const GIVEN: Shape = Shape {
+    example: r#"given { record "www.example." 300 "A" "192.0.2.1" }"#,
+    arguments: 0..=0,
+    properties: &["listener", "server-name"],
+    children: &["option", "record", "authority", "additional"],
+    repeated: &["option", "record", "authority", "additional"],
+};
+
+const RECORD: Shape = Shape::plain(4..=4, r#"record "www.example." 300 "A" "192.0.2.1""#);
+
+const OPTION: Shape = Shape::plain(1..=usize::MAX, r#"option 8 "000118" "c00002""#);
+
+/// Where the header counts the records of the answer section.
+pub(super) const ANSWERS: usize = 6;
+
+/// Sections of a message in their order, by the words of test cases, and where each is counted in the header.
+const SECTIONS: [(&str, usize); 3] = [("record", ANSWERS), ("authority", 8), ("additional", 10)];
+
+/// What is given.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The response; as a rule without records.
+    pub message: Vec<u8>,
+    /// How many records its answer section has.
+    pub answers: u16,
+    /// Their lowest TTL, and that of all other records; 0: there are none.
+    pub ttl: u32,
+    /// The options of the query's OPT record.
+    options: Vec<u8>,
+    listener: String,
+    server_name: String,
+    /// The node as it is written; empty: there is none.
+    pub(super) text: String,
+}
+
+impl Given {
+    /// Reads a case's `given`, if it has one, for a question in wire format. `file` is the text that it stands in.
+    pub(super) fn decode(
+        mistakes: &mut Mistakes,
+        node: Option<&KdlNode>,
+        question: &[u8],
+        rcode: u16,
+        file: &str,
+    ) -> Given {
+        let mut given = Given {
+            message: build::empty(question, rcode),
+            ..Given::default()
+        };
+        let Some(node) = node else { return given };
+        mistakes.check(node, &GIVEN);
+        let span = node.span();
+        given.text = file
+            .get(span.offset()..span.offset() + span.len())
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
+        given.listener = mistakes.property(node, "listener", text).unwrap_or_default();
+        given.server_name = mistakes.property(node, "server-name", text).unwrap_or_default();
+        let mut ttls = Vec::new();
+        for (section, count_at) in SECTIONS {
+            for record in block(node).iter().filter(|node| node.name().value() == section) {
+                ttls.extend(push_record(mistakes, record, count_at, &mut given.message));
+            }
+        }
+        for option in block(node).iter().filter(|node| node.name().value() == "option") {
+            given.push_option(mistakes, option);
+        }
+        let answers = block(node).iter().filter(|node| node.name().value() == "record");
+        given.answers = answers.count() as u16;
+        given.ttl = ttls.into_iter().min().unwrap_or(0);
+        given
+    }
+
+    fn push_option(&mut self, mistakes: &mut Mistakes, node: &KdlNode) {
+        mistakes.check(node, &OPTION);
+        let mut given = arguments(node);
+        let code = given
+            .next()
+            .and_then(|entry| mistakes.value("code", entry, whole(0..=u16::MAX)));
+        let data: Option<Vec<Vec<u8>>> = given
+            .map(|entry: &KdlEntry| mistakes.value("data", entry, octets))
+            .collect();
+        if let (Some(code), Some(data)) = (code, data) {
+            let data = data.concat();
+            self.options.extend(code.to_be_bytes());
+            self.options.extend((data.len() as u16).to_be_bytes());
+            self.options.extend(data);
+        }
+    }
+
+    /// What there is to know of the query.
+    pub(super) fn known(&self) -> Known<'_> {
+        Known {
+            options: &self.options,
+            listener: &self.listener,
+            server_name: &self.server_name,
+        }
+    }
+}
+
+/// Adds a record to the section of a message that is counted there: its TTL, unless it has a mistake.
+pub(super) fn push_record(
+    mistakes: &mut Mistakes,
+    node: &KdlNode,
+    count_at: usize,
+    message: &mut Vec<u8>,
+) -> Option<u32> {
+    mistakes.check(node, &RECORD);
+    let given: Vec<_> = arguments(node).collect();
+    let [owner, ttl, rtype, data] = given[..] else {
+        return None;
+    };
+    let owner = mistakes.value("owner", owner, query_name);
+    let ttl = mistakes.value("TTL", ttl, whole(0..=i32::MAX as u32));
+    let rtype = mistakes.value("type", rtype, query_type)?;
+    let data = mistakes.value("data", data, |value| record_data(value, rtype));
+    let (owner, ttl) = (owner?, ttl?);
+    build::push_record(message, count_at, owner.as_bytes(), rtype, CLASS_IN, ttl, &data?);
+    Some(ttl)
+}
+
+fn record_data(value: &KdlValue, rtype: u16) -> Result<Vec<u8>, Wrong> {
+    parse_data(rtype, &text(value)?).ok_or_else(|| {
+        Wrong::new(
+            "is not data of this type",
+            "write it as in a zone file, with names that end in a dot",
+        )
+    })
+}
+
+/// Hexadecimal digits, two for each octet.
+fn octets(value: &KdlValue) -> Result<Vec<u8>, Wrong> {
+    let digits = text(value)?;
+    let octet = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let octets: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(octet).collect();
+    let whole = digits.len() % 2 == 0 && digits.len() <= 2 * usize::from(u16::MAX);
+    octets.filter(|_| whole).ok_or_else(|| {
+        Wrong::new(
+            "is not a string of octets",
+            "write two hexadecimal digits for each, such as \"000118\"",
+        )
+    })
+}
