@@ -318,11 +318,10 @@ fn with_files(text: &str, folder: &Path) -> String {
         if line.trim_start().starts_with("sha256 ") {
             line = String::new();
         }
-        if let Some(list) = line
-            .split("(file)\"")
-            .nth(1)
-            .and_then(|rest| rest.split('"').next())
-        {
+        let annotated = line
+            .split_once("(file)\"")
+            .or_else(|| line.split_once("(data)\""));
+        if let Some(list) = annotated.and_then(|(_, rest)| rest.split('"').next()) {
             let file = folder.join("list");
             let text = match list.ends_with(".zone") {
                 true => "$TTL 60\nads CNAME .\n",

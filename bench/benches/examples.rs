@@ -33,8 +33,10 @@ fn main() {
     run("(hosts)", "builtin:hosts", hosts, "NUMBER.test", &upstream);
     let block = format!("list (file)\"{}\"", list.display());
     let policies = policies(folder.path());
+    let sorted = sorted(folder.path());
     for (name, config, asked) in [
         ("block-list", block.as_str(), "a.host-NUMBER.ads-7.example"),
+        ("big-block-list", sorted.as_str(), "a.host-NUMBER.ads.example"),
         ("rate-limit", "rate 1000000; clients 10000", "NUMBER.test"),
         (
             "search-path",
@@ -94,6 +96,17 @@ fn policies(folder: &Path) -> String {
     let text: String = (0..20_000).map(policy).collect();
     fs::write(&zone, format!("$TTL 60\n{text}")).expect("a zone");
     format!("zone \"rpz.example\" (file)\"{}\"", zone.display())
+}
+
+/// The configuration of a sorted list of 3 000 000 names.
+fn sorted(folder: &Path) -> String {
+    let list = folder.join("sorted.txt");
+    let mut names: Vec<String> = (0..3_000_000)
+        .map(|number| format!("host-{number}.ads.example"))
+        .collect();
+    names.sort_unstable();
+    fs::write(&list, names.join("\n")).expect("a list");
+    format!("list (data)\"{}\"", list.display())
 }
 
 fn run(name: &str, module: &str, config: &str, asked: &str, upstream: &Upstream) {

@@ -503,6 +503,181 @@ pub mod dnsweir {
                 }
             }
         }
+        /// Large files that the configuration names for the filter: `(data)"PATH"`. There is one
+        /// copy of each in the whole process, which nobody can change; another one takes its place
+        /// when the file has changed and the filter is configured anew.
+        ///
+        /// `index` is that of a `value.data`. There is no data under any other one.
+        ///
+        /// All of it is there from `configure` on.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod data {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            #[allow(unused_unsafe, clippy::all)]
+            /// Its octets; none: there is no such data.
+            #[allow(async_fn_in_trait)]
+            pub fn size(index: u32) -> ::core::option::Option<u64> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea([::core::mem::MaybeUninit<u8>; 16]);
+                    let mut ret_area = RetArea([::core::mem::MaybeUninit::uninit(); 16]);
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "dnsweir:filter/data@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "size"]
+                        fn wit_import1(_: i32, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: i32, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(_rt::as_i32(&index), ptr0);
+                    let l2 = i32::from(*ptr0.add(0).cast::<u8>());
+                    let result4 = match l2 {
+                        0 => None,
+                        1 => {
+                            let e = {
+                                let l3 = *ptr0.add(8).cast::<i64>();
+                                l3 as u64
+                            };
+                            Some(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result4
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// So many octets from `offset` on: fewer where the data ends, and never more than
+            /// 65 536.
+            #[allow(async_fn_in_trait)]
+            pub fn read(index: u32, offset: u64, length: u32) -> _rt::Vec<u8> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "dnsweir:filter/data@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "read"]
+                        fn wit_import1(_: i32, _: i64, _: i32, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(
+                        _: i32,
+                        _: i64,
+                        _: i32,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import1(
+                        _rt::as_i32(&index),
+                        _rt::as_i64(&offset),
+                        _rt::as_i32(&length),
+                        ptr0,
+                    );
+                    let l2 = *ptr0.add(0).cast::<*mut u8>();
+                    let l3 = *ptr0
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let len4 = l3;
+                    let result5 = <_ as From<
+                        _rt::Vec<_>,
+                    >>::from(_rt::Vec::from_raw_parts(l2.cast(), len4, len4));
+                    result5
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// The first line with this key, without its end. A line's key is what comes before the
+            /// first `separator` in it, or all of it if there is none. Lines end in LF; the last one
+            /// need not.
+            ///
+            /// The lines have to be in the order of their keys, octet by octet, and no longer than
+            /// 4 096 octets. In data that is not like that, a line may not be found. It takes a time
+            /// that grows with the logarithm of the size.
+            #[allow(async_fn_in_trait)]
+            pub fn find_line(
+                index: u32,
+                key: &[u8],
+                separator: u8,
+            ) -> ::core::option::Option<_rt::Vec<u8>> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 3 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 3
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = key;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "dnsweir:filter/data@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "find-line"]
+                        fn wit_import2(_: i32, _: *mut u8, _: usize, _: i32, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(
+                        _: i32,
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import2(
+                        _rt::as_i32(&index),
+                        ptr0.cast_mut(),
+                        len0,
+                        _rt::as_i32(&separator),
+                        ptr1,
+                    );
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result7 = match l3 {
+                        0 => None,
+                        1 => {
+                            let e = {
+                                let l4 = *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l5 = *ptr1
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len6 = l5;
+                                <_ as From<
+                                    _rt::Vec<_>,
+                                >>::from(_rt::Vec::from_raw_parts(l4.cast(), len6, len6))
+                            };
+                            Some(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result7
+                }
+            }
+        }
         /// Everything that crosses the boundary.
         ///
         /// Calls carry batches. A batch is one list of flat records and, beside it, one
@@ -1349,6 +1524,8 @@ pub mod dnsweir {
                 Decimal(f64),
                 /// Text, whose quotes and escapes are gone.
                 Text(_rt::String),
+                /// A file to be read by the functions of `data`: its index there.
+                Data(u32),
             }
             impl ::core::fmt::Debug for Value {
                 fn fmt(
@@ -1367,6 +1544,7 @@ pub mod dnsweir {
                             f.debug_tuple("Value::Decimal").field(e).finish()
                         }
                         Value::Text(e) => f.debug_tuple("Value::Text").field(e).finish(),
+                        Value::Data(e) => f.debug_tuple("Value::Data").field(e).finish(),
                     }
                 }
             }
@@ -1602,20 +1780,20 @@ pub mod exports {
                 ) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result36 = {
+                        let result38 = {
                             let len0 = arg1;
                             let bytes0 = _rt::Vec::from_raw_parts(
                                 arg0.cast(),
                                 len0,
                                 len0,
                             );
-                            let base31 = arg2;
-                            let len31 = arg3;
-                            let mut result31 = _rt::Vec::with_capacity(len31);
-                            for i in 0..len31 {
-                                let base = base31
+                            let base33 = arg2;
+                            let len33 = arg3;
+                            let mut result33 = _rt::Vec::with_capacity(len33);
+                            for i in 0..len33 {
+                                let base = base33
                                     .add(i * (8 + 6 * ::core::mem::size_of::<*const u8>()));
-                                let e31 = {
+                                let e33 = {
                                     let l1 = *base.add(0).cast::<*mut u8>();
                                     let l2 = *base
                                         .add(::core::mem::size_of::<*const u8>())
@@ -1632,41 +1810,40 @@ pub mod exports {
                                     let l5 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base14 = l4;
-                                    let len14 = l5;
-                                    let mut result14 = _rt::Vec::with_capacity(len14);
-                                    for i in 0..len14 {
-                                        let base = base14
+                                    let base15 = l4;
+                                    let len15 = l5;
+                                    let mut result15 = _rt::Vec::with_capacity(len15);
+                                    for i in 0..len15 {
+                                        let base = base15
                                             .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
-                                        let e14 = {
+                                        let e15 = {
                                             let l6 = i32::from(*base.add(0).cast::<u8>());
-                                            use super::super::super::super::dnsweir::filter::types::Value as V13;
-                                            let v13 = match l6 {
-                                                0 => V13::Null,
+                                            use super::super::super::super::dnsweir::filter::types::Value as V14;
+                                            let v14 = match l6 {
+                                                0 => V14::Null,
                                                 1 => {
-                                                    let e13 = {
+                                                    let e14 = {
                                                         let l7 = i32::from(*base.add(8).cast::<u8>());
                                                         _rt::bool_lift(l7 as u8)
                                                     };
-                                                    V13::Boolean(e13)
+                                                    V14::Boolean(e14)
                                                 }
                                                 2 => {
-                                                    let e13 = {
+                                                    let e14 = {
                                                         let l8 = *base.add(8).cast::<i64>();
                                                         l8
                                                     };
-                                                    V13::Integer(e13)
+                                                    V14::Integer(e14)
                                                 }
                                                 3 => {
-                                                    let e13 = {
+                                                    let e14 = {
                                                         let l9 = *base.add(8).cast::<f64>();
                                                         l9
                                                     };
-                                                    V13::Decimal(e13)
+                                                    V14::Decimal(e14)
                                                 }
-                                                n => {
-                                                    debug_assert_eq!(n, 4, "invalid enum discriminant");
-                                                    let e13 = {
+                                                4 => {
+                                                    let e14 = {
                                                         let l10 = *base.add(8).cast::<*mut u8>();
                                                         let l11 = *base
                                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
@@ -1679,124 +1856,141 @@ pub mod exports {
                                                         );
                                                         _rt::string_lift(bytes12)
                                                     };
-                                                    V13::Text(e13)
+                                                    V14::Text(e14)
+                                                }
+                                                n => {
+                                                    debug_assert_eq!(n, 5, "invalid enum discriminant");
+                                                    let e14 = {
+                                                        let l13 = *base.add(8).cast::<i32>();
+                                                        l13 as u32
+                                                    };
+                                                    V14::Data(e14)
                                                 }
                                             };
-                                            v13
+                                            v14
                                         };
-                                        result14.push(e14);
+                                        result15.push(e15);
                                     }
                                     _rt::cabi_dealloc(
-                                        base14,
-                                        len14 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                        base15,
+                                        len15 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     );
-                                    let l15 = *base
+                                    let l16 = *base
                                         .add(4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l16 = *base
+                                    let l17 = *base
                                         .add(5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base28 = l15;
-                                    let len28 = l16;
-                                    let mut result28 = _rt::Vec::with_capacity(len28);
-                                    for i in 0..len28 {
-                                        let base = base28
+                                    let base30 = l16;
+                                    let len30 = l17;
+                                    let mut result30 = _rt::Vec::with_capacity(len30);
+                                    for i in 0..len30 {
+                                        let base = base30
                                             .add(i * (8 + 4 * ::core::mem::size_of::<*const u8>()));
-                                        let e28 = {
-                                            let l17 = *base.add(0).cast::<*mut u8>();
-                                            let l18 = *base
+                                        let e30 = {
+                                            let l18 = *base.add(0).cast::<*mut u8>();
+                                            let l19 = *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len19 = l18;
-                                            let bytes19 = _rt::Vec::from_raw_parts(
-                                                l17.cast(),
-                                                len19,
-                                                len19,
+                                            let len20 = l19;
+                                            let bytes20 = _rt::Vec::from_raw_parts(
+                                                l18.cast(),
+                                                len20,
+                                                len20,
                                             );
-                                            let l20 = i32::from(
+                                            let l21 = i32::from(
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>(),
                                             );
-                                            use super::super::super::super::dnsweir::filter::types::Value as V27;
-                                            let v27 = match l20 {
-                                                0 => V27::Null,
+                                            use super::super::super::super::dnsweir::filter::types::Value as V29;
+                                            let v29 = match l21 {
+                                                0 => V29::Null,
                                                 1 => {
-                                                    let e27 = {
-                                                        let l21 = i32::from(
+                                                    let e29 = {
+                                                        let l22 = i32::from(
                                                             *base
                                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                                 .cast::<u8>(),
                                                         );
-                                                        _rt::bool_lift(l21 as u8)
+                                                        _rt::bool_lift(l22 as u8)
                                                     };
-                                                    V27::Boolean(e27)
+                                                    V29::Boolean(e29)
                                                 }
                                                 2 => {
-                                                    let e27 = {
-                                                        let l22 = *base
-                                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<i64>();
-                                                        l22
-                                                    };
-                                                    V27::Integer(e27)
-                                                }
-                                                3 => {
-                                                    let e27 = {
+                                                    let e29 = {
                                                         let l23 = *base
                                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<f64>();
+                                                            .cast::<i64>();
                                                         l23
                                                     };
-                                                    V27::Decimal(e27)
+                                                    V29::Integer(e29)
                                                 }
-                                                n => {
-                                                    debug_assert_eq!(n, 4, "invalid enum discriminant");
-                                                    let e27 = {
+                                                3 => {
+                                                    let e29 = {
                                                         let l24 = *base
                                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>();
+                                                            .cast::<f64>();
+                                                        l24
+                                                    };
+                                                    V29::Decimal(e29)
+                                                }
+                                                4 => {
+                                                    let e29 = {
                                                         let l25 = *base
+                                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l26 = *base
                                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len26 = l25;
-                                                        let bytes26 = _rt::Vec::from_raw_parts(
-                                                            l24.cast(),
-                                                            len26,
-                                                            len26,
+                                                        let len27 = l26;
+                                                        let bytes27 = _rt::Vec::from_raw_parts(
+                                                            l25.cast(),
+                                                            len27,
+                                                            len27,
                                                         );
-                                                        _rt::string_lift(bytes26)
+                                                        _rt::string_lift(bytes27)
                                                     };
-                                                    V27::Text(e27)
+                                                    V29::Text(e29)
+                                                }
+                                                n => {
+                                                    debug_assert_eq!(n, 5, "invalid enum discriminant");
+                                                    let e29 = {
+                                                        let l28 = *base
+                                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<i32>();
+                                                        l28 as u32
+                                                    };
+                                                    V29::Data(e29)
                                                 }
                                             };
-                                            (_rt::string_lift(bytes19), v27)
+                                            (_rt::string_lift(bytes20), v29)
                                         };
-                                        result28.push(e28);
+                                        result30.push(e30);
                                     }
                                     _rt::cabi_dealloc(
-                                        base28,
-                                        len28 * (8 + 4 * ::core::mem::size_of::<*const u8>()),
+                                        base30,
+                                        len30 * (8 + 4 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     );
-                                    let l29 = i32::from(
+                                    let l31 = i32::from(
                                         *base
                                             .add(6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
                                     super::super::super::super::dnsweir::filter::types::Node {
                                         name: _rt::string_lift(bytes3),
-                                        arguments: result14,
-                                        properties: result28,
-                                        parent: match l29 {
+                                        arguments: result15,
+                                        properties: result30,
+                                        parent: match l31 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l30 = *base
+                                                    let l32 = *base
                                                         .add(4 + 6 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<i32>();
-                                                    l30 as u32
+                                                    l32 as u32
                                                 };
                                                 Some(e)
                                             }
@@ -1804,187 +1998,140 @@ pub mod exports {
                                         },
                                     }
                                 };
-                                result31.push(e31);
+                                result33.push(e33);
                             }
                             _rt::cabi_dealloc(
-                                base31,
-                                len31 * (8 + 6 * ::core::mem::size_of::<*const u8>()),
+                                base33,
+                                len33 * (8 + 6 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base35 = arg4;
-                            let len35 = arg5;
-                            let mut result35 = _rt::Vec::with_capacity(len35);
-                            for i in 0..len35 {
-                                let base = base35
+                            let base37 = arg4;
+                            let len37 = arg5;
+                            let mut result37 = _rt::Vec::with_capacity(len37);
+                            for i in 0..len37 {
+                                let base = base37
                                     .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                let e35 = {
-                                    let l32 = *base.add(0).cast::<*mut u8>();
-                                    let l33 = *base
+                                let e37 = {
+                                    let l34 = *base.add(0).cast::<*mut u8>();
+                                    let l35 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len34 = l33;
-                                    let bytes34 = _rt::Vec::from_raw_parts(
-                                        l32.cast(),
-                                        len34,
-                                        len34,
+                                    let len36 = l35;
+                                    let bytes36 = _rt::Vec::from_raw_parts(
+                                        l34.cast(),
+                                        len36,
+                                        len36,
                                     );
-                                    _rt::string_lift(bytes34)
+                                    _rt::string_lift(bytes36)
                                 };
-                                result35.push(e35);
+                                result37.push(e37);
                             }
                             _rt::cabi_dealloc(
-                                base35,
-                                len35 * (2 * ::core::mem::size_of::<*const u8>()),
+                                base37,
+                                len37 * (2 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
                             T_::configure(super::super::super::super::dnsweir::filter::types::Setup {
                                 name: _rt::string_lift(bytes0),
-                                config: result31,
-                                zones: result35,
+                                config: result33,
+                                zones: result37,
                             })
                         };
-                        let ptr37 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result36 {
+                        let ptr39 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result38 {
                             Ok(e) => {
-                                *ptr37.add(0).cast::<u8>() = (0i32) as u8;
+                                *ptr39.add(0).cast::<u8>() = (0i32) as u8;
                                 let super::super::super::super::dnsweir::filter::types::Manifest {
-                                    qtypes: qtypes38,
-                                    suffixes: suffixes38,
-                                    queries: queries38,
-                                    responses: responses38,
-                                    events: events38,
-                                    messages: messages38,
-                                    asks: asks38,
-                                    tables: tables38,
-                                    details: details38,
-                                    sources: sources38,
+                                    qtypes: qtypes40,
+                                    suffixes: suffixes40,
+                                    queries: queries40,
+                                    responses: responses40,
+                                    events: events40,
+                                    messages: messages40,
+                                    asks: asks40,
+                                    tables: tables40,
+                                    details: details40,
+                                    sources: sources40,
                                 } = e;
-                                let vec39 = <_ as Into<_rt::Vec<_>>>::into(qtypes38)
+                                let vec41 = <_ as Into<_rt::Vec<_>>>::into(qtypes40)
                                     .into_boxed_slice();
-                                let ptr39 = vec39.as_ptr().cast::<u8>();
-                                let len39 = vec39.len();
-                                ::core::mem::forget(vec39);
-                                *ptr37
-                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len39;
-                                *ptr37
-                                    .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr39.cast_mut();
-                                let vec41 = suffixes38;
+                                let ptr41 = vec41.as_ptr().cast::<u8>();
                                 let len41 = vec41.len();
-                                let layout41 = _rt::alloc::Layout::from_size_align(
-                                        vec41.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::forget(vec41);
+                                *ptr39
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len41;
+                                *ptr39
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr41.cast_mut();
+                                let vec43 = suffixes40;
+                                let len43 = vec43.len();
+                                let layout43 = _rt::alloc::Layout::from_size_align(
+                                        vec43.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result41, _cleanup41) = wit_bindgen::rt::Cleanup::new(
-                                    layout41,
+                                let (result43, _cleanup43) = wit_bindgen::rt::Cleanup::new(
+                                    layout43,
                                 );
-                                if let Some(cleanup) = _cleanup41 {
+                                if let Some(cleanup) = _cleanup43 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec41.into_iter().enumerate() {
-                                    let base = result41
+                                for (i, e) in vec43.into_iter().enumerate() {
+                                    let base = result43
                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let vec40 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr40 = vec40.as_ptr().cast::<u8>();
-                                        let len40 = vec40.len();
-                                        ::core::mem::forget(vec40);
+                                        let vec42 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr42 = vec42.as_ptr().cast::<u8>();
+                                        let len42 = vec42.len();
+                                        ::core::mem::forget(vec42);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len40;
-                                        *base.add(0).cast::<*mut u8>() = ptr40.cast_mut();
+                                            .cast::<usize>() = len42;
+                                        *base.add(0).cast::<*mut u8>() = ptr42.cast_mut();
                                     }
                                 }
-                                *ptr37
+                                *ptr39
                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len41;
-                                *ptr37
+                                    .cast::<usize>() = len43;
+                                *ptr39
                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result41;
-                                *ptr37
+                                    .cast::<*mut u8>() = result43;
+                                *ptr39
                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<u8>() = (match queries38 {
+                                    .cast::<u8>() = (match queries40 {
                                     true => 1,
                                     false => 0,
                                 }) as u8;
-                                *ptr37
+                                *ptr39
                                     .add(1 + 5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<u8>() = (match responses38 {
+                                    .cast::<u8>() = (match responses40 {
                                     true => 1,
                                     false => 0,
                                 }) as u8;
-                                *ptr37
+                                *ptr39
                                     .add(2 + 5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<u8>() = (match events38 {
+                                    .cast::<u8>() = (match events40 {
                                     true => 1,
                                     false => 0,
                                 }) as u8;
-                                *ptr37
+                                *ptr39
                                     .add(3 + 5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<u8>() = (match messages38 {
+                                    .cast::<u8>() = (match messages40 {
                                     true => 1,
                                     false => 0,
                                 }) as u8;
-                                *ptr37
+                                *ptr39
                                     .add(4 + 5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<u8>() = (match asks38 {
+                                    .cast::<u8>() = (match asks40 {
                                     true => 1,
                                     false => 0,
                                 }) as u8;
-                                let vec44 = tables38;
-                                let len44 = vec44.len();
-                                let layout44 = _rt::alloc::Layout::from_size_align(
-                                        vec44.len() * (8 + 2 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
-                                    )
-                                    .unwrap();
-                                let (result44, _cleanup44) = wit_bindgen::rt::Cleanup::new(
-                                    layout44,
-                                );
-                                if let Some(cleanup) = _cleanup44 {
-                                    cleanup.forget();
-                                }
-                                for (i, e) in vec44.into_iter().enumerate() {
-                                    let base = result44
-                                        .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let super::super::super::super::dnsweir::filter::types::TableShape {
-                                            name: name42,
-                                            octets: octets42,
-                                            shown: shown42,
-                                        } = e;
-                                        let vec43 = (name42.into_bytes()).into_boxed_slice();
-                                        let ptr43 = vec43.as_ptr().cast::<u8>();
-                                        let len43 = vec43.len();
-                                        ::core::mem::forget(vec43);
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len43;
-                                        *base.add(0).cast::<*mut u8>() = ptr43.cast_mut();
-                                        *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<i32>() = _rt::as_i32(octets42);
-                                        *base
-                                            .add(4 + 2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (match shown42 {
-                                            true => 1,
-                                            false => 0,
-                                        }) as u8;
-                                    }
-                                }
-                                *ptr37
-                                    .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len44;
-                                *ptr37
-                                    .add(8 + 5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result44;
-                                let vec46 = details38;
+                                let vec46 = tables40;
                                 let len46 = vec46.len();
                                 let layout46 = _rt::alloc::Layout::from_size_align(
-                                        vec46.len() * 4,
-                                        2,
+                                        vec46.len() * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
                                 let (result46, _cleanup46) = wit_bindgen::rt::Cleanup::new(
@@ -1994,37 +2141,44 @@ pub mod exports {
                                     cleanup.forget();
                                 }
                                 for (i, e) in vec46.into_iter().enumerate() {
-                                    let base = result46.add(i * 4);
+                                    let base = result46
+                                        .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        use super::super::super::super::dnsweir::filter::types::Detail as V45;
-                                        match e {
-                                            V45::EdnsOption(e) => {
-                                                *base.add(0).cast::<u8>() = (0i32) as u8;
-                                                *base.add(2).cast::<u16>() = (_rt::as_i32(e)) as u16;
-                                            }
-                                            V45::EdnsOptions => {
-                                                *base.add(0).cast::<u8>() = (1i32) as u8;
-                                            }
-                                            V45::Listener => {
-                                                *base.add(0).cast::<u8>() = (2i32) as u8;
-                                            }
-                                            V45::ServerName => {
-                                                *base.add(0).cast::<u8>() = (3i32) as u8;
-                                            }
-                                        }
+                                        let super::super::super::super::dnsweir::filter::types::TableShape {
+                                            name: name44,
+                                            octets: octets44,
+                                            shown: shown44,
+                                        } = e;
+                                        let vec45 = (name44.into_bytes()).into_boxed_slice();
+                                        let ptr45 = vec45.as_ptr().cast::<u8>();
+                                        let len45 = vec45.len();
+                                        ::core::mem::forget(vec45);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len45;
+                                        *base.add(0).cast::<*mut u8>() = ptr45.cast_mut();
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<i32>() = _rt::as_i32(octets44);
+                                        *base
+                                            .add(4 + 2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (match shown44 {
+                                            true => 1,
+                                            false => 0,
+                                        }) as u8;
                                     }
                                 }
-                                *ptr37
-                                    .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                *ptr39
+                                    .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>() = len46;
-                                *ptr37
-                                    .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                *ptr39
+                                    .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>() = result46;
-                                let vec48 = sources38;
+                                let vec48 = details40;
                                 let len48 = vec48.len();
                                 let layout48 = _rt::alloc::Layout::from_size_align(
-                                        vec48.len() * (2 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
+                                        vec48.len() * 4,
+                                        2,
                                     )
                                     .unwrap();
                                 let (result48, _cleanup48) = wit_bindgen::rt::Cleanup::new(
@@ -2034,52 +2188,92 @@ pub mod exports {
                                     cleanup.forget();
                                 }
                                 for (i, e) in vec48.into_iter().enumerate() {
-                                    let base = result48
-                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    let base = result48.add(i * 4);
                                     {
-                                        let vec47 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr47 = vec47.as_ptr().cast::<u8>();
-                                        let len47 = vec47.len();
-                                        ::core::mem::forget(vec47);
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len47;
-                                        *base.add(0).cast::<*mut u8>() = ptr47.cast_mut();
+                                        use super::super::super::super::dnsweir::filter::types::Detail as V47;
+                                        match e {
+                                            V47::EdnsOption(e) => {
+                                                *base.add(0).cast::<u8>() = (0i32) as u8;
+                                                *base.add(2).cast::<u16>() = (_rt::as_i32(e)) as u16;
+                                            }
+                                            V47::EdnsOptions => {
+                                                *base.add(0).cast::<u8>() = (1i32) as u8;
+                                            }
+                                            V47::Listener => {
+                                                *base.add(0).cast::<u8>() = (2i32) as u8;
+                                            }
+                                            V47::ServerName => {
+                                                *base.add(0).cast::<u8>() = (3i32) as u8;
+                                            }
+                                        }
                                     }
                                 }
-                                *ptr37
-                                    .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                *ptr39
+                                    .add(8 + 8 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>() = len48;
-                                *ptr37
-                                    .add(8 + 9 * ::core::mem::size_of::<*const u8>())
+                                *ptr39
+                                    .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>() = result48;
-                            }
-                            Err(e) => {
-                                *ptr37.add(0).cast::<u8>() = (1i32) as u8;
-                                let vec54 = e;
-                                let len54 = vec54.len();
-                                let layout54 = _rt::alloc::Layout::from_size_align(
-                                        vec54.len() * (8 + 7 * ::core::mem::size_of::<*const u8>()),
+                                let vec50 = sources40;
+                                let len50 = vec50.len();
+                                let layout50 = _rt::alloc::Layout::from_size_align(
+                                        vec50.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result54, _cleanup54) = wit_bindgen::rt::Cleanup::new(
-                                    layout54,
+                                let (result50, _cleanup50) = wit_bindgen::rt::Cleanup::new(
+                                    layout50,
                                 );
-                                if let Some(cleanup) = _cleanup54 {
+                                if let Some(cleanup) = _cleanup50 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec54.into_iter().enumerate() {
-                                    let base = result54
+                                for (i, e) in vec50.into_iter().enumerate() {
+                                    let base = result50
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let vec49 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr49 = vec49.as_ptr().cast::<u8>();
+                                        let len49 = vec49.len();
+                                        ::core::mem::forget(vec49);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len49;
+                                        *base.add(0).cast::<*mut u8>() = ptr49.cast_mut();
+                                    }
+                                }
+                                *ptr39
+                                    .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len50;
+                                *ptr39
+                                    .add(8 + 9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result50;
+                            }
+                            Err(e) => {
+                                *ptr39.add(0).cast::<u8>() = (1i32) as u8;
+                                let vec56 = e;
+                                let len56 = vec56.len();
+                                let layout56 = _rt::alloc::Layout::from_size_align(
+                                        vec56.len() * (8 + 7 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result56, _cleanup56) = wit_bindgen::rt::Cleanup::new(
+                                    layout56,
+                                );
+                                if let Some(cleanup) = _cleanup56 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec56.into_iter().enumerate() {
+                                    let base = result56
                                         .add(i * (8 + 7 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let super::super::super::super::dnsweir::filter::types::ConfigError {
-                                            node: node49,
-                                            place: place49,
-                                            message: message49,
-                                            help: help49,
+                                            node: node51,
+                                            place: place51,
+                                            message: message51,
+                                            help: help51,
                                         } = e;
-                                        match node49 {
+                                        match node51 {
                                             Some(e) => {
                                                 *base.add(0).cast::<u8>() = (1i32) as u8;
                                                 *base.add(4).cast::<i32>() = _rt::as_i32(e);
@@ -2088,62 +2282,62 @@ pub mod exports {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        use super::super::super::super::dnsweir::filter::types::Place as V51;
-                                        match place49 {
-                                            V51::Node => {
+                                        use super::super::super::super::dnsweir::filter::types::Place as V53;
+                                        match place51 {
+                                            V53::Node => {
                                                 *base.add(8).cast::<u8>() = (0i32) as u8;
                                             }
-                                            V51::Argument(e) => {
+                                            V53::Argument(e) => {
                                                 *base.add(8).cast::<u8>() = (1i32) as u8;
                                                 *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<i32>() = _rt::as_i32(e);
                                             }
-                                            V51::Property(e) => {
+                                            V53::Property(e) => {
                                                 *base.add(8).cast::<u8>() = (2i32) as u8;
-                                                let vec50 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr50 = vec50.as_ptr().cast::<u8>();
-                                                let len50 = vec50.len();
-                                                ::core::mem::forget(vec50);
+                                                let vec52 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr52 = vec52.as_ptr().cast::<u8>();
+                                                let len52 = vec52.len();
+                                                ::core::mem::forget(vec52);
                                                 *base
                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len50;
+                                                    .cast::<usize>() = len52;
                                                 *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr50.cast_mut();
+                                                    .cast::<*mut u8>() = ptr52.cast_mut();
                                             }
                                         }
-                                        let vec52 = (message49.into_bytes()).into_boxed_slice();
-                                        let ptr52 = vec52.as_ptr().cast::<u8>();
-                                        let len52 = vec52.len();
-                                        ::core::mem::forget(vec52);
+                                        let vec54 = (message51.into_bytes()).into_boxed_slice();
+                                        let ptr54 = vec54.as_ptr().cast::<u8>();
+                                        let len54 = vec54.len();
+                                        ::core::mem::forget(vec54);
                                         *base
                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len52;
+                                            .cast::<usize>() = len54;
                                         *base
                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr52.cast_mut();
-                                        let vec53 = (help49.into_bytes()).into_boxed_slice();
-                                        let ptr53 = vec53.as_ptr().cast::<u8>();
-                                        let len53 = vec53.len();
-                                        ::core::mem::forget(vec53);
+                                            .cast::<*mut u8>() = ptr54.cast_mut();
+                                        let vec55 = (help51.into_bytes()).into_boxed_slice();
+                                        let ptr55 = vec55.as_ptr().cast::<u8>();
+                                        let len55 = vec55.len();
+                                        ::core::mem::forget(vec55);
                                         *base
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len53;
+                                            .cast::<usize>() = len55;
                                         *base
                                             .add(8 + 5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr53.cast_mut();
+                                            .cast::<*mut u8>() = ptr55.cast_mut();
                                     }
                                 }
-                                *ptr37
+                                *ptr39
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len54;
-                                *ptr37
+                                    .cast::<usize>() = len56;
+                                *ptr39
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result54;
+                                    .cast::<*mut u8>() = result56;
                             }
                         };
-                        ptr37
+                        ptr39
                     }
                 }
                 #[doc(hidden)]
@@ -8238,10 +8432,10 @@ macro_rules! __export_filter_impl {
         =
         "component-type:wit-bindgen:0.61.1:dnsweir:filter@0.1.0:filter:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3795] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3945] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd6\x1c\x01A\x02\x01\
-A\x1d\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xec\x1d\x01A\x02\x01\
+A\x1f\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\
 \x01\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\
 \x02byw\x01\0\x04\0\x05count\x01\x06\x03\0\x19dnsweir:filter/host@0.1.0\x05\0\x01\
@@ -8251,79 +8445,83 @@ bley\x03key\0\0\x7f\x04\0\x06remove\x01\x04\x01@\x04\x05tabley\x03key\0\x02byx\x
 ttlw\0x\x04\0\x03add\x01\x05\x01@\x05\x05tabley\x03key\0\x08expected\x01\x03new\x01\
 \x03ttlw\0\x7f\x04\0\x10compare-and-swap\x01\x06\x01@\x05\x05tabley\x03key\0\x06\
 tokensy\x04rateu\x05bursty\0\x7f\x04\0\x04take\x01\x07\x03\0\x1bdnsweir:filter/t\
-ables@0.1.0\x05\x01\x01B\\\x01r\x0e\x0bclient-highw\x0aclient-loww\x0aname-start\
-y\x0bname-length{\x05qtype{\x06qclass{\x06header{\x08udp-size{\x0aedns-flags{\x0b\
-client-port{\x04zone{\x09transport}\x04edns}\x0edetails-length{\x04\0\x05query\x03\
-\0\0\x01p}\x01r\x05\x04name\x02\x05rtype{\x05class{\x03ttly\x05rdata\x02\x04\0\x0f\
-resource-record\x03\0\x03\x01r\x02\x04code{\x04texts\x04\0\x0eextended-error\x03\
-\0\x05\x01p\x04\x01k\x06\x01r\x06\x05rcode{\x0dauthoritative\x7f\x07answers\x07\x09\
-authority\x07\x0aadditional\x07\x05error\x08\x04\0\x06answer\x03\0\x09\x01r\x02\x05\
-rcode{\x05error\x08\x04\0\x07refusal\x03\0\x0b\x01k\x02\x01k{\x01r\x04\x04name\x0d\
-\x05qtype\x0e\x06qclass\x0e\x06revert\x7f\x04\0\x07rewrite\x03\0\x0f\x01q\x03\x03\
-top\0\0\x05below\0\0\x04zone\x01s\0\x04\0\x04path\x03\0\x11\x01r\x03\x04name\x02\
-\x05qtype{\x04path\x12\x04\0\x06lookup\x03\0\x13\x01p\x14\x01r\x03\x07lookups\x15\
-\x04timey\x05state\x02\x04\0\x03ask\x03\0\x16\x01p\x02\x01q\x07\x04pass\0\0\x07r\
-ewrite\x01\x10\0\x06answer\x01\x0a\0\x05alias\x01\x18\0\x06refuse\x01\x0c\0\x04d\
-rop\x01s\0\x03ask\x01\x17\0\x04\0\x08decision\x03\0\x19\x01r\x07\x06status}\x05r\
-code{\x06source}\x03ttly\x0canswer-count{\x0dmessage-starty\x0emessage-lengthy\x04\
-\0\x0dlookup-answer\x03\0\x1b\x01r\x05\x05query\x01\x0bstate-starty\x0cstate-len\
-gthy\x05firsty\x05county\x04\0\x0basked-query\x03\0\x1d\x01m\x03\x06answer\x09au\
-thority\x0aadditional\x04\0\x07section\x03\0\x1f\x01k\x20\x01ky\x01r\x04\x07sect\
-ion!\x04name\x0d\x05rtype\x0e\x05index\"\x04\0\x08selector\x03\0#\x01py\x01q\x03\
-\x06rotate\x01y\0\x07shuffle\0\0\x07permute\x01%\0\x04\0\x05order\x03\0&\x01o\x02\
-$\x07\x01o\x02\x20\x04\x01q\x04\x06remove\x01$\0\x07replace\x01(\0\x06append\x01\
-)\0\x05order\x01'\0\x04\0\x0brecord-edit\x03\0*\x01o\x02{{\x01p,\x01p+\x01r\x09\x06\
-rcodes-\x07records.\x0aheader-set{\x0cheader-clear{\x05error\x08\x0bttl-minimumy\
-\x0bttl-maximumy\x05store\x7f\x05stale\x7f\x04\0\x0dresponse-edit\x03\0/\x01r\x03\
-\x04highw\x03loww\x06length}\x04\0\x06subnet\x03\01\x01k2\x01r\x02\x06source\x0e\
-\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x06\x05queryy\x08remem\
-bery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05route7\x04\0\x07verdict\x03\
-\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0canswer-count{\x03ttly\x0dmessa\
-ge-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\x01q\x04\x04pass\0\0\x07re\
-place\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x11response-decision\x03\0\
-<\x01r\x03\x08responsey\x08decision=\x04edit6\x04\0\x10response-verdict\x03\0>\x01\
-r\x05\x08response;\x0bstate-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0e\
-asked-response\x03\0@\x01r\x0c\x05query\x01\x04timew\x08durationy\x02id{\x0aquer\
-y-size{\x0dresponse-sizey\x05rcode{\x0fresponse-header{\x0bhas-answers}\x06sourc\
-e}\x0dmessage-starty\x0emessage-lengthy\x04\0\x05event\x03\0B\x01q\x05\x04null\0\
-\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07decimal\x01u\0\x04text\x01s\0\x04\0\
-\x05value\x03\0D\x01p\xc5\0\x01o\x02s\xc5\0\x01p\xc7\0\x01r\x04\x04names\x09argu\
-ments\xc6\0\x0aproperties\xc8\0\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04nod\
-e\0\0\x08argument\x01y\0\x08property\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04no\
-de\"\x05place\xcc\0\x07messages\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04\
-names\x06octetsy\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-optio\
-n\x01{\0\x0cedns-options\0\0\x08listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\
-\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\
-\x07queries\x7f\x09responses\x7f\x06events\x7f\x08messages\x7f\x04asks\x7f\x06ta\
-bles\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\
-\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1a\
-dnsweir:filter/types@0.1.0\x05\x02\x02\x03\0\x02\x05setup\x02\x03\0\x02\x08manif\
-est\x02\x03\0\x02\x0cconfig-error\x01B\x0a\x02\x03\x02\x01\x03\x04\0\x05setup\x03\
-\0\0\x02\x03\x02\x01\x04\x04\0\x08manifest\x03\0\x02\x02\x03\x02\x01\x05\x04\0\x0c\
-config-error\x03\0\x04\x01p\x05\x01j\x01\x03\x01\x06\x01@\x01\x05setup\x01\0\x07\
-\x04\0\x09configure\x01\x08\x04\0\x1ednsweir:filter/configure@0.1.0\x05\x06\x02\x03\
-\0\x02\x05query\x02\x03\0\x02\x07verdict\x01B\x09\x02\x03\x02\x01\x07\x04\0\x05q\
-uery\x03\0\0\x02\x03\x02\x01\x08\x04\0\x07verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\
-\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0aon-queries\x01\x07\x04\
-\0\x1cdnsweir:filter/queries@0.1.0\x05\x09\x02\x03\0\x02\x08response\x02\x03\0\x02\
-\x10response-verdict\x01B\x09\x02\x03\x02\x01\x0a\x04\0\x08response\x03\0\0\x02\x03\
-\x02\x01\x0b\x04\0\x10response-verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\
-\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0con-responses\x01\x07\x04\0\x1e\
-dnsweir:filter/responses@0.1.0\x05\x0c\x02\x03\0\x02\x0basked-query\x02\x03\0\x02\
-\x0dlookup-answer\x01B\x0c\x02\x03\x02\x01\x0d\x04\0\x0basked-query\x03\0\0\x02\x03\
-\x02\x01\x0e\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\x08\x04\0\x07verdi\
-ct\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07a\
-nswers\x07\x05bytes\x08\0\x09\x04\0\x10on-query-answers\x01\x0a\x04\0\"dnsweir:f\
-ilter/query-answers@0.1.0\x05\x0f\x02\x03\0\x02\x0easked-response\x01B\x0c\x02\x03\
-\x02\x01\x10\x04\0\x0easked-response\x03\0\0\x02\x03\x02\x01\x0e\x04\0\x0dlookup\
--answer\x03\0\x02\x02\x03\x02\x01\x0b\x04\0\x10response-verdict\x03\0\x04\x01p\x01\
-\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\
-\0\x09\x04\0\x13on-response-answers\x01\x0a\x04\0%dnsweir:filter/response-answer\
-s@0.1.0\x05\x11\x02\x03\0\x02\x05event\x01B\x06\x02\x03\x02\x01\x12\x04\0\x05eve\
-nt\x03\0\0\x01p\x01\x01p}\x01@\x02\x05batch\x02\x05bytes\x03\x01\0\x04\0\x09on-e\
-vents\x01\x04\x04\0\x1bdnsweir:filter/events@0.1.0\x05\x13\x04\0\x1bdnsweir:filt\
-er/filter@0.1.0\x04\0\x0b\x0c\x01\0\x06filter\x03\0\0\0G\x09producers\x01\x0cpro\
-cessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+ables@0.1.0\x05\x01\x01B\x09\x01kw\x01@\x01\x05indexy\0\0\x04\0\x04size\x01\x01\x01\
+p}\x01@\x03\x05indexy\x06offsetw\x06lengthy\0\x02\x04\0\x04read\x01\x03\x01k\x02\
+\x01@\x03\x05indexy\x03key\x02\x09separator}\0\x04\x04\0\x09find-line\x01\x05\x03\
+\0\x19dnsweir:filter/data@0.1.0\x05\x02\x01B\\\x01r\x0e\x0bclient-highw\x0aclien\
+t-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06header{\x08udp-siz\
+e{\x0aedns-flags{\x0bclient-port{\x04zone{\x09transport}\x04edns}\x0edetails-len\
+gth{\x04\0\x05query\x03\0\0\x01p}\x01r\x05\x04name\x02\x05rtype{\x05class{\x03tt\
+ly\x05rdata\x02\x04\0\x0fresource-record\x03\0\x03\x01r\x02\x04code{\x04texts\x04\
+\0\x0eextended-error\x03\0\x05\x01p\x04\x01k\x06\x01r\x06\x05rcode{\x0dauthorita\
+tive\x7f\x07answers\x07\x09authority\x07\x0aadditional\x07\x05error\x08\x04\0\x06\
+answer\x03\0\x09\x01r\x02\x05rcode{\x05error\x08\x04\0\x07refusal\x03\0\x0b\x01k\
+\x02\x01k{\x01r\x04\x04name\x0d\x05qtype\x0e\x06qclass\x0e\x06revert\x7f\x04\0\x07\
+rewrite\x03\0\x0f\x01q\x03\x03top\0\0\x05below\0\0\x04zone\x01s\0\x04\0\x04path\x03\
+\0\x11\x01r\x03\x04name\x02\x05qtype{\x04path\x12\x04\0\x06lookup\x03\0\x13\x01p\
+\x14\x01r\x03\x07lookups\x15\x04timey\x05state\x02\x04\0\x03ask\x03\0\x16\x01p\x02\
+\x01q\x07\x04pass\0\0\x07rewrite\x01\x10\0\x06answer\x01\x0a\0\x05alias\x01\x18\0\
+\x06refuse\x01\x0c\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x08decision\x03\0\x19\
+\x01r\x07\x06status}\x05rcode{\x06source}\x03ttly\x0canswer-count{\x0dmessage-st\
+arty\x0emessage-lengthy\x04\0\x0dlookup-answer\x03\0\x1b\x01r\x05\x05query\x01\x0b\
+state-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0basked-query\x03\0\x1d\
+\x01m\x03\x06answer\x09authority\x0aadditional\x04\0\x07section\x03\0\x1f\x01k\x20\
+\x01ky\x01r\x04\x07section!\x04name\x0d\x05rtype\x0e\x05index\"\x04\0\x08selecto\
+r\x03\0#\x01py\x01q\x03\x06rotate\x01y\0\x07shuffle\0\0\x07permute\x01%\0\x04\0\x05\
+order\x03\0&\x01o\x02$\x07\x01o\x02\x20\x04\x01q\x04\x06remove\x01$\0\x07replace\
+\x01(\0\x06append\x01)\0\x05order\x01'\0\x04\0\x0brecord-edit\x03\0*\x01o\x02{{\x01\
+p,\x01p+\x01r\x09\x06rcodes-\x07records.\x0aheader-set{\x0cheader-clear{\x05erro\
+r\x08\x0bttl-minimumy\x0bttl-maximumy\x05store\x7f\x05stale\x7f\x04\0\x0drespons\
+e-edit\x03\0/\x01r\x03\x04highw\x03loww\x06length}\x04\0\x06subnet\x03\01\x01k2\x01\
+r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x06\
+\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05route7\x04\
+\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0canswer-count{\
+\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\x01q\x04\x04\
+pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x11response-\
+decision\x03\0<\x01r\x03\x08responsey\x08decision=\x04edit6\x04\0\x10response-ve\
+rdict\x03\0>\x01r\x05\x08response;\x0bstate-starty\x0cstate-lengthy\x05firsty\x05\
+county\x04\0\x0easked-response\x03\0@\x01r\x0c\x05query\x01\x04timew\x08duration\
+y\x02id{\x0aquery-size{\x0dresponse-sizey\x05rcode{\x0fresponse-header{\x0bhas-a\
+nswers}\x06source}\x0dmessage-starty\x0emessage-lengthy\x04\0\x05event\x03\0B\x01\
+q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07decimal\x01u\0\x04te\
+xt\x01s\0\x04data\x01y\0\x04\0\x05value\x03\0D\x01p\xc5\0\x01o\x02s\xc5\0\x01p\xc7\
+\0\x01r\x04\x04names\x09arguments\xc6\0\x0aproperties\xc8\0\x06parent\"\x04\0\x04\
+node\x03\0I\x01q\x03\x04node\0\0\x08argument\x01y\0\x08property\x01s\0\x04\0\x05\
+place\x03\0K\x01r\x04\x04node\"\x05place\xcc\0\x07messages\x04helps\x04\0\x0ccon\
+fig-error\x03\0M\x01r\x03\x04names\x06octetsy\x05shown\x7f\x04\0\x0btable-shape\x03\
+\0O\x01q\x04\x0bedns-option\x01{\0\x0cedns-options\0\0\x08listener\0\0\x0bserver\
+-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06q\
+types\xd3\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08m\
+essages\x7f\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08\
+manifest\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\
+\x05setup\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x03\x02\x03\0\x03\x05se\
+tup\x02\x03\0\x03\x08manifest\x02\x03\0\x03\x0cconfig-error\x01B\x0a\x02\x03\x02\
+\x01\x04\x04\0\x05setup\x03\0\0\x02\x03\x02\x01\x05\x04\0\x08manifest\x03\0\x02\x02\
+\x03\x02\x01\x06\x04\0\x0cconfig-error\x03\0\x04\x01p\x05\x01j\x01\x03\x01\x06\x01\
+@\x01\x05setup\x01\0\x07\x04\0\x09configure\x01\x08\x04\0\x1ednsweir:filter/conf\
+igure@0.1.0\x05\x07\x02\x03\0\x03\x05query\x02\x03\0\x03\x07verdict\x01B\x09\x02\
+\x03\x02\x01\x08\x04\0\x05query\x03\0\0\x02\x03\x02\x01\x09\x04\0\x07verdict\x03\
+\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\
+\0\x0aon-queries\x01\x07\x04\0\x1cdnsweir:filter/queries@0.1.0\x05\x0a\x02\x03\0\
+\x03\x08response\x02\x03\0\x03\x10response-verdict\x01B\x09\x02\x03\x02\x01\x0b\x04\
+\0\x08response\x03\0\0\x02\x03\x02\x01\x0c\x04\0\x10response-verdict\x03\0\x02\x01\
+p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0co\
+n-responses\x01\x07\x04\0\x1ednsweir:filter/responses@0.1.0\x05\x0d\x02\x03\0\x03\
+\x0basked-query\x02\x03\0\x03\x0dlookup-answer\x01B\x0c\x02\x03\x02\x01\x0e\x04\0\
+\x0basked-query\x03\0\0\x02\x03\x02\x01\x0f\x04\0\x0dlookup-answer\x03\0\x02\x02\
+\x03\x02\x01\x09\x04\0\x07verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01\
+@\x04\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x10on-query-a\
+nswers\x01\x0a\x04\0\"dnsweir:filter/query-answers@0.1.0\x05\x10\x02\x03\0\x03\x0e\
+asked-response\x01B\x0c\x02\x03\x02\x01\x11\x04\0\x0easked-response\x03\0\0\x02\x03\
+\x02\x01\x0f\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\x0c\x04\0\x10respo\
+nse-verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\
+\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x13on-response-answers\x01\x0a\x04\0\
+%dnsweir:filter/response-answers@0.1.0\x05\x12\x02\x03\0\x03\x05event\x01B\x06\x02\
+\x03\x02\x01\x13\x04\0\x05event\x03\0\0\x01p\x01\x01p}\x01@\x02\x05batch\x02\x05\
+bytes\x03\x01\0\x04\0\x09on-events\x01\x04\x04\0\x1bdnsweir:filter/events@0.1.0\x05\
+\x14\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\0\x0b\x0c\x01\0\x06filter\x03\0\0\0\
+G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindge\
+n-rust\x060.61.1";
         };
     };
 }
@@ -8336,9 +8534,9 @@ pub use __export_filter_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2865] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x94\x15\x01A\x02\x01\
-A\x06\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3015] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xaa\x16\x01A\x02\x01\
+A\x08\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\
 \x01\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\
 \x02byw\x01\0\x04\0\x05count\x01\x06\x03\0\x19dnsweir:filter/host@0.1.0\x05\0\x01\
@@ -8348,56 +8546,59 @@ bley\x03key\0\0\x7f\x04\0\x06remove\x01\x04\x01@\x04\x05tabley\x03key\0\x02byx\x
 ttlw\0x\x04\0\x03add\x01\x05\x01@\x05\x05tabley\x03key\0\x08expected\x01\x03new\x01\
 \x03ttlw\0\x7f\x04\0\x10compare-and-swap\x01\x06\x01@\x05\x05tabley\x03key\0\x06\
 tokensy\x04rateu\x05bursty\0\x7f\x04\0\x04take\x01\x07\x03\0\x1bdnsweir:filter/t\
-ables@0.1.0\x05\x01\x01B\\\x01r\x0e\x0bclient-highw\x0aclient-loww\x0aname-start\
-y\x0bname-length{\x05qtype{\x06qclass{\x06header{\x08udp-size{\x0aedns-flags{\x0b\
-client-port{\x04zone{\x09transport}\x04edns}\x0edetails-length{\x04\0\x05query\x03\
-\0\0\x01p}\x01r\x05\x04name\x02\x05rtype{\x05class{\x03ttly\x05rdata\x02\x04\0\x0f\
-resource-record\x03\0\x03\x01r\x02\x04code{\x04texts\x04\0\x0eextended-error\x03\
-\0\x05\x01p\x04\x01k\x06\x01r\x06\x05rcode{\x0dauthoritative\x7f\x07answers\x07\x09\
-authority\x07\x0aadditional\x07\x05error\x08\x04\0\x06answer\x03\0\x09\x01r\x02\x05\
-rcode{\x05error\x08\x04\0\x07refusal\x03\0\x0b\x01k\x02\x01k{\x01r\x04\x04name\x0d\
-\x05qtype\x0e\x06qclass\x0e\x06revert\x7f\x04\0\x07rewrite\x03\0\x0f\x01q\x03\x03\
-top\0\0\x05below\0\0\x04zone\x01s\0\x04\0\x04path\x03\0\x11\x01r\x03\x04name\x02\
-\x05qtype{\x04path\x12\x04\0\x06lookup\x03\0\x13\x01p\x14\x01r\x03\x07lookups\x15\
-\x04timey\x05state\x02\x04\0\x03ask\x03\0\x16\x01p\x02\x01q\x07\x04pass\0\0\x07r\
-ewrite\x01\x10\0\x06answer\x01\x0a\0\x05alias\x01\x18\0\x06refuse\x01\x0c\0\x04d\
-rop\x01s\0\x03ask\x01\x17\0\x04\0\x08decision\x03\0\x19\x01r\x07\x06status}\x05r\
-code{\x06source}\x03ttly\x0canswer-count{\x0dmessage-starty\x0emessage-lengthy\x04\
-\0\x0dlookup-answer\x03\0\x1b\x01r\x05\x05query\x01\x0bstate-starty\x0cstate-len\
-gthy\x05firsty\x05county\x04\0\x0basked-query\x03\0\x1d\x01m\x03\x06answer\x09au\
-thority\x0aadditional\x04\0\x07section\x03\0\x1f\x01k\x20\x01ky\x01r\x04\x07sect\
-ion!\x04name\x0d\x05rtype\x0e\x05index\"\x04\0\x08selector\x03\0#\x01py\x01q\x03\
-\x06rotate\x01y\0\x07shuffle\0\0\x07permute\x01%\0\x04\0\x05order\x03\0&\x01o\x02\
-$\x07\x01o\x02\x20\x04\x01q\x04\x06remove\x01$\0\x07replace\x01(\0\x06append\x01\
-)\0\x05order\x01'\0\x04\0\x0brecord-edit\x03\0*\x01o\x02{{\x01p,\x01p+\x01r\x09\x06\
-rcodes-\x07records.\x0aheader-set{\x0cheader-clear{\x05error\x08\x0bttl-minimumy\
-\x0bttl-maximumy\x05store\x7f\x05stale\x7f\x04\0\x0dresponse-edit\x03\0/\x01r\x03\
-\x04highw\x03loww\x06length}\x04\0\x06subnet\x03\01\x01k2\x01r\x02\x06source\x0e\
-\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x06\x05queryy\x08remem\
-bery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05route7\x04\0\x07verdict\x03\
-\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0canswer-count{\x03ttly\x0dmessa\
-ge-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\x01q\x04\x04pass\0\0\x07re\
-place\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x11response-decision\x03\0\
-<\x01r\x03\x08responsey\x08decision=\x04edit6\x04\0\x10response-verdict\x03\0>\x01\
-r\x05\x08response;\x0bstate-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0e\
-asked-response\x03\0@\x01r\x0c\x05query\x01\x04timew\x08durationy\x02id{\x0aquer\
-y-size{\x0dresponse-sizey\x05rcode{\x0fresponse-header{\x0bhas-answers}\x06sourc\
-e}\x0dmessage-starty\x0emessage-lengthy\x04\0\x05event\x03\0B\x01q\x05\x04null\0\
-\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07decimal\x01u\0\x04text\x01s\0\x04\0\
-\x05value\x03\0D\x01p\xc5\0\x01o\x02s\xc5\0\x01p\xc7\0\x01r\x04\x04names\x09argu\
-ments\xc6\0\x0aproperties\xc8\0\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04nod\
-e\0\0\x08argument\x01y\0\x08property\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04no\
-de\"\x05place\xcc\0\x07messages\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04\
-names\x06octetsy\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-optio\
-n\x01{\0\x0cedns-options\0\0\x08listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\
-\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\
-\x07queries\x7f\x09responses\x7f\x06events\x7f\x08messages\x7f\x04asks\x7f\x06ta\
-bles\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\
-\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1a\
-dnsweir:filter/types@0.1.0\x05\x02\x04\0;dnsweir:filter/filter-with-all-of-its-e\
-xports-removed@0.1.0\x04\0\x0b,\x01\0&filter-with-all-of-its-exports-removed\x03\
-\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-\
-bindgen-rust\x060.61.1";
+ables@0.1.0\x05\x01\x01B\x09\x01kw\x01@\x01\x05indexy\0\0\x04\0\x04size\x01\x01\x01\
+p}\x01@\x03\x05indexy\x06offsetw\x06lengthy\0\x02\x04\0\x04read\x01\x03\x01k\x02\
+\x01@\x03\x05indexy\x03key\x02\x09separator}\0\x04\x04\0\x09find-line\x01\x05\x03\
+\0\x19dnsweir:filter/data@0.1.0\x05\x02\x01B\\\x01r\x0e\x0bclient-highw\x0aclien\
+t-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06header{\x08udp-siz\
+e{\x0aedns-flags{\x0bclient-port{\x04zone{\x09transport}\x04edns}\x0edetails-len\
+gth{\x04\0\x05query\x03\0\0\x01p}\x01r\x05\x04name\x02\x05rtype{\x05class{\x03tt\
+ly\x05rdata\x02\x04\0\x0fresource-record\x03\0\x03\x01r\x02\x04code{\x04texts\x04\
+\0\x0eextended-error\x03\0\x05\x01p\x04\x01k\x06\x01r\x06\x05rcode{\x0dauthorita\
+tive\x7f\x07answers\x07\x09authority\x07\x0aadditional\x07\x05error\x08\x04\0\x06\
+answer\x03\0\x09\x01r\x02\x05rcode{\x05error\x08\x04\0\x07refusal\x03\0\x0b\x01k\
+\x02\x01k{\x01r\x04\x04name\x0d\x05qtype\x0e\x06qclass\x0e\x06revert\x7f\x04\0\x07\
+rewrite\x03\0\x0f\x01q\x03\x03top\0\0\x05below\0\0\x04zone\x01s\0\x04\0\x04path\x03\
+\0\x11\x01r\x03\x04name\x02\x05qtype{\x04path\x12\x04\0\x06lookup\x03\0\x13\x01p\
+\x14\x01r\x03\x07lookups\x15\x04timey\x05state\x02\x04\0\x03ask\x03\0\x16\x01p\x02\
+\x01q\x07\x04pass\0\0\x07rewrite\x01\x10\0\x06answer\x01\x0a\0\x05alias\x01\x18\0\
+\x06refuse\x01\x0c\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x08decision\x03\0\x19\
+\x01r\x07\x06status}\x05rcode{\x06source}\x03ttly\x0canswer-count{\x0dmessage-st\
+arty\x0emessage-lengthy\x04\0\x0dlookup-answer\x03\0\x1b\x01r\x05\x05query\x01\x0b\
+state-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0basked-query\x03\0\x1d\
+\x01m\x03\x06answer\x09authority\x0aadditional\x04\0\x07section\x03\0\x1f\x01k\x20\
+\x01ky\x01r\x04\x07section!\x04name\x0d\x05rtype\x0e\x05index\"\x04\0\x08selecto\
+r\x03\0#\x01py\x01q\x03\x06rotate\x01y\0\x07shuffle\0\0\x07permute\x01%\0\x04\0\x05\
+order\x03\0&\x01o\x02$\x07\x01o\x02\x20\x04\x01q\x04\x06remove\x01$\0\x07replace\
+\x01(\0\x06append\x01)\0\x05order\x01'\0\x04\0\x0brecord-edit\x03\0*\x01o\x02{{\x01\
+p,\x01p+\x01r\x09\x06rcodes-\x07records.\x0aheader-set{\x0cheader-clear{\x05erro\
+r\x08\x0bttl-minimumy\x0bttl-maximumy\x05store\x7f\x05stale\x7f\x04\0\x0drespons\
+e-edit\x03\0/\x01r\x03\x04highw\x03loww\x06length}\x04\0\x06subnet\x03\01\x01k2\x01\
+r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x06\
+\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05route7\x04\
+\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0canswer-count{\
+\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\x01q\x04\x04\
+pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x11response-\
+decision\x03\0<\x01r\x03\x08responsey\x08decision=\x04edit6\x04\0\x10response-ve\
+rdict\x03\0>\x01r\x05\x08response;\x0bstate-starty\x0cstate-lengthy\x05firsty\x05\
+county\x04\0\x0easked-response\x03\0@\x01r\x0c\x05query\x01\x04timew\x08duration\
+y\x02id{\x0aquery-size{\x0dresponse-sizey\x05rcode{\x0fresponse-header{\x0bhas-a\
+nswers}\x06source}\x0dmessage-starty\x0emessage-lengthy\x04\0\x05event\x03\0B\x01\
+q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07decimal\x01u\0\x04te\
+xt\x01s\0\x04data\x01y\0\x04\0\x05value\x03\0D\x01p\xc5\0\x01o\x02s\xc5\0\x01p\xc7\
+\0\x01r\x04\x04names\x09arguments\xc6\0\x0aproperties\xc8\0\x06parent\"\x04\0\x04\
+node\x03\0I\x01q\x03\x04node\0\0\x08argument\x01y\0\x08property\x01s\0\x04\0\x05\
+place\x03\0K\x01r\x04\x04node\"\x05place\xcc\0\x07messages\x04helps\x04\0\x0ccon\
+fig-error\x03\0M\x01r\x03\x04names\x06octetsy\x05shown\x7f\x04\0\x0btable-shape\x03\
+\0O\x01q\x04\x0bedns-option\x01{\0\x0cedns-options\0\0\x08listener\0\0\x0bserver\
+-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06q\
+types\xd3\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08m\
+essages\x7f\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08\
+manifest\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\
+\x05setup\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x03\x04\0;dnsweir:filte\
+r/filter-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&filter-with-all-\
+of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-co\
+mponent\x070.258.3\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -226,6 +226,20 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The argument of the node in this one that has this name.
+    ///
+    /// # Errors
+    /// If the node is not written, or is something else than a `T`.
+    pub fn setting<T: FromValue>(self, name: &'static str) -> Result<T, Invalid> {
+        match self.node(name)? {
+            Some(node) => node.argument(0),
+            None => Err(self
+                .mistake(format!("`{name}` is missing"))
+                .help(format!("`{name}` with {}", T::EXPECTED))
+                .report()),
+        }
+    }
+
     /// The argument of the node in this one that has this name; the default if it is not written. If
     /// it is wrong that is recorded, and the default returned so that reading can go on.
     pub fn setting_or<T: FromValue>(self, name: &'static str, default: T) -> T {

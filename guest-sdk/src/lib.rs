@@ -102,7 +102,7 @@
 //!
 //! # What a filter cannot do
 //!
-//! Read files (but a value of its configuration may be one: `(file)"PATH"`), open sockets, start threads, ask for the time other than [`Query::time`], wait. State is
+//! Read files (but a value of its configuration may be one: a text, `(file)"PATH"`, or [`Data`], `(data)"PATH"`), open sockets, start threads, ask for the time other than [`Query::time`], wait. State is
 //! per worker thread of the proxy: two instances of one filter meet only in a [`Table`], which both share. A filter that panics is
 //! rebuilt from its configuration, and the panic's text is in the proxy's log.
 
@@ -118,6 +118,7 @@ mod ask;
 pub mod bindings;
 mod codes;
 mod config;
+mod data;
 mod event;
 mod extended_error;
 mod hash;
@@ -147,6 +148,7 @@ pub use answer::{Answer, Rdata, Soa};
 pub use ask::{Answers, Ask, Found, LookupStatus};
 pub use codes::{Class, Rcode, Type, UnknownCode};
 pub use config::{Invalid, Mistake, Node, Setup};
+pub use data::Data;
 pub use event::Event;
 pub use extended_error::ExtendedError;
 pub use hash::stable_hash;

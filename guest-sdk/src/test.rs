@@ -22,6 +22,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+pub(crate) mod data;
 mod literals;
 mod lookups;
 #[cfg(feature = "messages")]
@@ -318,8 +319,20 @@ impl Node {
     }
 }
 
-/// A value of a configuration: text, a whole number, a decimal one, or a boolean.
+/// A value of a configuration: text, a whole number, a decimal one, a boolean, or [data](data()).
 pub struct Literal(raw::Value);
+
+/// What the filter reads as [`Data`](crate::Data).
+pub fn data(octets: impl AsRef<[u8]>) -> Literal {
+    Literal(raw::Value::Data(data::add(octets.as_ref())))
+}
+
+impl Literal {
+    #[cfg(test)]
+    pub(crate) fn into_raw(self) -> raw::Value {
+        self.0
+    }
+}
 
 impl From<&str> for Literal {
     fn from(text: &str) -> Literal {

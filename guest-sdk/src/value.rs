@@ -20,6 +20,8 @@ pub enum Value<'a> {
     Decimal(f64),
     /// `"text"`, or a bare word
     Text(&'a str),
+    /// `(data)"PATH"`, which is read as [`Data`](crate::Data): its index.
+    Data(u32),
 }
 
 impl<'a> Value<'a> {
@@ -30,6 +32,7 @@ impl<'a> Value<'a> {
             raw::Value::Integer(value) => Value::Integer(*value),
             raw::Value::Decimal(value) => Value::Decimal(*value),
             raw::Value::Text(value) => Value::Text(value),
+            raw::Value::Data(index) => Value::Data(*index),
         }
     }
 }
@@ -44,6 +47,7 @@ impl fmt::Display for Value<'_> {
             Value::Boolean(false) => f.write_str("#false"),
             Value::Integer(value) => write!(f, "{value}"),
             Value::Decimal(_) => f.write_str("a decimal number"),
+            Value::Data(_) => f.write_str("(data)"),
             Value::Text(value) => {
                 f.write_str("\"")?;
                 let mut letters = value.chars();

@@ -55,6 +55,13 @@ impl Ceiling {
         } else {
             LOOKUP_OCTETS
         };
+        let data = config.data().iter().map(|data| data.len()).sum();
+        // What a file comes to be in the next generation.
+        let with_data = config
+            .filters
+            .iter()
+            .filter(|filter| filter.data().next().is_some());
+        let next_data: usize = with_data.map(|filter| filter.limits.data).sum();
         let rates = config
             .clients
             .iter()
@@ -71,11 +78,12 @@ impl Ceiling {
                 ("lookups", lookups),
                 ("filters", workers * instances),
                 ("tables", tables),
+                ("data", data),
                 ("compiled", compiled),
                 // Those whose shape changes are there twice.
                 (
                     "loading",
-                    filter::loading_memory(&config.filters, workers) + tables,
+                    filter::loading_memory(&config.filters, workers) + tables + next_data,
                 ),
                 (
                     "allocator",

@@ -1,6 +1,7 @@
 //! The filters of `examples/` that are written in Rust: the configuration that each one's README shows, run,
 //! and each option once through everything. What they answer in detail is tested beside their source.
 
+mod big_block_list;
 mod block_list;
 mod canary;
 mod cname_uncloak;

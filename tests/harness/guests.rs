@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
 /// Folders of `examples` that hold one in Rust.
-pub const EXAMPLES: [&str; 14] = [
+pub const EXAMPLES: [&str; 15] = [
+    "big-block-list",
     "block-list",
     "canary",
     "cname-uncloak",

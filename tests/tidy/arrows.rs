@@ -89,7 +89,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("hickory_proto", &["dns", "config"]),
     ("rtnetlink", &["node"]),
     ("futures_util", &["node"]),
-    ("rustix", &["filter", "node", "run"]),
+    ("rustix", &["config", "filter", "node", "run"]),
     ("sha2", &["config", "filter"]),
     ("rand", &["filter", "node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),

@@ -35,11 +35,11 @@ typedef struct {
 } query;
 
 /* What `kind` says is in a value. */
-enum { IS_NULL, IS_BOOLEAN, IS_INTEGER, IS_DECIMAL, IS_TEXT };
+enum { IS_NULL, IS_BOOLEAN, IS_INTEGER, IS_DECIMAL, IS_TEXT, IS_DATA };
 
 typedef struct {
     uint8_t kind;
-    union { bool boolean; int64_t integer; double decimal; text text; };
+    union { bool boolean; int64_t integer; double decimal; text text; uint32_t data; };
 } value;
 
 typedef struct { text name; value value; } property;

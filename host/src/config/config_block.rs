@@ -1,7 +1,5 @@
 //! The `config` block of a filter: handed on as it is written, in a form that needs no KDL.
 
-use std::sync::Arc;
-
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Wrong, arguments, block, head, text};
@@ -42,7 +40,7 @@ fn flatten(
     flat: &mut Vec<ConfigNode>,
 ) {
     for node in nodes {
-        let others = node.entries().iter().filter(|entry| !is_file(entry));
+        let others = node.entries().iter().filter(|entry| file_kind(entry).is_none());
         mistakes.refuse_annotations_of(node, others);
         let mut decoded = ConfigNode {
             name: node.name().value().to_owned(),
@@ -72,9 +70,22 @@ fn flatten(
     }
 }
 
-/// Whether a value is the content of a file: `(file)"PATH"`.
-fn is_file(entry: &KdlEntry) -> bool {
-    entry.ty().is_some_and(|annotation| annotation.value() == "file")
+/// What becomes of the content of a file that a value is.
+#[derive(Clone, Copy)]
+enum FileKind {
+    /// `(file)"PATH"`: a text, as if it stood here.
+    Text,
+    /// `(data)"PATH"`
+    Data,
+}
+
+/// Whether a value is the content of a file.
+fn file_kind(entry: &KdlEntry) -> Option<FileKind> {
+    match entry.ty()?.value() {
+        "file" => Some(FileKind::Text),
+        "data" => Some(FileKind::Data),
+        _ => None,
+    }
 }
 
 /// The value of `entry`, which stands in a node or is a property called `name`.
@@ -84,30 +95,35 @@ fn value(
     name: &str,
     entry: &KdlEntry,
 ) -> Option<ConfigValue> {
-    if is_file(entry) {
-        text_of_file(mistakes, files, name, entry).map(ConfigValue::Text)
-    } else {
-        mistakes.value(name, entry, config_value)
+    match file_kind(entry) {
+        Some(kind) => content(mistakes, files, name, entry, kind),
+        None => mistakes.value(name, entry, config_value),
     }
 }
 
-/// What is in the file that `entry`, which is annotated `(file)`, names.
-fn text_of_file(
+/// What is in the file that `entry` names.
+fn content(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
     name: &str,
     entry: &KdlEntry,
-) -> Option<Arc<str>> {
+    kind: FileKind,
+) -> Option<ConfigValue> {
     let path = files.folder.join(mistakes.value(name, entry, text)?);
-    match files.text(&path) {
-        Ok(text) => Some(text.into()),
-        Err(error) => {
-            let problem = format!("the file {} cannot be read: {error}", path.display());
-            let help = "name a text file; a relative path begins at the configuration's folder";
-            mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
-            None
-        }
-    }
+    let (content, help) = match kind {
+        FileKind::Text => (
+            files.text(&path).map(|text| ConfigValue::Text(text.into())),
+            "name a text file; a relative path begins at the configuration's folder",
+        ),
+        FileKind::Data => (
+            files.data(&path).map(ConfigValue::Data),
+            "name a file for which `limits data=` leaves room; a relative path begins at the configuration's folder",
+        ),
+    };
+    let problem = |error| format!("the file {} cannot be read: {error}", path.display());
+    content
+        .map_err(|error| mistakes.push(Diagnostic::new(entry.span().into(), problem(error)).help(help)))
+        .ok()
 }
 
 fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {
@@ -227,6 +243,37 @@ mod tests {
             report.diagnostics()[0].message.contains("No such file"),
             "{report}"
         );
+    }
+
+    #[test]
+    fn a_value_can_be_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.bin");
+        fs::write(&path, b"\xff\0").unwrap();
+        let config = "a (data)\"list.bin\" x=(data)\"list.bin\"";
+        let text = |limit| {
+            let limit = format!("limits data=\"{limit}\"");
+            format!("{USED}filter \"f\" {{ module \"builtin:log\"; {limit}; config {{ {config} }} }}")
+        };
+        let config = parse_in(folder.path(), &text("4B")).unwrap();
+        let data: Vec<&[u8]> = config.filters[0].data().map(|data| &data[..]).collect();
+        assert_eq!(data, [b"\xff\0", b"\xff\0"]);
+        assert_eq!(config.data().len(), 1);
+        assert_eq!(config.files, [path.clone()]);
+        for (limit, problem) in [
+            (
+                "3B",
+                "it has 2 octets beside 2 of other data, which is more than `limits data=` allows (3B)",
+            ),
+            (
+                "1B",
+                "it has 2 octets, which is more than `limits data=` allows (1B)",
+            ),
+        ] {
+            let report = parse_in(folder.path(), &text(limit)).unwrap_err();
+            let expected = format!("the file {} cannot be read: {problem}", path.display());
+            assert_eq!(report.diagnostics()[0].message, expected);
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! Files that a configuration names: modules, their test cases, texts for filters.
+//! Files that a configuration names: modules, their test cases, texts and data for filters.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::data::Data;
 use super::error::{Diagnostic, Report, Source, Span};
 use super::syntax;
 use super::units::spell_size;
@@ -17,6 +19,9 @@ const LARGEST_MODULE: u64 = 64 * 1024 * 1024;
 /// The largest text that is read, in bytes.
 const LARGEST_TEXT: u64 = 16 * 1024 * 1024;
 
+/// Default of what all data of a filter may have, in bytes.
+pub(super) const DATA: usize = 256 * 1024 * 1024;
+
 /// Reads files for one configuration, and remembers which.
 pub(crate) struct Files<'a> {
     /// Relative paths begin here.
@@ -25,6 +30,9 @@ pub(crate) struct Files<'a> {
     modules: HashMap<PathBuf, Result<Bytes, String>>,
     /// The paths, in the order they were met.
     pub(super) met: Vec<PathBuf>,
+    /// Octets that the data of the filter may have of which the block is being decoded, and how many it has.
+    data_limit: usize,
+    data_octets: usize,
 }
 
 impl<'a> Files<'a> {
@@ -33,7 +41,14 @@ impl<'a> Files<'a> {
             folder,
             modules: HashMap::new(),
             met: Vec::new(),
+            data_limit: DATA,
+            data_octets: 0,
         }
+    }
+
+    /// From now on data is read for another filter, of which all may have so many octets.
+    pub(super) fn limit_data(&mut self, limit: usize) {
+        (self.data_limit, self.data_octets) = (limit, 0);
     }
 
     /// The module at `path`.
@@ -55,6 +70,26 @@ impl<'a> Files<'a> {
             let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
             io::Error::other(format!("line {line} is not UTF-8"))
         })
+    }
+
+    /// The data at `path`.
+    pub(super) fn data(&mut self, path: &Path) -> io::Result<Arc<Data>> {
+        self.note(path);
+        let octets = fs::metadata(path)?.len();
+        let left = (self.data_limit - self.data_octets) as u64;
+        if octets > left {
+            let beside = match self.data_octets {
+                0 => String::new(),
+                others => format!(" beside {others} of other data"),
+            };
+            return Err(io::Error::other(format!(
+                "it has {octets} octets{beside}, which is more than `limits data=` allows ({})",
+                spell_size(self.data_limit)
+            )));
+        }
+        let data = Data::read(regular(path)?, left)?;
+        self.data_octets += data.len();
+        Ok(data)
     }
 
     /// Remembers a file that matters. Also one that cannot be read: that it appears is a change.

@@ -6,7 +6,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, block, boolean, child, head, text, whole, word};
 use super::error::{Diagnostic, Source, Span};
-use super::files::Files;
+use super::files::{DATA, Files};
 use super::module::{self, Builtins, Module, Written};
 use super::units::{duration, ms, s, size};
 use super::{Filter, Limits, OnError, TestCasesFile, config_block, wasi};
@@ -31,7 +31,7 @@ pub(super) const FILTER: Shape = Shape {
 pub(super) const LIMITS: Shape = Shape {
     example: r#"limits memory="16MiB" time="5ms""#,
     arguments: 0..=0,
-    properties: &["memory", "time", "load-memory", "load-time", "tables"],
+    properties: &["memory", "time", "load-memory", "load-time", "tables", "data"],
     children: &[],
     repeated: &[],
 };
@@ -100,6 +100,7 @@ impl<'a> Filters<'a> {
             child(nodes, "on-error").map_or_else(Default::default, |node| on_error(mistakes, node));
         let probation = mistakes.scalar(nodes, "probation 100", whole(0..=1_000_000_000));
         let wasi = child(nodes, "wasi").map(|node| wasi::decode(mistakes, files.folder, node));
+        files.limit_data(limits.data);
         let config_node = child(nodes, "config");
         let config = config_node
             .map(|node| config_block::decode(mistakes, files, node))
@@ -195,6 +196,7 @@ const DEFAULT_LIMITS: Limits = Limits {
     load_memory: 128 * 1024 * 1024,
     load_time: s(30),
     tables: 8 * 1024 * 1024,
+    data: DATA,
 };
 
 impl Default for Limits {
@@ -240,6 +242,9 @@ fn decode_limits(mistakes: &mut Mistakes, node: &KdlNode) -> Limits {
         tables: mistakes
             .property(node, "tables", size(0..=1 << 30))
             .unwrap_or(DEFAULT_LIMITS.tables),
+        data: mistakes
+            .property(node, "data", size(0..=64 << 30))
+            .unwrap_or(DEFAULT_LIMITS.data),
     }
 }
 
@@ -296,6 +301,7 @@ mod tests {
                 load_memory: 128 << 20,
                 load_time: s(30),
                 tables: 8 << 20,
+                data: 256 << 20,
             }
         );
         assert!(filter.config.is_empty());
@@ -305,7 +311,7 @@ mod tests {
     fn every_word_is_read() {
         let filter = filter(
             "module \"builtin:hosts\"; on-error \"refuse\"; \
-             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\" tables=\"1GiB\"",
+             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\" tables=\"1GiB\" data=\"2GiB\"",
         );
         assert_eq!(filter.on_error, OnError::Refuse);
         assert_eq!(
@@ -316,6 +322,7 @@ mod tests {
                 load_memory: 512 << 20,
                 load_time: s(120),
                 tables: 1 << 30,
+                data: 2 << 30,
             }
         );
     }
@@ -345,6 +352,7 @@ mod tests {
                 "`load-time`: \"999ms\" is out of range",
             ),
             ("limits tables=\"2GiB\"", "`tables`: \"2GiB\" is out of range"),
+            ("limits data=\"65GiB\"", "`data`: \"65GiB\" is out of range"),
             ("limit memory=\"1MiB\"", "`limit` is not allowed in `filter`"),
         ] {
             assert_eq!(

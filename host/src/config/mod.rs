@@ -11,6 +11,7 @@ mod address;
 mod cache;
 mod clients;
 pub(crate) mod config_block;
+mod data;
 pub(crate) mod decode;
 mod error;
 pub(crate) mod files;
@@ -39,6 +40,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use data::Data;
 pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
 pub use filter::test_cases_beside;
@@ -92,6 +94,17 @@ impl Config {
             Stage::Filter(_) | Stage::Cache(_) => None,
         });
         of_zones.chain(self.sources.iter().map(|named| &named.source))
+    }
+
+    /// The data of all filters, each once.
+    pub fn data(&self) -> Vec<&Arc<Data>> {
+        let mut all: Vec<&Arc<Data>> = Vec::new();
+        for data in self.filters.iter().flat_map(Filter::data) {
+            if !all.contains(&data) {
+                all.push(data);
+            }
+        }
+        all
     }
 
     /// One that serves nothing: what is there before the first one is brought up.
@@ -228,6 +241,20 @@ pub struct Filter {
     pub config_span: Span,
 }
 
+impl Filter {
+    /// The data in its `config` block, in document order.
+    pub fn data(&self) -> impl Iterator<Item = &Arc<Data>> {
+        let values = self.config.iter().flat_map(|node| {
+            let properties = node.properties.iter().map(|(_, value)| value);
+            node.arguments.iter().chain(properties)
+        });
+        values.filter_map(|value| match value {
+            ConfigValue::Data(data) => Some(data),
+            _ => None,
+        })
+    }
+}
+
 /// A file with a filter's test cases, not looked into here.
 #[derive(Debug, Clone)]
 pub struct TestCasesFile {
@@ -273,7 +300,7 @@ pub struct Folder {
     pub state: u64,
 }
 
-/// `limits memory="16MiB" time="5ms" load-memory="128MiB" load-time="30s" tables="8MiB"`
+/// `limits memory="16MiB" time="5ms" load-memory="128MiB" load-time="30s" tables="8MiB" data="256MiB"`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of linear memory per instance: whole WebAssembly pages of 64 KiB, 1 MiB to 1 GiB.
@@ -286,6 +313,8 @@ pub struct Limits {
     pub load_time: Duration,
     /// Bytes of all its tables, up to 1 GiB.
     pub tables: usize,
+    /// Bytes of all its data, up to 64 GiB.
+    pub data: usize,
 }
 
 /// A node of a `config` block.
@@ -331,6 +360,8 @@ pub enum ConfigValue {
     Decimal(f64),
     /// A text, quoted or not, or the content of a file: `(file)"PATH"`. Shared, since such a one may be large.
     Text(Arc<str>),
+    /// A file that the filter reads from where it is kept: `(data)"PATH"`.
+    Data(Arc<Data>),
 }
 
 /// `zone "NAME"… { … }`: the same pipeline for one or more zones.

@@ -49,6 +49,7 @@ fn spell_value(value: &ConfigValue) -> String {
         // With a fraction, or it would read as an integer.
         ConfigValue::Decimal(value) => format!("{value:?}"),
         ConfigValue::Text(text) => quoted(text),
+        ConfigValue::Data(data) => format!("(data)\"{}\"", data.digest()),
     }
 }
 

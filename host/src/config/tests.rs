@@ -184,6 +184,15 @@ fn mistakes_are_rendered_as_expected() {
     );
 }
 
+/// Files that examples in the reference name.
+const NAMED: [&str; 5] = [
+    "rewrite.wasm",
+    "block-list.wasm",
+    "block-list.txt",
+    "big-block-list.wasm",
+    "big-block-list.txt",
+];
+
 /// Every example in the reference is a whole configuration, unless its fence says that it is a
 /// `fragment` of a file or of a zone, or that it `fails`.
 #[test]
@@ -191,7 +200,7 @@ fn the_documentation_is_right() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
     let text = fs::read_to_string(&path).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    for file in ["rewrite.wasm", "block-list.wasm", "block-list.txt"] {
+    for file in NAMED {
         fs::write(folder.path().join(file), b"abc").unwrap();
     }
     fs::write(folder.path().join("resolv.conf"), "nameserver 192.0.2.1\n").unwrap();

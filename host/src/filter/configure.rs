@@ -1,6 +1,8 @@
 //! The operator's `config` block on its way into a filter, and the filter's complaints about it on their way
 //! back.
 
+use std::ops::RangeFrom;
+
 use super::bindings::dnsweir::filter::types;
 use super::text;
 use crate::config::{self, ConfigNode, ConfigValue, Place};
@@ -24,35 +26,39 @@ pub struct ConfigError {
     pub help: String,
 }
 
-/// What the filter gets. `zones` are those that use it, in presentation format.
+/// What the filter gets. `zones` are those that use it, in presentation format. Data is passed as its index in
+/// [`config::Filter::data`].
 pub(super) fn setup(filter: &config::Filter, zones: &[String]) -> types::Setup {
+    let mut data = 0..;
     types::Setup {
         name: filter.name.clone(),
-        config: filter.config.iter().map(node).collect(),
+        config: filter.config.iter().map(|given| node(given, &mut data)).collect(),
         zones: zones.to_vec(),
     }
 }
 
-fn node(node: &ConfigNode) -> types::Node {
+fn node(node: &ConfigNode, data: &mut RangeFrom<u32>) -> types::Node {
+    let arguments = node.arguments.iter().map(|given| value(given, data)).collect();
+    let properties = node.properties.iter();
     types::Node {
         name: node.name.clone(),
-        arguments: node.arguments.iter().map(value).collect(),
-        properties: node
-            .properties
-            .iter()
-            .map(|(name, given)| (name.clone(), value(given)))
+        arguments,
+        properties: properties
+            .map(|(name, given)| (name.clone(), value(given, data)))
             .collect(),
         parent: node.parent.and_then(|parent| u32::try_from(parent).ok()),
     }
 }
 
-fn value(given: &ConfigValue) -> types::Value {
+fn value(given: &ConfigValue, data: &mut RangeFrom<u32>) -> types::Value {
     match given {
         ConfigValue::Null => types::Value::Null,
         ConfigValue::Boolean(value) => types::Value::Boolean(*value),
         ConfigValue::Integer(value) => types::Value::Integer(*value),
         ConfigValue::Decimal(value) => types::Value::Decimal(*value),
         ConfigValue::Text(value) => types::Value::Text(value.to_string()),
+        // There are fewer than a configuration has octets.
+        ConfigValue::Data(_) => types::Value::Data(data.next().unwrap_or(u32::MAX)),
     }
 }
 

@@ -13,6 +13,7 @@ use super::cancel::{Cancel, CancelOnDrop};
 use super::compile::{self, Confinement};
 use super::configure;
 use super::counters::FilterCounters;
+use super::data::{self, WithData};
 use super::engine::Engine;
 use super::exports::Exports;
 use super::face;
@@ -74,9 +75,7 @@ impl Filter {
         let counters = counters.unwrap_or_default();
         let probation = Probation::begin(Arc::clone(&counters), config.probation, Arc::clone(&engine.alarm));
         let context = Arc::new(Context::new(
-            config.name.clone(),
-            config.limits,
-            config.wasi.clone(),
+            config,
             overhead,
             counters,
             Arc::clone(&engine.output),
@@ -261,7 +260,7 @@ fn prepare(engine: &Engine, component: &Component) -> Result<Exports<World>, Loa
 
 /// Gives the component its imports: ours, [WASI's](super::wasi), and functions that trap for what else is called WASI, since
 /// standard libraries import it whether they use it or not. Refuses all others.
-pub(super) fn link<W: types::Host + host::Host + WithTables + HasWasi>(
+pub(super) fn link<W: types::Host + host::Host + WithTables + WithData + HasWasi>(
     engine: &Engine,
     component: &Component,
 ) -> Result<Linker<W>, LoadError> {
@@ -279,6 +278,7 @@ pub(super) fn link<W: types::Host + host::Host + WithTables + HasWasi>(
     types::add_to_linker::<_, HasSelf<W>>(&mut linker, |world| world)
         .and_then(|()| host::add_to_linker::<_, HasSelf<W>>(&mut linker, |world| world))
         .and_then(|()| tables::link(&mut linker))
+        .and_then(|()| data::link(&mut linker))
         .and_then(|()| wasi::add_to_linker(&mut linker))
         .and_then(|()| wasi::trap_the_rest(&mut linker, engine, component))
         .map_err(|error| LoadError::Interface(in_words(&error)))?;
@@ -290,6 +290,7 @@ fn is_ours(import: &str) -> bool {
     [
         "dnsweir:filter/host@",
         "dnsweir:filter/tables@",
+        "dnsweir:filter/data@",
         "dnsweir:filter/types@",
     ]
     .iter()

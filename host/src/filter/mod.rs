@@ -20,6 +20,7 @@ mod compile;
 mod compiled;
 mod configure;
 mod counters;
+mod data;
 mod details;
 mod diagnostics;
 mod engine;

@@ -16,9 +16,10 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, SourceMap};
 
 /// The interface, as in `wit/`.
-const WIT: [(&str, &str); 3] = [
+const WIT: [(&str, &str); 4] = [
     ("types.wit", include_str!("../../../wit/types.wit")),
     ("tables.wit", include_str!("../../../wit/tables.wit")),
+    ("data.wit", include_str!("../../../wit/data.wit")),
     ("filter.wit", include_str!("../../../wit/filter.wit")),
 ];
 
@@ -110,7 +111,8 @@ impl Known {
 /// Adds the section that says: a filter with these phases.
 fn describe(module: &mut Vec<u8>, phases: &[&str]) -> Result<()> {
     let mut world = String::from(
-        "import dnsweir:filter/host@0.1.0; import dnsweir:filter/tables@0.1.0; export dnsweir:filter/configure@0.1.0;",
+        "import dnsweir:filter/host@0.1.0; import dnsweir:filter/tables@0.1.0; import dnsweir:filter/data@0.1.0; \
+         export dnsweir:filter/configure@0.1.0;",
     );
     for phase in phases {
         world += &format!("export dnsweir:filter/{phase}@0.1.0;");

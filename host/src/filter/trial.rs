@@ -21,6 +21,7 @@ use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
 use super::check;
 use super::configure::{rejections, setup};
+use super::data::WithData;
 use super::details::Details;
 use super::engine::Engine;
 use super::exports::{Exports, Functions};
@@ -39,7 +40,7 @@ use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
 use super::wasi::{HANDLES, HasWasi, Log, Wasi};
 use super::world::{Allocated, IGNORED};
 use super::{Failure, text};
-use crate::config;
+use crate::config::{self, Data};
 
 /// What any call may take. What a filter may take at work is the operator's choice for one machine; a trial has to come
 /// out alike on all.
@@ -56,6 +57,8 @@ pub struct Trial {
     code: Arc<Exports<Recorder>>,
     mark: Mark,
     setup: types::Setup,
+    /// By the index that the filter knows it by.
+    data: Arc<[Arc<Data>]>,
     config: Vec<config::ConfigNode>,
     /// What it may have of WASI.
     grants: config::Wasi,
@@ -165,6 +168,7 @@ struct Recorder {
     cancel: Cancel,
     /// None: it is not configured yet.
     tables: Option<Arc<Tables>>,
+    data: Arc<[Arc<Data>]>,
     /// In milliseconds.
     now: u64,
     wasi: Wasi,
@@ -244,6 +248,7 @@ impl Trial {
             code,
             mark: engine.ticker.mark(),
             setup: setup(config, zones),
+            data: config.data().cloned().collect(),
             config: config.config.clone(),
             grants: config.wasi.clone(),
             linear_memory,
@@ -291,6 +296,7 @@ impl Trial {
             time: TimeLimit::new(CALL_TIME.min(self.left)),
             cancel: self.cancel.clone(),
             tables: None,
+            data: Arc::clone(&self.data),
             now: 0,
             wasi,
         };
@@ -570,6 +576,12 @@ impl WithTables for Recorder {
 
     fn clock(&self) -> u64 {
         self.now.saturating_mul(1_000_000)
+    }
+}
+
+impl WithData for Recorder {
+    fn data(&self, index: u32) -> Option<&[u8]> {
+        self.data.get(index as usize).map(|data| &data[..])
     }
 }
 

@@ -14,13 +14,14 @@ use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
 use super::counters::{FilterCounters, add};
+use super::data::WithData;
 use super::footprint::INSTANCES;
 use super::tables::{Tables, WithTables};
 use super::text;
 use super::ticker::Ticker;
 use super::time_limit::TimeLimit;
 use super::wasi::{HasWasi, Log, Wasi};
-use crate::config::{self, Limits};
+use crate::config::{self, Data, Limits};
 use crate::output::Queue;
 
 /// Log lines at once, and the time in which one more is granted.
@@ -52,6 +53,8 @@ pub(super) struct Context {
     pub(super) ticker: Arc<Ticker>,
     /// Those that the manifest declares, once it is known.
     pub(super) tables: OnceLock<Tables>,
+    /// By the index that the filter knows it by.
+    data: Vec<Arc<Data>>,
     log: Mutex<LogBudget>,
 }
 
@@ -63,9 +66,7 @@ struct LogBudget {
 
 impl Context {
     pub(super) fn new(
-        name: String,
-        limits: Limits,
-        grants: config::Wasi,
+        config: &config::Filter,
         overhead: usize,
         counters: Arc<FilterCounters>,
         output: Arc<Queue>,
@@ -77,14 +78,15 @@ impl Context {
             dropped: 0,
         };
         Context {
-            name,
-            limits,
-            grants,
+            name: config.name.clone(),
+            limits: config.limits,
+            grants: config.wasi.clone(),
             overhead,
             counters,
             output,
             ticker,
             tables: OnceLock::new(),
+            data: config.data().cloned().collect(),
             log: Mutex::new(log),
         }
     }
@@ -319,6 +321,12 @@ pub(super) fn clock() -> u64 {
     ORIGIN.elapsed().as_nanos() as u64
 }
 
+impl WithData for World {
+    fn data(&self, index: u32) -> Option<&[u8]> {
+        self.context.data.get(index as usize).map(|data| &data[..])
+    }
+}
+
 impl HasWasi for World {
     fn wasi(&mut self) -> &mut Wasi {
         &mut self.wasi
@@ -353,23 +361,12 @@ mod tests {
     }
 
     fn state_printing_to(sink: impl Write + Send + 'static) -> World {
-        let limits = Limits {
-            memory: 1 << 20,
-            time: Duration::from_millis(5),
-            ..Limits::default()
-        };
+        let mut config = crate::filter::tests::block(Vec::new());
+        config.limits.memory = 1 << 20;
         let output = Arc::new(Queue::start("test", sink, Duration::ZERO).unwrap());
         let ticker = Arc::new(Ticker::start(|| ()).unwrap());
-        let time = TimeLimit::new(limits.time);
-        let context = Context::new(
-            "test".into(),
-            limits,
-            config::Wasi::default(),
-            0,
-            Arc::default(),
-            output,
-            ticker,
-        );
+        let time = TimeLimit::new(config.limits.time);
+        let context = Context::new(&config, 0, Arc::default(), output, ticker);
         World::new(Arc::new(context), time, Cancel::default()).unwrap()
     }
 

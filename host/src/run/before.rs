@@ -20,6 +20,18 @@ impl Before {
         Before(Some((generation, Instant::now() + KEPT)))
     }
 
+    /// Gives it up if it has data of its own: while the next generation is loaded, there may be data of the `current` one
+    /// and of that.
+    pub fn make_room(&mut self, current: &Generation) {
+        let known = current.config.data();
+        if self
+            .get()
+            .is_some_and(|before| before.config.data().iter().any(|data| !known.contains(data)))
+        {
+            *self = Before::default();
+        }
+    }
+
     /// It, if it is still there.
     pub fn get(&self) -> Option<&Arc<Generation>> {
         self.0.as_ref().map(|(generation, _)| generation)

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 
@@ -24,6 +25,9 @@ use crate::serve::generation::Generation;
 /// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
 /// can be loaded would never be.
 const SUPERSEDED: u32 = 3;
+
+/// Held while a configuration is loaded.
+static LOADING: Mutex<()> = Mutex::new(());
 
 impl Proxy {
     /// Waits for what happens, and returns when it is time to end.
@@ -54,6 +58,7 @@ impl Proxy {
                 },
             };
             tracing::info!(why, "reloading the configuration");
+            self.before.make_room(&self.state.generation.read());
             let loaded = tokio::select! {
                 loaded = self.load_next() => loaded,
                 // What is being loaded ends with being waited for.
@@ -129,6 +134,8 @@ impl Proxy {
         let without_test_cases = self.without_test_cases;
         // Compiling takes a while; the admin address goes on answering.
         let prepared = filter::beside(&self.engine, move |engine| {
+            // What was given up for this one may still be reading data, of which there is no room for more.
+            let _alone = LOADING.lock();
             let config = load(Some(&file), without_test_cases)?;
             prepare(number, config, engine, workers, Some(&current), &current)
         });

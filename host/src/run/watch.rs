@@ -31,6 +31,9 @@ const LATEST: Duration = Duration::from_secs(2);
 /// How long to wait for who has written to a file to close it: a list may be downloaded into its place.
 const OPEN: Duration = Duration::from_secs(300);
 
+/// Octets of the largest file whose content is compared; of larger ones it is which file it is, and when it was written.
+const COMPARED: u64 = 16 << 20;
+
 /// Symbolic links on the way to one file; the kernel follows as many.
 const LINKS: usize = 40;
 
@@ -276,8 +279,16 @@ fn parts(path: &Path) -> Vec<OsString> {
 /// What is in a file, or that there is none. What is no file could keep us waiting.
 fn contents(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let is_file = fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
-    is_file.then(|| fs::read(file).ok()).flatten().hash(&mut hasher);
+    let metadata = fs::metadata(file).ok().filter(fs::Metadata::is_file);
+    match metadata {
+        // It would hold up this thread to read it. If the same is in there, nothing comes of loading it.
+        Some(large) if large.len() > COMPARED => {
+            let written = (large.mtime(), large.mtime_nsec());
+            (large.dev(), large.ino(), large.len(), written).hash(&mut hasher);
+        }
+        Some(_) => fs::read(file).ok().hash(&mut hasher),
+        None => None::<Vec<u8>>.hash(&mut hasher),
+    }
     hasher.finish()
 }
 

@@ -114,6 +114,8 @@ func readValue(raw []byte) Value {
 		return math.Float64frombits(bits)
 	case 4:
 		return readText(raw[8:])
+	case 5:
+		return Data(binary.LittleEndian.Uint32(raw[8:]))
 	}
 	return nil
 }

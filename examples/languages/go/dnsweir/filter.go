@@ -103,8 +103,11 @@ type Node struct {
 	index uint32
 }
 
-// Value is nil, a bool, an int64, a float64 or a string.
+// Value is nil, a bool, an int64, a float64, a string or Data.
 type Value any
+
+// Data is a file that the proxy keeps, (data)"PATH": its index for the functions of the interface data.
+type Data uint32
 
 // Text is the argument with this index, if it is there and a string.
 func (n *Node) Text(argument int) (string, bool) {

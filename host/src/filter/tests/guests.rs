@@ -401,3 +401,79 @@ pub(super) fn keeper(octets: u16, configure: &str) -> Vec<u8> {
         }";
     module(&text, world)
 }
+
+/// A guest with data, which does what a query's type tells it to. Unless said otherwise it refuses with the length of what it
+/// got, and passes if that is nothing.
+///
+/// | | |
+/// |---|---|
+/// | 1 | finds the line of `b` |
+/// | 2 | reads three octets from the second on |
+/// | 3 | reads far beyond the end |
+/// | 4 | reads as much as it can |
+/// | 5 | refuses with 5 unless there is no data 7 |
+/// | 6 | looks for a key that lies outside of its memory |
+/// | 7 | looks for all of its memory |
+/// | 8 | reads without end |
+/// | 9 | searches without end |
+/// | 10 | takes octets where it has no memory |
+pub(super) fn reader(configure: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module
+  (import "dnsweir:filter/data@0.1.0" "size" (func $size (param i32 i32)))
+  (import "dnsweir:filter/data@0.1.0" "read" (func $read (param i32 i64 i32 i32)))
+  (import "dnsweir:filter/data@0.1.0" "find-line" (func $find_line (param i32 i32 i32 i32 i32)))
+  (memory (export "memory") 4)
+  (global $room (mut i32) (i32.const 131072))
+  (data (i32.const 36) "\01\00\00\00\00\00\00\00")
+  (data (i32.const 80) "b")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (global.get $room))
+  (func $get (param $index i32) (param $offset i64) (param $length i32) (result i32)
+    (call $read (local.get $index) (local.get $offset) (local.get $length) (i32.const 96))
+    (i32.load (i32.const 100)))
+  (func $find (param $index i32) (param $key i32) (param $length i32) (result i32)
+    (call $find_line (local.get $index) (local.get $key) (local.get $length) (i32.const 32) (i32.const 96))
+    (if (result i32) (i32.load8_u (i32.const 96)) (then (i32.load (i32.const 104))) (else (i32.const 0))))
+  (func $has (param $index i32) (result i32)
+    (call $size (local.get $index) (i32.const 96))
+    (i32.load8_u (i32.const 96)))
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    {configure})
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries")
+    (param $now i64) (param $batch i32) (param $length i32) (param $bytes i32) (param $size i32) (result i32)
+    (local $type i32) (local $got i32)
+    (local.set $type (i32.load16_u offset=22 (local.get $batch)))
+    (if (i32.eq (local.get $type) (i32.const 1)) (then
+      (local.set $got (call $find (i32.const 0) (i32.const 80) (i32.const 1)))))
+    (if (i32.eq (local.get $type) (i32.const 2)) (then
+      (local.set $got (call $get (i32.const 0) (i64.const 1) (i32.const 3)))))
+    (if (i32.eq (local.get $type) (i32.const 3)) (then
+      (local.set $got (call $get (i32.const 0) (i64.const -1) (i32.const -1)))))
+    (if (i32.eq (local.get $type) (i32.const 4)) (then
+      (local.set $got (i32.shr_u (call $get (i32.const 0) (i64.const 0) (i32.const -1)) (i32.const 8)))))
+    (if (i32.eq (local.get $type) (i32.const 5)) (then
+      (local.set $got (i32.mul (i32.const 5) (i32.or (call $has (i32.const 7)) (i32.or
+        (call $get (i32.const 7) (i64.const 0) (i32.const 9))
+        (call $find (i32.const -1) (i32.const 80) (i32.const 1))))))))
+    (if (i32.eq (local.get $type) (i32.const 6)) (then
+      (local.set $got (call $find (i32.const 0) (i32.const 262140) (i32.const 5)))))
+    (if (i32.eq (local.get $type) (i32.const 7)) (then
+      (local.set $got (call $find (i32.const 0) (i32.const 0) (i32.const 262144)))))
+    (if (i32.eq (local.get $type) (i32.const 8)) (then
+      (loop $more (drop (call $get (i32.const 0) (i64.const 0) (i32.const -1))) (br $more))))
+    (if (i32.eq (local.get $type) (i32.const 9)) (then
+      (loop $more (drop (call $find (i32.const 0) (i32.const 80) (i32.const 1))) (br $more))))
+    (if (i32.eq (local.get $type) (i32.const 10)) (then
+      (global.set $room (i32.const 262143))
+      (local.set $got (call $get (i32.const 0) (i64.const 0) (i32.const 4)))))
+    (memory.fill (i32.const 1024) (i32.const 0) (i32.const {VERDICT}))
+    (i32.store8 (i32.const 1032) (i32.const 4))
+    (i32.store16 (i32.const 1036) (local.get $got))
+    (i32.store (i32.const 64) (i32.const 1024))
+    (i32.store (i32.const 68) (i32.ne (local.get $got) (i32.const 0)))
+    (i32.const 64)))"#
+    );
+    let exports = "export dnsweir:filter/configure@0.1.0; export dnsweir:filter/queries@0.1.0;";
+    let world = format!("package test:guest; world guest {{ import dnsweir:filter/data@0.1.0; {exports} }}");
+    module(&text, &world)
+}

@@ -3,6 +3,7 @@
 mod boundaries;
 mod calls;
 mod checks;
+mod data;
 mod failures;
 mod guests;
 mod interface;

@@ -222,10 +222,13 @@ fn loaded(module: Vec<u8>, wasi: Wasi) -> Arc<Filter> {
 
 /// Whether an instance starts whose name has so many letters.
 fn starts(filter: &Filter, length: usize, wasi: &Wasi) -> bool {
+    let block = config::Filter {
+        wasi: wasi.clone(),
+        limits: filter.context.limits,
+        ..block(Vec::new())
+    };
     let context = Arc::new(Context::new(
-        "test".into(),
-        filter.context.limits,
-        wasi.clone(),
+        &block,
         0,
         Arc::default(),
         Arc::clone(&ENGINE.output),

@@ -1,0 +1,203 @@
+//! Large files that the host keeps.
+
+use std::cell::RefCell;
+
+use crate::{FromValue, Value};
+
+/// Octets of a page.
+const PAGE: usize = 4096;
+
+/// Pages that are kept.
+const PAGES: usize = 16;
+
+/// Octets that the host reads in one call.
+const CALL: usize = 64 << 10;
+
+/// A file that the configuration names, `(data)"PATH"`, of any kind and nearly any size: the proxy keeps one copy of it for all
+/// instances of all filters, and an instance takes what it needs at the moment. It never changes: when the file does, the
+/// filter is configured anew, and the old instances have the old contents to their end.
+///
+/// ```
+/// use dnsweir_filter::{Data, Filter, Invalid, Manifest, Query, Rcode, Setup, Type, Verdict, test};
+///
+/// /// Refuses the names of a list, which is sorted: `list (data)"names.txt"`.
+/// struct Listed(Data);
+///
+/// impl Filter for Listed {
+///     fn configure(setup: Setup<'_>) -> Result<(Listed, Manifest), Invalid> {
+///         let list = setup.config().setting("list")?;
+///         Ok((Listed(list), Manifest::new().queries()))
+///     }
+///
+///     fn query(&mut self, query: &Query<'_>) -> Verdict {
+///         let name = query.name().to_string();
+///         match self.0.find_line(name.trim_end_matches('.'), b' ') {
+///             Some(_) => Verdict::refuse(Rcode::NXDOMAIN),
+///             None => Verdict::pass(),
+///         }
+///     }
+/// }
+///
+/// let list = test::data("ads.example since 2024\nweb.example since 2025\n");
+/// let mut filter = test::start::<Listed>([test::node("list").arg(list)]).unwrap();
+/// let mut ask = |name: &str| filter.query(&test::query(name, Type::A));
+/// assert_eq!(ask("ads.example"), Verdict::refuse(Rcode::NXDOMAIN));
+/// assert_eq!(ask("www.example"), Verdict::pass());
+///
+/// let mistakes = test::start::<Listed>([test::node("list").arg("names.txt")]).unwrap_err();
+/// assert_eq!(mistakes[0].message, "the first argument of `list` must be a file of data, not \"names.txt\"");
+/// assert_eq!(mistakes[0].help, "write: (data)\"PATH\"");
+/// ```
+#[derive(Debug)]
+pub struct Data {
+    index: u32,
+    size: u64,
+    /// What was read last: a page is where its number modulo all is.
+    pages: RefCell<[Option<Page>; PAGES]>,
+}
+
+#[derive(Debug)]
+struct Page {
+    number: u64,
+    octets: Vec<u8>,
+}
+
+impl Data {
+    fn new(index: u32) -> Data {
+        Data {
+            index,
+            size: host::size(index).unwrap_or(0),
+            pages: RefCell::default(),
+        }
+    }
+
+    /// Its octets.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Fills `into` with what is there from `offset` on, and says how many octets that were: fewer only where the data ends.
+    ///
+    /// Pages of 4 KiB are read, and the last 16 of them kept, so that a search that reads a few octets here and there does not
+    /// call the host for each.
+    ///
+    /// ```
+    /// # use dnsweir_filter::{Data, FromValue, test};
+    /// # fn read_header(data: &Data) -> Option<u32> {
+    /// let mut version = [0; 4];
+    /// match data.read_at(8, &mut version) {
+    ///     4 => Some(u32::from_le_bytes(version)),
+    ///     _ => None, // it is shorter
+    /// }
+    /// # }
+    /// ```
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < into.len() {
+            let at = offset.saturating_add(done as u64);
+            let rest = &mut into[done..];
+            let count = match rest.len() {
+                // Nobody comes back for the pages of such a piece.
+                PAGE.. => self.read_from_host(at, rest),
+                _ => self.read_from_page(at, rest),
+            };
+            if count == 0 {
+                break;
+            }
+            done += count;
+        }
+        done
+    }
+
+    fn read_from_host(&self, at: u64, into: &mut [u8]) -> usize {
+        let octets = host::read(self.index, at, into.len().min(CALL) as u32);
+        into[..octets.len()].copy_from_slice(&octets);
+        octets.len()
+    }
+
+    fn read_from_page(&self, at: u64, into: &mut [u8]) -> usize {
+        if at >= self.size {
+            return 0;
+        }
+        let (number, within) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+        let mut pages = self.pages.borrow_mut();
+        let place = &mut pages[(number % PAGES as u64) as usize];
+        let page = match place {
+            Some(page) if page.number == number => page,
+            _ => place.insert(Page {
+                number,
+                octets: host::read(self.index, number * PAGE as u64, PAGE as u32),
+            }),
+        };
+        let there = page.octets.get(within..).unwrap_or_default();
+        let count = there.len().min(into.len());
+        into[..count].copy_from_slice(&there[..count]);
+        count
+    }
+
+    /// The first line with this key, without its end. A line's key is what comes before its first `separator`, or all of it.
+    /// It is one call into the host, a microsecond or two, however large the data is.
+    ///
+    /// The lines have to be sorted by their keys, octet by octet, and have at most 4 096 octets; `LC_ALL=C sort` does it
+    /// where the separator comes before everything that keys consist of, such as a tab or a space. In data that is
+    /// not sorted, a line may not be found.
+    pub fn find_line(&self, key: impl AsRef<[u8]>, separator: u8) -> Option<Vec<u8>> {
+        host::find_line(self.index, key.as_ref(), separator)
+    }
+}
+
+impl FromValue for Data {
+    const EXPECTED: &'static str = "a file of data";
+
+    fn from_value(value: Value<'_>) -> Result<Data, String> {
+        match value {
+            Value::Data(index) => Ok(Data::new(index)),
+            _ => Err("write: (data)\"PATH\"".to_owned()),
+        }
+    }
+}
+
+#[cfg(target_family = "wasm")]
+use crate::bindings::dnsweir::filter::data as host;
+#[cfg(not(target_family = "wasm"))]
+use crate::test::data as host;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test;
+
+    #[test]
+    fn pieces_of_any_size_are_read_wherever_they_lie() {
+        let octets: Vec<u8> = (0..3 * CALL + 7).map(|index| (index % 251) as u8).collect();
+        let crate::bindings::dnsweir::filter::types::Value::Data(index) = test::data(&octets).into_raw()
+        else {
+            panic!("data is something else");
+        };
+        let data = Data::new(index);
+        assert_eq!(data.size(), octets.len() as u64);
+        for offset in [
+            0,
+            1,
+            PAGE - 1,
+            PAGE,
+            17 * PAGE + 3,
+            octets.len() - 1,
+            octets.len(),
+            octets.len() + PAGE,
+        ] {
+            for length in [0, 1, 2, PAGE - 1, PAGE, PAGE + 1, CALL + 1, 3 * CALL] {
+                let mut into = vec![0; length];
+                let count = data.read_at(offset as u64, &mut into);
+                let expected = octets.get(offset..).unwrap_or_default();
+                assert_eq!(
+                    into[..count],
+                    expected[..expected.len().min(length)],
+                    "{offset} {length}"
+                );
+            }
+        }
+        let mut into = [0; 4];
+        assert_eq!(data.read_at(u64::MAX, &mut into), 0);
+    }
+}

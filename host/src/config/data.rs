@@ -1,0 +1,222 @@
+//! Files that filters search: one copy of each in the process, in memory that nobody can change.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::{Arc, LazyLock, Weak};
+
+use parking_lot::Mutex;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use sha2::{Digest as _, Sha256};
+
+/// Octets that are read at a time.
+const CHUNK: usize = 256 << 10;
+
+/// A SHA-256.
+type Digest = [u8; 32];
+
+/// What is there, by its digest: a configuration that is loaded again and names the same makes no copy of it.
+static KNOWN: LazyLock<Mutex<HashMap<Digest, Weak<Data>>>> = LazyLock::new(Mutex::default);
+
+/// What was in a file when it was read.
+pub struct Data {
+    digest: Digest,
+    mapping: Mapping,
+}
+
+impl Data {
+    /// What is in a file, of which no more than `largest` octets are taken.
+    ///
+    /// # Errors
+    /// When it has more, or cannot be read.
+    pub fn read(mut file: File, largest: u64) -> io::Result<Arc<Data>> {
+        // To read it twice takes less than the memory of a copy that is not needed.
+        let digest = each_chunk(&mut file, largest, |_| Ok(()))?;
+        if let Some(known) = KNOWN.lock().get(&digest).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        file.rewind()?;
+        Data::copy(&mut file, largest).map(Data::shared)
+    }
+
+    /// A copy of what is in a file now.
+    fn copy(file: &mut File, largest: u64) -> io::Result<Data> {
+        let memory = memfd_create("dnsweir-data", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let mut memory = File::from(memory);
+        let digest = each_chunk(file, largest, |chunk| memory.write_all(chunk))?;
+        fcntl_add_seals(
+            &memory,
+            SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
+        )?;
+        let mapping = Mapping::of_sealed(&memory)?;
+        Ok(Data { digest, mapping })
+    }
+
+    /// It, or the same if that is there already.
+    fn shared(self) -> Arc<Data> {
+        let mut known = KNOWN.lock();
+        known.retain(|_, data| data.strong_count() > 0);
+        if let Some(same) = known.get(&self.digest).and_then(Weak::upgrade) {
+            return same;
+        }
+        let digest = self.digest;
+        let shared = Arc::new(self);
+        known.insert(digest, Arc::downgrade(&shared));
+        shared
+    }
+
+    /// Its SHA-256, in hexadecimal digits.
+    pub fn digest(&self) -> String {
+        self.digest.iter().map(|octet| format!("{octet:02x}")).collect()
+    }
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.mapping.octets()
+    }
+}
+
+impl PartialEq for Data {
+    fn eq(&self, other: &Data) -> bool {
+        self.digest == other.digest
+    }
+}
+
+/// What decides a filter's verdicts is told by this: the digest stands for the contents.
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Data({})", self.digest())
+    }
+}
+
+/// Reads a file from where it is to its end, and gives its digest.
+fn each_chunk(
+    file: &mut File,
+    largest: u64,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<Digest> {
+    let mut digest = Sha256::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut octets = 0;
+    loop {
+        let count = match file.read(&mut chunk) {
+            Ok(0) => return Ok(digest.finalize().into()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        octets += count as u64;
+        if octets > largest {
+            return Err(io::Error::other("it grows while it is being read"));
+        }
+        digest.update(&chunk[..count]);
+        take(&chunk[..count])?;
+    }
+}
+
+/// Memory whose contents cannot change. None: it has no octets, which the kernel does not map.
+struct Mapping(Option<(NonNull<u8>, usize)>);
+
+// SAFETY: nobody writes to the octets, and they are at the same place for every thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// All of a memory file that has its seals. Every page is in place from now on, so that no query waits for one.
+    fn of_sealed(memory: &File) -> io::Result<Mapping> {
+        let length = usize::try_from(memory.metadata()?.len()).map_err(io::Error::other)?;
+        if length == 0 {
+            return Ok(Mapping(None));
+        }
+        // SAFETY: no address is wished for, so that nothing is replaced. Whoever reads there reads what is in the file, which
+        // has the seals that forbid to write, shrink and grow it: neither do the octets change nor do pages go away.
+        let start = unsafe {
+            mmap(
+                ptr::null_mut(),
+                length,
+                ProtFlags::READ,
+                MapFlags::PRIVATE | MapFlags::POPULATE,
+                memory,
+                0,
+            )
+        }?;
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped to nowhere"))?;
+        Ok(Mapping(Some((start, length))))
+    }
+
+    fn octets(&self) -> &[u8] {
+        match self.0 {
+            // SAFETY: so many octets are mapped there until this is dropped, and nobody can change them.
+            Some((start, length)) => unsafe { slice::from_raw_parts(start.as_ptr(), length) },
+            None => &[],
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Some((start, length)) = self.0 {
+            // SAFETY: it was mapped so, and who borrowed from it is gone. It fails for no mapping that there is.
+            let _ = unsafe { munmap(start.as_ptr().cast(), length) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn read(path: &Path, largest: u64) -> io::Result<Arc<Data>> {
+        Data::read(File::open(path)?, largest)
+    }
+
+    #[test]
+    fn what_is_the_same_is_there_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        let octets: Vec<u8> = (0..3 * CHUNK + 1).map(|index| (index % 251) as u8).collect();
+        fs::write(&one, &octets).unwrap();
+        fs::write(&other, &octets).unwrap();
+        let first = read(&one, u64::MAX).unwrap();
+        assert_eq!(**first, octets);
+        assert!(Arc::ptr_eq(&first, &read(&other, u64::MAX).unwrap()));
+        // What was read stays as it is, whatever becomes of the file.
+        fs::write(&one, "b").unwrap();
+        let second = read(&one, u64::MAX).unwrap();
+        assert_eq!(&second[..], b"b");
+        assert_eq!(**first, octets);
+        assert_ne!(first, second);
+        // What nobody needs any more is not kept.
+        let digest = second.digest;
+        drop(second);
+        assert!(
+            KNOWN
+                .lock()
+                .get(&digest)
+                .is_none_or(|data| data.strong_count() == 0)
+        );
+    }
+
+    #[test]
+    fn an_empty_file_is_data_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("empty");
+        fs::write(&path, "").unwrap();
+        assert_eq!(&read(&path, 0).unwrap()[..], b"");
+        fs::write(&path, "a").unwrap();
+        let error = read(&path, 0).unwrap_err();
+        assert_eq!(error.to_string(), "it grows while it is being read");
+    }
+}
