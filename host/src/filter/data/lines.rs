@@ -105,7 +105,8 @@ mod tests {
             let lines: BTreeMap<String, String> = lines;
             let line = |(key, rest): (&String, &String)| format!("{key} {rest}");
             let mut text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
-            if end {
+            // An end alone is an empty line.
+            if end && !lines.is_empty() {
                 text.push('\n');
             }
             for key in lines.keys().chain(&others) {
