@@ -8,6 +8,9 @@ use std::{env, fs};
 /// Folders in `filters/`, which `src/filter/builtin.rs` embeds.
 const FILTERS: [&str; 4] = ["hosts", "log", "nodecache", "rewrite"];
 
+/// Folders in `examples/languages/`, which `dnsweir filter new --lang` copies.
+const LANGUAGES: [&str; 4] = ["c", "go", "javascript", "python"];
+
 const TARGET: &str = "wasm32-unknown-unknown";
 
 /// What the waiting cargo set for the host's own crates and what would be wrong for guests: flags for another
@@ -77,28 +80,17 @@ fn main() {
 
 /// Writes `sdk.rs`, which `src/tools/new.rs` includes: everything that a filter's author needs of this workspace.
 fn write_sdk(workspace: &Path) {
-    let read = |path: &Path| {
-        fs::read_to_string(path)
-            .unwrap_or_else(|error| fail(&format!("cannot read {}: {error}", path.display())))
-    };
-    let mut files = Vec::new();
-    let mut folders = vec![(workspace.join("guest-sdk/src"), "src".to_owned())];
-    while let Some((folder, name)) = folders.pop() {
-        let entries = fs::read_dir(&folder);
-        let entries = entries.unwrap_or_else(|error| fail(&format!("{}: {error}", folder.display())));
-        for entry in entries.flatten() {
-            let (path, name) = (
-                entry.path(),
-                format!("{name}/{}", entry.file_name().to_string_lossy()),
-            );
-            if path.is_dir() {
-                folders.push((path, name));
-            } else {
-                files.push((name, read(&path)));
-            }
-        }
-    }
-    files.sort();
+    let sdk = texts(&workspace.join("guest-sdk/src"), "src/");
+    let wit = texts(&workspace.join("wit"), "wit/");
+    let examples: Vec<_> = LANGUAGES
+        .iter()
+        .map(|language| {
+            (
+                language,
+                texts(&workspace.join("examples/languages").join(language), ""),
+            )
+        })
+        .collect();
     let manifest = read(&workspace.join("Cargo.toml"));
     let bindgen = manifest.lines().find(|line| line.starts_with("wit-bindgen = "));
     let bindgen = bindgen.unwrap_or_else(|| fail("the workspace's Cargo.toml names no wit-bindgen"));
@@ -117,14 +109,45 @@ fn write_sdk(workspace: &Path) {
         .lines()
         .find_map(|line| line.strip_prefix("package dnsweir:filter@")?.strip_suffix(';'));
     let interface = interface.unwrap_or_else(|| fail("wit/types.wit has no `package dnsweir:filter@…;`"));
-    let text = format!(
-        "const SDK: &[(&str, &str)] = &{files:?};\nconst DEPENDENCIES: &str = {dependencies:?};\n\
-         const INTERFACE: &str = {interface:?};\n"
+    let mut text = format!(
+        "const SDK: &[(&str, &str)] = &{sdk:?};\nconst DEPENDENCIES: &str = {dependencies:?};\n\
+         const INTERFACE: &str = {interface:?};\nconst WIT: &[(&str, &str)] = &{wit:?};\n\
+         const EXAMPLES: &[(&str, &[(&str, &str)])] = &["
     );
+    for (language, files) in examples {
+        text.push_str(&format!("({language:?}, &{files:?}),"));
+    }
+    text.push_str("];\n");
     let path = PathBuf::from(variable("OUT_DIR")).join("sdk.rs");
     if let Err(error) = fs::write(&path, text) {
         fail(&format!("cannot write {}: {error}", path.display()));
     }
+}
+
+/// Paths below a folder, in order, and what the files hold; cargo is told to look at them. Not what was built there.
+fn texts(folder: &Path, prefix: &str) -> Vec<(String, String)> {
+    let entries = fs::read_dir(folder);
+    let entries = entries.unwrap_or_else(|error| fail(&format!("{}: {error}", folder.display())));
+    let mut files = Vec::new();
+    for entry in entries.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = format!("{prefix}{}", name.to_string_lossy());
+        if name == "target" {
+            continue;
+        }
+        if path.is_dir() {
+            files.extend(texts(&path, &format!("{name}/")));
+        } else {
+            println!("cargo::rerun-if-changed={}", path.display());
+            files.push((name, read(&path)));
+        }
+    }
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| fail(&format!("cannot read {}: {error}", path.display())))
 }
 
 /// Whether the compiler's sysroot holds the target's standard library. Asked only when the build has failed, so

@@ -56,3 +56,17 @@ fn each_command_has_a_manual_page() {
         "{told}"
     );
 }
+
+/// Editors read it; what is in it, a test beside it holds to what a configuration may contain.
+#[test]
+fn the_schema_is_printed() {
+    let schema = output(command().arg("schema"));
+    for part in [
+        "document {\n",
+        "node \"listen\"",
+        "node \"serve-stale\"",
+        "prop \"memory\"",
+    ] {
+        assert!(schema.contains(part), "no {part} in {schema}");
+    }
+}

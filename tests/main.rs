@@ -21,6 +21,7 @@ mod demonstration;
 // The configuration as an operator meets it.
 mod checking;
 mod documents;
+mod mistakes;
 mod reloading;
 mod stopping;
 mod twice;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::tools::new::Language;
+
 /// A caching DNS proxy for one node, with filters in sandboxed WebAssembly.
 #[derive(Debug, Parser)]
 #[command(name = "dnsweir", version, arg_required_else_help = true)]
@@ -80,6 +82,8 @@ pub enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+    /// Print what a configuration may contain, as a KDL Schema for editors.
+    Schema,
     /// Write a manual page for each command into a folder.
     Man {
         /// The folder, which is made if it does not exist.
@@ -110,6 +114,13 @@ pub enum FilterCommand {
     New {
         /// Folder to create; its last component becomes the filter's name.
         name: PathBuf,
+        /// Language to write it in.
+        #[arg(long, value_enum, default_value_t = Language::Rust)]
+        lang: Language,
+        /// Make the folder around it a Cargo workspace, or add to the one that an earlier call made: its filters share the
+        /// SDK and what Cargo has built.
+        #[arg(long)]
+        workspace: bool,
     },
     /// Show what a module imports and exports, and which queries it asks to see.
     Info {

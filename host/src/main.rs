@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         }
         Command::Filter(command) => filter(command),
         Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
+        Command::Schema => tool(Ok(tools::schema())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
         Command::CompileFilter {
             parent,
@@ -108,6 +109,7 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Dev { .. }
         | Command::Filter(_)
         | Command::Completions { .. }
+        | Command::Schema
         | Command::Man { .. }
         | Command::CompileFilter { .. } => Some(Needs::Nothing),
     }
@@ -115,7 +117,11 @@ fn needs(command: &Command) -> Option<Needs> {
 
 fn filter(command: FilterCommand) -> ExitCode {
     tool(match command {
-        FilterCommand::New { name } => tools::new::new(&name),
+        FilterCommand::New {
+            name,
+            lang,
+            workspace,
+        } => tools::new::new(&name, lang, workspace),
         FilterCommand::Info { module, config, json } => tools::info::info(&module, config.as_deref(), json),
         FilterCommand::Test {
             module,

@@ -97,6 +97,21 @@ pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
     Ok(notes.collect())
 }
 
+/// Finds out whether the addresses that a configuration listens on are free, by taking them and giving them back. Those
+/// of a node are handed over, or not there yet.
+///
+/// # Errors
+/// When one is not, or there is no configuration.
+pub fn try_addresses(file: &Path) -> Result<(), Stop> {
+    if config::keeps_network(file) {
+        return Ok(());
+    }
+    for address in config::listeners(file)? {
+        Sockets::bind(address, Port::Own).map_err(|error| Stop::Machine(error.to_string()))?;
+    }
+    Ok(())
+}
+
 /// Who watches the proxy from the same process; as a rule nobody.
 #[derive(Default)]
 pub struct Spectators {

@@ -6,13 +6,17 @@ use std::process::Command;
 
 use super::{alone_with_cargo, cargo, said, target};
 use crate::harness::process::Process;
-use crate::harness::{Message, address, ask, eventually, proxy, until};
+use crate::harness::{Message, address, ask, eventually, needs, proxy, until};
 
 /// A filter of its own name in a folder, with a configuration on an address of the test's.
 fn author(folder: &Path, name: &str) -> std::net::SocketAddr {
     said(folder, &["filter", "new", name]);
     let folder = folder.join(name);
     assert!(cargo(&folder, &["build"]).status.success());
+    serve_at_a_fresh_address(&folder)
+}
+
+fn serve_at_a_fresh_address(folder: &Path) -> std::net::SocketAddr {
     let listen = address::fresh_socket();
     let file = folder.join("dnsweir.kdl");
     // Cargo puts what it builds where the test has it, and `dev` moves it to where the configuration has it.
@@ -48,6 +52,11 @@ fn a_saved_change_is_answered() {
     let folder = folder.path().join("changing");
     let process = dev(&folder);
     printed(&process, "answering on ");
+    // Another one finds the address in use, and says so before it builds anything.
+    let mut second = dev(&folder);
+    second.logged(&format!("cannot listen on {listen}"));
+    assert_eq!(second.ended().code(), Some(71));
+    assert!(second.stdout().is_empty(), "{:#?}", second.stdout());
     let blocked = || ask(listen, &Message::query("ads.example", "A")).rcode();
     assert_eq!(blocked(), "NXDOMAIN");
     // What was asked is shown, with what the filter said.
@@ -58,6 +67,7 @@ fn a_saved_change_is_answered() {
     let text = fs::read_to_string(&source).expect("the source");
     fs::write(&source, text.replace("Rcode::NXDOMAIN", "Rcode::REFUSED")).expect("the source");
     until("the change to be answered", || blocked() == "REFUSED");
+    printed(&process, "Compiling changing v0.1.0");
     printed(&process, "built changing in ");
     printed(&process, "swapped: generation 2, ");
     // Its test cases differ: told, and no obstacle here.
@@ -133,4 +143,30 @@ fn it_can_begin_with_mistakes() {
         process.signal(signal);
         assert!(process.ended().success(), "{signal}");
     }
+}
+
+/// What has a `build.sh` is built by that.
+#[test]
+fn a_script_is_built_and_rebuilt() {
+    if !needs(&["clang", "wasm-ld"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    said(folder.path(), &["filter", "new", "scripted", "--lang", "c"]);
+    let folder = folder.path().join("scripted");
+    let listen = serve_at_a_fresh_address(&folder);
+    let process = dev(&folder);
+    printed(&process, "answering on ");
+    let blocked = || ask(listen, &Message::query("ads.example", "A")).rcode();
+    assert_eq!(blocked(), "NXDOMAIN");
+    let source = folder.join("names.c");
+    let text = fs::read_to_string(&source).expect("the source");
+    fs::write(&source, text.replace("#define NXDOMAIN 3", "#define NXDOMAIN 5")).expect("the source");
+    until("the change to be answered", || blocked() == "REFUSED");
+    fs::write(&source, "mistaken").expect("the source");
+    printed(
+        &process,
+        "scripted does not build: the previous module stays in use",
+    );
+    printed(&process, "names.c:1:1: error: ");
 }

@@ -2,8 +2,12 @@
 
 use std::fs;
 
-use super::{alone_with_cargo, cargo, dnsweir, sample};
-use crate::harness::Proxy;
+use std::path::Path;
+use std::process::Command;
+
+use super::{alone_with_cargo, cargo, dnsweir, said, sample, target};
+use crate::harness::tools::{needs, output};
+use crate::harness::{Proxy, proxy};
 
 #[test]
 fn a_new_filter_answers() {
@@ -49,4 +53,116 @@ fn nothing_is_written_over() {
         assert_eq!(output.status.code(), Some(64), "{name}");
     }
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+#[test]
+fn filters_share_a_workspace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["all/first-shared", "all/second-shared"] {
+        said(folder.path(), &["filter", "new", name, "--workspace"]);
+    }
+    let all = folder.path().join("all");
+    let _alone = alone_with_cargo();
+    let built = cargo(&all, &["build"]);
+    let told = String::from_utf8_lossy(&built.stderr).into_owned();
+    assert!(built.status.success() && !told.contains("warning"), "{told}");
+    // Each of them finds its module where cargo, left alone, puts it.
+    for name in ["first", "second"] {
+        let config = fs::read_to_string(all.join(format!("{name}-shared/dnsweir.kdl"))).expect("a file");
+        let module = format!("wasm32-unknown-unknown/debug/{name}_shared.wasm");
+        assert!(
+            config.contains(&format!("module \"../target/{module}\"")),
+            "{config}"
+        );
+        assert!(target().join(&module).is_file(), "{module}");
+    }
+    assert!(cargo(&all.join("second-shared"), &["test"]).status.success());
+}
+
+/// Builds what `filter new --lang` writes as its README says, and asks it.
+fn a_new_filter_in(language: &str, tools: &[&str]) {
+    if !needs(tools) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = format!("in-{language}");
+    said(folder.path(), &["filter", "new", &name, "--lang", language]);
+    let folder = folder.path().join(&name);
+    // What the build downloads is kept for the next time.
+    let into = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+    output(Command::new("sh").arg("build.sh").arg(&into).current_dir(&folder));
+    let config = fs::read_to_string(folder.join("dnsweir.kdl")).expect("a configuration");
+    let listen = "listen \"127.0.0.1:15353\"\n";
+    assert!(config.contains(listen), "{config}");
+    let config = config
+        .replace(listen, "")
+        .replace("target/", &format!("{}/", into.display()))
+        .replace("/etc/resolv.conf", "127.0.0.1:9");
+    let proxy = Proxy::start(&config);
+    proxy.process.logged("filter is ready");
+    let answer = proxy.query("hello.example", "A");
+    assert_eq!(answer.answers(), ["hello.example. A 192.0.2.1"]);
+    assert_eq!(proxy.query("x.ads.example", "A").rcode(), "NXDOMAIN");
+}
+
+#[test]
+fn a_new_filter_in_c() {
+    a_new_filter_in("c", &["clang", "wasm-ld"]);
+}
+
+#[test]
+fn a_new_filter_in_go() {
+    a_new_filter_in("go", &["go"]);
+}
+
+#[test]
+fn a_new_filter_in_javascript() {
+    a_new_filter_in("javascript", &["node", "npm"]);
+}
+
+#[test]
+fn a_new_filter_in_python() {
+    a_new_filter_in("python", &["python3", "pip3"]);
+}
+
+/// Whoever lacks a tool is told which, and where it comes from.
+#[test]
+fn a_missing_tool_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let empty = folder.path().join("bin");
+    fs::create_dir(&empty).expect("a folder");
+    for (language, words) in [
+        ("c", "apt-get install clang lld"),
+        ("go", "https://go.dev/dl"),
+        ("javascript", "https://nodejs.org"),
+        ("python", "apt-get install python3-pip"),
+    ] {
+        said(folder.path(), &["filter", "new", language, "--lang", language]);
+        let built = Command::new("/bin/sh")
+            .arg("build.sh")
+            .current_dir(folder.path().join(language))
+            .env("PATH", &empty)
+            .output()
+            .expect("a shell");
+        let told = String::from_utf8_lossy(&built.stderr).into_owned();
+        assert!(!built.status.success() && told.contains(words), "{told}");
+    }
+    // Of Rust, it is most often the target.
+    said(folder.path(), &["filter", "new", "untargeted"]);
+    let rustc = empty.join("rustc");
+    fs::write(&rustc, "#!/bin/sh\necho /nowhere\n").expect("a program");
+    fs::set_permissions(&rustc, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a program");
+    let dev = proxy::command()
+        .arg("dev")
+        .current_dir(folder.path().join("untargeted"))
+        .env("PATH", &empty)
+        .output()
+        .expect("dnsweir");
+    let told = String::from_utf8_lossy(&dev.stderr).into_owned();
+    assert!(
+        told.contains("rustup target add wasm32-unknown-unknown"),
+        "{told}"
+    );
+    assert_eq!(dev.status.code(), Some(71));
+    assert!(dev.stdout.is_empty(), "nothing was built");
 }

@@ -50,7 +50,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "config", "dns",
         ],
     ),
-    ("args", &[]),
+    // The words of a flag.
+    ("args", &["tools"]),
     ("measured", &["serve", "filter", "cache", "config", "dns"]),
     ("tools", &["run", "serve", "cases", "filter", "config", "dns"]),
     (

@@ -2,6 +2,7 @@
 # Builds names.wasm into a folder, `target` beside this file if none is given. Needs Node.js 20 with npm; its one
 # package comes from npm.
 set -eu
+command -v npm >/dev/null 2>&1 || { echo "JavaScript needs Node.js 20 or later with npm: https://nodejs.org" >&2; exit 1; }
 into=${1:-target}
 cd "$(dirname "$0")"
 mkdir -p "$into"

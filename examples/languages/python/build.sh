@@ -2,6 +2,7 @@
 # Builds names.wasm into a folder, `target` beside this file if none is given. Needs Python 3.10 with pip; its one
 # package comes from PyPI.
 set -eu
+python3 -m pip --version >/dev/null 2>&1 || { echo "Python needs python3, 3.10 or later, with pip; Debian: apt-get install python3-pip" >&2; exit 1; }
 into=${1:-target}
 cd "$(dirname "$0")"
 mkdir -p "$into"

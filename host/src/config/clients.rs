@@ -31,9 +31,13 @@ pub(super) const OF_LISTENER: Shape = Shape {
 
 /// In `zone`, for its names.
 pub(super) const OF_ZONE: Shape = Shape {
+    example: r#"clients { allow "private" }"#,
     arguments: 0..=0,
     ..OF_LISTENER
 };
+
+/// `allow` and `refuse`.
+pub(super) const ALLOW: Shape = Shape::plain(1..=MOST, r#"allow "private" "192.0.2.0/24""#);
 
 pub(super) const QUERIES: Shape = Shape {
     example: "queries 1000 burst=2000 ipv4=32 ipv6=128",
@@ -85,7 +89,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> 
     let mut words = Vec::new();
     for (name, allowed) in [("allow", true), ("refuse", false)] {
         let Some(list) = child(nodes, name) else { continue };
-        mistakes.check(list, &Shape::plain(1..=MOST, r#"allow "private" "192.0.2.0/24""#));
+        mistakes.check(list, &ALLOW);
         for entry in arguments(list) {
             let Some(who) = mistakes.value(name, entry, |value: &KdlValue| who(value, allowed)) else {
                 continue;

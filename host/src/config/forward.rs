@@ -58,8 +58,8 @@ const OUTCOMES: [(&str, Next); 4] = [
     ("REFUSED", Next::Refused),
 ];
 
-const EXCEPT: Shape = Shape::plain(1..=256, r#"except "corp.example""#);
-const NEXT: Shape = Shape::plain(1..=4, r#"next "NXDOMAIN""#);
+pub(super) const EXCEPT: Shape = Shape::plain(1..=256, r#"except "corp.example""#);
+pub(super) const NEXT: Shape = Shape::plain(1..=4, r#"next "NXDOMAIN""#);
 
 const TIMEOUT: &str = r#"timeout "2s""#;
 const DEADLINE: &str = r#"deadline "5s""#;

@@ -1,10 +1,11 @@
 //! From a file to a [`Config`]: every section decoded, in an order that lets each be checked
 //! against those it depends on, whatever the order on the page.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use kdl::KdlNode;
+use kdl::{KdlEntry, KdlNode};
 
 use super::decode::{Mistakes, arguments, block, child, document, whole};
 use super::error::{Diagnostic, Report, Source, Span};
@@ -12,7 +13,7 @@ use super::files::{Files, read_source};
 use super::filter::Filters;
 use super::module::{Builtins, Module};
 use super::units::{duration, s, size};
-use super::{Config, ConfigNode, Zone, clients, config_block, forward, listen, node, source, zone};
+use super::{Config, ConfigNode, Zone, address, clients, config_block, forward, listen, node, source, zone};
 
 /// What may stand in a file.
 pub(super) const SECTIONS: [&str; 12] = [
@@ -31,7 +32,7 @@ pub(super) const SECTIONS: [&str; 12] = [
 ];
 
 /// Those of which there may be more than one.
-const REPEATED: [&str; 3] = ["filter", "zone", "source"];
+pub(super) const REPEATED: [&str; 3] = ["filter", "zone", "source"];
 
 /// Default of `workers`, at most: a cache beside the workloads of a node is not to take it over.
 const MOST_WORKERS: usize = 4;
@@ -102,6 +103,18 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
     };
     document(&read_source(path)?, |_, nodes| {
         named_nodes(nodes, "filter").filter_map(named).collect()
+    })
+}
+
+/// The addresses that the configuration at `path` listens on, whatever else is wrong with it.
+///
+/// # Errors
+/// When it cannot be read, or is no KDL.
+pub fn listeners(path: &Path) -> Result<Vec<SocketAddr>, Report> {
+    let address = |entry: &KdlEntry| address::parse(entry.value().as_string()?, address::DNS_PORT);
+    document(&read_source(path)?, |_, nodes| {
+        let entries = named_nodes(nodes, "listen").flat_map(arguments);
+        entries.filter_map(address).collect()
     })
 }
 

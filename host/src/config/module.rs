@@ -11,7 +11,7 @@ use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, sugge
 use super::error::{Diagnostic, Span};
 use super::files::Files;
 
-const MODULE: Shape = Shape::plain(1..=1, r#"module "builtin:log""#);
+pub(super) const MODULE: Shape = Shape::plain(1..=1, r#"module "builtin:log""#);
 
 /// `module "builtin:NAME"` or `module "PATH"`: what names the code of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -281,25 +281,9 @@ fn fences(text: &str) -> Vec<(usize, &str, String)> {
 fn the_documentation_has_every_word() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
     let text = fs::read_to_string(&path).unwrap();
-    let shapes = [
-        &listen::LISTEN,
-        &clients::CLIENTS,
-        &clients::QUERIES,
-        &clients::RESPONSES,
-        &filter::FILTER,
-        &filter::LIMITS,
-        &filter::ON_ERROR,
-        &zone::ZONE,
-        &cache::CACHE,
-        &cache::SUCCESS,
-        &cache::PREFETCH,
-        &cache::SERVE_STALE,
-        &forward::FORWARD,
-        &node::NODE,
-    ];
-    let words = shapes
+    let words = schema::SHAPES
         .iter()
-        .flat_map(|shape| shape.children.iter().chain(shape.properties));
+        .flat_map(|(_, _, shape)| shape.children.iter().chain(shape.properties));
     for word in load::SECTIONS.iter().chain(words) {
         assert!(
             text.contains(&format!("`{word}`")),

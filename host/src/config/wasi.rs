@@ -19,8 +19,8 @@ pub(super) const WASI: Shape = Shape {
     repeated: &["folder"],
 };
 
-const ENV: Shape = Shape::plain(1..=64, r#"env "TZ" "REGION""#);
-const FOLDER: Shape = Shape::plain(1..=1, r#"folder "/etc/lists""#);
+pub(super) const ENV: Shape = Shape::plain(1..=64, r#"env "TZ" "REGION""#);
+pub(super) const FOLDER: Shape = Shape::plain(1..=1, r#"folder "/etc/lists""#);
 
 impl Wasi {
     /// What is granted, each as it could be written.

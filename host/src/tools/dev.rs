@@ -29,6 +29,15 @@ pub fn dev(file: &Path, sources: &[PathBuf]) -> Result<(), Stop> {
     let view = Arc::new(View::new());
     let file = std::path::absolute(file).map_err(|error| Stop::Machine(error.to_string()))?;
     let packages = packages(&file, sources)?;
+    // What stands in the way is said before anybody waits for a build.
+    match run::try_addresses(&file) {
+        Err(run::Stop::Machine(error)) => return Err(Stop::Machine(error)),
+        // What is wrong with the configuration is told when it is served.
+        Err(run::Stop::Configuration(_)) | Ok(()) => {}
+    }
+    for package in &packages {
+        package.check_tools().map_err(Stop::Machine)?;
+    }
     let mut watch = Watch::start(&packages, &file).map_err(Stop::Machine)?;
     for package in &packages {
         while package.build(&view) == Built::Failed {

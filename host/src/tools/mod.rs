@@ -14,7 +14,12 @@ pub mod test;
 
 use std::fmt;
 
-use crate::config::Report;
+use crate::config::{self, Report};
+
+/// What a configuration may contain, in KDL Schema.
+pub fn schema() -> String {
+    config::schema()
+}
 
 /// Why a tool did not do what it was asked to.
 #[derive(Debug)]

@@ -1,32 +1,73 @@
 //! `dnsweir filter new`: a folder with a filter that builds, and everything it needs to.
 //!
 //! The SDK comes with it, in `vendor/`, as this program was built with: so the folder builds with what the
-//! public registry has, and against the interface that this proxy speaks.
+//! public registry has, and against the interface that this proxy speaks. In other languages it is a copy of the
+//! example in `examples/languages`, which the tests build.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
 use super::Stop;
 
-// What `host/build.rs` found in `guest-sdk/` and `wit/`: `SDK`, pairs of path and text; `DEPENDENCIES`, the SDK's
-// features and dependencies as its manifest has them; `INTERFACE`, the interface's version.
+// What `host/build.rs` found in the workspace. Pairs of path and text: `SDK`, `WIT` and, by language, `EXAMPLES`.
+// `DEPENDENCIES`, the SDK's features and dependencies as its manifest has them; `INTERFACE`, the interface's version.
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// Paths and texts of a new filter; `{…}` is filled in.
-const TEMPLATE: [(&str, &str); 9] = [
-    ("Cargo.toml", include_str!("template/manifest.toml")),
-    (".cargo/config.toml", include_str!("template/cargo.toml")),
-    (".gitignore", include_str!("template/gitignore")),
+/// A language that filters are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    /// With the SDK, and tests.
+    Rust,
+    /// With a header, without a library.
+    C,
+    /// With a package of its own.
+    Go,
+    /// For prototypes.
+    Javascript,
+    /// For prototypes.
+    Python,
+}
+
+/// Paths and texts, in which `{…}` is filled in.
+type Files = Vec<(String, String)>;
+
+/// Files of a filter in Rust, in its own folder.
+const PACKAGE: [(&str, &str); 5] = [
     ("src/lib.rs", include_str!("template/lib.rs")),
     ("tests/verdicts.rs", include_str!("template/verdicts.rs")),
     ("{name}.test-cases.kdl", include_str!("template/test-cases.kdl")),
     ("dnsweir.kdl", include_str!("template/dnsweir.kdl")),
     ("README.md", include_str!("template/README.md")),
+];
+
+/// Files that several of them can share.
+const SHARED: [(&str, &str); 4] = [
+    (".cargo/config.toml", include_str!("template/cargo.toml")),
+    (".gitignore", include_str!("template/gitignore")),
     (
-        "vendor/dnsweir-filter/Cargo.toml",
-        include_str!("template/sdk.toml"),
+        "rust-toolchain.toml",
+        include_str!("template/rust-toolchain.toml"),
     ),
+    (SDK_MANIFEST, include_str!("template/sdk.toml")),
+];
+
+/// Where the SDK is.
+const SDK_MANIFEST: &str = "vendor/dnsweir-filter/Cargo.toml";
+
+const MANIFEST: &str = include_str!("template/manifest.toml");
+const PROFILES: &str = include_str!("template/profiles.toml");
+const ALONE: &str = include_str!("template/alone.toml");
+const WORKSPACE: &str = include_str!("template/workspace.toml");
+
+/// Files of a filter in another language, beside those of the example in it.
+const SCRIPT: [(&str, &str); 3] = [
+    ("dnsweir.kdl", include_str!("template/script.kdl")),
+    ("README.md", include_str!("template/script.md")),
+    (".gitignore", include_str!("template/gitignore")),
 ];
 
 /// Letters in the name of a filter, at most: it is a label value and a word of the configuration.
@@ -89,11 +130,12 @@ const TAKEN: [&str; 53] = [
     "yield",
 ];
 
-/// Makes the folder; its last part is the filter's name.
+/// Makes the folder; its last part is the filter's name. With `workspace`, the folder around it is made a workspace
+/// of cargo's unless it is one already.
 ///
 /// # Errors
-/// When it is there already, or its name cannot be a crate's.
-pub fn new(folder: &Path) -> Result<String, Stop> {
+/// When it is there already, its name cannot be a crate's, or the folder around it belongs to something else.
+pub fn new(folder: &Path, language: Language, workspace: bool) -> Result<String, Stop> {
     let name = folder
         .file_name()
         .and_then(|name| name.to_str())
@@ -103,32 +145,128 @@ pub fn new(folder: &Path) -> Result<String, Stop> {
             "{name:?} cannot be the name of a filter: {problem}"
         )));
     }
-    let failed = |path: &Path, error: io::Error| Stop::Machine(format!("{}: {error}", path.display()));
-    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
-        fs::create_dir_all(above).map_err(|error| failed(above, error))?;
+    let around = folder.parent().unwrap_or(Path::new(""));
+    let (own, shared) = match (language, workspace) {
+        (Language::Rust, false) => ([rust(true), sdk()].concat(), Files::new()),
+        (Language::Rust, true) => {
+            let (manifest, more) = match with_member(around)? {
+                Some(manifest) => (manifest, Files::new()),
+                None => ([WORKSPACE, PROFILES].concat(), sdk()),
+            };
+            (
+                rust(false),
+                [vec![("Cargo.toml".to_owned(), manifest)], more].concat(),
+            )
+        }
+        (_, true) => {
+            return Err(Stop::Refused("only filters in Rust share a workspace".into()));
+        }
+        (language, false) => (script(language), Files::new()),
+    };
+    if !around.as_os_str().is_empty() {
+        fs::create_dir_all(around).map_err(|error| failed(around, &error))?;
     }
     fs::create_dir(folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Stop::Refused(format!(
             "{} exists already; nothing was changed",
             folder.display()
         )),
-        _ => failed(folder, error),
+        _ => failed(folder, &error),
     })?;
-    let own = TEMPLATE.map(|(path, text)| (fill(path, name), fill(text, name)));
-    let sdk = SDK
-        .iter()
-        .map(|(path, text)| (format!("vendor/dnsweir-filter/{path}"), (*text).to_owned()));
-    for (path, text) in own.into_iter().chain(sdk) {
-        let path = folder.join(path);
-        let above = path.parent().unwrap_or(folder);
-        fs::create_dir_all(above).map_err(|error| failed(above, error))?;
-        fs::write(&path, text).map_err(|error| failed(&path, error))?;
-    }
+    let root = if workspace { "../" } else { "" };
+    write(folder, own, name, root, language)?;
+    write(around, shared, name, root, language)?;
     let folder = folder.display();
     Ok(format!(
         "a filter is in {folder}; to see it answer:\n\n    cd {folder}\n    dnsweir dev\n\n\
          and in another terminal: dig @127.0.0.1 -p 15353 hello.example\n"
     ))
+}
+
+/// The manifest of the workspace that an earlier call has made of the folder, with one more member; none if there is
+/// no manifest yet.
+fn with_member(folder: &Path) -> Result<Option<String>, Stop> {
+    let file = folder.join("Cargo.toml");
+    if !file.exists() {
+        return Ok(None);
+    }
+    let shown = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
+    let refused = |what: &str| Err(Stop::Refused(format!("{} {what}", shown.display())));
+    let manifest = fs::read_to_string(&file).map_err(|error| failed(&file, &error))?;
+    let members = "members = [\n";
+    let Ok(sdk) = fs::read_to_string(folder.join(SDK_MANIFEST)) else {
+        return refused("is not from `dnsweir filter new --workspace`; choose another folder");
+    };
+    if !sdk.contains(concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"")) {
+        let version = env!("CARGO_PKG_VERSION");
+        return refused(&format!(
+            "is from another version of dnsweir, and this one is {version}; choose another folder"
+        ));
+    }
+    if !manifest.contains(members) {
+        return refused("has no line that ends after `members = [`, to which a filter could be added");
+    }
+    let more = format!("{members}    \"{{name}}\",\n");
+    Ok(Some(manifest.replacen(members, &more, 1)))
+}
+
+fn files(of: &[(&str, &str)]) -> Files {
+    of.iter()
+        .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()))
+        .collect()
+}
+
+/// What a filter in Rust has of its own.
+fn rust(alone: bool) -> Files {
+    let manifest = if alone {
+        [MANIFEST, PROFILES, ALONE].concat()
+    } else {
+        MANIFEST.to_owned()
+    };
+    [vec![("Cargo.toml".to_owned(), manifest)], files(&PACKAGE)].concat()
+}
+
+/// The SDK, and how cargo uses it.
+fn sdk() -> Files {
+    let sources = SDK
+        .iter()
+        .map(|(path, text)| (format!("vendor/dnsweir-filter/{path}"), (*text).to_owned()));
+    files(&SHARED).into_iter().chain(sources).collect()
+}
+
+/// A filter that `build.sh` builds: the example in that language, under the filter's own name.
+fn script(language: Language) -> Files {
+    let known = language.to_possible_value();
+    let known = known.as_ref().map(PossibleValue::get_name).unwrap_or_default();
+    let example = EXAMPLES.iter().find(|(language, _)| *language == known);
+    let interface = match language {
+        Language::Javascript | Language::Python => WIT,
+        Language::Rust | Language::C | Language::Go => &[],
+    };
+    let example = example.map_or(&[][..], |(_, files)| files);
+    let example = example.iter().map(|(path, text)| {
+        let text = text
+            .replace("names.wasm", "{name}.wasm")
+            .replace("../../../wit", "wit");
+        ((*path).to_owned(), text)
+    });
+    [files(&SCRIPT), files(interface), example.collect()].concat()
+}
+
+fn write(folder: &Path, files: Files, name: &str, root: &str, language: Language) -> Result<(), Stop> {
+    for (path, text) in files {
+        let path = folder.join(fill(&path, name, root, language));
+        let above = path.parent().unwrap_or(folder);
+        if !above.as_os_str().is_empty() {
+            fs::create_dir_all(above).map_err(|error| failed(above, &error))?;
+        }
+        fs::write(&path, fill(&text, name, root, language)).map_err(|error| failed(&path, &error))?;
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, error: &io::Error) -> Stop {
+    Stop::Machine(format!("{}: {error}", path.display()))
 }
 
 /// Why a text cannot be the name of a crate and of a filter.
@@ -143,8 +281,8 @@ fn problem(name: &str) -> Option<&'static str> {
     (TAKEN.contains(&name) || name == "dnsweir-filter").then_some("the name is reserved")
 }
 
-/// A part of the template for the filter `name`.
-fn fill(text: &str, name: &str) -> String {
+/// A part of the template for the filter `name`, to which `root` is the way to what it shares.
+fn fill(text: &str, name: &str, root: &str, language: Language) -> String {
     let type_name: String = name
         .split(['-', '_'])
         .flat_map(|word| {
@@ -152,7 +290,14 @@ fn fill(text: &str, name: &str) -> String {
             [first.to_ascii_uppercase(), rest.to_owned()]
         })
         .collect();
+    let limits = match language {
+        Language::Rust | Language::C => "time=\"5ms\"",
+        Language::Go | Language::Javascript => "time=\"50ms\"",
+        Language::Python => "memory=\"64MiB\" time=\"100ms\" load-memory=\"512MiB\" load-time=\"2m\"",
+    };
     text.replace("{name}", name)
+        .replace("{root}", root)
+        .replace("{limits}", limits)
         .replace("{crate}", &name.replace('-', "_"))
         .replace("{Type}", &type_name)
         .replace("{version}", env!("CARGO_PKG_VERSION"))
@@ -168,29 +313,53 @@ mod tests {
     fn a_folder_is_made_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/my-filter");
-        new(&path).unwrap();
+        new(&path, Language::Rust, false).unwrap();
         let lib = fs::read_to_string(path.join("src/lib.rs")).unwrap();
         assert!(lib.contains("pub struct MyFilter {"), "{lib}");
         fs::write(path.join("src/lib.rs"), "mine").unwrap();
-        assert!(matches!(new(&path), Err(Stop::Refused(_))));
+        assert!(matches!(new(&path, Language::Rust, false), Err(Stop::Refused(_))));
         assert_eq!(fs::read_to_string(path.join("src/lib.rs")).unwrap(), "mine");
     }
 
     #[test]
     fn nothing_is_left_to_fill_in() {
-        for (path, text) in TEMPLATE {
-            let filled = fill(path, "x") + &fill(text, "x");
-            for blank in [
-                "{name}",
-                "{crate}",
-                "{Type}",
-                "{version}",
-                "{interface}",
-                "{dependencies}",
-            ] {
-                assert!(!filled.contains(blank), "{path}: {blank}");
+        let blanks = [
+            "{name}",
+            "{root}",
+            "{limits}",
+            "{crate}",
+            "{Type}",
+            "{version}",
+            "{interface}",
+            "{dependencies}",
+        ];
+        for language in Language::value_variants() {
+            let all = match language {
+                Language::Rust => [rust(true), rust(false), sdk()].concat(),
+                other => script(*other),
+            };
+            assert!(all.len() > SCRIPT.len(), "{language:?}");
+            for (path, text) in all {
+                let filled = fill(&path, "x", "", *language) + &fill(&text, "x", "", *language);
+                for blank in blanks {
+                    // The SDK's source has words in braces of its own.
+                    assert!(
+                        path.ends_with(".rs") || !filled.contains(blank),
+                        "{path}: {blank}"
+                    );
+                }
             }
         }
+    }
+
+    #[test]
+    fn what_others_wrote_is_no_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("Cargo.toml"), "[workspace]\n").unwrap();
+        let path = folder.path().join("mine");
+        assert!(matches!(new(&path, Language::Rust, true), Err(Stop::Refused(_))));
+        assert!(!path.exists());
+        assert!(matches!(new(&path, Language::Go, true), Err(Stop::Refused(_))));
     }
 
     #[test]

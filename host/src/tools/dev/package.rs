@@ -1,11 +1,12 @@
-//! The cargo package of a filter: where it is, when it changes, how it is built.
+//! The package of a filter, cargo's or one with a `build.sh`: where it is, when it changes, how it is built.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
@@ -14,6 +15,9 @@ use super::view::View;
 
 /// What filters are compiled for.
 const TARGET: &str = "wasm32-unknown-unknown";
+
+/// What builds a package that is not cargo's.
+const SCRIPT: &str = "build.sh";
 
 /// How long the sources must have been quiet: editors write in several steps.
 const QUIET: Duration = Duration::from_millis(50);
@@ -32,11 +36,19 @@ pub enum Built {
     Changed,
 }
 
-/// A cargo package that becomes a module.
+/// How a package is built.
+#[derive(Debug, PartialEq, Eq)]
+enum Builder {
+    /// By cargo, with the profile `dev`, `release`, or one of the author's.
+    Cargo(String),
+    /// By `build.sh FOLDER`, which leaves modules in the folder.
+    Script,
+}
+
+/// A folder whose source becomes a module.
 pub struct Package {
     folder: PathBuf,
-    /// `debug`, `release`, or a profile of the author's.
-    profile: String,
+    builder: Builder,
     /// The modules of the configuration; those called as what cargo leaves are fed by it.
     modules: Vec<PathBuf>,
 }
@@ -44,34 +56,50 @@ pub struct Package {
 impl Package {
     /// The package in whose target folder a module lies; none if it lies elsewhere.
     pub fn of_module(module: &Path) -> Option<Package> {
-        // FOLDER/target/wasm32-unknown-unknown/PROFILE/NAME.wasm
-        let profile = module.parent()?;
-        let target = profile.parent()?;
-        let folder = target.parent()?.parent()?;
-        let is_target = target.file_name()? == TARGET && target.parent()?.file_name()? == "target";
-        (is_target && folder.join("Cargo.toml").is_file()).then(|| Package {
-            folder: folder.to_owned(),
-            profile: profile
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+        let folder = |target: &Path, with: &str| {
+            let folder = target.parent().filter(|_| target.ends_with("target"))?;
+            let folder = folder.join(with).is_file().then(|| fs::canonicalize(folder).ok());
+            folder.flatten()
+        };
+        let package = |folder, builder| Package {
+            folder,
+            builder,
             modules: Vec::new(),
-        })
+        };
+        // FOLDER/target/NAME.wasm
+        let above = module.parent()?;
+        if let Some(folder) = folder(above, SCRIPT) {
+            return Some(package(folder, Builder::Script));
+        }
+        // FOLDER/target/wasm32-unknown-unknown/PROFILE/NAME.wasm
+        let profile = match above.file_name()?.to_string_lossy().into_owned() {
+            debug if debug == "debug" => "dev".to_owned(),
+            other => other,
+        };
+        let triple = above.parent().filter(|triple| triple.ends_with(TARGET))?;
+        let folder = folder(triple.parent()?, "Cargo.toml")?;
+        Some(package(folder, Builder::Cargo(profile)))
     }
 
-    /// The package in a folder, built for release.
+    /// The package in a folder; cargo builds it for release.
     ///
     /// # Errors
     /// When there is none.
     pub fn in_folder(folder: &Path) -> Result<Package, String> {
-        if !folder.join("Cargo.toml").is_file() {
-            return Err(format!("there is no Cargo.toml in {}", folder.display()));
-        }
+        let builder = if folder.join("Cargo.toml").is_file() {
+            Builder::Cargo("release".into())
+        } else if folder.join(SCRIPT).is_file() {
+            Builder::Script
+        } else {
+            return Err(format!(
+                "there is neither a Cargo.toml nor a {SCRIPT} in {}",
+                folder.display()
+            ));
+        };
         let folder = fs::canonicalize(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(Package {
             folder,
-            profile: "release".into(),
+            builder,
             modules: Vec::new(),
         })
     }
@@ -99,35 +127,54 @@ impl Package {
         self.modules.iter().map(|module| fs::read(module).ok()).collect()
     }
 
-    /// Builds it, and puts what cargo leaves where the configuration wants it.
+    /// Whether cargo could build it.
+    ///
+    /// # Errors
+    /// What is missing, and how to install it. A script says so itself.
+    pub fn check_tools(&self) -> Result<(), String> {
+        if self.builder == Builder::Script {
+            return Ok(());
+        }
+        let printed = Command::new("rustc")
+            .args(["--print", "target-libdir", "--target", TARGET])
+            .current_dir(&self.folder)
+            .output();
+        match printed {
+            Ok(printed) if printed.status.success() => {
+                let folder = String::from_utf8_lossy(&printed.stdout).trim().to_owned();
+                if Path::new(&folder).is_dir() {
+                    return Ok(());
+                }
+                Err(format!(
+                    "Rust has no {TARGET} on this machine; add it with `rustup target add {TARGET}` \
+                     (without rustup, Debian's package is libstd-rust-dev-wasm32)"
+                ))
+            }
+            Ok(printed) => Err(format!(
+                "Rust does not work in {}: {}",
+                self.folder.display(),
+                String::from_utf8_lossy(&printed.stderr).trim()
+            )),
+            Err(error) => Err(format!(
+                "filters in Rust need its compiler: rustc cannot be run ({error}); install Rust from https://rustup.rs"
+            )),
+        }
+    }
+
+    /// Builds it, and puts what that leaves where the configuration wants it.
     pub fn build(&self, view: &View) -> Built {
         let before = self.contents();
         let name = self.name();
         view.note(&format!("building {name}"));
         let begun = Instant::now();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args([
-            "build",
-            "--target",
-            TARGET,
-            "--message-format=json-render-diagnostics",
-        ]);
-        cargo.args(["--color", if view.colour { "always" } else { "never" }]);
-        match self.profile.as_str() {
-            "debug" => {}
-            profile => {
-                cargo.args(["--profile", profile]);
-            }
-        }
-        let output = match cargo.current_dir(&self.folder).stdin(Stdio::null()).output() {
-            Ok(output) => output,
+        let (success, said, artifacts) = match self.run(view) {
+            Ok(done) => done,
             Err(error) => {
-                view.failed(&format!("{name}: cargo cannot be run"), &error.to_string());
+                view.failed(&format!("{name} cannot be built"), &error.to_string());
                 return Built::Failed;
             }
         };
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
+        if !success {
             view.failed(
                 &format!("{name} does not build: the previous module stays in use"),
                 &said,
@@ -138,7 +185,7 @@ impl Package {
             view.quote(&said);
         }
         let took = begun.elapsed().as_secs_f64();
-        for artifact in artifacts(&String::from_utf8_lossy(&output.stdout)) {
+        for artifact in artifacts {
             for module in self
                 .modules
                 .iter()
@@ -157,6 +204,74 @@ impl Package {
             false => Built::Changed,
         }
     }
+
+    /// Runs who builds it, and shows how far that is: whether it succeeded, what else it said, and what it left.
+    fn run(&self, view: &View) -> io::Result<(bool, String, Vec<PathBuf>)> {
+        let left = self.folder.join("target/dev");
+        let mut command = match &self.builder {
+            Builder::Cargo(profile) => {
+                let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+                cargo.args(["build", "--target", TARGET, "--profile", profile]);
+                cargo.arg("--message-format=json-render-diagnostics");
+                cargo.args(["--color", if view.colour { "always" } else { "never" }]);
+                cargo
+            }
+            Builder::Script => {
+                let mut script = Command::new("sh");
+                script.arg(SCRIPT).arg(&left);
+                script
+            }
+        };
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let mut printed = String::new();
+        let said = thread::scope(|scope| {
+            let said = scope.spawn(|| {
+                let mut said = String::new();
+                for line in stderr
+                    .into_iter()
+                    .flat_map(|stderr| BufReader::new(stderr).lines())
+                {
+                    let Ok(line) = line else { break };
+                    match progress(&line) {
+                        Some(step) => view.note(&step),
+                        None => said = said + &line + "\n",
+                    }
+                }
+                said
+            });
+            let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut printed));
+            read.map(|_| said.join().unwrap_or_default())
+        })?;
+        let success = child.wait()?.success();
+        let artifacts = match self.builder {
+            Builder::Cargo(_) => artifacts(&printed),
+            Builder::Script => {
+                let names = self.modules.iter().filter_map(|module| module.file_name());
+                let left = names.map(|name| left.join(name));
+                left.filter(|file| file.is_file()).collect()
+            }
+        };
+        Ok((success, said, artifacts))
+    }
+}
+
+/// A line of cargo's that says how far it is, without its colours.
+fn progress(line: &str) -> Option<String> {
+    let mut plain = String::new();
+    for (index, piece) in line.split("\x1b[").enumerate() {
+        // What follows an escape begins with its parameters and an `m`.
+        plain += match piece.split_once('m') {
+            Some((_, text)) if index > 0 => text,
+            _ => piece,
+        };
+    }
+    let plain = plain.trim();
+    let steps = ["Compiling", "Downloading", "Downloaded", "Updating", "Blocking"];
+    steps
+        .contains(&plain.split(' ').next()?)
+        .then(|| plain.to_owned())
 }
 
 /// Modules that cargo's messages name.
@@ -297,15 +412,28 @@ mod tests {
     #[test]
     fn a_module_in_a_target_folder_has_a_package() {
         let folder = tempfile::tempdir().unwrap();
-        let module = folder.path().join("target/wasm32-unknown-unknown/release/x.wasm");
+        let folder = folder.path();
+        let module = folder.join("target/wasm32-unknown-unknown/release/x.wasm");
         assert!(Package::of_module(&module).is_none(), "there is no Cargo.toml");
-        fs::write(folder.path().join("Cargo.toml"), "").unwrap();
+        fs::write(folder.join("Cargo.toml"), "").unwrap();
         let package = Package::of_module(&module).unwrap();
-        assert_eq!(
-            (package.folder.as_path(), package.profile.as_str()),
-            (folder.path(), "release")
-        );
-        assert!(Package::of_module(&folder.path().join("filters/x.wasm")).is_none());
+        assert_eq!(package.folder, fs::canonicalize(folder).unwrap());
+        assert_eq!(package.builder, Builder::Cargo("release".into()));
+        let module = folder.join("target/x.wasm");
+        assert!(Package::of_module(&module).is_none(), "there is no build.sh");
+        fs::write(folder.join(SCRIPT), "").unwrap();
+        assert_eq!(Package::of_module(&module).unwrap().builder, Builder::Script);
+        assert!(Package::of_module(&folder.join("filters/x.wasm")).is_none());
+    }
+
+    #[test]
+    fn progress_is_told_from_messages() {
+        let step = Some("Compiling x v0.1.0".to_owned());
+        assert_eq!(progress("   Compiling x v0.1.0"), step);
+        assert_eq!(progress("\x1b[1m\x1b[92m   Compiling\x1b[0m x v0.1.0"), step);
+        for line in ["error: could not compile", "", "    Finished `dev` profile"] {
+            assert_eq!(progress(line), None);
+        }
     }
 
     #[test]
