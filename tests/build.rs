@@ -22,10 +22,12 @@ fn main() -> Result<(), Failure> {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(&wit)?;
     let world = resolve.select_world(&[package], Some("filter"))?;
-    let mut options = Opts::default();
-    options.format = true;
-    options.pub_export_macro = true;
-    options.additional_derive_attributes = vec!["PartialEq".into()];
+    let options = Opts {
+        format: true,
+        pub_export_macro: true,
+        additional_derive_attributes: vec!["PartialEq".into()],
+        ..Opts::default()
+    };
     let mut files = Files::default();
     options.build().generate(&mut resolve, world, &mut files)?;
     let (_, text) = files.iter().next().ok_or("no bindings")?;

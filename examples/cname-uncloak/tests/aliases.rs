@@ -1,5 +1,7 @@
 //! Aliases of blocked names.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::net::Ipv4Addr;
 
 use dnsweir_filter::hickory::rr::RData;

@@ -1,5 +1,7 @@
 //! What lists in DNS say, and what becomes of the query.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

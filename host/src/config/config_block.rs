@@ -259,7 +259,7 @@ mod tests {
         let data: Vec<&[u8]> = config.filters[0].data().map(|data| &data[..]).collect();
         assert_eq!(data, [b"\xff\0", b"\xff\0"]);
         assert_eq!(config.data().len(), 1);
-        assert_eq!(config.files, [path.clone()]);
+        assert_eq!(config.files, std::slice::from_ref(&path));
         for (limit, problem) in [
             (
                 "3B",

@@ -319,7 +319,7 @@ proptest! {
     #[test]
     fn accepted_replacements_are_sound(given in vec(replacement(), 0..4)) {
         let mut out = vec![Outcome::Passed; BATCH];
-        if response_verdicts(given.into(), true, &mut out).is_ok() {
+        if response_verdicts(given, true, &mut out).is_ok() {
             for outcome in &out {
                 if let Outcome::Decided(verdict) = outcome {
                     let sound = match &verdict.decision {
