@@ -438,3 +438,16 @@ fn a_source_that_is_not_there_is_a_mistake() {
         "{said}"
     );
 }
+
+/// The messages that wait for a filter which hears events with them are a part of the ceiling of the process's memory.
+#[test]
+fn messages_of_events_are_reckoned_with() {
+    let module = verdicts();
+    let proxy = Proxy::start(&format!(
+        "workers 3\nfilter \"verdicts\" {{ module {module:?} }}\nzone \".\" {{ use \"verdicts\" }}"
+    ));
+    let messages = proxy
+        .metrics()
+        .sum("dnsweir_memory_ceiling_bytes", &[("part", "messages")]);
+    assert_eq!(messages, 3.0 * f64::from(2 << 20));
+}

@@ -29,16 +29,25 @@ pub struct Ceiling {
     pub kernel: usize,
 }
 
+/// Octets that the filters of a generation hold beside their instances, which only they themselves tell.
+#[derive(Debug, Default)]
+pub struct OfFilters {
+    /// Machine code.
+    pub compiled: usize,
+    /// Tables.
+    pub tables: usize,
+    /// Messages that wait to be heard of, on each worker.
+    pub messages: usize,
+}
+
 impl Ceiling {
-    /// That of a configuration with so many workers and connections of clients, and these octets of compiled filters and of
-    /// their tables.
-    pub fn of(
-        config: &Config,
-        workers: usize,
-        connections: usize,
-        compiled: usize,
-        tables: usize,
-    ) -> Ceiling {
+    /// That of a configuration with so many workers and connections of clients.
+    pub fn of(config: &Config, workers: usize, connections: usize, filters: &OfFilters) -> Ceiling {
+        let &OfFilters {
+            compiled,
+            tables,
+            messages,
+        } = filters;
         let sources = config.sources().map(|source| source.most_octets(workers));
         let instances: usize = config
             .filters
@@ -78,6 +87,7 @@ impl Ceiling {
                 ("lookups", lookups),
                 ("filters", workers * instances),
                 ("tables", tables),
+                ("messages", workers * messages),
                 ("data", data),
                 ("compiled", compiled),
                 // Those whose shape changes are there twice.
@@ -121,7 +131,7 @@ mod tests {
     fn the_daemon_set_has_room_for_all_of_it() {
         let config = include_str!("../../deploy/dnsweir.kdl");
         let config = crate::config::parse("dnsweir.kdl", config, Path::new("/"), &[]).unwrap();
-        let ceiling = Ceiling::of(&config, 4, 1024, 0, 0);
+        let ceiling = Ceiling::of(&config, 4, 1024, &OfFilters::default());
         let manifest = include_str!("../../deploy/daemonset.yaml");
         let limits = manifest.split("limits: {memory: ").nth(1).unwrap();
         let mebibytes: usize = limits.split("Mi").next().unwrap().parse().unwrap();

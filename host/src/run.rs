@@ -26,7 +26,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::admin;
-use crate::ceiling::Ceiling;
+use crate::ceiling::{Ceiling, OfFilters};
 use crate::config::{self, Config, Report};
 use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{ClientConnections, Limits, Port, Sockets};
@@ -348,7 +348,7 @@ impl Proxy {
         let threads: Vec<WorkerThread> = threads.collect::<Result<_, _>>().map_err(machine)?;
         let state = Arc::new(State {
             shared,
-            ceiling: RwLock::new(Ceiling::of(nothing, workers, 0, 0, 0)),
+            ceiling: RwLock::new(Ceiling::of(nothing, workers, 0, &OfFilters::default())),
             generation: RwLock::new(generation),
             serving: AtomicBool::new(false),
             awaiting: AtomicBool::new(true),
@@ -486,19 +486,13 @@ impl Proxy {
 
 /// The most memory that a generation comes to hold.
 fn ceiling(generation: &Generation, workers: usize, descriptors: Descriptors) -> Ceiling {
-    let compiled = generation.filters.iter().map(|filter| filter.code_octets()).sum();
-    let tables = generation
-        .filters
-        .iter()
-        .map(|filter| filter.table_octets())
-        .sum();
-    Ceiling::of(
-        &generation.config,
-        workers,
-        descriptors.connections,
-        compiled,
-        tables,
-    )
+    let filters = &generation.filters;
+    let of_filters = OfFilters {
+        compiled: filters.iter().map(|filter| filter.code_octets()).sum(),
+        tables: filters.iter().map(|filter| filter.table_octets()).sum(),
+        messages: filters.iter().map(|filter| filter.message_octets()).sum(),
+    };
+    Ceiling::of(&generation.config, workers, descriptors.connections, &of_filters)
 }
 
 /// Says what other node caches have left on the node, or do there.

@@ -31,7 +31,7 @@ impl<'a> From<&'a [u8]> for Asked<'a> {
 }
 
 /// Octets of the names and messages of events that wait to be heard of, beyond which messages stay out.
-const EVENT_OCTETS: usize = 2 << 20;
+pub(super) const EVENT_OCTETS: usize = 2 << 20;
 
 impl<R> Default for Batch<R> {
     fn default() -> Batch<R> {

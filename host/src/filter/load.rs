@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::{JoinError, spawn_blocking};
 use wasmtime::component::{Component, HasSelf, Linker};
 
+use super::batch::EVENT_OCTETS;
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::{Cancel, CancelOnDrop};
 use super::compile::{self, Confinement};
@@ -143,6 +144,12 @@ impl Filter {
     /// Octets that its tables have at most.
     pub fn table_octets(&self) -> usize {
         self.context.tables.get().map_or(0, Tables::octets)
+    }
+
+    /// Octets of messages that wait to be heard of by it on a worker, at most.
+    pub fn message_octets(&self) -> usize {
+        let hears = self.interest.events && self.interest.messages;
+        if hears { EVENT_OCTETS } else { 0 }
     }
 
     /// What it wants to see.
