@@ -98,6 +98,15 @@ fn a_new_filter_in(language: &str, tools: &[&str]) {
         .replace(listen, "")
         .replace("target/", &format!("{}/", into.display()))
         .replace("/etc/resolv.conf", "127.0.0.1:9");
+    // This compiles the module, however long that takes on a busy machine; the start finds it compiled.
+    let file = folder.join("tried.kdl");
+    fs::write(&file, format!("{listen}{config}")).expect("a configuration");
+    let checked = proxy::check(&file);
+    assert!(
+        checked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&checked.stderr)
+    );
     let proxy = Proxy::start(&config);
     proxy.process.logged("filter is ready");
     let answer = proxy.query("hello.example", "A");
