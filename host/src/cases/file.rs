@@ -80,8 +80,7 @@ impl TestCases {
                 continue;
             };
             // What is given stays as it is written.
-            let given = Some(case.given.text.clone()).filter(|text| !text.is_empty());
-            let lines = given.into_iter().chain(snapshot.lines());
+            let lines = case.given.text.iter().cloned().chain(snapshot.lines());
             let block: String = lines.map(|line| format!("    {line}\n")).collect();
             text.replace_range(case.head.end()..case.whole.end(), &format!(" {{\n{block}}}"));
         }

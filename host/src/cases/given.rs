@@ -13,7 +13,8 @@
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::values::{query_name, query_type};
-use crate::config::decode::{Mistakes, Shape, Wrong, arguments, block, text, whole};
+use crate::config::decode::{Mistakes, Shape, Wrong, arguments, block, named_nodes, text, whole};
+use crate::config::hex;
 use crate::dns::CLASS_IN;
 use crate::dns::build;
 use crate::dns::text::parse_data;
@@ -50,8 +51,8 @@ pub struct Given {
     options: Vec<u8>,
     listener: String,
     server_name: String,
-    /// The node as it is written; empty: there is none.
-    pub(super) text: String,
+    /// The node as it is written.
+    pub(super) text: Option<String>,
 }
 
 impl Given {
@@ -70,24 +71,20 @@ impl Given {
         let Some(node) = node else { return given };
         mistakes.check(node, &GIVEN);
         let span = node.span();
-        given.text = file
-            .get(span.offset()..span.offset() + span.len())
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
+        let written = file.get(span.offset()..span.offset() + span.len());
+        given.text = written.map(|text| text.trim().to_owned());
         given.listener = mistakes.property(node, "listener", text).unwrap_or_default();
         given.server_name = mistakes.property(node, "server-name", text).unwrap_or_default();
         let mut ttls = Vec::new();
         for (section, count_at) in SECTIONS {
-            for record in block(node).iter().filter(|node| node.name().value() == section) {
+            for record in named_nodes(block(node), section) {
                 ttls.extend(push_record(mistakes, record, count_at, &mut given.message));
             }
         }
-        for option in block(node).iter().filter(|node| node.name().value() == "option") {
+        for option in named_nodes(block(node), "option") {
             given.push_option(mistakes, option);
         }
-        let answers = block(node).iter().filter(|node| node.name().value() == "record");
-        given.answers = answers.count() as u16;
+        given.answers = named_nodes(block(node), "record").count() as u16;
         given.ttl = ttls.into_iter().min().unwrap_or(0);
         given
     }
@@ -151,11 +148,8 @@ fn record_data(value: &KdlValue, rtype: u16) -> Result<Vec<u8>, Wrong> {
 
 /// Hexadecimal digits, two for each octet.
 fn octets(value: &KdlValue) -> Result<Vec<u8>, Wrong> {
-    let digits = text(value)?;
-    let octet = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    let octets: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(octet).collect();
-    let whole = digits.len() % 2 == 0 && digits.len() <= 2 * usize::from(u16::MAX);
-    octets.filter(|_| whole).ok_or_else(|| {
+    let octets = hex::octets(&text(value)?).filter(|octets| octets.len() <= usize::from(u16::MAX));
+    octets.ok_or_else(|| {
         Wrong::new(
             "is not a string of octets",
             "write two hexadecimal digits for each, such as \"000118\"",

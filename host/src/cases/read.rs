@@ -13,7 +13,7 @@ use super::lookups::Lookups;
 use super::snapshot::{Snapshot, WORDS};
 use super::values::{query_name, query_type, rcode};
 use crate::config::decode::{
-    Mistakes, Shape, Wrong, arguments, block, boolean, child, document, head, text, whole, word,
+    Mistakes, Shape, Wrong, arguments, block, boolean, child, document, head, named_nodes, text, whole, word,
 };
 use crate::config::files::Files;
 use crate::config::name::zone_name;
@@ -154,7 +154,7 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCa
     let config = child(nodes, "config").map(|node| config_block::decode(mistakes, &mut reader.files, node));
     let clock = mistakes.scalar(nodes, "clock 1767225600000", whole(0..=u64::MAX / 2));
     let mut lookups = Lookups::default();
-    for node in nodes.iter().filter(|node| node.name().value() == "lookup") {
+    for node in named_nodes(nodes, "lookup") {
         lookups.decode(mistakes, node);
     }
     let cases: Vec<Case> = nodes
@@ -233,7 +233,7 @@ impl Reader<'_> {
             .filter(|node| node.name().value() != "given")
             .cloned()
             .collect();
-        let recorded = node.children().is_some() && (given.text.is_empty() || !said.is_empty());
+        let recorded = node.children().is_some() && (given.text.is_none() || !said.is_empty());
         let snapshot =
             recorded.then(|| Snapshot::from(config_block::nodes(mistakes, &mut self.files, &said)));
         let _ = qtype?;
@@ -328,7 +328,7 @@ fn event(
 ) -> filter::Event {
     let took = mistakes.property(node, "took", duration(ms(0)..=ms(3_600_000)));
     let size = mistakes.property(node, "size", whole(0..=65_535));
-    let size = size.unwrap_or(if given.text.is_empty() {
+    let size = size.unwrap_or(if given.text.is_none() {
         64
     } else {
         given.message.len() as u32

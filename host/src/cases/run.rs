@@ -60,6 +60,7 @@ pub fn ask_again(trial: &mut Trial, cases: &TestCases, results: &[CaseResult]) -
 /// The same question from elsewhere, and in another way. Clients that differ still do.
 fn from_another_client(query: filter::Query) -> filter::Query {
     let has_edns = query.edns == 0;
+    let [udp, tcp] = [Transport::Udp, Transport::Tcp].map(filter::transport_number);
     filter::Query {
         // In an IPv4 address its last octets, in an IPv6 address the network, too.
         client_high: if query.client_high == 0 {
@@ -70,12 +71,7 @@ fn from_another_client(query: filter::Query) -> filter::Query {
         client_low: query.client_low ^ 0x4a4a_4a4a,
         client_port: query.client_port ^ 0x4a4a,
         header: query.header ^ flag::CD,
-        transport: filter::transport_number(
-            match query.transport == filter::transport_number(Transport::Udp) {
-                true => Transport::Tcp,
-                false => Transport::Udp,
-            },
-        ),
+        transport: if query.transport == udp { tcp } else { udp },
         edns: has_edns.into(),
         udp_size: if has_edns {
             edns::UDP_DEFAULT

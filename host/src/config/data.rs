@@ -14,6 +14,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use sha2::{Digest as _, Sha256};
 
+use super::hex;
+
 /// Octets that are read at a time.
 const CHUNK: usize = 256 << 10;
 
@@ -72,7 +74,7 @@ impl Data {
 
     /// Its SHA-256, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        self.digest.iter().map(|octet| format!("{octet:02x}")).collect()
+        hex::digits(&self.digest)
     }
 }
 

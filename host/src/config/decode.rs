@@ -274,6 +274,11 @@ pub(crate) fn child<'k>(nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode>
     nodes.iter().find(|node| node.name().value() == name)
 }
 
+/// Those of `nodes` that are called `name`, in order.
+pub(crate) fn named_nodes<'k>(nodes: &'k [KdlNode], name: &str) -> impl Iterator<Item = &'k KdlNode> {
+    nodes.iter().filter(move |node| node.name().value() == name)
+}
+
 /// The arguments of `node`, in order.
 pub(crate) fn arguments(node: &KdlNode) -> impl Iterator<Item = &KdlEntry> {
     node.entries().iter().filter(|entry| entry.name().is_none())

@@ -7,7 +7,7 @@ use std::thread;
 
 use kdl::{KdlEntry, KdlNode};
 
-use super::decode::{Mistakes, arguments, block, child, document, whole};
+use super::decode::{Mistakes, arguments, block, child, document, named_nodes, whole};
 use super::error::{Diagnostic, Report, Source, Span};
 use super::files::{Files, read_source};
 use super::filter::Filters;
@@ -123,11 +123,6 @@ pub fn keeps_network(path: &Path) -> bool {
     read_source(path)
         .and_then(|source| document(&source, |_, nodes| child(nodes, "node").is_some()))
         .unwrap_or(false)
-}
-
-/// Those of `nodes` that are called `name`.
-fn named_nodes<'k>(nodes: &'k [KdlNode], name: &str) -> impl Iterator<Item = &'k KdlNode> {
-    nodes.iter().filter(move |node| node.name().value() == name)
 }
 
 /// The whole configuration; none, or one that is not to be used, if there are mistakes.

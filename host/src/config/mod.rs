@@ -17,6 +17,7 @@ mod error;
 pub(crate) mod files;
 mod filter;
 mod forward;
+pub(crate) mod hex;
 mod listen;
 mod load;
 mod module;

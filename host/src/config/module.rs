@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, suggestion, text};
 use super::error::{Diagnostic, Span};
 use super::files::Files;
+use super::hex;
 
 pub(super) const MODULE: Shape = Shape::plain(1..=1, r#"module "builtin:log""#);
 
@@ -154,34 +155,20 @@ fn check_digest(
             Diagnostic::new(digest, problem)
                 .label("expected digest")
                 .other(module, "this file")
-                .help(format!("the SHA-256 of this file is {}", hex(&actual))),
+                .help(format!("the SHA-256 of this file is {}", hex::digits(&actual))),
         );
     }
 }
 
 fn sha256(value: &KdlValue) -> Result<[u8; 32], Wrong> {
-    let text = text(value)?;
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let bytes = digits.and_then(|digits| {
-        let pairs: Vec<u8> = digits
-            .chunks(2)
-            .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
-            .collect();
-        <[u8; 32]>::try_from(pairs).ok().filter(|_| digits.len() == 64)
-    });
-    bytes.ok_or_else(|| {
+    let octets = hex::octets(&text(value)?);
+    let digest = octets.and_then(|octets| <[u8; 32]>::try_from(octets).ok());
+    digest.ok_or_else(|| {
         Wrong::new(
             "is not a SHA-256 digest",
             "write 64 hexadecimal digits, as sha256sum prints them",
         )
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -8,20 +8,20 @@
 //! A guest is entered through the component API here, as the interface in `wit/` has it, and not through
 //! the faster way of the workers: what both must agree about is what a filter's author sees.
 
+mod recorder;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use wasmtime::Store;
 use wasmtime::component::Component;
-use wasmtime::{Store, UpdateDeadline};
 
 use super::ask::{Answers, ROUNDS};
 use super::batch::{Asked, Batch};
-use super::bindings::dnsweir::filter::{host, types};
+use super::bindings::dnsweir::filter::types;
 use super::cancel::Cancel;
 use super::check;
 use super::configure::{rejections, setup};
-use super::data::WithData;
 use super::details::Details;
 use super::engine::Engine;
 use super::exports::{Exports, Functions};
@@ -31,26 +31,20 @@ use super::footprint::overhead;
 use super::interest::Interest;
 use super::load::{self, Filter};
 use super::load_error::LoadError;
-use super::own_counters::{OwnCount, OwnCounters};
+use super::own_counters::OwnCount;
 use super::sandbox::HOSTCALL_BYTES;
-use super::tables::{Tables, WithTables};
+use super::tables::Tables;
 use super::ticker::Mark;
-use super::time_limit::{TimeLimit, thread_clock};
+use super::time_limit::thread_clock;
 use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
-use super::wasi::{HANDLES, HasWasi, Log, Wasi};
-use super::world::{Allocated, IGNORED};
+use super::wasi::HANDLES;
 use super::{Failure, text};
 use crate::config::{self, Data};
+use recorder::Recorder;
 
 /// What any call may take. What a filter may take at work is the operator's choice for one machine; a trial has to come
 /// out alike on all.
 const CALL_TIME: Duration = Duration::from_secs(2);
-
-/// Log lines kept of one call.
-const LOG_LINES: usize = 100;
-
-/// Octets of printed lines kept of one call.
-const PRINTED: usize = 64 << 10;
 
 /// A filter on trial.
 pub struct Trial {
@@ -157,26 +151,6 @@ struct Started {
     store: Store<Recorder>,
     phases: Functions,
 }
-
-/// The world of a guest on trial.
-struct Recorder {
-    allocated: Allocated,
-    log: Arc<Lines>,
-    printed: String,
-    counts: OwnCounters,
-    time: TimeLimit,
-    cancel: Cancel,
-    /// None: it is not configured yet.
-    tables: Option<Arc<Tables>>,
-    data: Arc<[Arc<Data>]>,
-    /// In milliseconds.
-    now: u64,
-    wasi: Wasi,
-}
-
-/// Level and text of what one call has logged.
-#[derive(Default)]
-struct Lines(Mutex<Vec<(&'static str, String)>>);
 
 impl Trial {
     /// Compiles and configures a filter, as [`Filter::load`] does.
@@ -285,21 +259,9 @@ impl Trial {
     }
 
     fn configure(&self) -> Result<(Started, types::Manifest, Cost), LoadError> {
-        let log = Arc::<Lines>::default();
-        let wasi = Wasi::new(&self.grants, Arc::clone(&log) as Arc<dyn Log>)
+        let time = CALL_TIME.min(self.left);
+        let recorder = Recorder::new(self.linear_memory, time, &self.grants, &self.data, &self.cancel)
             .map_err(|error| LoadError::Failed(Failure::of(&error, None)))?;
-        let recorder = Recorder {
-            allocated: Allocated::new(self.linear_memory, Arc::default()),
-            log,
-            printed: String::new(),
-            counts: OwnCounters::default(),
-            time: TimeLimit::new(CALL_TIME.min(self.left)),
-            cancel: self.cancel.clone(),
-            tables: None,
-            data: Arc::clone(&self.data),
-            now: 0,
-            wasi,
-        };
         let mut store = Store::new(self.code.component().engine(), recorder);
         store.limiter(|recorder| &mut recorder.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
@@ -519,7 +481,6 @@ impl Trial {
     }
 }
 
-/// A query whose name is at the start of the bytes, and the first thing there.
 /// Sets the bounds of the call that follows.
 fn arm(store: &mut Store<Recorder>) {
     // Refused by an engine that does not count instructions, which then do not run out either.
@@ -546,89 +507,4 @@ fn cost(store: &Store<Recorder>) -> Cost {
 
 fn failure(store: &Store<Recorder>, error: &wasmtime::Error) -> Failure {
     Failure::of(error, store.data().allocated.refused)
-}
-
-impl Recorder {
-    /// Forgets what the last call did, before one that may take so long.
-    fn begin(&mut self, time: Duration, tables: &Arc<Tables>, now: u64) {
-        self.time = TimeLimit::new(time);
-        self.counts = OwnCounters::default();
-        self.printed = String::new();
-        self.log.take();
-        self.tables = Some(Arc::clone(tables));
-        self.now = now;
-    }
-
-    /// What becomes of a call under way when the epoch advances.
-    fn deadline(&mut self) -> UpdateDeadline {
-        if self.time.is_up() || self.cancel.is_cancelled() {
-            UpdateDeadline::Interrupt
-        } else {
-            UpdateDeadline::Continue(1)
-        }
-    }
-}
-
-impl WithTables for Recorder {
-    fn tables(&self) -> Option<&Tables> {
-        self.tables.as_deref()
-    }
-
-    fn clock(&self) -> u64 {
-        self.now.saturating_mul(1_000_000)
-    }
-}
-
-impl WithData for Recorder {
-    fn data(&self, index: u32) -> Option<&[u8]> {
-        self.data.get(index as usize).map(|data| &data[..])
-    }
-}
-
-impl HasWasi for Recorder {
-    fn wasi(&mut self) -> &mut Wasi {
-        &mut self.wasi
-    }
-}
-
-impl Lines {
-    fn take(&self) -> Vec<(&'static str, String)> {
-        std::mem::take(&mut self.0.lock())
-    }
-}
-
-impl Log for Lines {
-    fn line(&self, level: host::Level, message: &str) {
-        let level = match level {
-            host::Level::Error => "error",
-            host::Level::Warn => "warn",
-            host::Level::Info => "info",
-            host::Level::Debug => "debug",
-        };
-        let mut lines = self.0.lock();
-        if lines.len() < LOG_LINES {
-            lines.push((level, text::one_line(message, text::LOG_LINE)));
-        }
-    }
-}
-
-impl types::Host for Recorder {}
-
-impl host::Host for Recorder {
-    fn log(&mut self, level: host::Level, message: String) {
-        self.log.line(level, &message);
-    }
-
-    fn print(&mut self, lines: String) {
-        if self.printed.len() + lines.len() <= PRINTED {
-            text::escape_into(&mut self.printed, &lines, &['\n']);
-        }
-    }
-
-    fn count(&mut self, name: String, labels: Vec<(String, String)>, by: u64) {
-        if !self.counts.add(&name, &labels, by) {
-            let ignored = format!("counter \"{name}\" ignored: {IGNORED}");
-            self.log.line(host::Level::Warn, &ignored);
-        }
-    }
 }

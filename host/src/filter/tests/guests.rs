@@ -10,6 +10,13 @@ const RESPONSE_VERDICT: usize = 104;
 const RESPONSE_EDIT: usize = 52;
 const RESPONSE_TTL_MAXIMUM: usize = 96;
 
+/// Room above what the global `$heap` says, aligned to 8 octets and never given back.
+pub(super) const REALLOC: &str = r#"(func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+    (global.set $heap (i32.add (local.get $at) (local.get 3)))
+    (local.get $at))"#;
+
 /// Turns a core module into what cargo leaves: the module and a section with its world.
 fn module(text: &str, world: &str) -> Vec<u8> {
     encoded(text, world, StringEncoding::UTF8)
@@ -72,11 +79,7 @@ pub(super) fn with_configure(configure: &str) -> Vec<u8> {
   (data (i32.const 520) "\00\02\00\00\03\00\00\00")
   (data (i32.const 528) "seen\n")
   (data (i32.const 544) "seen_total")
-  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-    (local $at i32)
-    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
-    (global.set $heap (i32.add (local.get $at) (local.get 3)))
-    (local.get $at))
+  {REALLOC}
   (func $misbehave (param $how i32)
     (if (i32.eq (local.get $how) (i32.const 3)) (then unreachable))
     (if (i32.eq (local.get $how) (i32.const 4)) (then (loop $for_ever (br $for_ever))))
@@ -228,17 +231,14 @@ fn hostile_text(realloc: &str, queries: &str, post: &str, more: &str) -> String 
 
 /// A guest that counts, as `sum`, a sum of all it is given in any phase, each octet with a weight of its place.
 pub(super) fn summer() -> Vec<u8> {
-    let text = r#"(module
+    let text = format!(
+        r#"(module
   (import "dnsweir:filter/host@0.1.0" "count" (func $count (param i32 i32 i32 i32 i64)))
   (memory (export "memory") 4)
   (global $heap (mut i32) (i32.const 4096))
   (data (i32.const 36) "\01\01\01\00")
   (data (i32.const 512) "sum")
-  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-    (local $at i32)
-    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
-    (global.set $heap (i32.add (local.get $at) (local.get 3)))
-    (local.get $at))
+  {REALLOC}
   (func $sum (param $sum i64) (param $at i32) (param $size i32) (result i64)
     (block $done (loop $next
       (br_if $done (i32.eqz (local.get $size)))
@@ -277,8 +277,9 @@ pub(super) fn summer() -> Vec<u8> {
       (local.get 1) (i32.mul (local.get 2) (i32.const 80)) (local.get 5) (local.get 6))
     (i32.const 64))
   (func (export "dnsweir:filter/events@0.1.0#on-events") (param i32 i32 i32 i32)
-    (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 80)) (local.get 2) (local.get 3))))"#;
-    module(text, ALL)
+    (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 80)) (local.get 2) (local.get 3))))"#
+    );
+    module(&text, ALL)
 }
 
 /// A guest whose verdicts are the octets that lie in a batch's bytes.
@@ -288,11 +289,7 @@ pub(super) fn echo() -> Vec<u8> {
   (memory (export "memory") 4)
   (global $heap (mut i32) (i32.const 4096))
   (data (i32.const 32) "\01\00\00\00")
-  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-    (local $at i32)
-    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
-    (global.set $heap (i32.add (local.get $at) (local.get 3)))
-    (local.get $at))
+  {REALLOC}
   (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
     (i32.const 16))
   (func (export "dnsweir:filter/queries@0.1.0#on-queries") (param i64 i32 i32 i32 i32) (result i32)

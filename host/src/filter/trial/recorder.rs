@@ -1,0 +1,156 @@
+//! The world of a guest on trial, which writes down all that it does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use wasmtime::UpdateDeadline;
+
+use crate::config::{self, Data};
+use crate::filter::bindings::dnsweir::filter::{host, types};
+use crate::filter::cancel::Cancel;
+use crate::filter::data::WithData;
+use crate::filter::own_counters::OwnCounters;
+use crate::filter::tables::{Tables, WithTables};
+use crate::filter::text;
+use crate::filter::time_limit::TimeLimit;
+use crate::filter::wasi::{HasWasi, Log, Wasi};
+use crate::filter::world::{Allocated, IGNORED};
+
+/// Octets of printed lines kept of one call.
+const PRINTED: usize = 64 << 10;
+
+/// Log lines kept of one call.
+const LOG_LINES: usize = 100;
+
+/// The world of a guest on trial.
+pub(super) struct Recorder {
+    pub(super) allocated: Allocated,
+    pub(super) log: Arc<Lines>,
+    pub(super) printed: String,
+    pub(super) counts: OwnCounters,
+    pub(super) time: TimeLimit,
+    cancel: Cancel,
+    /// None: it is not configured yet.
+    tables: Option<Arc<Tables>>,
+    data: Arc<[Arc<Data>]>,
+    /// In milliseconds.
+    now: u64,
+    pub(super) wasi: Wasi,
+}
+
+/// Level and text of what one call has logged.
+#[derive(Default)]
+pub(super) struct Lines(Mutex<Vec<(&'static str, String)>>);
+
+impl Recorder {
+    /// That of a guest which has not been called yet, with so much linear memory and time, and these grants and data.
+    ///
+    /// # Errors
+    /// When a folder that is granted cannot be opened.
+    pub(super) fn new(
+        linear_memory: usize,
+        time: Duration,
+        grants: &config::Wasi,
+        data: &Arc<[Arc<Data>]>,
+        cancel: &Cancel,
+    ) -> wasmtime::Result<Recorder> {
+        let log = Arc::<Lines>::default();
+        let wasi = Wasi::new(grants, Arc::clone(&log) as Arc<dyn Log>)?;
+        Ok(Recorder {
+            allocated: Allocated::new(linear_memory, Arc::default()),
+            log,
+            printed: String::new(),
+            counts: OwnCounters::default(),
+            time: TimeLimit::new(time),
+            cancel: cancel.clone(),
+            tables: None,
+            data: Arc::clone(data),
+            now: 0,
+            wasi,
+        })
+    }
+
+    /// Forgets what the last call did, before one that may take so long.
+    pub(super) fn begin(&mut self, time: Duration, tables: &Arc<Tables>, now: u64) {
+        self.time = TimeLimit::new(time);
+        self.counts = OwnCounters::default();
+        self.printed = String::new();
+        self.log.take();
+        self.tables = Some(Arc::clone(tables));
+        self.now = now;
+    }
+
+    /// What becomes of a call under way when the epoch advances.
+    pub(super) fn deadline(&mut self) -> UpdateDeadline {
+        if self.time.is_up() || self.cancel.is_cancelled() {
+            UpdateDeadline::Interrupt
+        } else {
+            UpdateDeadline::Continue(1)
+        }
+    }
+}
+
+impl WithTables for Recorder {
+    fn tables(&self) -> Option<&Tables> {
+        self.tables.as_deref()
+    }
+
+    fn clock(&self) -> u64 {
+        self.now.saturating_mul(1_000_000)
+    }
+}
+
+impl WithData for Recorder {
+    fn data(&self, index: u32) -> Option<&[u8]> {
+        self.data.get(index as usize).map(|data| &data[..])
+    }
+}
+
+impl HasWasi for Recorder {
+    fn wasi(&mut self) -> &mut Wasi {
+        &mut self.wasi
+    }
+}
+
+impl Lines {
+    pub(super) fn take(&self) -> Vec<(&'static str, String)> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl Log for Lines {
+    fn line(&self, level: host::Level, message: &str) {
+        let level = match level {
+            host::Level::Error => "error",
+            host::Level::Warn => "warn",
+            host::Level::Info => "info",
+            host::Level::Debug => "debug",
+        };
+        let mut lines = self.0.lock();
+        if lines.len() < LOG_LINES {
+            lines.push((level, text::one_line(message, text::LOG_LINE)));
+        }
+    }
+}
+
+impl types::Host for Recorder {}
+
+impl host::Host for Recorder {
+    fn log(&mut self, level: host::Level, message: String) {
+        self.log.line(level, &message);
+    }
+
+    fn print(&mut self, lines: String) {
+        if self.printed.len() + lines.len() <= PRINTED {
+            text::escape_into(&mut self.printed, &lines, &['\n']);
+        }
+    }
+
+    fn count(&mut self, name: String, labels: Vec<(String, String)>, by: u64) {
+        if !self.counts.add(&name, &labels, by) {
+            let ignored = format!("counter \"{name}\" ignored: {IGNORED}");
+            self.log.line(host::Level::Warn, &ignored);
+        }
+    }
+}
