@@ -16,6 +16,7 @@ use clap::{Args, ValueEnum};
 use dnsweir::measured::config;
 use dnsweir::measured::dns::Transport;
 use dnsweir::measured::filter::{BUILTINS, CompiledCache, Engine, Filter};
+use dnsweir::measured::private_folder::PrivateFolder;
 use dnsweir::measured::serve::{
     Admission, Batch, Client, DeferredReply, Generation, Live, Replies, Shared, Worker,
 };
@@ -193,7 +194,7 @@ impl Setup {
 pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
     let mut engine = Engine::printing_to(io::sink())?;
     if let Some(folder) = &setup.compiled {
-        engine = engine.with_compiled_cache(CompiledCache::open(folder)?);
+        engine = engine.with_compiled_cache(CompiledCache::new(PrivateFolder::open(folder)?));
     }
     let build = || -> Result<Generation, config::Report> {
         let config = config::parse("the benchmark", &setup.config, Path::new("/"), BUILTINS)?;

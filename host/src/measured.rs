@@ -28,6 +28,11 @@ pub mod filter {
     pub use crate::filter::{BUILTINS, Batch, CompiledCache, Engine, Filter, Query};
 }
 
+/// Folders for what is kept over restarts.
+pub mod private_folder {
+    pub use crate::private_folder::PrivateFolder;
+}
+
 /// Serving queries.
 pub mod serve {
     pub use crate::serve::generation::Generation;

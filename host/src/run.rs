@@ -31,6 +31,7 @@ use crate::config::{self, Config, Report};
 use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{ClientConnections, Limits, Port, Sockets};
 use crate::node::{self, Plan, Reconciler};
+use crate::private_folder::PrivateFolder;
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
 use crate::serve::trace::TraceSink;
@@ -88,7 +89,7 @@ pub fn needs(file: Option<&Path>) -> Needs {
 /// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
 pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
     let config = config::load(file, filter::BUILTINS)?;
-    let engine = engine(None)?;
+    let engine = engine(folder(None)?.as_ref())?;
     let generation = Generation::build(0, config, &engine, None)?;
     let notes = generation.filters.iter().flat_map(|filter| {
         let note = |what: &String| format!("filter {:?} {what}", filter.name());
@@ -141,7 +142,7 @@ pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>, spectators: Spectat
         let mut signals = Signals::new().map_err(machine)?;
         let started = Proxy::start(
             file,
-            engine(compiled)?,
+            engine(folder(compiled)?.as_ref())?,
             spectators,
             &mut changes,
             &mut signals.end,
@@ -201,28 +202,39 @@ impl End {
     }
 }
 
-/// The engine of all generations, with the user's cache of compiled filters or `folder`.
-fn engine(folder: Option<PathBuf>) -> Result<Engine, Stop> {
+/// The engine of all generations, which keeps what it compiles in `folder` if there is one.
+fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
     let engine = Engine::new().map_err(machine)?.compiling_aside();
-    let chosen = folder.is_some();
+    Ok(match folder {
+        Some(folder) => engine.with_compiled_cache(CompiledCache::new(folder.clone())),
+        None => engine,
+    })
+}
+
+/// Where compiled filters are kept: `chosen`, or dnsweir's folder in the user's cache folder.
+///
+/// # Errors
+/// When nothing can be kept in the one that was chosen.
+fn folder(chosen: Option<PathBuf>) -> Result<Option<PrivateFolder>, Stop> {
+    let is_chosen = chosen.is_some();
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let caches = || {
         std::env::var_os("XDG_CACHE_HOME")
             .map(PathBuf::from)
             .or_else(home)
     };
-    let Some(folder) = folder.or_else(|| Some(caches()?.join("dnsweir"))) else {
-        return Ok(engine);
+    let Some(folder) = chosen.or_else(|| Some(caches()?.join("dnsweir"))) else {
+        return Ok(None);
     };
-    match CompiledCache::open(&folder) {
-        Ok(cache) => Ok(engine.with_compiled_cache(cache)),
-        Err(error) if chosen => Err(Stop::Machine(format!(
+    match PrivateFolder::open(&folder) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(error) if is_chosen => Err(Stop::Machine(format!(
             "cannot store compiled filters in {}: {error}",
             folder.display()
         ))),
         Err(error) => {
             tracing::warn!(folder = %folder.display(), %error, "cannot store compiled filters");
-            Ok(engine)
+            Ok(None)
         }
     }
 }

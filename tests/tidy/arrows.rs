@@ -16,8 +16,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("figures", &["histogram"]),
     ("netstat", &[]),
     ("output", &[]),
+    ("confine", &[]),
+    ("private_folder", &[]),
     ("source", &["admission", "histogram", "figures", "config", "dns"]),
-    ("filter", &["output", "figures", "config", "dns"]),
+    (
+        "filter",
+        &["confine", "private_folder", "output", "figures", "config", "dns"],
+    ),
     ("cases", &["filter", "config", "dns"]),
     (
         "serve",
@@ -52,7 +57,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // The words of a flag.
     ("args", &["tools"]),
-    ("measured", &["serve", "filter", "cache", "config", "dns"]),
+    (
+        "measured",
+        &["private_folder", "serve", "filter", "cache", "config", "dns"],
+    ),
     ("tools", &["run", "serve", "cases", "filter", "config", "dns"]),
     (
         "fuzzing",
@@ -61,8 +69,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "run",
         &[
-            "ceiling", "admin", "metrics", "state", "node", "output", "listen", "serve", "filter", "cache",
-            "source", "config", "dns",
+            "ceiling",
+            "admin",
+            "metrics",
+            "state",
+            "node",
+            "output",
+            "listen",
+            "serve",
+            "filter",
+            "cache",
+            "source",
+            "private_folder",
+            "config",
+            "dns",
         ],
     ),
 ];
@@ -90,13 +110,25 @@ const CRATES: &[(&str, &[&str])] = &[
     ("hickory_proto", &["dns", "config"]),
     ("rtnetlink", &["node"]),
     ("futures_util", &["node"]),
-    ("rustix", &["config", "filter", "node", "run"]),
+    ("rustix", &["config", "filter", "node", "private_folder", "run"]),
     ("sha2", &["config", "filter"]),
     ("rand", &["filter", "node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),
     ("tracing_subscriber", &["main"]),
     // System calls that no safe crate has: datagrams in batches, limits of a process, who has a port.
-    ("libc", &["filter", "listen", "netstat", "node", "run", "serve"]),
+    (
+        "libc",
+        &[
+            "confine",
+            "filter",
+            "listen",
+            "netstat",
+            "node",
+            "private_folder",
+            "run",
+            "serve",
+        ],
+    ),
 ];
 
 /// Types that open a socket, by the last part of their path.

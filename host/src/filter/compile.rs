@@ -6,15 +6,14 @@
 //! under another command. Tests and benchmarks are other programs, and compile where they are.
 
 mod child;
-mod confine;
 mod translate;
 
 use super::cancel::Cancel;
 use super::load_error::LoadError;
+use crate::confine::Confinement;
 use translate::compile;
 
 pub use child::serve as compile_for_parent;
-pub use confine::Confinement;
 pub(super) use translate::open;
 
 /// Where modules are compiled.

@@ -11,7 +11,7 @@ use wasmtime::component::{Component, HasSelf, Linker};
 use super::batch::EVENT_OCTETS;
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::{Cancel, CancelOnDrop};
-use super::compile::{self, Confinement};
+use super::compile;
 use super::configure;
 use super::counters::FilterCounters;
 use super::data::{self, WithData};
@@ -30,6 +30,7 @@ use super::time_limit::thread_clock;
 use super::wasi::{self, HasWasi};
 use super::world::{Context, World, print_in_place};
 use crate::config::{self, ConfigNode};
+use crate::confine::Confinement;
 
 /// A compiled filter that has accepted its configuration. Shared by all workers; each makes its own
 /// [`Instance`](super::Instance).
@@ -237,7 +238,10 @@ pub(super) fn component(
     {
         return Ok(component);
     }
-    let confinement = Confinement::of(limits);
+    let confinement = Confinement {
+        memory: limits.load_memory,
+        time: limits.load_time,
+    };
     let code = engine
         .compiler
         .compile(&engine.wasm, bytes, confinement, &engine.cancel)?;

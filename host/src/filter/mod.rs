@@ -66,7 +66,7 @@ pub use batch::{Asked, Batch};
 pub use bindings::dnsweir::filter::types::{Event, Query, Response};
 pub use builtin::BUILTINS;
 pub use ceiling::{instance_memory, loading_memory};
-pub use compile::{Confinement, compile_for_parent};
+pub use compile::compile_for_parent;
 pub use compiled::CompiledCache;
 pub use details::Known;
 pub use engine::Engine;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::confine::{Confinement, confine};
 use super::translate::compile;
+use crate::confine::{Confinement, confine};
 use crate::filter::cancel::Cancel;
 use crate::filter::load_error::LoadError;
 use crate::filter::settings;

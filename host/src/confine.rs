@@ -1,10 +1,8 @@
-//! What a process gives up before it reads a module.
+//! What a child process gives up before it works on what strangers wrote.
 
 use std::io;
 use std::process::exit;
 use std::time::Duration;
-
-use crate::config;
 
 /// A third of the share that whoever answers queries gets of a processor that both want. Less, and a busy machine would
 /// leave it none.
@@ -19,21 +17,12 @@ pub struct Confinement {
     pub time: Duration,
 }
 
-impl Confinement {
-    pub(in crate::filter) fn of(limits: &config::Limits) -> Confinement {
-        Confinement {
-            memory: limits.load_memory,
-            time: limits.load_time,
-        }
-    }
-}
-
 /// Confines this process, which has no rights, for the rest of its life. `parent` is the process that waits for it.
 ///
 /// # Errors
 ///
 /// When the kernel refuses a limit: then nothing is safe to be done.
-pub(super) fn confine(parent: u32, confinement: Confinement) -> io::Result<()> {
+pub fn confine(parent: u32, confinement: Confinement) -> io::Result<()> {
     // What std opens is closed on exec; this is for what a library or whoever started us left open.
     // SAFETY: nothing in this process has opened anything but standard input, output and error yet.
     done(unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) })?;
