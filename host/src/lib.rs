@@ -18,6 +18,8 @@ mod ceiling;
 mod config;
 mod confine;
 mod dns;
+#[allow(dead_code, unused_imports, reason = "filters come to use it")]
+mod fetch;
 mod figures;
 mod filter;
 #[doc(hidden)]

@@ -82,18 +82,18 @@ impl PrivateFolder {
     fn held(folder: OwnedFd) -> io::Result<PrivateFolder> {
         let metadata = fstat(&folder)?;
         if metadata.st_uid != own_user() || may_be_written(&metadata) {
-            let problem = "it holds machine code and modules, so it must belong to this user and be writable by nobody else";
+            let problem = "it holds machine code, modules and copies of what was fetched, so it must belong to this user and be writable by nobody else";
             return Err(refused(problem.into()));
         }
         Ok(PrivateFolder(Arc::new(folder)))
     }
 
-    /// What is in a file of ours.
+    /// A file of ours, to be read.
     ///
     /// # Errors
     ///
     /// When it is not there, or others can write to it.
-    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+    pub fn file(&self, name: &str) -> io::Result<File> {
         // What is no file does not block us either.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.0, name, flags, Mode::empty())?;
@@ -102,8 +102,17 @@ impl PrivateFolder {
         if !is_file || metadata.st_uid != own_user() || may_be_written(&metadata) {
             return Err(refused(format!("other users can write to {name}")));
         }
+        Ok(File::from(file))
+    }
+
+    /// What is in a file of ours.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or others can write to it.
+    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut octets = Vec::new();
-        File::from(file).read_to_end(&mut octets)?;
+        self.file(name)?.read_to_end(&mut octets)?;
         Ok(octets)
     }
 
@@ -113,21 +122,31 @@ impl PrivateFolder {
     ///
     /// When the disk says so; what was there before is there still.
     pub fn store(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        let mut unfinished = self.begin(name)?;
+        parts
+            .iter()
+            .try_for_each(|part| unfinished.file.write_all(part))?;
+        unfinished.keep()
+    }
+
+    /// A file that will be called `name` once it is whole.
+    ///
+    /// # Errors
+    ///
+    /// When the disk says so.
+    pub fn begin(&self, name: &str) -> io::Result<Unfinished> {
         // Two processes may be at it at once: each writes a file of its own, and the last to rename wins.
-        let unfinished = format!("{name}.{}-{:?}", std::process::id(), std::thread::current().id());
+        let at = format!("{name}.{}-{:?}", std::process::id(), std::thread::current().id());
         // Of a process that was killed, and had our ID: in a container everybody is number 1.
-        let _ = unlinkat(&self.0, &unfinished, AtFlags::empty());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&self.0, &unfinished, flags, Mode::RUSR | Mode::WUSR)?;
-        let mut file = File::from(file);
-        let written = parts.iter().try_for_each(|part| file.write_all(part));
-        drop(file);
-        let folder = self.0.as_fd();
-        let kept = written.and_then(|()| Ok(renameat(folder, &unfinished, folder, name)?));
-        if kept.is_err() {
-            let _ = unlinkat(folder, &unfinished, AtFlags::empty());
-        }
-        kept
+        let _ = unlinkat(&self.0, &at, AtFlags::empty());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.0, &at, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(Unfinished {
+            folder: self.clone(),
+            file: File::from(file),
+            at,
+            name: name.to_owned(),
+        })
     }
 
     /// The files in it, in no order.
@@ -164,6 +183,35 @@ impl PrivateFolder {
     /// When the disk says so.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+}
+
+/// A file that is being written. It goes away unless it is kept.
+#[derive(Debug)]
+pub struct Unfinished {
+    folder: PrivateFolder,
+    /// To write to.
+    pub file: File,
+    at: String,
+    name: String,
+}
+
+impl Unfinished {
+    /// Puts it in its place, and what was there before is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the disk says so; what was there before is there still.
+    pub fn keep(self) -> io::Result<()> {
+        let folder = self.folder.0.as_fd();
+        Ok(renameat(folder, &self.at, folder, &self.name)?)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // There is none if it was kept.
+        let _ = unlinkat(&self.folder.0, &self.at, AtFlags::empty());
     }
 }
 

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("output", &[]),
     ("confine", &[]),
     ("private_folder", &[]),
+    ("fetch", &["private_folder", "config", "dns"]),
     ("source", &["admission", "histogram", "figures", "config", "dns"]),
     (
         "filter",
@@ -100,6 +101,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("resolv_conf", &["config"]),
     ("miette", &["config"]),
     ("clap", &["args", "main", "tools"]),
+    ("reqwest", &["fetch"]),
+    ("rustls", &["fetch"]),
+    ("url", &["config"]),
     ("hyper", &["admin"]),
     ("hyper_util", &["admin"]),
     ("http_body_util", &["admin"]),
@@ -107,12 +111,15 @@ const CRATES: &[(&str, &[&str])] = &[
     ("socket2", &["listen", "source", "admin", "node"]),
     ("etherparse", &["node"]),
     ("notify", &["run", "tools"]),
-    ("hickory_proto", &["dns", "config"]),
+    ("hickory_proto", &["dns", "config", "fetch"]),
     ("rtnetlink", &["node"]),
     ("futures_util", &["node"]),
-    ("rustix", &["config", "filter", "node", "private_folder", "run"]),
-    ("sha2", &["config", "filter"]),
-    ("rand", &["filter", "node", "serve", "source"]),
+    (
+        "rustix",
+        &["config", "fetch", "filter", "node", "private_folder", "run"],
+    ),
+    ("sha2", &["config", "fetch", "filter"]),
+    ("rand", &["fetch", "filter", "node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),
     ("tracing_subscriber", &["main"]),
     // System calls that no safe crate has: datagrams in batches, limits of a process, who has a port.
@@ -135,7 +142,7 @@ const CRATES: &[(&str, &[&str])] = &[
 const SOCKETS: &[&str] = &["UdpSocket", "TcpStream", "TcpListener", "TcpSocket"];
 
 /// Who may.
-const WITH_SOCKETS: &[&str] = &["listen", "source", "admin"];
+const WITH_SOCKETS: &[&str] = &["listen", "source", "admin", "fetch"];
 
 #[test]
 fn rooms_use_only_what_their_arrows_say() {

@@ -20,6 +20,8 @@ mod forward;
 pub(crate) mod hex;
 mod listen;
 mod load;
+#[allow(dead_code, reason = "the words of a filter come to use it")]
+mod location;
 mod module;
 pub(crate) mod name;
 mod network;
@@ -47,6 +49,7 @@ pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
 pub use filter::test_cases_beside;
 pub use load::{WAITING_QUERIES, keeps_network, listeners, load, load_block, modules, parse};
+pub use location::Location;
 pub use module::{Module, unreadable_help};
 pub use network::left_aligned;
 pub use schema::schema;

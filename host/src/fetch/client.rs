@@ -1,0 +1,218 @@
+//! The HTTPS client: one request for one location.
+
+use std::fs;
+use std::io::{self, Seek as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, LAST_MODIFIED,
+};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Proxy, Response, StatusCode};
+use tokio::time::timeout;
+
+use super::copies::{Copies, Description, in_memory};
+use super::fetch_error::FetchError;
+use super::upstreams::Upstreams;
+use crate::config::{Data, Location};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Redirects that are followed for one request.
+const REDIRECTS: usize = 5;
+
+/// Fetches what locations name.
+#[derive(Debug, Clone)]
+pub struct Client {
+    upstreams: Upstreams,
+    copies: Option<Copies>,
+}
+
+/// What is at a location.
+#[derive(Debug, Clone)]
+pub struct Fetched {
+    /// The contents.
+    pub data: Arc<Data>,
+    /// Whether the server sent them, as others than those of the copy.
+    pub is_new: bool,
+}
+
+impl Client {
+    /// One that asks `upstreams` for addresses and keeps what it gets in `copies`. Without those, all of it is sent each time.
+    pub fn new(upstreams: Upstreams, copies: Option<Copies>) -> Client {
+        // Not at all if somebody else did: there is one in the program.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Client { upstreams, copies }
+    }
+
+    /// What was fetched last, whenever that was.
+    pub fn last_good(&self, location: &Location) -> Option<Arc<Data>> {
+        let copies = self.copies.as_ref()?;
+        copies.read(location, &copies.describe(location)?)
+    }
+
+    /// What is at a location now.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, cannot be trusted, or sends something else, or too much, or too slowly.
+    pub async fn fetch(&self, location: &Location) -> Result<Fetched, FetchError> {
+        match timeout(location.time, self.fetch_patiently(location)).await {
+            Ok(fetched) => fetched,
+            Err(_) => Err(FetchError::TooSlow(location.time)),
+        }
+    }
+
+    async fn fetch_patiently(&self, location: &Location) -> Result<Fetched, FetchError> {
+        let copy = self.copies.as_ref().and_then(|copies| copies.describe(location));
+        let response = self.ask(location, copy.as_ref()).await?;
+        let (StatusCode::NOT_MODIFIED, Some(known)) = (response.status(), &copy) else {
+            return self.receive(location, response, copy.as_ref()).await;
+        };
+        let copies = self.copies.as_ref();
+        match copies.and_then(|copies| copies.read(location, known)) {
+            Some(data) => Ok(Fetched { data, is_new: false }),
+            // It is damaged: once more, as if there were none.
+            None => {
+                self.receive(location, self.ask(location, None).await?, None)
+                    .await
+            }
+        }
+    }
+
+    /// Asks for another version than that of the copy.
+    async fn ask(&self, location: &Location, copy: Option<&Description>) -> Result<Response, FetchError> {
+        let mut headers = headers(location)?;
+        if let Some(copy) = copy {
+            headers.extend(conditions(copy));
+        }
+        let request = self.connector(location)?.get(location.url.clone());
+        Ok(request.headers(headers).send().await?)
+    }
+
+    /// Made anew for each request, and so with the authorities that are in their file now.
+    fn connector(&self, location: &Location) -> Result<reqwest::Client, FetchError> {
+        let scheme = location.url.scheme().to_owned();
+        let redirects = Policy::custom(move |redirect| {
+            if redirect.previous().len() > REDIRECTS {
+                redirect.error("too many redirects")
+            } else if redirect.url().scheme() != scheme {
+                redirect.error("it redirects to another scheme")
+            } else {
+                redirect.follow()
+            }
+        });
+        let mut builder = reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(CONNECT)
+            .redirect(redirects)
+            .user_agent(concat!("dnsweir/", env!("CARGO_PKG_VERSION")))
+            .dns_resolver(self.upstreams.clone());
+        if let (Some(address), Some(host)) = (location.address, location.url.host_str()) {
+            builder = builder.resolve(host, (address, 0).into());
+        }
+        if let Some(proxy) = &location.proxy {
+            builder = builder.proxy(Proxy::all(proxy.clone())?);
+        }
+        if let Some(file) = &location.ca {
+            builder = builder.tls_certs_only(authorities(file)?);
+        }
+        Ok(builder.build()?)
+    }
+
+    /// Takes the contents, and keeps them.
+    async fn receive(
+        &self,
+        location: &Location,
+        mut response: Response,
+        before: Option<&Description>,
+    ) -> Result<Fetched, FetchError> {
+        if response.status() != StatusCode::OK {
+            return Err(FetchError::Status(response.status()));
+        }
+        let header = |name: HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let mut description = Description {
+            url: location.url.to_string(),
+            etag: header(ETAG),
+            last_modified: header(LAST_MODIFIED),
+            sha256: String::new(),
+        };
+        let largest = location.size as u64;
+        if response.content_length().is_some_and(|length| length > largest) {
+            return Err(FetchError::TooLarge(location.size));
+        }
+        let mut kept = match &self.copies {
+            Some(copies) => Some(copies.begin(location)?),
+            None => None,
+        };
+        let mut file = match &kept {
+            Some(kept) => kept.file.try_clone()?,
+            None => in_memory()?,
+        };
+        let mut octets = 0;
+        while let Some(chunk) = response.chunk().await? {
+            octets += chunk.len() as u64;
+            if octets > largest {
+                return Err(FetchError::TooLarge(location.size));
+            }
+            file.write_all(&chunk)?;
+        }
+        file.rewind()?;
+        let data = Data::read(file, largest)?;
+        description.sha256 = data.digest();
+        if let (Some(copies), Some(kept)) = (&self.copies, kept.take()) {
+            copies.keep(location, kept, &description)?;
+        }
+        let is_new = before.is_none_or(|before| before.sha256 != description.sha256);
+        Ok(Fetched { data, is_new })
+    }
+}
+
+/// What every request says. The token is read anew each time: it may have been renewed.
+fn headers(location: &Location) -> Result<HeaderMap, FetchError> {
+    let mut headers = HeaderMap::new();
+    // Digests are of what is sent.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if let Some(file) = &location.token {
+        let wrong = |problem: String| FetchError::File {
+            file: file.clone(),
+            problem,
+        };
+        let token = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
+        let mut value = value.map_err(|_| wrong("this is not a token".into()))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+/// That only another version is wanted than the one described (RFC 9110 section 13.1).
+fn conditions(copy: &Description) -> HeaderMap {
+    let named = [
+        (IF_NONE_MATCH, &copy.etag),
+        (IF_MODIFIED_SINCE, &copy.last_modified),
+    ];
+    let values = named.into_iter().filter_map(|(name, value)| {
+        let value = HeaderValue::from_str(value.as_deref()?).ok()?;
+        Some((name, value))
+    });
+    values.collect()
+}
+
+/// The authorities in a file.
+fn authorities(file: &Path) -> Result<Vec<Certificate>, FetchError> {
+    let wrong = |problem: String| FetchError::File {
+        file: file.to_owned(),
+        problem,
+    };
+    let text = fs::read(file).map_err(|error: io::Error| wrong(error.to_string()))?;
+    let found = Certificate::from_pem_bundle(&text).map_err(|error| wrong(error.to_string()))?;
+    match found.is_empty() {
+        true => Err(wrong("it has no certificates (PEM)".into())),
+        false => Ok(found),
+    }
+}

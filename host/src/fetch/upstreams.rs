@@ -1,0 +1,167 @@
+//! Whom to ask for a server's addresses.
+//!
+//! The node's resolv.conf may name dnsweir, which may not be answering yet, or not without what is to be fetched. So the
+//! addresses are asked of the upstreams that the configuration has for the name, which are never dnsweir itself: past its
+//! filters and its cache. Whether it is the right server that answers there, TLS says, not DNS.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hickory_proto::op::Message;
+use hickory_proto::rr::RData;
+use reqwest::dns::{Addrs, Name as Host, Resolve, Resolving};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+use crate::config::{Config, SourceConfig, Stage};
+use crate::dns::name::Name;
+use crate::dns::suffix_map::SuffixMap;
+use crate::dns::{MESSAGE_MAXIMUM, build, flag};
+
+/// How long one server may take to answer.
+const TIME: Duration = Duration::from_secs(2);
+
+/// How often each server is asked.
+const ROUNDS: usize = 2;
+
+/// Types of addresses: A (RFC 1035 section 3.2.2) and AAAA (RFC 3596 section 2.1).
+const TYPES: [u16; 2] = [1, 28];
+
+/// The class of the Internet.
+const IN: u16 = 1;
+
+/// The rcode of names that do not exist.
+const NXDOMAIN: u16 = 3;
+
+/// The servers that the configuration's zones ask.
+#[derive(Debug, Clone, Default)]
+pub struct Upstreams(Arc<SuffixMap<Vec<SocketAddr>>>);
+
+impl Upstreams {
+    /// Those of all zones that forward.
+    pub fn of(config: &Config) -> Upstreams {
+        let mut zones = SuffixMap::default();
+        for zone in &config.zones {
+            let forwards = zone.stages.iter().filter_map(|stage| match stage {
+                Stage::Source(SourceConfig::Forward(forward)) => Some(&forward.upstreams),
+                _ => None,
+            });
+            let servers: Vec<SocketAddr> = forwards.flatten().copied().collect();
+            for name in zone.names.iter().filter_map(|name| Name::parse(name).ok()) {
+                zones.insert(name.as_bytes(), servers.clone());
+            }
+        }
+        Upstreams(Arc::new(zones))
+    }
+
+    /// All addresses of a host.
+    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        if host == "localhost" {
+            // RFC 6761 section 6.3.
+            return Ok(vec![[127, 0, 0, 1].into(), Ipv6Addr::LOCALHOST.into()]);
+        }
+        let name = Name::parse(host).map_err(|error| io::Error::other(error.to_string()))?;
+        let servers = self.0.longest(name.as_bytes()).map_or(&[][..], Vec::as_slice);
+        if servers.is_empty() {
+            let problem = "no zone of the configuration forwards this name: write the server's address, as in address=\"192.0.2.1\"";
+            return Err(io::Error::other(problem));
+        }
+        let mut problem = None;
+        for server in (0..ROUNDS).flat_map(|_| servers) {
+            match ask(*server, &name).await {
+                Ok(found) => return Ok(found),
+                Err(error) => problem = Some(format!("{server}: {error}")),
+            }
+        }
+        Err(io::Error::other(problem.unwrap_or_default()))
+    }
+}
+
+impl Resolve for Upstreams {
+    fn resolve(&self, host: Host) -> Resolving {
+        let upstreams = self.clone();
+        Box::pin(async move {
+            let found = upstreams.addresses(host.as_str()).await;
+            let found = found.map_err(|error| format!("no address of {}: {error}", host.as_str()))?;
+            let addresses = found.into_iter().map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(addresses) as Addrs)
+        })
+    }
+}
+
+/// A host's addresses as one server knows them. It may have none of one type, or of both.
+async fn ask(server: SocketAddr, name: &Name) -> io::Result<Vec<IpAddr>> {
+    let [v4, v6] = TYPES.map(|qtype| ask_for(server, name, qtype));
+    let (v4, v6) = tokio::join!(v4, v6);
+    let found = match (v4, v6) {
+        (Ok(v4), Ok(v6)) => [v4, v6].concat(),
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) if !one.is_empty() => one,
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
+    if found.is_empty() {
+        return Err(io::Error::other("has no addresses of it"));
+    }
+    Ok(found)
+}
+
+async fn ask_for(server: SocketAddr, name: &Name, qtype: u16) -> io::Result<Vec<IpAddr>> {
+    let mut query = build::upstream_query(name.as_bytes(), qtype, IN, flag::RD, false, None);
+    let id: [u8; 2] = rand::random();
+    query[..2].copy_from_slice(&id);
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let mut answer = timeout(TIME, over_udp(server, &query)).await.map_err(late)??;
+    if answer.metadata.truncation {
+        answer = timeout(TIME, over_tcp(server, &query)).await.map_err(late)??;
+    }
+    let rcode = u16::from(answer.metadata.response_code);
+    if rcode != 0 && rcode != NXDOMAIN {
+        return Err(io::Error::other(format!(
+            "answers {}",
+            answer.metadata.response_code
+        )));
+    }
+    // Those behind aliases have other owners.
+    let addresses = answer.answers.iter().filter_map(|record| match &record.data {
+        RData::A(address) => Some(IpAddr::V4(address.0)),
+        RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+        _ => None,
+    });
+    Ok(addresses.collect())
+}
+
+async fn over_udp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => [0; 4].into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(query).await?;
+    let mut buffer = vec![0; MESSAGE_MAXIMUM];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        // Whatever else comes is somebody's attempt at a forgery.
+        if let Some(answer) = answer_to(query, &buffer[..length]) {
+            return Ok(answer);
+        }
+    }
+}
+
+async fn over_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
+    let mut stream = TcpStream::connect(server).await?;
+    let length = query.len() as u16;
+    stream.write_all(&[&length.to_be_bytes(), query].concat()).await?;
+    let mut answer = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut answer).await?;
+    answer_to(query, &answer).ok_or_else(|| io::Error::other("answers something else"))
+}
+
+/// The answer to this query, if it is one.
+fn answer_to(query: &[u8], message: &[u8]) -> Option<Message> {
+    let asked = Message::from_vec(query).ok()?;
+    let answer = Message::from_vec(message).ok()?;
+    (message[..2] == query[..2] && answer.queries == asked.queries).then_some(answer)
+}

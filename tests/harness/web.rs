@@ -1,0 +1,130 @@
+//! A web server on loopback, over TLS or not, which says what it is told to.
+
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+/// What a request is answered with: all of it, status line and headers included.
+type Answer = Box<dyn Fn(&str) -> Vec<u8> + Send>;
+
+/// A server. It listens for as long as the process lives.
+pub struct WebServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    answer: Arc<Mutex<Answer>>,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+/// Who signs the certificates of all servers of this process.
+fn issuer() -> &'static CertifiedIssuer<'static, KeyPair> {
+    static ISSUER: OnceLock<CertifiedIssuer<'static, KeyPair>> = OnceLock::new();
+    ISSUER.get_or_init(|| {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
+    })
+}
+
+/// The authority's certificate, as a file has it.
+pub fn authority() -> String {
+    issuer().pem()
+}
+
+impl WebServer {
+    /// Starts one whose certificate is for `name`.
+    pub fn over_tls(name: &str) -> WebServer {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new([name.to_owned()]).expect("a name");
+        let certificate = params.signed_by(&key, issuer()).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .expect("a configuration");
+        let config = Arc::new(config);
+        WebServer::start(move |stream, answer, requests| {
+            if let Ok(tls) = ServerConnection::new(Arc::clone(&config)) {
+                converse(StreamOwned::new(tls, stream), answer, requests);
+            }
+        })
+    }
+
+    /// Starts one without TLS.
+    pub fn plain() -> WebServer {
+        WebServer::start(|stream, answer, requests| converse(stream, answer, requests))
+    }
+
+    fn start(serve: impl Fn(TcpStream, &Mutex<Answer>, &Mutex<Vec<String>>) + Send + 'static) -> WebServer {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let answer: Arc<Mutex<Answer>> = Arc::new(Mutex::new(Box::new(|_| page("404 Not Found", "", ""))));
+        let requests = Arc::default();
+        let (told, seen) = (Arc::clone(&answer), Arc::clone(&requests));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                serve(stream, &told, &seen);
+            }
+        });
+        WebServer {
+            address,
+            answer,
+            requests,
+        }
+    }
+
+    /// From now on requests are answered by this, which sees their header in lowercase.
+    pub fn answer(&self, answer: impl Fn(&str) -> Vec<u8> + Send + 'static) {
+        *self.answer.lock().expect("no panic") = Box::new(answer);
+    }
+
+    /// From now on there is this file, with an entity tag that says which version it is.
+    pub fn serve(&self, contents: &str, tag: &str) {
+        let (contents, tag) = (contents.to_owned(), tag.to_owned());
+        self.answer(move |request| {
+            if request.contains(&format!("if-none-match: \"{tag}\"")) {
+                page("304 Not Modified", "", "")
+            } else {
+                page("200 OK", &format!("etag: \"{tag}\"\r\n"), &contents)
+            }
+        });
+    }
+
+    /// The headers of all requests so far, in lowercase.
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("no panic").clone()
+    }
+}
+
+/// An answer with these headers, each with its end of line.
+pub fn page(status: &str, headers: &str, contents: &str) -> Vec<u8> {
+    let length = contents.len();
+    format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{contents}")
+        .into()
+}
+
+/// One request, and what is said to it. A client that goes away is no mistake.
+fn converse(stream: impl Read + Write, answer: &Mutex<Answer>, requests: &Mutex<Vec<String>>) {
+    let mut stream = BufReader::new(stream);
+    let mut request = String::new();
+    while !request.ends_with("\r\n\r\n") {
+        match stream.read_line(&mut request) {
+            Ok(1..) => (),
+            _ => return,
+        }
+    }
+    let request = request.to_lowercase();
+    let octets = answer.lock().expect("no panic")(&request);
+    requests.lock().expect("no panic").push(request);
+    let _ = stream
+        .get_mut()
+        .write_all(&octets)
+        .and_then(|()| stream.get_mut().flush());
+}
