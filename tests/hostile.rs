@@ -243,7 +243,7 @@ fn a_panic_while_configuring_is_reported() {
 }
 
 /// What the filter of garbage says, by the first label.
-const KINDS: [&str; 59] = [
+const KINDS: [&str; 61] = [
     "index",
     "many",
     "empty-name",
@@ -296,6 +296,7 @@ const KINDS: [&str; 59] = [
     "edit-header",
     "edit-both",
     "edit-error",
+    "delay-much",
     "route-nowhere",
     "route-subnet",
     "response-index",
@@ -303,6 +304,7 @@ const KINDS: [&str; 59] = [
     "response-rcode",
     "response-error",
     "response-drop",
+    "response-delay",
 ];
 
 /// What makes no sense is not taken: the client gets an answer, the proxy stays, the neighbours hear

@@ -34,6 +34,7 @@ mod asking;
 mod builtin;
 mod cache;
 mod compiled;
+mod delaying;
 mod examples;
 mod failover;
 mod forwarding;

@@ -977,8 +977,8 @@ pub mod dnsweir {
                 /// octets; may be empty.
                 Drop(_rt::String),
                 /// Decided in a later call, of `on-query-answers`, which gets the answers to these
-                /// lookups. `remember` means these lookups then; an edit, or a response phase
-                /// left out, is for that later verdict to say. Only if the manifest has `asks`.
+                /// lookups. `remember` means these lookups then; an edit, a delay, or a response
+                /// phase left out, is for that later verdict to say. Only if the manifest has `asks`.
                 Ask(Ask),
             }
             impl ::core::fmt::Debug for Decision {
@@ -1317,6 +1317,11 @@ pub mod dnsweir {
                 pub edit: ::core::option::Option<ResponseEdit>,
                 /// Whether the response phase is left out for this query.
                 pub skip_response: bool,
+                /// For how many milliseconds the response is held back once there is one: at most
+                /// 2 000. What filters say of one query adds up, to 10 000 at most. Where there is
+                /// no room to wait, it goes out at once. Queries of the proxy's own are not held
+                /// back. Not with `ask`.
+                pub delay: u16,
                 /// Who is asked instead; only for a query that goes on, passed or rewritten.
                 pub route: ::core::option::Option<Route>,
             }
@@ -1331,6 +1336,7 @@ pub mod dnsweir {
                         .field("decision", &self.decision)
                         .field("edit", &self.edit)
                         .field("skip-response", &self.skip_response)
+                        .field("delay", &self.delay)
                         .field("route", &self.route)
                         .finish()
                 }
@@ -1417,6 +1423,8 @@ pub mod dnsweir {
                 pub decision: ResponseDecision,
                 /// What is changed in what goes on.
                 pub edit: ::core::option::Option<ResponseEdit>,
+                /// For how many milliseconds it is held back: as for queries.
+                pub delay: u16,
             }
             impl ::core::fmt::Debug for ResponseVerdict {
                 fn fmt(
@@ -1427,6 +1435,7 @@ pub mod dnsweir {
                         .field("response", &self.response)
                         .field("decision", &self.decision)
                         .field("edit", &self.edit)
+                        .field("delay", &self.delay)
                         .finish()
                 }
             }
@@ -2586,6 +2595,7 @@ pub mod exports {
                                     decision: decision4,
                                     edit: edit4,
                                     skip_response: skip_response4,
+                                    delay: delay4,
                                     route: route4,
                                 } = e;
                                 *base.add(0).cast::<i32>() = _rt::as_i32(query4);
@@ -3510,6 +3520,9 @@ pub mod exports {
                                     true => 1,
                                     false => 0,
                                 }) as u8;
+                                *base
+                                    .add(18 + 23 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u16>() = (_rt::as_i32(delay4)) as u16;
                                 match route4 {
                                     Some(e) => {
                                         *base
@@ -4110,7 +4123,7 @@ pub mod exports {
                         let len51 = vec51.len();
                         let layout51 = _rt::alloc::Layout::from_size_align(
                                 vec51.len()
-                                    * (8 + 24 * ::core::mem::size_of::<*const u8>()),
+                                    * (8 + 25 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             )
                             .unwrap();
@@ -4122,12 +4135,13 @@ pub mod exports {
                         }
                         for (i, e) in vec51.into_iter().enumerate() {
                             let base = result51
-                                .add(i * (8 + 24 * ::core::mem::size_of::<*const u8>()));
+                                .add(i * (8 + 25 * ::core::mem::size_of::<*const u8>()));
                             {
                                 let super::super::super::super::dnsweir::filter::types::ResponseVerdict {
                                     response: response4,
                                     decision: decision4,
                                     edit: edit4,
+                                    delay: delay4,
                                 } = e;
                                 *base.add(0).cast::<i32>() = _rt::as_i32(response4);
                                 use super::super::super::super::dnsweir::filter::types::ResponseDecision as V28;
@@ -4908,6 +4922,9 @@ pub mod exports {
                                             .cast::<u8>() = (0i32) as u8;
                                     }
                                 };
+                                *base
+                                    .add(8 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u16>() = (_rt::as_i32(delay4)) as u16;
                             }
                         }
                         *ptr3.add(::core::mem::size_of::<*const u8>()).cast::<usize>() = len51;
@@ -4927,7 +4944,7 @@ pub mod exports {
                         let len85 = l1;
                         for i in 0..len85 {
                             let base = base85
-                                .add(i * (8 + 24 * ::core::mem::size_of::<*const u8>()));
+                                .add(i * (8 + 25 * ::core::mem::size_of::<*const u8>()));
                             {
                                 let l2 = i32::from(
                                     *base.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
@@ -5302,7 +5319,7 @@ pub mod exports {
                         }
                         _rt::cabi_dealloc(
                             base85,
-                            len85 * (8 + 24 * ::core::mem::size_of::<*const u8>()),
+                            len85 * (8 + 25 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         );
                     }
@@ -5412,6 +5429,7 @@ pub mod exports {
                                     decision: decision5,
                                     edit: edit5,
                                     skip_response: skip_response5,
+                                    delay: delay5,
                                     route: route5,
                                 } = e;
                                 *base.add(0).cast::<i32>() = _rt::as_i32(query5);
@@ -6336,6 +6354,9 @@ pub mod exports {
                                     true => 1,
                                     false => 0,
                                 }) as u8;
+                                *base
+                                    .add(18 + 23 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u16>() = (_rt::as_i32(delay5)) as u16;
                                 match route5 {
                                     Some(e) => {
                                         *base
@@ -6945,7 +6966,7 @@ pub mod exports {
                         let len52 = vec52.len();
                         let layout52 = _rt::alloc::Layout::from_size_align(
                                 vec52.len()
-                                    * (8 + 24 * ::core::mem::size_of::<*const u8>()),
+                                    * (8 + 25 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             )
                             .unwrap();
@@ -6957,12 +6978,13 @@ pub mod exports {
                         }
                         for (i, e) in vec52.into_iter().enumerate() {
                             let base = result52
-                                .add(i * (8 + 24 * ::core::mem::size_of::<*const u8>()));
+                                .add(i * (8 + 25 * ::core::mem::size_of::<*const u8>()));
                             {
                                 let super::super::super::super::dnsweir::filter::types::ResponseVerdict {
                                     response: response5,
                                     decision: decision5,
                                     edit: edit5,
+                                    delay: delay5,
                                 } = e;
                                 *base.add(0).cast::<i32>() = _rt::as_i32(response5);
                                 use super::super::super::super::dnsweir::filter::types::ResponseDecision as V29;
@@ -7743,6 +7765,9 @@ pub mod exports {
                                             .cast::<u8>() = (0i32) as u8;
                                     }
                                 };
+                                *base
+                                    .add(8 + 24 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u16>() = (_rt::as_i32(delay5)) as u16;
                             }
                         }
                         *ptr4.add(::core::mem::size_of::<*const u8>()).cast::<usize>() = len52;
@@ -7764,7 +7789,7 @@ pub mod exports {
                         let len85 = l1;
                         for i in 0..len85 {
                             let base = base85
-                                .add(i * (8 + 24 * ::core::mem::size_of::<*const u8>()));
+                                .add(i * (8 + 25 * ::core::mem::size_of::<*const u8>()));
                             {
                                 let l2 = i32::from(
                                     *base.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
@@ -8139,7 +8164,7 @@ pub mod exports {
                         }
                         _rt::cabi_dealloc(
                             base85,
-                            len85 * (8 + 24 * ::core::mem::size_of::<*const u8>()),
+                            len85 * (8 + 25 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         );
                     }
@@ -8432,9 +8457,9 @@ macro_rules! __export_filter_impl {
         =
         "component-type:wit-bindgen:0.61.1:dnsweir:filter@0.1.0:filter:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3945] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3959] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xec\x1d\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xfa\x1d\x01A\x02\x01\
 A\x1f\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\
 \x01\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\
@@ -8473,55 +8498,55 @@ order\x03\0&\x01o\x02$\x07\x01o\x02\x20\x04\x01q\x04\x06remove\x01$\0\x07replace
 p,\x01p+\x01r\x09\x06rcodes-\x07records.\x0aheader-set{\x0cheader-clear{\x05erro\
 r\x08\x0bttl-minimumy\x0bttl-maximumy\x05store\x7f\x05stale\x7f\x04\0\x0drespons\
 e-edit\x03\0/\x01r\x03\x04highw\x03loww\x06length}\x04\0\x06subnet\x03\01\x01k2\x01\
-r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x06\
-\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05route7\x04\
-\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0canswer-count{\
-\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\x01q\x04\x04\
-pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x11response-\
-decision\x03\0<\x01r\x03\x08responsey\x08decision=\x04edit6\x04\0\x10response-ve\
-rdict\x03\0>\x01r\x05\x08response;\x0bstate-starty\x0cstate-lengthy\x05firsty\x05\
-county\x04\0\x0easked-response\x03\0@\x01r\x0c\x05query\x01\x04timew\x08duration\
-y\x02id{\x0aquery-size{\x0dresponse-sizey\x05rcode{\x0fresponse-header{\x0bhas-a\
-nswers}\x06source}\x0dmessage-starty\x0emessage-lengthy\x04\0\x05event\x03\0B\x01\
-q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07decimal\x01u\0\x04te\
-xt\x01s\0\x04data\x01y\0\x04\0\x05value\x03\0D\x01p\xc5\0\x01o\x02s\xc5\0\x01p\xc7\
-\0\x01r\x04\x04names\x09arguments\xc6\0\x0aproperties\xc8\0\x06parent\"\x04\0\x04\
-node\x03\0I\x01q\x03\x04node\0\0\x08argument\x01y\0\x08property\x01s\0\x04\0\x05\
-place\x03\0K\x01r\x04\x04node\"\x05place\xcc\0\x07messages\x04helps\x04\0\x0ccon\
-fig-error\x03\0M\x01r\x03\x04names\x06octetsy\x05shown\x7f\x04\0\x0btable-shape\x03\
-\0O\x01q\x04\x0bedns-option\x01{\0\x0cedns-options\0\0\x08listener\0\0\x0bserver\
--name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06q\
-types\xd3\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08m\
-essages\x7f\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08\
-manifest\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\
-\x05setup\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x03\x02\x03\0\x03\x05se\
-tup\x02\x03\0\x03\x08manifest\x02\x03\0\x03\x0cconfig-error\x01B\x0a\x02\x03\x02\
-\x01\x04\x04\0\x05setup\x03\0\0\x02\x03\x02\x01\x05\x04\0\x08manifest\x03\0\x02\x02\
-\x03\x02\x01\x06\x04\0\x0cconfig-error\x03\0\x04\x01p\x05\x01j\x01\x03\x01\x06\x01\
-@\x01\x05setup\x01\0\x07\x04\0\x09configure\x01\x08\x04\0\x1ednsweir:filter/conf\
-igure@0.1.0\x05\x07\x02\x03\0\x03\x05query\x02\x03\0\x03\x07verdict\x01B\x09\x02\
-\x03\x02\x01\x08\x04\0\x05query\x03\0\0\x02\x03\x02\x01\x09\x04\0\x07verdict\x03\
-\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\
-\0\x0aon-queries\x01\x07\x04\0\x1cdnsweir:filter/queries@0.1.0\x05\x0a\x02\x03\0\
-\x03\x08response\x02\x03\0\x03\x10response-verdict\x01B\x09\x02\x03\x02\x01\x0b\x04\
-\0\x08response\x03\0\0\x02\x03\x02\x01\x0c\x04\0\x10response-verdict\x03\0\x02\x01\
-p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0co\
-n-responses\x01\x07\x04\0\x1ednsweir:filter/responses@0.1.0\x05\x0d\x02\x03\0\x03\
-\x0basked-query\x02\x03\0\x03\x0dlookup-answer\x01B\x0c\x02\x03\x02\x01\x0e\x04\0\
-\x0basked-query\x03\0\0\x02\x03\x02\x01\x0f\x04\0\x0dlookup-answer\x03\0\x02\x02\
-\x03\x02\x01\x09\x04\0\x07verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01\
-@\x04\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x10on-query-a\
-nswers\x01\x0a\x04\0\"dnsweir:filter/query-answers@0.1.0\x05\x10\x02\x03\0\x03\x0e\
-asked-response\x01B\x0c\x02\x03\x02\x01\x11\x04\0\x0easked-response\x03\0\0\x02\x03\
-\x02\x01\x0f\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\x0c\x04\0\x10respo\
-nse-verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\
-\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x13on-response-answers\x01\x0a\x04\0\
-%dnsweir:filter/response-answers@0.1.0\x05\x12\x02\x03\0\x03\x05event\x01B\x06\x02\
-\x03\x02\x01\x13\x04\0\x05event\x03\0\0\x01p\x01\x01p}\x01@\x02\x05batch\x02\x05\
-bytes\x03\x01\0\x04\0\x09on-events\x01\x04\x04\0\x1bdnsweir:filter/events@0.1.0\x05\
-\x14\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\0\x0b\x0c\x01\0\x06filter\x03\0\0\0\
-G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindge\
-n-rust\x060.61.1";
+r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x07\
+\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05delay{\x05\
+route7\x04\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0cans\
+wer-count{\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\
+\x01q\x04\x04pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\
+\x11response-decision\x03\0<\x01r\x04\x08responsey\x08decision=\x04edit6\x05dela\
+y{\x04\0\x10response-verdict\x03\0>\x01r\x05\x08response;\x0bstate-starty\x0csta\
+te-lengthy\x05firsty\x05county\x04\0\x0easked-response\x03\0@\x01r\x0c\x05query\x01\
+\x04timew\x08durationy\x02id{\x0aquery-size{\x0dresponse-sizey\x05rcode{\x0fresp\
+onse-header{\x0bhas-answers}\x06source}\x0dmessage-starty\x0emessage-lengthy\x04\
+\0\x05event\x03\0B\x01q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07\
+decimal\x01u\0\x04text\x01s\0\x04data\x01y\0\x04\0\x05value\x03\0D\x01p\xc5\0\x01\
+o\x02s\xc5\0\x01p\xc7\0\x01r\x04\x04names\x09arguments\xc6\0\x0aproperties\xc8\0\
+\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04node\0\0\x08argument\x01y\0\x08pro\
+perty\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\xcc\0\x07messages\
+\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04names\x06octetsy\x05shown\x7f\
+\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-option\x01{\0\x0cedns-options\0\0\x08\
+listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01\
+p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\
+\x06events\x7f\x08messages\x7f\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07s\
+ources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\
+\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x03\
+\x02\x03\0\x03\x05setup\x02\x03\0\x03\x08manifest\x02\x03\0\x03\x0cconfig-error\x01\
+B\x0a\x02\x03\x02\x01\x04\x04\0\x05setup\x03\0\0\x02\x03\x02\x01\x05\x04\0\x08ma\
+nifest\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x0cconfig-error\x03\0\x04\x01p\x05\x01\
+j\x01\x03\x01\x06\x01@\x01\x05setup\x01\0\x07\x04\0\x09configure\x01\x08\x04\0\x1e\
+dnsweir:filter/configure@0.1.0\x05\x07\x02\x03\0\x03\x05query\x02\x03\0\x03\x07v\
+erdict\x01B\x09\x02\x03\x02\x01\x08\x04\0\x05query\x03\0\0\x02\x03\x02\x01\x09\x04\
+\0\x07verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05\
+bytes\x05\0\x06\x04\0\x0aon-queries\x01\x07\x04\0\x1cdnsweir:filter/queries@0.1.\
+0\x05\x0a\x02\x03\0\x03\x08response\x02\x03\0\x03\x10response-verdict\x01B\x09\x02\
+\x03\x02\x01\x0b\x04\0\x08response\x03\0\0\x02\x03\x02\x01\x0c\x04\0\x10response\
+-verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05byte\
+s\x05\0\x06\x04\0\x0con-responses\x01\x07\x04\0\x1ednsweir:filter/responses@0.1.\
+0\x05\x0d\x02\x03\0\x03\x0basked-query\x02\x03\0\x03\x0dlookup-answer\x01B\x0c\x02\
+\x03\x02\x01\x0e\x04\0\x0basked-query\x03\0\0\x02\x03\x02\x01\x0f\x04\0\x0dlooku\
+p-answer\x03\0\x02\x02\x03\x02\x01\x09\x04\0\x07verdict\x03\0\x04\x01p\x01\x01p\x03\
+\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\
+\0\x10on-query-answers\x01\x0a\x04\0\"dnsweir:filter/query-answers@0.1.0\x05\x10\
+\x02\x03\0\x03\x0easked-response\x01B\x0c\x02\x03\x02\x01\x11\x04\0\x0easked-res\
+ponse\x03\0\0\x02\x03\x02\x01\x0f\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\
+\x0c\x04\0\x10response-verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\
+\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x13on-response-ans\
+wers\x01\x0a\x04\0%dnsweir:filter/response-answers@0.1.0\x05\x12\x02\x03\0\x03\x05\
+event\x01B\x06\x02\x03\x02\x01\x13\x04\0\x05event\x03\0\0\x01p\x01\x01p}\x01@\x02\
+\x05batch\x02\x05bytes\x03\x01\0\x04\0\x09on-events\x01\x04\x04\0\x1bdnsweir:fil\
+ter/events@0.1.0\x05\x14\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\0\x0b\x0c\x01\0\
+\x06filter\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070\
+.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -8534,8 +8559,8 @@ pub use __export_filter_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3015] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xaa\x16\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3029] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb8\x16\x01A\x02\x01\
 A\x08\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\
 \x01\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\
@@ -8574,31 +8599,31 @@ order\x03\0&\x01o\x02$\x07\x01o\x02\x20\x04\x01q\x04\x06remove\x01$\0\x07replace
 p,\x01p+\x01r\x09\x06rcodes-\x07records.\x0aheader-set{\x0cheader-clear{\x05erro\
 r\x08\x0bttl-minimumy\x0bttl-maximumy\x05store\x7f\x05stale\x7f\x04\0\x0drespons\
 e-edit\x03\0/\x01r\x03\x04highw\x03loww\x06length}\x04\0\x06subnet\x03\01\x01k2\x01\
-r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x06\
-\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05route7\x04\
-\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0canswer-count{\
-\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\x01q\x04\x04\
-pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x11response-\
-decision\x03\0<\x01r\x03\x08responsey\x08decision=\x04edit6\x04\0\x10response-ve\
-rdict\x03\0>\x01r\x05\x08response;\x0bstate-starty\x0cstate-lengthy\x05firsty\x05\
-county\x04\0\x0easked-response\x03\0@\x01r\x0c\x05query\x01\x04timew\x08duration\
-y\x02id{\x0aquery-size{\x0dresponse-sizey\x05rcode{\x0fresponse-header{\x0bhas-a\
-nswers}\x06source}\x0dmessage-starty\x0emessage-lengthy\x04\0\x05event\x03\0B\x01\
-q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07decimal\x01u\0\x04te\
-xt\x01s\0\x04data\x01y\0\x04\0\x05value\x03\0D\x01p\xc5\0\x01o\x02s\xc5\0\x01p\xc7\
-\0\x01r\x04\x04names\x09arguments\xc6\0\x0aproperties\xc8\0\x06parent\"\x04\0\x04\
-node\x03\0I\x01q\x03\x04node\0\0\x08argument\x01y\0\x08property\x01s\0\x04\0\x05\
-place\x03\0K\x01r\x04\x04node\"\x05place\xcc\0\x07messages\x04helps\x04\0\x0ccon\
-fig-error\x03\0M\x01r\x03\x04names\x06octetsy\x05shown\x7f\x04\0\x0btable-shape\x03\
-\0O\x01q\x04\x0bedns-option\x01{\0\x0cedns-options\0\0\x08listener\0\0\x0bserver\
--name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06q\
-types\xd3\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08m\
-essages\x7f\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08\
-manifest\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\
-\x05setup\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x03\x04\0;dnsweir:filte\
-r/filter-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&filter-with-all-\
-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-co\
-mponent\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x07\
+\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05delay{\x05\
+route7\x04\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0cans\
+wer-count{\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\
+\x01q\x04\x04pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\
+\x11response-decision\x03\0<\x01r\x04\x08responsey\x08decision=\x04edit6\x05dela\
+y{\x04\0\x10response-verdict\x03\0>\x01r\x05\x08response;\x0bstate-starty\x0csta\
+te-lengthy\x05firsty\x05county\x04\0\x0easked-response\x03\0@\x01r\x0c\x05query\x01\
+\x04timew\x08durationy\x02id{\x0aquery-size{\x0dresponse-sizey\x05rcode{\x0fresp\
+onse-header{\x0bhas-answers}\x06source}\x0dmessage-starty\x0emessage-lengthy\x04\
+\0\x05event\x03\0B\x01q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07\
+decimal\x01u\0\x04text\x01s\0\x04data\x01y\0\x04\0\x05value\x03\0D\x01p\xc5\0\x01\
+o\x02s\xc5\0\x01p\xc7\0\x01r\x04\x04names\x09arguments\xc6\0\x0aproperties\xc8\0\
+\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04node\0\0\x08argument\x01y\0\x08pro\
+perty\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\xcc\0\x07messages\
+\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04names\x06octetsy\x05shown\x7f\
+\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-option\x01{\0\x0cedns-options\0\0\x08\
+listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01\
+p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\
+\x06events\x7f\x08messages\x7f\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07s\
+ources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\
+\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x03\
+\x04\0;dnsweir:filter/filter-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\
+\0&filter-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocess\
+ed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -1,7 +1,9 @@
 //! What a filter gets to see of a response, and what it can say of it.
 
+use std::time::Duration;
+
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::verdict::drop_reason;
+use crate::verdict::{drop_reason, milliseconds};
 use crate::{Answer, Ask, Query, Rcode, ResponseEdit};
 
 /// Where an answer came from.
@@ -99,11 +101,16 @@ impl<'a> Response<'a> {
 pub struct ResponseVerdict {
     decision: raw::ResponseDecision,
     edit: Option<raw::ResponseEdit>,
+    delay: u16,
 }
 
 impl ResponseVerdict {
     fn new(decision: raw::ResponseDecision) -> ResponseVerdict {
-        ResponseVerdict { decision, edit: None }
+        ResponseVerdict {
+            decision,
+            edit: None,
+            delay: 0,
+        }
     }
 
     /// It goes on as it is.
@@ -129,6 +136,12 @@ impl ResponseVerdict {
         ResponseVerdict::new(raw::ResponseDecision::Drop(drop_reason(reason)))
     }
 
+    /// Holds the response back for this long: as [for queries](crate::Verdict::delay).
+    pub fn delay(mut self, time: Duration) -> ResponseVerdict {
+        self.delay = milliseconds(time);
+        self
+    }
+
     /// Decided later, by [`Filter::response_answers`](crate::Filter::response_answers), which gets the answers to
     /// these lookups: as [for queries](crate::Verdict::ask).
     pub fn ask(ask: Ask) -> ResponseVerdict {
@@ -146,12 +159,17 @@ impl ResponseVerdict {
 
     /// What the host is told; nothing if that changes nothing.
     pub(crate) fn into_raw(self, response: u32) -> Option<raw::ResponseVerdict> {
-        let ResponseVerdict { decision, edit } = self;
-        let silent = matches!(decision, raw::ResponseDecision::Pass) && edit.is_none();
+        let ResponseVerdict {
+            decision,
+            edit,
+            delay,
+        } = self;
+        let silent = matches!(decision, raw::ResponseDecision::Pass) && edit.is_none() && delay == 0;
         (!silent).then_some(raw::ResponseVerdict {
             response,
             decision,
             edit,
+            delay,
         })
     }
 }

@@ -23,6 +23,7 @@ pub struct Verdict {
     remember: u32,
     edit: Option<raw::ResponseEdit>,
     skip_response: bool,
+    delay: u16,
     route: Option<raw::Route>,
 }
 
@@ -34,6 +35,7 @@ impl Verdict {
             remember: 0,
             edit: None,
             skip_response: false,
+            delay: 0,
             route: None,
         }
     }
@@ -169,6 +171,22 @@ impl Verdict {
         self
     }
 
+    /// Holds the response back for this long once there is one, to the millisecond: at most two seconds. What several
+    /// filters say adds up. The query waits among others, and holds none of them up; where there is no room to wait, the
+    /// response goes out at once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use dnsweir_filter::{Rcode, Verdict};
+    ///
+    /// let slow = Verdict::refuse(Rcode::REFUSED).delay(Duration::from_millis(500));
+    /// assert_ne!(slow, Verdict::refuse(Rcode::REFUSED));
+    /// ```
+    pub fn delay(mut self, time: Duration) -> Verdict {
+        self.delay = milliseconds(time);
+        self
+    }
+
     /// What it asks for, if it does.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn asks(&self) -> Option<&raw::Ask> {
@@ -186,10 +204,12 @@ impl Verdict {
             remember,
             edit,
             skip_response,
+            delay,
             route,
         } = self;
         let passes = matches!(decision, raw::Decision::Pass);
-        let silent = passes && remember == 0 && edit.is_none() && !skip_response && route.is_none();
+        let silent =
+            passes && remember == 0 && edit.is_none() && !skip_response && delay == 0 && route.is_none();
         // What does not go on goes nowhere.
         let route = route.filter(|_| passes || matches!(decision, raw::Decision::Rewrite(_)));
         (!silent).then_some(raw::Verdict {
@@ -198,6 +218,7 @@ impl Verdict {
             decision,
             edit,
             skip_response,
+            delay,
             route,
         })
     }
@@ -249,6 +270,11 @@ impl Default for Rewrite {
     fn default() -> Rewrite {
         Rewrite::new()
     }
+}
+
+/// A delay as long as the host takes it.
+pub(crate) fn milliseconds(delay: Duration) -> u16 {
+    delay.as_millis().min(2000) as u16
 }
 
 /// A reason as long as the host takes it.

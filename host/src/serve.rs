@@ -23,6 +23,7 @@ mod ask;
 mod batch;
 pub mod counters;
 mod deferred;
+mod delay;
 mod edits;
 mod events;
 mod explain;
@@ -193,7 +194,13 @@ impl Worker {
         let clocks = self.clocks();
         let mut message = Vec::new();
         for (index, (request, response)) in requests.iter_mut().zip(responses).enumerate() {
-            let response = response.take();
+            let mut response = response.take();
+            if request.delay > 0
+                && let Some(ready) = response
+            {
+                let step = Step::HeldBack(Box::new(ready));
+                response = self.defer(&live, request, step, || replies.defer(index));
+            }
             if let Some(response) = response {
                 let head = request.reply_head(response.error);
                 let mut sent = Sent::default();
@@ -229,7 +236,7 @@ impl Worker {
                 store: false,
                 ..Response::error(*rcode, ExtendedError::Other)
             }),
-            Step::Responding(_) => Immediate::Deferred,
+            Step::Responding(_) | Step::HeldBack(_) => Immediate::Deferred,
             Step::Passing | Step::Arrived | Step::Gone => {
                 let pipeline = &live.generation.pipelines[request.pipeline];
                 match pipeline.stages.get(request.stage) {

@@ -180,6 +180,7 @@ typedef struct {
     bool has_edit;
     response_edit edit;
     bool skip_response;
+    uint16_t delay;
     _Alignas(8) bool has_route;
     route route;
 } verdict;

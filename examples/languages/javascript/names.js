@@ -50,7 +50,7 @@ export const queries = {
             const name = octets.slice(query.nameStart, query.nameStart + query.nameLength);
             const decision = decide(name, query.qtype);
             if (decision) {
-                verdicts.push({ query: index, remember: 0, decision, edit: null, skipResponse: false, route: null });
+                verdicts.push({ query: index, remember: 0, decision, edit: null, skipResponse: false, delay: 0, route: null });
             }
         });
         return verdicts;

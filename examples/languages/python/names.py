@@ -50,7 +50,7 @@ class Queries:
             name = octets[query.name_start:query.name_start + query.name_length]
             decision = decide(name, query.qtype)
             if decision:
-                verdicts.append(Verdict(index, 0, decision, edit=None, skip_response=False, route=None))
+                verdicts.append(Verdict(index, 0, decision, edit=None, skip_response=False, delay=0, route=None))
         return verdicts
 
 

@@ -13,7 +13,7 @@ use crate::filter::{
 };
 
 /// What a snapshot may hold, in the order in which it is written.
-pub(super) const WORDS: [&str; 19] = [
+pub(super) const WORDS: [&str; 20] = [
     "not-called",
     "called",
     "pass",
@@ -28,6 +28,7 @@ pub(super) const WORDS: [&str; 19] = [
     "edit",
     "remember",
     "skip-response",
+    "delay",
     "route",
     "log",
     "print",
@@ -132,6 +133,7 @@ impl Snapshot {
         if verdict.skip_response {
             self.add("skip-response", []);
         }
+        self.delay(verdict.delay);
         if let Some(route) = &verdict.route {
             self.add("route", []);
             if let Some((_, source)) = &route.source {
@@ -152,6 +154,14 @@ impl Snapshot {
         }
         if let Some(edit) = &verdict.edit {
             self.edit(edit);
+        }
+        self.delay(verdict.delay);
+    }
+
+    fn delay(&mut self, milliseconds: u16) {
+        if milliseconds > 0 {
+            let delay = Duration::from_millis(milliseconds.into());
+            self.add("delay", [word(spell_duration(delay))]);
         }
     }
 

@@ -50,6 +50,9 @@ const ERROR_TEXT: usize = 200;
 /// Octets of the reason that a query is dropped for: the metrics keep it.
 const DROP_REASON: usize = 64;
 
+/// Milliseconds that one verdict may have a response held back for.
+const DELAY: u16 = 2000;
+
 /// Lookups of one ask.
 const ASK_LOOKUPS: usize = 16;
 
@@ -103,9 +106,11 @@ pub(super) fn verdicts(
             edit: verdict.edit.map(edit).transpose()?,
             remember: verdict.remember,
             skip_response: verdict.skip_response,
+            delay: delay(verdict.delay)?,
         };
         if let Decision::Ask(_) = verdict.decision {
-            may_ask(asks, verdict.edit.is_some() || verdict.skip_response)?;
+            let decides = verdict.edit.is_some() || verdict.skip_response || verdict.delay > 0;
+            may_ask(asks, decides)?;
         }
         let verdict = match last {
             Some(last) if *last == verdict => last,
@@ -131,11 +136,12 @@ pub(super) fn response_verdicts(
                 types::ResponseDecision::Replace(given) => ResponseDecision::Replace(answer(given)?),
                 types::ResponseDecision::Drop(given) => ResponseDecision::Drop(reason(given)?),
                 types::ResponseDecision::Ask(given) => {
-                    may_ask(asks, verdict.edit.is_some())?;
+                    may_ask(asks, verdict.edit.is_some() || verdict.delay > 0)?;
                     ResponseDecision::Ask(ask(given)?)
                 }
             },
             edit: verdict.edit.map(edit).transpose()?,
+            delay: delay(verdict.delay)?,
         });
     }
     Ok(())
@@ -286,6 +292,14 @@ fn reason(given: String) -> Checked<Box<str>> {
     match given.len() {
         length if length > DROP_REASON => garbage(format!("a reason to drop of {length} octets")),
         _ => Ok(given.into()),
+    }
+}
+
+fn delay(given: u16) -> Checked<u16> {
+    if given <= DELAY {
+        Ok(given)
+    } else {
+        garbage(format!("a delay of {given} ms"))
     }
 }
 

@@ -37,6 +37,8 @@ pub struct FilterCounters {
     pub memory: AtomicU64,
     /// Lines not printed because nobody read standard output fast enough.
     pub lines_dropped: AtomicU64,
+    /// Verdicts that had a response held back.
+    pub delays: AtomicU64,
     /// Queries left unanswered, by the reason that the filter gave.
     pub drops: DropCounters,
     /// The filter's own counters.

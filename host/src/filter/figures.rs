@@ -25,6 +25,9 @@ impl Filter {
         let help = "Queries decided by a remembered verdict, without a call";
         let metric = figures.counter("filter_remembered", help);
         metric.add(&[filter], counters.remembered.load(Relaxed));
+        let help = "Responses held back because the filter said so";
+        let metric = figures.counter("filter_delays", help);
+        metric.add(&[filter], counters.delays.load(Relaxed));
         let help = "Calls that trapped, exceeded a limit or returned an invalid result";
         let (traps, metric) = (&counters.traps, figures.counter("filter_traps", help));
         add_each(

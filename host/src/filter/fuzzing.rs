@@ -155,6 +155,7 @@ impl Octets<'_> {
                 stale: true,
             }),
             skip_response: false,
+            delay: self.number(),
             route: None,
         }
     }

@@ -235,6 +235,7 @@ mod tests {
             edit: None,
             remember,
             skip_response: false,
+            delay: 0,
             route: None,
         })
     }

@@ -35,6 +35,8 @@ pub struct Verdict {
     pub remember: u32,
     /// Whether the filter's response phase is left out for this query.
     pub skip_response: bool,
+    /// For how many milliseconds the response is held back: at most 2 000.
+    pub delay: u16,
     /// Who is asked instead.
     pub route: Option<Route>,
 }
@@ -42,7 +44,11 @@ pub struct Verdict {
 impl Verdict {
     /// Whether the query goes on as if the filter were not there.
     pub(super) fn only_passes(&self) -> bool {
-        self.decision == Decision::Pass && self.edit.is_none() && !self.skip_response && self.route.is_none()
+        self.decision == Decision::Pass
+            && self.edit.is_none()
+            && !self.skip_response
+            && self.delay == 0
+            && self.route.is_none()
     }
 }
 
@@ -236,6 +242,8 @@ pub struct ResponseVerdict {
     pub decision: ResponseDecision,
     /// Changes of what goes on.
     pub edit: Option<ResponseEdit>,
+    /// For how many milliseconds it is held back: at most 2 000.
+    pub delay: u16,
 }
 
 /// What becomes of a response.

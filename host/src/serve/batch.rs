@@ -34,6 +34,8 @@ pub(super) enum Step {
     Unresolved(ExtendedError, bool),
     /// It has a response, whose filter asks first.
     Responding(Box<AskingResponse>),
+    /// It has its response, which filters want held back.
+    HeldBack(Box<Response>),
     /// A filter failed, and the configuration says what the client gets.
     Failed(u16),
     /// It has left.

@@ -34,7 +34,7 @@ impl Worker {
         let client = request.client.address.ip();
         let place = match self.shared.waiting.enter(client, request.hash, JOSTLE) {
             Ok(place) => Rc::new(place),
-            Err(Full) => return Some(self.crowded_out(live, request)),
+            Err(Full) => return Some(self.crowded_out(live, request, step)),
         };
         let mut request = std::mem::replace(request, Request::new(request.client));
         request.place = Some(place);
@@ -69,6 +69,12 @@ impl Worker {
                 // Who has its answer leads nobody: those who ask from now on ask anew.
                 request.led = None;
                 let response = self.back(live, request, response, 0).await;
+                if request.delay > 0
+                    && let Some(response) = &response
+                {
+                    // In a box: it is rare, and all who wait would have room for it.
+                    Box::pin(self.hold_back(live, request, response)).await;
+                }
                 self.reply(query, response);
             }
             let idle = self.queue.idle.get();

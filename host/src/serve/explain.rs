@@ -205,6 +205,11 @@ pub(super) fn kept(request: &Request, kind: Kind, ttl: Duration, stale: Duration
     TraceEvent::new("cache", Direction::Out, question(request), did)
 }
 
+/// Whether a response waits because filters said so.
+pub(super) fn held_back(request: &Request, did: String) -> TraceEvent {
+    TraceEvent::new("delay", Direction::Out, question(request), did)
+}
+
 /// A lookup that a filter asks for.
 pub(super) fn lookup(request: &Request, lookup: &Lookup, made: bool) -> TraceEvent {
     let (name, qtype) = (Text(&lookup.name), type_text(lookup.qtype));

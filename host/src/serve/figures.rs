@@ -79,7 +79,10 @@ impl Shared {
                 show_zone(&zone.zone, counters, figures);
             }
         }
-        let waiting = figures.gauge("waiting_queries", "Client queries waiting for an upstream");
+        let waiting = figures.gauge(
+            "waiting_queries",
+            "Client queries waiting for an upstream, a lookup or the end of a delay",
+        );
         waiting.add(&[], self.waiting.len() as u64);
         self.show_cache(figures);
     }

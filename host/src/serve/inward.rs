@@ -178,6 +178,7 @@ fn apply(
     verdict: &Arc<Verdict>,
 ) {
     let stage = request.stage;
+    live.delay(request, filter, verdict.delay);
     if matches!(verdict.decision, Decision::Pass | Decision::Rewrite(_)) {
         if verdict.edit.is_some() {
             request.changes.push(Change {

@@ -54,10 +54,14 @@ impl Worker {
         request: &mut Request,
         step: Step,
     ) -> Option<Response> {
-        if let Step::Responding(asking) = step {
+        let step = match step {
             // In a box: it is rare, and all who wait would have room for it.
-            return Box::pin(self.ask_about_response(live, request, *asking)).await;
-        }
+            Step::Responding(asking) => {
+                return Box::pin(self.ask_about_response(live, request, *asking)).await;
+            }
+            Step::HeldBack(response) => return Some(*response),
+            step => step,
+        };
         match (&step, self.stage(live, request)) {
             (Step::Passing | Step::Arrived | Step::Gone, Some(Stage::Cache(cache))) => {
                 self.cached(live, request, cache).await
@@ -159,8 +163,12 @@ impl Worker {
         }
     }
 
-    /// What a query gets for which there is no room to wait: something stale, or SERVFAIL.
-    pub(super) fn crowded_out(&self, live: &Live, request: &Request) -> Response {
+    /// What a query gets for which there is no room to wait: what it has already, something stale, or SERVFAIL.
+    pub(super) fn crowded_out(&self, live: &Live, request: &Request, step: Step) -> Response {
+        if let Step::HeldBack(response) = step {
+            self.not_held_back(live, request);
+            return *response;
+        }
         add(&live.counters(request).waiting_rejects, 1);
         if let Some(Stage::Cache(cache)) = self.stage(live, request)
             && request.may_share()

@@ -139,7 +139,7 @@ impl Phase for Outward<'_> {
 
     fn apply(&mut self, filter: usize, index: usize, outcome: ResponseOutcome, took: Option<Duration>) {
         let live = self.live;
-        let (request, response) = (&self.requests[index], &mut self.responses[index]);
+        let (request, response) = (&mut self.requests[index], &mut self.responses[index]);
         if let Some(response) = response {
             request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
         }
@@ -159,7 +159,7 @@ impl Phase for Outward<'_> {
 /// Does to a response what came of asking a filter; or what the filter asks first.
 pub(super) fn change(
     live: &Live,
-    request: &Request,
+    request: &mut Request,
     response: &mut Option<Response>,
     filter: usize,
     outcome: ResponseOutcome,
@@ -167,6 +167,7 @@ pub(super) fn change(
     match outcome {
         Outcome::Passed => {}
         Outcome::Decided(verdict) => {
+            live.delay(request, filter, verdict.delay);
             match verdict.decision {
                 ResponseDecision::Pass => {}
                 ResponseDecision::Replace(records) => {

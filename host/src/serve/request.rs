@@ -74,6 +74,8 @@ pub struct Request {
     pub changes: Vec<Change>,
     /// Whether a filter has said who is asked, so that it is worth looking through the changes for that.
     pub routed: bool,
+    /// For how many milliseconds filters want its response held back.
+    pub delay: u16,
     /// How many aliases and lookups led here.
     pub depth: u8,
     /// Its place among the queries that wait; none while it does not, and for the proxy's own.
@@ -137,6 +139,7 @@ impl Request {
             stage: 0,
             changes: Vec::new(),
             routed: false,
+            delay: 0,
             depth: 0,
             place: None,
             until: None,
@@ -176,6 +179,7 @@ impl Request {
         self.stage = 0;
         self.changes.clear();
         self.routed = false;
+        self.delay = 0;
         self.depth = 0;
         self.trace = None;
     }

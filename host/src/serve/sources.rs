@@ -170,7 +170,7 @@ impl Worker {
 }
 
 /// Waits for something as long as the client may.
-async fn wait<F: Future>(
+pub(super) async fn wait<F: Future>(
     request: &Request,
     mut awaited: Pin<impl std::ops::DerefMut<Target = F>>,
 ) -> Result<F::Output, GaveUp> {

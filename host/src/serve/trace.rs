@@ -33,7 +33,7 @@ pub enum Direction {
 /// One thing that happened on a query's way.
 #[derive(Debug, Clone)]
 pub struct TraceEvent {
-    /// Which stage: `zone`, `use NAME`, `cache`, `forward`, `alias`, `lookup`, `end`.
+    /// Which stage: `zone`, `use NAME`, `cache`, `forward`, `alias`, `lookup`, `delay`, `end`.
     pub stage: String,
     /// On which way.
     pub direction: Direction,

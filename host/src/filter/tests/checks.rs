@@ -198,6 +198,11 @@ fn route() -> impl Strategy<Value = types::Route> {
     })
 }
 
+/// Mostly none, and about as long as may be.
+fn delay() -> impl Strategy<Value = u16> {
+    prop_oneof![3 => Just(0), 2 => 1998_u16..2002, 1 => any::<u16>()]
+}
+
 pub(super) fn verdict() -> impl Strategy<Value = types::Verdict> {
     (
         0..BATCH as u32 + 1,
@@ -205,15 +210,17 @@ pub(super) fn verdict() -> impl Strategy<Value = types::Verdict> {
         decision(),
         option::of(edit()),
         any::<bool>(),
+        delay(),
         option::of(route()),
     )
         .prop_map(
-            |(query, remember, decision, edit, skip_response, route)| types::Verdict {
+            |(query, remember, decision, edit, skip_response, delay, route)| types::Verdict {
                 query,
                 remember,
                 decision,
                 edit,
                 skip_response,
+                delay,
                 route,
             },
         )
@@ -226,12 +233,12 @@ pub(super) fn replacement() -> impl Strategy<Value = types::ResponseVerdict> {
         text(64).prop_map(types::ResponseDecision::Drop),
         ask().prop_map(types::ResponseDecision::Ask),
     ];
-    (0..BATCH as u32 + 1, decision, option::of(edit())).prop_map(|(response, decision, edit)| {
-        types::ResponseVerdict {
-            response,
-            decision,
-            edit,
-        }
+    let parts = (0..BATCH as u32 + 1, decision, option::of(edit()), delay());
+    parts.prop_map(|(response, decision, edit, delay)| types::ResponseVerdict {
+        response,
+        decision,
+        edit,
+        delay,
     })
 }
 
@@ -297,11 +304,11 @@ proptest! {
                     Decision::Answer(answer) => is_sound(answer),
                     Decision::Alias(names) => !names.is_empty() && names.iter().all(|name| is_name(name)),
                     Decision::Ask(ask) => {
-                        is_bounded(ask) && verdict.edit.is_none() && !verdict.skip_response
+                        is_bounded(ask) && verdict.edit.is_none() && !verdict.skip_response && verdict.delay == 0
                     }
                     Decision::Refuse(refusal) => refusal.rcode <= 4095 && is_short(&refusal.error),
                 };
-                prop_assert!(sound, "{:?}", verdict);
+                prop_assert!(sound && verdict.delay <= 2000, "{:?}", verdict);
                 if let Some(route) = &verdict.route {
                     prop_assert!(matches!(verdict.decision, Decision::Pass | Decision::Rewrite(_)));
                     prop_assert!(route.source.as_ref().is_none_or(|(index, name)| (*index, &**name) == (0, "eu")));
@@ -326,9 +333,11 @@ proptest! {
                         ResponseDecision::Pass => true,
                         ResponseDecision::Replace(answer) => is_sound(answer),
                         ResponseDecision::Drop(reason) => reason.len() <= 64,
-                        ResponseDecision::Ask(ask) => is_bounded(ask) && verdict.edit.is_none(),
+                        ResponseDecision::Ask(ask) => {
+                            is_bounded(ask) && verdict.edit.is_none() && verdict.delay == 0
+                        }
                     };
-                    prop_assert!(sound, "{:?}", verdict);
+                    prop_assert!(sound && verdict.delay <= 2000, "{:?}", verdict);
                 }
             }
         }
@@ -342,6 +351,7 @@ fn check(decision: types::Decision) -> Result<Decision, String> {
         decision,
         edit: None,
         skip_response: false,
+        delay: 0,
         route: None,
     };
     let mut out = vec![Outcome::Passed];
@@ -471,6 +481,7 @@ fn a_route_leads_where_the_manifest_says() {
             decision,
             edit: None,
             skip_response: false,
+            delay: 0,
             route: Some(route),
         };
         let mut out = vec![Outcome::Passed];

@@ -6,7 +6,7 @@ use wit_parser::Resolve;
 /// Octets of a verdict and of one on a response, as the canonical ABI lays them out, and where in the latter is whether
 /// there is an edit, and its `ttl-maximum`.
 const VERDICT: usize = 160;
-const RESPONSE_VERDICT: usize = 104;
+const RESPONSE_VERDICT: usize = 108;
 const RESPONSE_EDIT: usize = 52;
 const RESPONSE_TTL_MAXIMUM: usize = 96;
 

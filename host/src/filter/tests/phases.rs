@@ -96,6 +96,7 @@ fn responses_are_edited() {
     let verdict = ResponseVerdict {
         edit: Some(edit),
         decision: ResponseDecision::Pass,
+        delay: 0,
     };
     assert_eq!(out, [Outcome::Passed, Outcome::Decided(verdict)]);
 }

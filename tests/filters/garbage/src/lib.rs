@@ -54,6 +54,7 @@ impl responses::Guest for Garbage {
                         response: u32::MAX,
                         decision: ResponseDecision::Pass,
                         edit: None,
+                        delay: 0,
                     });
                     continue;
                 }
@@ -68,6 +69,15 @@ impl responses::Guest for Garbage {
                     error: Some(error(1 << 18)),
                     ..answer(Vec::new())
                 }),
+                "response-delay" => {
+                    verdicts.push(ResponseVerdict {
+                        response: index,
+                        decision: ResponseDecision::Pass,
+                        edit: None,
+                        delay: 2001,
+                    });
+                    continue;
+                }
                 "response-drop" => ResponseDecision::Drop("r".repeat(1 << 18)),
                 _ => continue,
             };
@@ -75,6 +85,7 @@ impl responses::Guest for Garbage {
                 response: index,
                 decision,
                 edit: None,
+                delay: 0,
             });
         }
         verdicts
@@ -132,6 +143,7 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         decision,
         edit: None,
         skip_response: false,
+        delay: 0,
         route: None,
     };
     let name = |name: &[u8]| {
@@ -198,17 +210,23 @@ fn verdicts_for(index: u32, kind: &str) -> Vec<Verdict> {
         }
         _ => match aliases(kind).or_else(|| asks(kind)).or_else(|| long_texts(kind)) {
             Some(decision) => decision,
-            None if kind.starts_with("edit-") || kind.starts_with("route-") => {
-                return vec![Verdict {
-                    edit: edit(kind),
-                    route: route(kind),
-                    ..verdict(Decision::Pass)
-                }];
-            }
-            None => return Vec::new(),
+            None => return beside(kind, verdict(Decision::Pass)),
         },
     };
     vec![verdict(decision)]
+}
+
+/// What goes with a pass and makes no sense, if it is of this kind.
+fn beside(kind: &str, pass: Verdict) -> Vec<Verdict> {
+    match kind.split('-').next() {
+        Some("edit" | "route" | "delay") => vec![Verdict {
+            edit: edit(kind),
+            route: route(kind),
+            delay: if kind == "delay-much" { u16::MAX } else { 0 },
+            ..pass
+        }],
+        _ => Vec::new(),
+    }
 }
 
 /// The name that the filter is asked for to have it do this.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dnsweir_filter::{
     Answer, Event, ExtendedError, Filter, Invalid, Manifest, NameBuf, NamedSource, Prefix, Query, Rcode,
-    Rdata, Record, Response, ResponseEdit, ResponseVerdict, Section, Selector, Setup, Type, Verdict,
+    Rdata, Record, Response, ResponseEdit, ResponseVerdict, Rewrite, Section, Selector, Setup, Type, Verdict,
     count_with, print,
 };
 
@@ -52,7 +52,10 @@ impl Filter for Verdicts {
             "drop-why" => Verdict::drop_for("its first label"),
             label => match edit(label) {
                 Some(edit) => Verdict::pass().edit(edit),
-                None => return Verdict::pass(),
+                None => match delayed(query, label) {
+                    Some(verdict) => verdict,
+                    None => return Verdict::pass(),
+                },
             },
         };
         verdict.remember(Duration::from_secs(1))
@@ -76,6 +79,9 @@ impl Filter for Verdicts {
                 let why = ExtendedError::FORGED.text("another address");
                 ResponseVerdict::replace(address(response.query()).error(why))
             }
+            "slow-response" => ResponseVerdict::pass().delay(SLOW),
+            "slow-replaced" => ResponseVerdict::replace(address(response.query())).delay(SLOW),
+            "slowest" => ResponseVerdict::pass().delay(Duration::MAX),
             "response-drop" => ResponseVerdict::drop_for("its response"),
             // The same with the response as with the query.
             label => match label.strip_prefix("response-").and_then(edit) {
@@ -118,6 +124,24 @@ impl Verdicts {
             _ => return None,
         })
     }
+}
+
+/// How long what is slow is held back.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// Verdicts that have the response held back.
+fn delayed(query: &Query<'_>, label: &str) -> Option<Verdict> {
+    Some(match label {
+        "slow" => Verdict::pass().delay(SLOW),
+        "slow-answer" => Verdict::answer(address(query)).delay(SLOW),
+        "slow-refuse" => Verdict::refuse(Rcode::NXDOMAIN).delay(SLOW),
+        "slow-drop" => Verdict::drop_for("slow").delay(SLOW),
+        "slow-alias" => Verdict::alias("slow.test".parse().ok()?).delay(SLOW),
+        "slow-rewrite" => Verdict::rewrite(Rewrite::new().name("fast.test".parse().ok()?)).delay(SLOW),
+        // More than the host takes.
+        "slowest" => Verdict::pass().delay(Duration::MAX),
+        _ => return None,
+    })
 }
 
 /// What is changed in a response that is asked for by this label.

@@ -1,0 +1,75 @@
+//! Responses that filters want held back.
+//!
+//! What filters say of one query adds up, wherever they stand, and is waited for once: when the response is ready, among
+//! the queries that wait. So nobody else waits for it, neither those of the same batch or connection nor those who ask
+//! the same. Whoever has to give way to another query gets the response at that moment.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::dns::Transport;
+
+use super::counters::add;
+use super::explain;
+use super::live::Live;
+use super::request::Request;
+use super::response::Response;
+use super::sources::wait;
+use super::worker::Worker;
+
+/// Milliseconds that the response to one query is held back at most, whatever all filters say together.
+const LONGEST: u16 = 10_000;
+
+impl Live {
+    /// Notes that a filter wants a response held back for so many milliseconds.
+    pub(super) fn delay(&self, request: &mut Request, filter: usize, delay: u16) {
+        // What the proxy asks itself, others wait for.
+        if delay == 0 || request.client.transport == Transport::Internal {
+            return;
+        }
+        let counters = self.generation.filters[filter].counters();
+        counters.delays.fetch_add(1, Ordering::Relaxed);
+        request.delay = sum(request.delay, delay);
+    }
+}
+
+/// Two delays, one after the other.
+fn sum(before: u16, delay: u16) -> u16 {
+    before.saturating_add(delay).min(LONGEST)
+}
+
+impl Worker {
+    /// Holds a response back for as long as filters want, if there is room for it.
+    pub(super) async fn hold_back(&self, live: &Live, request: &Request, response: &Response) {
+        let Some(_held) = self.shared.lookup_octets.hold(response.octets()) else {
+            return self.not_held_back(live, request);
+        };
+        request.trace(|| explain::held_back(request, format!("held back for {} ms", request.delay)));
+        let delay = Duration::from_millis(request.delay.into());
+        if let Err(why) = wait(request, pin!(sleep(delay))).await {
+            // It has an answer already.
+            self.gave_up(live, request, why);
+        }
+    }
+
+    /// Counts that there is no room to hold a response back.
+    pub(super) fn not_held_back(&self, live: &Live, request: &Request) {
+        add(&live.counters(request).waiting_rejects, 1);
+        request.trace(|| explain::held_back(request, "not held back: too many queries wait".into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_add_up_to_ten_seconds() {
+        assert_eq!(sum(2_000, 500), 2_500);
+        let all = (0..1_000).fold(0, |before, _| sum(before, 2_000));
+        assert_eq!(all, LONGEST);
+    }
+}
