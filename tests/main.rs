@@ -55,6 +55,10 @@ mod loading;
 mod released;
 mod trust;
 
+// What is shipped.
+mod monitoring;
+mod packaging;
+
 // The outside.
 mod admin;
 mod admission;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, Spectators, Stop, by_hand};
@@ -28,7 +28,7 @@ const EX_OSERR: u8 = 71;
 fn main() -> ExitCode {
     // However it ends.
     let _flush = Flush;
-    let command = Args::parse().command;
+    let command = command_line().command;
     // Before any thread, since each has capabilities of its own.
     let kept = needs(&command).map_or(Ok(()), privileges::keep);
     match command {
@@ -84,6 +84,14 @@ fn main() -> ExitCode {
             ExitCode::from(compile_for_parent(parent, Confinement { memory, time }, metered))
         }
     }
+}
+
+/// The command line; whoever asks for help or the version, or is mistaken, is told so, and the process ends.
+fn command_line() -> Args {
+    // `cargo xtask` says what is built; whoever calls cargo alone gets the version.
+    let built = option_env!("DNSWEIR_BUILT").unwrap_or(env!("CARGO_PKG_VERSION"));
+    let matches = Args::command().long_version(built).get_matches();
+    Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 fn check(file: &Path) -> ExitCode {

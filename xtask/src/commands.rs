@@ -22,6 +22,32 @@ pub fn built(name: &str) -> PathBuf {
 pub fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
+    told_what_is_built(command)
+}
+
+/// A command that builds, or has another one build, told what `dnsweir --version` shall say: the commit, and whether
+/// something was changed since, and the compiler.
+pub fn told_what_is_built(mut command: Command) -> Command {
+    let said = |program: &str, args: &[&str]| {
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(root())
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let commit = said(
+        "git",
+        &["describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"],
+    );
+    let commit = commit.unwrap_or_else(|| "not known".to_owned());
+    let compiler = said("rustc", &["--version"]).unwrap_or_else(|| "rustc, version not known".to_owned());
+    let version = env!("CARGO_PKG_VERSION");
+    command.env(
+        "DNSWEIR_BUILT",
+        format!("{version}\ncommit: {commit}\ncompiler: {compiler}"),
+    );
     command
 }
 

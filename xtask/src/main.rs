@@ -12,6 +12,7 @@
 
 mod commands;
 mod lint;
+mod pack;
 mod released;
 mod setup;
 mod test;
@@ -29,6 +30,8 @@ Usage: cargo xtask COMMAND
   run [-- ARGS…]     build, then `dnsweir run ARGS…`; without ARGS, the built-in demonstration
   test [ARGS…]       build, then run every test of the workspace; ARGS go to `cargo test`
   test cluster       run the tests on a Kubernetes node, as root; takes minutes, since it builds Kubernetes
+  image [--arch A]   build, then pack an image without a daemon: target/image, and a file for `ctr images import`
+  package [--arch A] build, then pack a Debian package; A is amd64 or arm64, see docs/packaging.md
   lint               check formatting, layout, licences of dependencies, clippy
   bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
                      `bench languages` and `bench examples` time the filters of examples/
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         "build" => build(),
         "run" => build().and_then(|()| run(&rest)),
         "test" => test::test(&rest),
+        "image" | "package" => build().and_then(|()| pack::pack(&command, &rest)),
         "lint" => lint::lint(),
         "bench" => bench(&rest),
         "soak" => soak(&rest),

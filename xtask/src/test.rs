@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
 
-use crate::commands::{Failure, built, call, cargo, root, strict};
+use crate::commands::{Failure, built, call, cargo, root, strict, told_what_is_built};
 use crate::setup;
 
 /// What runs the tests on a Kubernetes node.
@@ -31,7 +31,7 @@ pub fn test(args: &[String]) -> Result<(), Failure> {
         tested = call(cargo_test);
     }
     if cluster || (args.is_empty() && strict()) {
-        let mut node = Command::new(root().join(CLUSTER));
+        let mut node = told_what_is_built(Command::new(root().join(CLUSTER)));
         tested = tested.and(call(node.env("DNSWEIR_SKIPPED_TESTS", &skipped)));
     }
     let skips = report(&skipped)?;

@@ -1,0 +1,158 @@
+//! A Debian package: the program, its manual pages and completions, a systemd unit, and a configuration that is the
+//! operator's.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use crate::source::Source;
+use crate::system::System;
+use crate::{Failure, bill, dependencies, licences, output, write};
+
+/// Files that are part of the package as they are, and where they go.
+const FILES: [(&str, &str); 2] = [
+    ("packaging/debian/dnsweir.kdl", "etc/dnsweir/dnsweir.kdl"),
+    (
+        "packaging/debian/dnsweir.service",
+        "lib/systemd/system/dnsweir.service",
+    ),
+];
+
+/// Documents that the program's messages and the files above name.
+const DOCUMENTS: [&str; 6] = [
+    "configuration.md",
+    "filters.md",
+    "limits.md",
+    "metrics.md",
+    "node.md",
+    "trust.md",
+];
+
+/// Shells with the place where each looks for completions.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/dnsweir"),
+    ("zsh", "usr/share/zsh/vendor-completions/_dnsweir"),
+    ("fish", "usr/share/fish/vendor_completions.d/dnsweir.fish"),
+];
+
+/// Writes the package, and says where.
+pub fn pack(
+    source: &Source,
+    system: &System,
+    program: &Path,
+    native: &Path,
+    out: &Path,
+) -> Result<Vec<String>, Failure> {
+    let root = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+    fill(source, system, program, native, root.path())?;
+    control(source, system, root.path())?;
+    let file = out.join(format!(
+        "dnsweir_{}_{}.deb",
+        source.version,
+        system.processor().name()
+    ));
+    // dpkg-deb gives everything this time, and root for an owner.
+    output(
+        Command::new("dpkg-deb")
+            .args(["--root-owner-group", "--build"])
+            .arg(root.path())
+            .arg(&file)
+            .env("SOURCE_DATE_EPOCH", source.time.to_string()),
+    )?;
+    Ok(vec![format!("{}: for dpkg -i and apt install", file.display())])
+}
+
+fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &Path) -> Result<(), Failure> {
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    fs::set_permissions(root, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+    let binary = root.join("usr/bin/dnsweir");
+    write(&binary, read(program)?)?;
+    make_executable(&binary)?;
+    for (from, to) in FILES {
+        write(&root.join(to), read(&source.root.join(from))?)?;
+    }
+    for (shell, to) in COMPLETIONS {
+        write(
+            &root.join(to),
+            output(Command::new(native).args(["completions", shell]))?,
+        )?;
+    }
+    let pages = root.join("usr/share/man/man1");
+    fs::create_dir_all(&pages).map_err(|error| format!("{}: {error}", pages.display()))?;
+    output(Command::new(native).arg("man").arg(&pages))?;
+    let all = fs::read_dir(&pages).map_err(|error| format!("{}: {error}", pages.display()))?;
+    for page in all.flatten() {
+        output(Command::new("gzip").args(["-9", "-n"]).arg(page.path()))?;
+    }
+    let documents = root.join("usr/share/doc/dnsweir");
+    for document in DOCUMENTS {
+        write(
+            &documents.join(document),
+            read(&source.root.join("docs").join(document))?,
+        )?;
+    }
+    let dependencies = dependencies::of(source, system.processor().target())?;
+    write(&documents.join("copyright"), copyright(source)?)?;
+    write(
+        &documents.join("THIRD-PARTY-LICENSES"),
+        licences::text(&dependencies)?,
+    )?;
+    let bill = bill::spdx(source, system.processor(), &dependencies, std::iter::empty())?;
+    write(&documents.join("sbom.spdx.json"), bill)
+}
+
+/// Debian has the text of this licence, so a package names it (Debian Policy 12.5).
+fn copyright(source: &Source) -> Result<String, Failure> {
+    let notice = source.root.join("LICENSE");
+    if !notice.is_file() {
+        return Err(format!("no {}", notice.display()));
+    }
+    Ok("dnsweir is under the Apache License, Version 2.0, which is in /usr/share/common-licenses/Apache-2.0.\n\
+        What is linked into it, and under which licences, is in THIRD-PARTY-LICENSES beside this file.\n"
+        .into())
+}
+
+/// What dpkg is told.
+fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure> {
+    let folder = root.join("DEBIAN");
+    let glibc = system.program.glibc;
+    let (major, minor) = glibc.ok_or("the program does not say which glibc it needs")?;
+    let size = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(root))?;
+    let kibibytes = size.split_whitespace().next().unwrap_or_default();
+    let text = format!(
+        "Package: dnsweir\n\
+         Version: {}\n\
+         Architecture: {}\n\
+         Maintainer: The dnsweir authors <maintainers@dnsweir.invalid>\n\
+         Installed-Size: {kibibytes}\n\
+         Depends: libc6 (>= {major}.{minor}), libgcc-s1\n\
+         Suggests: iptables, nftables\n\
+         Section: net\n\
+         Priority: optional\n\
+         Description: caching DNS proxy with filters in sandboxed WebAssembly\n \
+         Answers the programs of one machine, or the pods of one Kubernetes node, from a\n \
+         cache, and asks other servers for the rest. Which way a query takes is written in\n \
+         one file; what happens to it on the way can be decided by filters, small\n \
+         programs in WebAssembly that are exchanged without a restart.\n",
+        source.version,
+        system.processor().name(),
+    );
+    write(&folder.join("control"), text)?;
+    write(&folder.join("conffiles"), "/etc/dnsweir/dnsweir.kdl\n")?;
+    for script in ["postinst", "prerm", "postrm"] {
+        let from = source.root.join("packaging/debian").join(script);
+        let to = folder.join(script);
+        write(
+            &to,
+            fs::read(&from).map_err(|error| format!("{}: {error}", from.display()))?,
+        )?;
+        make_executable(&to)?;
+    }
+    Ok(())
+}
+
+fn make_executable(path: &Path) -> Result<(), Failure> {
+    let done = fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+    done.map_err(|error| format!("{}: {error}", path.display()))
+}

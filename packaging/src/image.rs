@@ -1,0 +1,353 @@
+//! An image: what dnsweir calls on a node, the libraries that this loads, and nothing else. No shell, no package manager.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, EntryType, Header};
+
+use crate::source::Source;
+use crate::system::{Package, System};
+use crate::{Failure, bill, dependencies, licences, write};
+
+/// What writes rules. One program of each kind has all the names of its kind.
+const PROGRAMS: [(&str, &[&str]); 3] = [
+    (
+        "/usr/sbin/xtables-nft-multi",
+        &[
+            "iptables",
+            "ip6tables",
+            "iptables-save",
+            "ip6tables-save",
+            "iptables-nft",
+            "ip6tables-nft",
+            "iptables-nft-save",
+            "ip6tables-nft-save",
+        ],
+    ),
+    (
+        "/usr/sbin/xtables-legacy-multi",
+        &[
+            "iptables-legacy",
+            "ip6tables-legacy",
+            "iptables-legacy-save",
+            "ip6tables-legacy-save",
+        ],
+    ),
+    ("/usr/sbin/nft", &[]),
+];
+
+/// What knows the matches and targets that rules name, others' rules among them.
+const EXTENSIONS: [&str; 3] = ["libxt_", "libipt_", "libip6t_"];
+
+/// The user for who needs no capability: a number, since Kubernetes' `runAsNonRoot` cannot tell what a name means.
+const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
+const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
+
+/// Empty folders, with their modes. On a volume of its own each is only a place to mount it.
+const FOLDERS: [(&str, u32); 4] = [
+    ("run", 0o755),
+    ("tmp", 0o1777),
+    ("etc/dnsweir", 0o755),
+    ("var/cache/dnsweir", 0o755),
+];
+
+/// What answers where nobody has said anything: everybody that `clients` lets in by default, from the servers that the
+/// container's `resolv.conf` names.
+const CONFIGURATION: &str = include_str!("../image/dnsweir.kdl");
+
+/// Writes the layout and the file, and says where.
+pub fn pack(
+    source: &Source,
+    system: &System,
+    program: &Path,
+    name: &str,
+    out: &Path,
+) -> Result<Vec<String>, Failure> {
+    let root = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+    fill(source, system, program, root.path())?;
+    let blobs = Blobs::of(source, system, root.path(), name)?;
+    let layout = out.join("image");
+    // What an earlier version left is not part of this one.
+    if layout.exists() {
+        fs::remove_dir_all(&layout).map_err(|error| format!("{}: {error}", layout.display()))?;
+    }
+    for (path, content) in &blobs.files {
+        write(&layout.join(path), content)?;
+    }
+    let file = out.join(format!(
+        "dnsweir-{}-{}.tar",
+        source.version,
+        system.processor().name()
+    ));
+    let mut tar = Builder::new(Vec::new());
+    for (path, content) in &blobs.files {
+        append(&mut tar, path, EntryType::Regular, 0o644, source.time, content)?;
+    }
+    write(&file, tar.into_inner().map_err(|error| error.to_string())?)?;
+    Ok(vec![
+        format!("{}: an OCI layout", layout.display()),
+        format!(
+            "{}: for ctr images import, docker load, podman load",
+            file.display()
+        ),
+        format!("{name}:{} sha256:{}", source.version, blobs.manifest),
+    ])
+}
+
+/// Puts everything in its place.
+fn fill(source: &Source, system: &System, program: &Path, root: &Path) -> Result<(), Failure> {
+    let wrong = |error| format!("{}: {error}", root.display());
+    for (folder, mode) in FOLDERS {
+        let folder = root.join(folder);
+        fs::create_dir_all(&folder).map_err(wrong)?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).map_err(wrong)?;
+    }
+    let to = root.join("usr/bin/dnsweir");
+    write(
+        &to,
+        fs::read(program).map_err(|error| format!("{}: {error}", program.display()))?,
+    )?;
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(wrong)?;
+    system.copy_libraries(root)?;
+    let mut programs: Vec<String> = PROGRAMS.iter().map(|(file, _)| (*file).to_owned()).collect();
+    programs.extend(system.files(
+        &format!("/usr/lib/{}/xtables", system.processor().libraries()),
+        &EXTENSIONS,
+    )?);
+    system.copy(&programs, root)?;
+    for (file, names) in PROGRAMS {
+        for name in names {
+            let target = Path::new(file).file_name().unwrap_or_default();
+            symlink(target, root.join("usr/sbin").join(name)).map_err(wrong)?;
+        }
+    }
+    write(&root.join("etc/passwd"), PASSWD)?;
+    write(&root.join("etc/group"), GROUP)?;
+    write(&root.join("etc/dnsweir/dnsweir.kdl"), CONFIGURATION)?;
+    describe(source, system, root)
+}
+
+/// Licences and the bill of materials, for all that is in there.
+fn describe(source: &Source, system: &System, root: &Path) -> Result<(), Failure> {
+    let files: Vec<String> = walk(root)?
+        .iter()
+        .filter(|path| path.is_file() && !path.is_symlink())
+        .filter_map(|path| Some(format!("/{}", path.strip_prefix(root).ok()?.display())))
+        .collect();
+    let packages = system.packages(&files)?;
+    for (Package { name, .. }, copyright) in &packages {
+        write(&root.join(format!("usr/share/doc/{name}/copyright")), copyright)?;
+    }
+    let dependencies = dependencies::of(source, system.processor().target())?;
+    let folder = root.join("usr/share/doc/dnsweir");
+    let licence = source.root.join("LICENSE");
+    write(
+        &folder.join("LICENSE"),
+        fs::read(&licence).map_err(|error| format!("{}: {error}", licence.display()))?,
+    )?;
+    write(
+        &folder.join("THIRD-PARTY-LICENSES"),
+        licences::text(&dependencies)?,
+    )?;
+    let bill = bill::spdx(source, system.processor(), &dependencies, packages.keys())?;
+    write(&folder.join("sbom.spdx.json"), bill)
+}
+
+/// The files of an OCI layout, by their paths in it.
+struct Blobs {
+    files: Vec<(String, Vec<u8>)>,
+    /// Digest of the image's manifest, in hexadecimal digits.
+    manifest: String,
+}
+
+impl Blobs {
+    fn of(source: &Source, system: &System, root: &Path, name: &str) -> Result<Blobs, Failure> {
+        let mut blobs = Blobs {
+            files: Vec::new(),
+            manifest: String::new(),
+        };
+        let layer = layer(root, source.time)?;
+        let layer_size = layer.len();
+        let layer_digest = blobs.add(layer);
+        let config = blobs.add_json(&config(source, system, &layer_digest)?)?;
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {
+                "mediaType": "application/vnd.oci.image.config.v1+json", "digest": sha(&config.0), "size": config.1,
+            },
+            "layers": [{
+                "mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": sha(&layer_digest), "size": layer_size,
+            }],
+            "annotations": labels(source)?,
+        });
+        let manifest = blobs.add_json(&manifest)?;
+        let tag = format!("{name}:{}", source.version);
+        let index = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": [{
+                "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": sha(&manifest.0), "size": manifest.1,
+                "platform": {"architecture": system.processor().name(), "os": "linux"},
+                // containerd reads the first, other programs the second.
+                "annotations": {
+                    "io.containerd.image.name": tag, "org.opencontainers.image.ref.name": source.version,
+                },
+            }],
+        });
+        // What `docker load` of older versions reads, and what it takes for the same files.
+        let docker = json!([{
+            "Config": blob(&config.0), "RepoTags": [tag], "Layers": [blob(&layer_digest)],
+        }]);
+        blobs.files.push(("index.json".into(), encoded(&index)?));
+        blobs.files.push(("manifest.json".into(), encoded(&docker)?));
+        blobs
+            .files
+            .push(("oci-layout".into(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec()));
+        blobs.files.sort();
+        blobs.manifest = manifest.0;
+        Ok(blobs)
+    }
+
+    /// Adds a blob, and gives its digest.
+    fn add(&mut self, content: Vec<u8>) -> String {
+        let digest: String = Sha256::digest(&content)
+            .iter()
+            .map(|octet| format!("{octet:02x}"))
+            .collect();
+        self.files.push((blob(&digest), content));
+        digest
+    }
+
+    /// Adds a JSON document, and gives its digest and size.
+    fn add_json(&mut self, value: &Value) -> Result<(String, usize), Failure> {
+        let content = encoded(value)?;
+        let size = content.len();
+        Ok((self.add(content), size))
+    }
+}
+
+/// How a container of it starts.
+fn config(source: &Source, system: &System, layer: &str) -> Result<Value, Failure> {
+    Ok(json!({
+        "created": source.date()?,
+        "architecture": system.processor().name(),
+        "os": "linux",
+        "config": {
+            "Env": ["PATH=/usr/sbin:/usr/bin"],
+            "Entrypoint": ["/usr/bin/dnsweir"],
+            "Cmd": ["run", "--config", "/etc/dnsweir/dnsweir.kdl", "--compiled-cache", "/var/cache/dnsweir/compiled"],
+            "WorkingDir": "/",
+            "StopSignal": "SIGTERM",
+            "Labels": labels(source)?,
+        },
+        "rootfs": {"type": "layers", "diff_ids": [sha(layer)]},
+        "history": [{"created": source.date()?, "created_by": "cargo xtask image"}],
+    }))
+}
+
+/// By the names that the OCI image specification gives them.
+fn labels(source: &Source) -> Result<Value, Failure> {
+    let mut labels = json!({
+        "org.opencontainers.image.title": "dnsweir",
+        "org.opencontainers.image.description": "A caching DNS proxy for one node, with filters in sandboxed WebAssembly",
+        "org.opencontainers.image.version": source.version,
+        "org.opencontainers.image.licenses": "Apache-2.0",
+        "org.opencontainers.image.created": source.date()?,
+    });
+    if let Some(commit) = &source.commit {
+        labels["org.opencontainers.image.revision"] = commit.as_str().into();
+    }
+    Ok(labels)
+}
+
+/// The folder as a layer: in order of its paths, everything root's and of one time.
+fn layer(root: &Path, time: u64) -> Result<Vec<u8>, Failure> {
+    let mut tar = Builder::new(Vec::new());
+    for path in walk(root)? {
+        let name = path
+            .strip_prefix(root)
+            .unwrap_or(&path)
+            .to_string_lossy()
+            .into_owned();
+        let metadata = path
+            .symlink_metadata()
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        if metadata.is_symlink() {
+            let target = fs::read_link(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let mut header = header(EntryType::Symlink, 0o777, time, 0);
+            let done = tar.append_link(&mut header, &name, target);
+            done.map_err(|error| format!("{name}: {error}"))?;
+        } else if metadata.is_dir() {
+            let mode = metadata.permissions().mode() & 0o1000 | if name == "tmp" { 0o777 } else { 0o755 };
+            append(
+                &mut tar,
+                &format!("{name}/"),
+                EntryType::Directory,
+                mode,
+                time,
+                &[],
+            )?;
+        } else {
+            let executable = metadata.permissions().mode() & 0o111 != 0;
+            let content = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let mode = if executable { 0o755 } else { 0o644 };
+            append(&mut tar, &name, EntryType::Regular, mode, time, &content)?;
+        }
+    }
+    tar.into_inner().map_err(|error| error.to_string())
+}
+
+fn append(
+    tar: &mut Builder<Vec<u8>>,
+    path: &str,
+    kind: EntryType,
+    mode: u32,
+    time: u64,
+    content: &[u8],
+) -> Result<(), Failure> {
+    let mut header = header(kind, mode, time, content.len() as u64);
+    let done = tar.append_data(&mut header, path, content);
+    done.map_err(|error| format!("{path}: {error}"))
+}
+
+fn header(kind: EntryType, mode: u32, time: u64, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_mtime(time);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(size);
+    header
+}
+
+/// All that is below a folder, sorted.
+fn walk(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let wrong = |error| format!("{}: {error}", folder.display());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        if path.is_dir() && !path.is_symlink() {
+            paths.extend(walk(&path)?);
+        }
+        paths.push(path);
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn blob(digest: &str) -> String {
+    format!("blobs/sha256/{digest}")
+}
+
+fn sha(digest: &str) -> String {
+    format!("sha256:{digest}")
+}
+
+fn encoded(value: &Value) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(value).map_err(|error| error.to_string())
+}

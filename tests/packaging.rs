@@ -1,0 +1,179 @@
+//! What is shipped: the image and the Debian package, made by the program that `cargo xtask image` and `package` call, and
+//! used as whoever gets them would.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::guests::root;
+use crate::harness::needs;
+use crate::harness::proxy::program;
+use crate::harness::tools::{command, output};
+
+/// Makes an image or a package in a folder of its own.
+fn made(what: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let packaging = program().with_file_name("dnsweir-packaging");
+    let mut command = Command::new(packaging);
+    command.arg("--program").arg(program());
+    output(command.arg("--out").arg(folder.path()).arg(what));
+    folder
+}
+
+/// The one file in a folder whose name ends so.
+fn only(folder: &Path, end: &str) -> PathBuf {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let mut files = entries.map(|entry| entry.expect("a file").path());
+    let found = files.find(|path| path.to_string_lossy().ends_with(end));
+    found.unwrap_or_else(|| panic!("no {end} in {}", folder.display()))
+}
+
+/// Two runs, compared octet by octet.
+#[track_caller]
+fn same_twice(what: &str, end: &str) -> tempfile::TempDir {
+    let [first, second] = [made(what), made(what)];
+    let read = |folder: &tempfile::TempDir| fs::read(only(folder.path(), end)).expect("what was packed");
+    assert!(read(&first) == read(&second), "two runs of `{what}` differ");
+    first
+}
+
+/// What a JSON document has at a path of keys and indices.
+fn at(file: &Path, path: &[&str]) -> String {
+    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for key in path {
+        value = match key.parse::<usize>() {
+            Ok(index) => value[index].take(),
+            Err(_) => value[*key].take(),
+        };
+    }
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The image's file holds a whole system for the program: everything in it starts there, and there is nothing beside it.
+#[test]
+fn the_image_has_what_the_program_calls() {
+    if !needs(&["root", "xtables-nft-multi", "nft", "tar"]) {
+        return;
+    }
+    let folder = same_twice("image", ".tar");
+    let image = folder.path().join("image");
+    let blob = |digest: &str| image.join("blobs").join(digest.replace(':', "/"));
+    let manifest = blob(&at(&image.join("index.json"), &["manifests", "0", "digest"]));
+    let config = blob(&at(&manifest, &["config", "digest"]));
+    assert_eq!(at(&config, &["config", "Entrypoint", "0"]), "/usr/bin/dnsweir");
+    let version = at(&config, &["config", "Labels", "org.opencontainers.image.version"]);
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
+
+    let system = folder.path().join("system");
+    fs::create_dir(&system).expect("a folder");
+    let layer = blob(&at(&manifest, &["layers", "0", "digest"]));
+    output(command("tar").arg("-xf").arg(layer).arg("-C").arg(&system));
+    // What a runtime puts into every container.
+    fs::write(system.join("etc/resolv.conf"), "nameserver 192.0.2.53\n").expect("a file");
+    let inside = |arguments: &[&str]| output(command("chroot").arg(&system).args(arguments));
+    // The very file that the tests start.
+    let same = fs::read(system.join("usr/bin/dnsweir")).expect("a program")
+        == fs::read(program()).expect("a program");
+    assert!(same, "the image has another dnsweir");
+    let said = inside(&["/usr/bin/dnsweir", "--version"]);
+    assert!(said.starts_with(&format!("dnsweir {version}")), "{said}");
+    assert!(inside(&["/usr/bin/dnsweir", "check", "/etc/dnsweir/dnsweir.kdl"]).contains("valid"));
+    for family in ["iptables", "ip6tables"] {
+        for (backend, shown) in [("", "nf_tables"), ("-legacy", "legacy")] {
+            let name = format!("/usr/sbin/{family}{backend}");
+            let said = inside(&[&name, "--version"]);
+            assert!(said.contains(shown), "{name}: {said}");
+        }
+    }
+    assert!(inside(&["/usr/sbin/nft", "--version"]).contains("nftables"));
+    // A rule as dnsweir writes it: its match is in a file of its own. Only parsed, since this is no place to add any.
+    let said = inside(&["/usr/sbin/iptables", "-m", "socket", "--help"]);
+    assert!(said.contains("nowildcard"), "{said}");
+
+    let has = |path: &str| system.join(path).exists();
+    assert!(!has("bin/sh") && !has("usr/bin/sh") && !has("usr/bin/apt"));
+    for document in ["LICENSE", "THIRD-PARTY-LICENSES", "sbom.spdx.json"] {
+        assert!(has(&format!("usr/share/doc/dnsweir/{document}")), "{document}");
+    }
+    let bill = fs::read_to_string(system.join("usr/share/doc/dnsweir/sbom.spdx.json")).expect("a bill");
+    for part in [
+        "pkg:cargo/wasmtime@48",
+        "pkg:cargo/tokio@1",
+        "pkg:deb/debian/iptables@",
+        "pkg:deb/debian/libc6@",
+    ] {
+        assert!(bill.contains(part), "no {part}");
+    }
+    assert!(!bill.contains("proptest"), "what only tests need is not linked");
+    let licences =
+        fs::read_to_string(system.join("usr/share/doc/dnsweir/THIRD-PARTY-LICENSES")).expect("licences");
+    assert!(licences.contains("wasmtime 48") && licences.contains("Apache License"));
+}
+
+/// Installs and removes the package on a system that is this machine's with a layer of its own above.
+#[test]
+fn the_package_comes_and_goes() {
+    if !needs(&["root", "dpkg-deb", "dpkg"]) {
+        return;
+    }
+    let folder = same_twice("package", ".deb");
+    let package = only(folder.path(), ".deb");
+    let listed = output(command("dpkg-deb").arg("--contents").arg(&package));
+    for path in [
+        "./usr/bin/dnsweir",
+        "./usr/share/man/man1/dnsweir.1.gz",
+        "./usr/share/man/man1/dnsweir-check.1.gz",
+        "./usr/share/bash-completion/completions/dnsweir",
+        "./lib/systemd/system/dnsweir.service",
+        "./usr/share/doc/dnsweir/copyright",
+        "./usr/share/doc/dnsweir/sbom.spdx.json",
+    ] {
+        assert!(
+            listed.lines().any(|line| line.ends_with(path)),
+            "no {path} in\n{listed}"
+        );
+    }
+    assert!(listed.lines().all(|line| line.contains("root/root")), "{listed}");
+
+    let script = root().join("tests/packaging/install.sh");
+    let mut isolated = command("unshare");
+    isolated.args(["--mount", "--propagation", "private", "--net"]);
+    let said = output(
+        isolated
+            .arg("sh")
+            .arg("-eu")
+            .arg(script)
+            .arg(&package)
+            .arg(folder.path()),
+    );
+    assert!(said.ends_with("all as it should be\n"), "{said}");
+}
+
+/// systemd finds nothing wrong with the unit, and says how much of the system it leaves in reach.
+#[test]
+fn the_unit_is_valid() {
+    if !needs(&["systemd-analyze"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let unit = fs::read_to_string(root().join("packaging/debian/dnsweir.service")).expect("a unit");
+    // The program is not installed here.
+    let unit = unit.replace("/usr/bin/dnsweir", &program().display().to_string());
+    let file = folder.path().join("dnsweir.service");
+    fs::write(&file, unit.replace("man:dnsweir(1) ", "")).expect("a unit");
+    let mut verify = command("systemd-analyze");
+    let verified = verify
+        .args(["verify", "--man=no"])
+        .arg(&file)
+        .output()
+        .expect("systemd-analyze");
+    let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("dnsweir")).collect();
+    assert!(verified.status.success() && ours.is_empty(), "{said}");
+    let mut exposure = command("systemd-analyze");
+    exposure
+        .args(["security", "--offline=true", "--threshold=30"])
+        .arg(&file);
+    output(&mut exposure);
+}

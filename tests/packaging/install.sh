@@ -1,0 +1,55 @@
+#!/bin/sh
+# Installs a package, uses it and removes it: install.sh PACKAGE FOLDER. In namespaces of its own, where an overlay in FOLDER
+# takes all that is written; the machine's own system stays as it is.
+package=$1 system=$2/overlay/system
+mkdir "$2/overlay"
+mount -t tmpfs tmpfs "$2/overlay"
+mkdir "$2/overlay/above" "$2/overlay/work" "$system"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$2/overlay/above,workdir=$2/overlay/work" "$system"
+for folder in proc dev sys; do mount --rbind "/$folder" "$system/$folder"; done
+mount -t tmpfs tmpfs "$system/run"
+mount -t tmpfs tmpfs "$system/tmp"
+cp "$package" "$system/tmp/dnsweir.deb"
+ip link set lo up
+
+exec chroot "$system" sh -eu << 'INSIDE'
+export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
+fail() { echo "$*"; exit 1; }
+config=/etc/dnsweir/dnsweir.kdl
+
+dpkg -i /tmp/dnsweir.deb > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+dnsweir --version | grep -q '^dnsweir ' || fail "no version"
+dnsweir check $config | grep -q valid || fail "the configuration as it is installed is not valid"
+zcat /usr/share/man/man1/dnsweir.1.gz | grep -q dnsweir || fail "no manual page"
+bash -n /usr/share/bash-completion/completions/dnsweir || fail "no completions"
+
+# The operator's own configuration, and an answer by it.
+cat > $config << 'KDL'
+listen "127.0.0.1"
+admin "127.0.0.1:9253"
+filter "names" { module "builtin:hosts"; config { host "www.example" "192.0.2.1" } }
+zone "." { use "names"; forward "127.0.0.1:9" }
+KDL
+$(sed -n 's/^ExecStartPre=//p' /lib/systemd/system/dnsweir.service) > /tmp/log || fail "$(cat /tmp/log)"
+# What the unit starts, in its words.
+$(sed -n 's/^ExecStart=//p' /lib/systemd/system/dnsweir.service) 2> /tmp/log &
+pid=$!
+answer() { dig +short +tries=1 +time=1 @127.0.0.1 www.example 2> /dev/null; }
+tries=0
+until [ "$(answer)" = 192.0.2.1 ]; do
+    tries=$((tries + 1)) && [ $tries -lt 60 ] && kill -0 $pid || fail "no answer: $(cat /tmp/log)"
+done
+kill $pid
+wait $pid || fail "it did not end well: $(cat /tmp/log)"
+
+# An upgrade keeps what the operator wrote, a removal too; a purge does not.
+dpkg -i /tmp/dnsweir.deb > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+grep -q www.example $config || fail "an upgrade lost the configuration"
+dpkg -r dnsweir > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+[ ! -e /usr/bin/dnsweir ] || fail "the program is still there"
+grep -q www.example $config || fail "a removal lost the configuration"
+dpkg -P dnsweir > /tmp/log 2>&1 || fail "$(cat /tmp/log)"
+[ ! -e /etc/dnsweir ] || fail "a purge left $(ls /etc/dnsweir)"
+[ ! -e /var/cache/dnsweir ] || fail "a purge left what was compiled"
+echo "all as it should be"
+INSIDE
