@@ -129,10 +129,11 @@ mod tests {
     /// `workers` has its largest default.
     #[test]
     fn the_daemon_set_has_room_for_all_of_it() {
-        let config = include_str!("../../deploy/dnsweir.kdl");
-        let config = crate::config::parse("dnsweir.kdl", config, Path::new("/"), &[]).unwrap();
+        let config = include_str!("../../deploy/overlays/cluster-address/dnsweir.kdl")
+            .replace("(env)\"KUBE_DNS_SERVICE_HOST\"", "\"10.96.0.10\"");
+        let config = crate::config::parse("dnsweir.kdl", &config, Path::new("/"), &[]).unwrap();
         let ceiling = Ceiling::of(&config, 4, 1024, &OfFilters::default());
-        let manifest = include_str!("../../deploy/daemonset.yaml");
+        let manifest = include_str!("../../deploy/base/daemonset.yaml");
         let limits = manifest.split("limits: {memory: ").nth(1).unwrap();
         let mebibytes: usize = limits.split("Mi").next().unwrap().parse().unwrap();
         let needed = (ceiling.total() + ceiling.kernel).div_ceil(1 << 20);

@@ -109,7 +109,8 @@ up() {
 
     image box "$(command -v busybox)"
     image coredns "$bin/coredns"
-    image dnsweir "$DNSWEIR" "$(command -v xtables-nft-multi)" "$(command -v nft)"
+    "$(dirname "$DNSWEIR")/dnsweir-packaging" --program "$DNSWEIR" --out image/shipped image > /dev/null
+    import image/shipped/*.tar
     [ -z "${NODE_CACHE:-}" ] || image node-cache "$NODE_CACHE" "$(command -v xtables-nft-multi)"
     ./kubectl apply --validate=strict -f "$here/cluster.yaml" > /dev/null
     timeout 180 sh -c 'until ./kubectl get node/node node/other > /dev/null 2>&1; do sleep 0.5; done'
@@ -139,8 +140,13 @@ image() {
         mkdir -p "$root$extensions" && cp $extensions/*.so "$root$extensions/"
     fi
     python3 "$here/image.py" "$root" "docker.io/local/$name:1" "image/$name.tar"
+    import "image/$name.tar"
+}
+
+# Gives both nodes an image.
+import() {
     local node
-    for node in "${nodes[@]}"; do containers "$node" images import "image/$name.tar" > /dev/null; done
+    for node in "${nodes[@]}"; do containers "$node" images import "$1" > /dev/null; done
 }
 
 down() {

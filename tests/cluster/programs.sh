@@ -1,8 +1,8 @@
 #!/bin/bash
-# Builds Kubernetes' programs and CoreDNS from the Go module proxy into a folder: programs.sh FOLDER
+# Builds Kubernetes' programs, CoreDNS and Helm from the Go module proxy into a folder: programs.sh FOLDER
 set -euo pipefail
 out=$(realpath -m "$1")
-kubernetes=${KUBERNETES:-1.35.4} coredns=${COREDNS:-1.15.0}
+kubernetes=${KUBERNETES:-1.35.4} coredns=${COREDNS:-1.15.0} helm=${HELM:-4.3.1}
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN=$out
 mkdir -p "$out/source" && cd "$out/source"
 
@@ -24,4 +24,5 @@ flags="-s -w -X $base.gitVersion=v$kubernetes -X $base.gitMajor=1 -X $base.gitMi
 for program in "${programs[@]}"; do
     go build -ldflags "$flags" -o "$out/$program" "k8s.io/kubernetes/cmd/$program"
 done
+go install "helm.sh/helm/v${helm%%.*}/cmd/helm@v$helm"
 go install "github.com/coredns/coredns@v$coredns"

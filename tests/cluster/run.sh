@@ -19,7 +19,7 @@ missing=()
 for program in etcd containerd ctr runc conntrack iptables nft ip nsenter python3 openssl busybox /usr/lib/cni/bridge; do
     command -v "$program" > /dev/null || missing+=("$program")
 done
-[ -x "$KUBE_BIN/coredns" ] || command -v go > /dev/null || missing+=(go)
+{ [ -x "$KUBE_BIN/coredns" ] && [ -x "$KUBE_BIN/helm" ]; } || command -v go > /dev/null || missing+=(go)
 if [ ${#missing[@]} -gt 0 ]; then
     line="cluster: needs ${missing[*]}"
     case ${CI:-} in
@@ -33,7 +33,7 @@ cd "$root"
 # does not hold the lock, so that nothing a killed one left behind can.
 exec 9> "$KUBE_STATE.lock"
 flock --nonblock 9 || { echo "waiting for the other run on this machine"; flock 9; }
-if [ ! -x "$KUBE_BIN/coredns" ]; then
+if [ ! -x "$KUBE_BIN/coredns" ] || [ ! -x "$KUBE_BIN/helm" ]; then
     echo "building Kubernetes and CoreDNS into $KUBE_BIN: about eight minutes"
     "$here/programs.sh" "$KUBE_BIN" 9>&-
 fi

@@ -30,8 +30,9 @@ pub fn node_cache(command: &str, ip: &str) -> String {
 
 #[test]
 fn the_deployed_configuration_plans_what_it_says() {
-    let file = harness::guests::root().join("deploy/dnsweir.kdl");
+    let file = harness::guests::root().join("deploy/overlays/cluster-address/dnsweir.kdl");
     let mut command = std::process::Command::new(harness::proxy::program());
+    command.env("KUBE_DNS_SERVICE_HOST", "10.96.0.10");
     let plan = harness::tools::output(command.args(["node", "plan", "--config"]).arg(file));
     let lines: Vec<_> = plan.lines().take(2).collect();
     assert_eq!(lines, ["link dnsweir", "address 10.96.0.10"]);

@@ -2,6 +2,7 @@
 //! other node than the pod.
 
 mod boot;
+mod manifests;
 mod migration;
 mod source;
 
@@ -22,7 +23,7 @@ use super::world::{ADMIN, Namespace};
 const DNS: [&str; 3] = ["10.96.0.10", "fd00:96::10", "169.254.20.10"];
 
 /// How the proxy's command line begins.
-const PROXY: &str = "dnsweir\0run";
+const PROXY: &str = "/usr/bin/dnsweir\0run";
 
 /// Rollouts in a row, in each mode of kube-proxy: twenty in all.
 const ROLLOUTS: usize = 10;

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
 use super::error::{Diagnostic, Report, Source, Span};
-use super::syntax;
+use super::{environment, syntax};
 
 /// What may be written in a node.
 pub(crate) struct Shape {
@@ -253,11 +253,10 @@ pub(crate) fn document<T>(
     source: &Source,
     decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
 ) -> Result<T, Report> {
-    let mut mistakes = Mistakes::default();
-    let decoded = match syntax::document(source.text()) {
-        Ok(document) => decode(&mut mistakes, document.nodes()),
-        Err(diagnostics) => return Err(Report::new(source.clone(), diagnostics)),
-    };
+    let mut document =
+        syntax::document(source.text()).map_err(|diagnostics| Report::new(source.clone(), diagnostics))?;
+    let mut mistakes = Mistakes(environment::replace(&mut document));
+    let decoded = decode(&mut mistakes, document.nodes());
     match mistakes.0.is_empty() {
         true => Ok(decoded),
         false => Err(Report::new(source.clone(), mistakes.0)),

@@ -13,6 +13,7 @@ mod clients;
 pub(crate) mod config_block;
 mod data;
 pub(crate) mod decode;
+mod environment;
 mod error;
 pub(crate) mod files;
 mod filter;

@@ -1,0 +1,37 @@
+{{- define "dnsweir.labels" -}}
+app.kubernetes.io/name: dnsweir
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- /* The cluster's DNS, as values of the configuration. */ -}}
+{{- define "dnsweir.clusterDNS" -}}
+{{- if .Values.clusterDNS }}{{ range $at, $address := .Values.clusterDNS }}{{ if $at }} {{ end }}{{ quote $address }}{{ end }}
+{{- else }}(env)"KUBE_DNS_SERVICE_HOST"{{ end }}
+{{- end }}
+
+{{- define "dnsweir.localAddress" -}}
+{{- range $at, $address := .Values.localAddress }}{{ if $at }} {{ end }}{{ quote $address }}{{ end }}
+{{- end }}
+
+{{- define "dnsweir.configuration" -}}
+{{- $cluster := include "dnsweir.clusterDNS" . -}}
+{{- $mode := .Values.mode -}}
+listen {{ if eq $mode "cluster-address" }}{{ $cluster }}{{ else }}{{ include "dnsweir.localAddress" . }}{{ end }}
+admin {{ quote .Values.admin }}
+
+zone "." {
+    cache
+    forward {{ $cluster }}
+}
+
+node {
+    interface "dnsweir"
+    {{- if ne $mode "no-kube-proxy" }}
+    iptables
+    cluster-dns {{ $cluster }}
+    {{- end }}
+    {{- if eq $mode "ipvs" }}
+    mode "link-local"
+    {{- end }}
+}
+{{- end }}

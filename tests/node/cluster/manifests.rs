@@ -1,0 +1,233 @@
+//! What `deploy/` has, as an operator would apply it: the API server takes every variant, and filters come to the node each way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::guests::{root, verdicts};
+use harness::tools::output;
+use harness::until;
+
+use super::{await_started, kubectl, rolled_out, script, state};
+
+const OVERLAYS: [&str; 5] = [
+    ".",
+    "overlays/cluster-address",
+    "overlays/link-local",
+    "overlays/ipvs",
+    "overlays/no-kube-proxy",
+];
+
+const COMPONENTS: [&str; 3] = [
+    "filters-config-map",
+    "filters-init-container",
+    "filters-image-volume",
+];
+
+/// Has the API server check manifests, to the last field, and keeps nothing.
+#[track_caller]
+fn valid(name: &str, manifests: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("manifests.yaml");
+    fs::write(&file, manifests).expect("a file");
+    let mut apply = Command::new(state().join("kubectl"));
+    apply
+        .args(["apply", "--dry-run=server", "--validate=strict", "-f"])
+        .arg(&file);
+    let said = output(&mut apply);
+    assert!(
+        said.contains("daemonset.apps/") && said.contains("configmap/"),
+        "{name}: {said}"
+    );
+}
+
+/// What kubectl makes of a folder.
+fn rendered(folder: &Path) -> String {
+    output(Command::new(state().join("kubectl")).arg("kustomize").arg(folder))
+}
+
+/// A kustomization that adds components to an overlay, as an operator's own would. Paths in one are relative.
+fn composed(folder: &Path, more: &str) {
+    let folder = folder.canonicalize().expect("a folder");
+    let up = "../".repeat(folder.components().count() - 1);
+    let deploy = format!(
+        "{up}{}/deploy",
+        root().display().to_string().trim_start_matches('/')
+    );
+    let text = format!("resources: [{deploy}/overlays/cluster-address]\n{more}").replace("DEPLOY", &deploy);
+    fs::write(folder.join("kustomization.yaml"), text).expect("a file");
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn every_overlay_is_valid() {
+    for overlay in OVERLAYS {
+        valid(overlay, &rendered(&root().join("deploy").join(overlay)));
+    }
+    for component in COMPONENTS {
+        let folder = tempfile::tempdir().expect("a folder");
+        composed(
+            folder.path(),
+            &format!("components: [DEPLOY/components/{component}]\n"),
+        );
+        valid(component, &rendered(folder.path()));
+    }
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn every_variant_of_the_chart_is_valid() {
+    let helm = PathBuf::from(std::env::var_os("KUBE_BIN").expect("KUBE_BIN")).join("helm");
+    let chart = root().join("deploy/helm/dnsweir");
+    let template = |values: &[&str]| {
+        let mut command = Command::new(&helm);
+        command
+            .args(["template", "dnsweir"])
+            .arg(&chart)
+            .args(["--namespace", "kube-system"]);
+        for value in values {
+            command.args(["--set", value]);
+        }
+        command
+    };
+    let variants: [&[&str]; 8] = [
+        &[],
+        &["mode=link-local"],
+        &[
+            "mode=ipvs",
+            "clusterDNS={10.96.0.10,fd00:96::10}",
+            "localAddress={169.254.20.10,fd00:20::10}",
+        ],
+        &["mode=no-kube-proxy"],
+        &[
+            "admin=0.0.0.0:9253",
+            "podLabels.team=dns",
+            "podAnnotations.note=it",
+        ],
+        &["admin=[::1]:9253", "imagePullSecrets[0].name=secret"],
+        &[
+            "filterConfigMaps={first,second}",
+            "filterImages[0].name=policy",
+            "filterImages[0].reference=policy:1",
+        ],
+        &[
+            "image.digest=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "config=listen \"127.0.0.1\"",
+        ],
+    ];
+    for values in variants {
+        valid(&values.join(" "), &output(&mut template(values)));
+    }
+    output(Command::new(&helm).arg("lint").arg("--strict").arg(&chart));
+    // The same as with kubectl, but for the labels.
+    let plain = output(&mut template(&[]));
+    let overlay =
+        fs::read_to_string(root().join("deploy/overlays/cluster-address/dnsweir.kdl")).expect("a file");
+    let lines = |text: &str| -> Vec<String> {
+        let kept = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with("//"));
+        kept.map(str::to_owned).collect()
+    };
+    let (plain, overlay) = (lines(&plain), lines(&overlay));
+    assert!(
+        plain.windows(overlay.len()).any(|window| window == overlay),
+        "{plain:#?}"
+    );
+    for wrong in [
+        "mode=bypass",
+        "clusterDns={10.96.0.10}",
+        "clusterDNS={kube-dns}",
+        "admin=9253",
+        "image.digest=latest",
+    ] {
+        let refused = template(&[wrong]).output().expect("helm");
+        assert!(!refused.status.success(), "{wrong} was taken");
+    }
+}
+
+/// A filter that is a file of a config map, and one that an init container copies out of an image.
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn filters_come_by_config_map_and_by_init_container() {
+    await_started();
+    let module = verdicts();
+    let file = format!("--from-file=names.wasm={}", module.display());
+    kubectl(&[
+        "-n",
+        "kube-system",
+        "create",
+        "configmap",
+        "dnsweir-filters",
+        &file,
+    ]);
+    image_of_filters(&module);
+    let config = "filter \"names\" {\n    module \"/var/lib/dnsweir/filters/names.wasm\"\n}\n";
+    for (component, more) in [
+        ("filters-config-map", ""),
+        (
+            "filters-init-container",
+            "images: [{name: dnsweir-filters, newName: docker.io/local/filters, newTag: \"1\"}]\n",
+        ),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cluster = fs::read_to_string(root().join("tests/cluster/dnsweir.kdl")).expect("a file");
+        let with = cluster.replacen("use \"table\"", "use \"table\"; use \"names\"", 1);
+        fs::write(folder.path().join("dnsweir.kdl"), format!("{config}{with}")).expect("a file");
+        composed(
+            folder.path(),
+            &format!(
+                "components: [DEPLOY/components/{component}]\n{more}namespace: kube-system\n\
+                 configMapGenerator:\n- {{name: dnsweir, behavior: replace, files: [dnsweir.kdl]}}\n\
+                 generatorOptions: {{disableNameSuffixHash: true}}\n"
+            ),
+        );
+        kubectl(&[
+            "apply",
+            "--validate=strict",
+            "-k",
+            &folder.path().display().to_string(),
+        ]);
+        rolled_out();
+        let serving =
+            || script("curl -s http://127.0.0.1:9253/status").contains("/var/lib/dnsweir/filters/names.wasm");
+        until(component, serving);
+    }
+    // As the other tests expect it.
+    kubectl(&[
+        "apply",
+        "--validate=strict",
+        "-k",
+        &root().join("tests/cluster").display().to_string(),
+    ]);
+    rolled_out();
+    kubectl(&["-n", "kube-system", "delete", "configmap", "dnsweir-filters"]);
+    await_started();
+}
+
+/// Gives both nodes an image with a shell and a module, as somebody would build who keeps filters in images.
+fn image_of_filters(module: &Path) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let system = folder.path().join("system");
+    for name in ["bin", "filters"] {
+        fs::create_dir_all(system.join(name)).expect("a folder");
+    }
+    fs::copy(module, system.join("filters/names.wasm")).expect("a module");
+    let busybox = harness::tools::find("busybox").expect("busybox");
+    fs::copy(busybox, system.join("bin/busybox")).expect("busybox");
+    for name in ["sh", "cp"] {
+        std::os::unix::fs::symlink("busybox", system.join("bin").join(name)).expect("a link");
+    }
+    let file = folder.path().join("filters.tar");
+    let mut pack = Command::new("python3");
+    pack.arg(root().join("tests/cluster/image.py"))
+        .arg(&system)
+        .arg("docker.io/local/filters:1");
+    output(pack.arg(&file));
+    for node in ["node", "other"] {
+        let mut import = Command::new("ctr");
+        import.arg("-a").arg(state().join(node).join("containerd.sock"));
+        output(import.args(["-n", "k8s.io", "images", "import"]).arg(&file));
+    }
+}
