@@ -250,6 +250,11 @@ fn prometheus_scrapes_the_metrics() {
     until("the query to be counted", || {
         ask(counted).is_some_and(|values| values == ["1"])
     });
+    // The same under CoreDNS's name and labels.
+    let counted = "sum(coredns_dns_requests_total%7Bzone=%22.%22,type=%22A%22,family=%221%22,view=%22%22%7D)";
+    until("the query to be counted under CoreDNS's name", || {
+        ask(counted).is_some_and(|values| values == ["1"])
+    });
     let page = "/api/v1/metadata?metric=dnsweir_requests";
     let (_, metadata) = eventually("what Prometheus knows of a metric", || {
         proxy::try_get(server, page)

@@ -94,6 +94,11 @@ impl Metric {
         self.join(labels, Sample::Whole(count), |known, more| known + more);
     }
 
+    /// Adds what another metric has to the sample with these labels.
+    pub fn add_sample(&mut self, labels: &[(&str, &str)], sample: Sample) {
+        self.join(labels, sample, |known, more| known + more);
+    }
+
     /// One for what holds of all that have these labels, else 0.
     pub fn all(&mut self, labels: &[(&str, &str)], holds: bool) {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.min(more));

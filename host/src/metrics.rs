@@ -2,8 +2,9 @@
 //!
 //! Nothing is counted here. Each scrape reads the counters as they are; `docs/metrics.md` lists them.
 
+mod coredns;
+
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
@@ -19,39 +20,43 @@ use crate::{ceiling, node, output};
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics in OpenMetrics text.
-pub fn render(state: &Arc<State>) -> String {
-    let mut registry = Registry::with_prefix("dnsweir");
-    registry.register_collector(Box::new(Scrape(Arc::clone(state))));
+/// All metrics in OpenMetrics text, under our names and under CoreDNS's.
+pub fn render(state: &State) -> String {
+    let ours = collect(state);
+    let theirs = coredns::figures(&ours);
+    let mut registry = Registry::default();
+    for (prefix, figures) in [("dnsweir", ours), ("coredns", theirs)] {
+        let named = registry.sub_registry_with_prefix(prefix);
+        named.register_collector(Box::new(Scrape(figures)));
+    }
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     text
 }
 
-struct Scrape(Arc<State>);
-
-impl fmt::Debug for Scrape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Scrape")
+/// Everything that has figures, as it is now.
+fn collect(state: &State) -> Figures {
+    let mut figures = Figures::default();
+    process(state, &mut figures);
+    network(state, &mut figures);
+    state.shared.show(&mut figures);
+    let generation = state.generation.read();
+    for source in &generation.sources {
+        source.show(&mut figures);
     }
+    for filter in &generation.filters {
+        filter.show(&mut figures);
+    }
+    figures
 }
+
+#[derive(Debug)]
+struct Scrape(Figures);
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let state = &self.0;
-        let mut figures = Figures::default();
-        process(state, &mut figures);
-        network(state, &mut figures);
-        state.shared.show(&mut figures);
-        let generation = state.generation.read();
-        for source in &generation.sources {
-            source.show(&mut figures);
-        }
-        for filter in &generation.filters {
-            filter.show(&mut figures);
-        }
-        for metric in figures.metrics() {
+        for metric in self.0.metrics() {
             encode(metric, &mut encoder)?;
         }
         Ok(())
