@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use crate::harness::browser::Browser;
 use crate::harness::guests::root;
 use crate::harness::metrics::Metrics;
 use crate::harness::process::Process;
@@ -263,4 +264,54 @@ fn prometheus_scrapes_the_metrics() {
         metadata.contains("\"counter\"") && metadata.contains("Queries received"),
         "{metadata}"
     );
+}
+
+/// The page for a browser shows what there is, on a wide screen and on a phone's, and complains of nothing.
+#[test]
+fn the_page_shows_what_there_is() {
+    if !needs(&["chromium"]) {
+        return;
+    }
+    let (proxy, upstream) = start();
+    let address = format!("http://{}/", proxy.admin);
+    for (width, dark) in [(1280, false), (390, true)] {
+        let mut browser = Browser::start(width, 900, dark);
+        browser.open(&address);
+        let shown = |browser: &mut Browser| {
+            let text = browser.value("document.body ? document.body.innerText : \"\"");
+            text.as_str().unwrap_or_default().to_owned()
+        };
+        let to = upstream.address.to_string();
+        for words in [
+            "ready",
+            "use table",
+            "builtin:hosts",
+            "test.",
+            &to,
+            "in use",
+            "From the cache",
+        ] {
+            until(words, || shown(&mut browser).contains(words));
+        }
+        // Rates need two looks. A query or more between them is one.
+        until("a rate", || {
+            proxy.query("www.example", "A");
+            let text = shown(&mut browser);
+            let queries = text
+                .split("Queries\n")
+                .nth(1)
+                .and_then(|rest| rest.split("/s").next());
+            queries
+                .and_then(|rate| rate.parse::<f64>().ok())
+                .is_some_and(|rate| rate > 0.0)
+        });
+        let across = browser.value("document.documentElement.scrollWidth").as_u64();
+        assert!(
+            across.is_some_and(|across| across <= u64::from(width)),
+            "{across:?} of {width}"
+        );
+        let ground = browser.value("getComputedStyle(document.body).backgroundColor");
+        assert_eq!(ground == "rgb(17, 21, 27)", dark, "{ground}");
+        assert_eq!(browser.complaints, Vec::<String>::new());
+    }
 }

@@ -1,4 +1,4 @@
-//! The admin address: `/health`, `/ready`, `/metrics`, `/status`, over HTTP.
+//! The admin address over HTTP: `/health`, `/ready`, `/metrics`, `/status`, and a page for a browser.
 //!
 //! Served by the main thread, which answers no query. It shows; nothing can be changed through it.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -118,6 +118,9 @@ impl Listener {
     }
 }
 
+/// What a browser shows: one file, without anything to build.
+const PAGE: &str = include_str!("admin/page.html");
+
 /// A served admin address; dropped, it is not served any more.
 pub struct Server(JoinHandle<()>);
 
@@ -146,6 +149,7 @@ fn reply(request: &Request<Incoming>, state: &Arc<State>) -> Response<Full<Bytes
             reasons if reasons.is_empty() => text(StatusCode::OK, format!("ready\n{}", notes(state))),
             reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
         },
+        "/" => page(),
         "/metrics" => typed(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(state)),
         "/status" => {
             let status = serde_json::to_string_pretty(&status(state)).unwrap_or_default();
@@ -153,9 +157,21 @@ fn reply(request: &Request<Incoming>, state: &Arc<State>) -> Response<Full<Bytes
         }
         _ => text(
             StatusCode::NOT_FOUND,
-            "there are /health, /ready, /metrics and /status\n".into(),
+            "there are /, /health, /ready, /metrics and /status\n".into(),
         ),
     }
+}
+
+/// The page for a browser. It asks this address for /status and /metrics, and nobody for anything else.
+fn page() -> Response<Full<Bytes>> {
+    let mut page = typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.into());
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                  img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    page.headers_mut().insert(
+        CONTENT_SECURITY_POLICY,
+        hyper::header::HeaderValue::from_static(policy),
+    );
+    page
 }
 
 fn text(code: StatusCode, body: String) -> Response<Full<Bytes>> {

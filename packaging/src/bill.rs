@@ -63,14 +63,24 @@ pub fn spdx<'p>(
             "spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": id,
         }));
     }
+    document(source, processor, &parts, &relations)
+}
+
+/// What stands around the parts.
+fn document(
+    source: &Source,
+    processor: Processor,
+    parts: &[Value],
+    relations: &[Value],
+) -> Result<String, Failure> {
     let commit = source.commit.as_deref().unwrap_or("no-commit");
+    let name = format!("dnsweir-{}-{}", source.version, processor.name());
     let document = json!({
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
-        "name": format!("dnsweir-{}-{}", source.version, processor.name()),
-        "documentNamespace":
-            format!("https://spdx.org/spdxdocs/dnsweir-{}-{}-{commit}", source.version, processor.name()),
+        "name": name,
+        "documentNamespace": format!("https://spdx.org/spdxdocs/{name}-{commit}"),
         "creationInfo": {"created": source.date()?, "creators": ["Tool: dnsweir-packaging"]},
         "packages": parts,
         "relationships": relations,

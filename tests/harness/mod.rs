@@ -14,6 +14,7 @@
 )]
 
 pub mod address;
+pub mod browser;
 pub mod client;
 pub mod guests;
 pub mod message;
