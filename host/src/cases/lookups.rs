@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use kdl::KdlNode;
 
 use super::given::{ANSWERS, push_record};
-use super::values::{query_name, query_type, rcode};
+use super::values::{origin, query_name, query_type, rcode};
 use crate::config::decode::{Mistakes, Shape, arguments, block, word};
 use crate::dns::name::Name;
 use crate::dns::{CLASS_IN, Origin, build, rcode};
@@ -19,7 +19,7 @@ use crate::filter::{Ask, Found, LookupStatus};
 const LOOKUP: Shape = Shape {
     example: r#"lookup "www.example" "A" { record "www.example." 300 "A" "192.0.2.1" }"#,
     arguments: 2..=2,
-    properties: &["rcode", "status"],
+    properties: &["rcode", "status", "source"],
     children: &["record"],
     repeated: &["record"],
 };
@@ -45,6 +45,7 @@ impl Lookups {
         let qtype = qtype.and_then(|entry| mistakes.value("type", entry, query_type));
         let status = mistakes.property(node, "status", word(&STATUSES));
         let rcode = rcode(mistakes, node);
+        let source = origin(mistakes, node);
         let (Some(name), Some(qtype)) = (name, qtype) else {
             return;
         };
@@ -56,7 +57,8 @@ impl Lookups {
         let found = match status {
             None | Some(LookupStatus::Answered) => {
                 let (ttl, count) = (ttls.iter().min(), ttls.len());
-                (found(rcode, ttl.copied().unwrap_or(0), count as u16), message)
+                let found = found(rcode, ttl.copied().unwrap_or(0), count as u16);
+                (Found { source, ..found }, message)
             }
             Some(status) => {
                 let lost = found(rcode::SERVFAIL, 0, 0);

@@ -11,7 +11,7 @@ use super::file::{Case, Input, TestCases};
 use super::given::Given;
 use super::lookups::Lookups;
 use super::snapshot::{Snapshot, WORDS};
-use super::values::{query_name, query_type, rcode};
+use super::values::{origin, query_name, query_type, rcode};
 use crate::config::decode::{
     Mistakes, Shape, Wrong, arguments, block, boolean, child, document, head, named_nodes, text, whole, word,
 };
@@ -22,7 +22,7 @@ use crate::config::{Diagnostic, Report, Source, Span, config_block, read_source}
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::CLASSES;
-use crate::dns::{CLASS_IN, Origin, Transport, edns, flag};
+use crate::dns::{CLASS_IN, Transport, edns, flag};
 use crate::filter::{self, client_halves};
 
 /// Nodes at the top of a file.
@@ -360,9 +360,7 @@ fn answers(mistakes: &mut Mistakes, node: &KdlNode, given: &Given) -> u16 {
 }
 
 fn source(mistakes: &mut Mistakes, node: &KdlNode) -> u8 {
-    let origins = Origin::ALL.map(|origin| (origin.as_str(), origin));
-    let origin = mistakes.property(node, "source", word(&origins));
-    filter::source_number(origin.unwrap_or(Origin::Upstream))
+    filter::source_number(origin(mistakes, node))
 }
 
 /// A node's span without the line breaks and the semicolon behind it.

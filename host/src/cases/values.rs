@@ -3,12 +3,19 @@
 use kdl::{KdlNode, KdlValue};
 
 use crate::config::decode::{Mistakes, Wrong, text, word};
-use crate::dns::RCODES;
 use crate::dns::name::Name;
 use crate::dns::text::parse_type;
+use crate::dns::{Origin, RCODES};
 
 pub(super) fn rcode(mistakes: &mut Mistakes, node: &KdlNode) -> u16 {
     mistakes.property(node, "rcode", word(&RCODES)).unwrap_or(0)
+}
+
+/// Where a response came from: an upstream, unless written.
+pub(super) fn origin(mistakes: &mut Mistakes, node: &KdlNode) -> Origin {
+    let origins = Origin::ALL.map(|origin| (origin.as_str(), origin));
+    let origin = mistakes.property(node, "source", word(&origins));
+    origin.unwrap_or(Origin::Upstream)
 }
 
 pub(super) fn query_name(value: &KdlValue) -> Result<Name, Wrong> {
