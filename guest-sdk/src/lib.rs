@@ -130,8 +130,10 @@ mod master_file;
 #[cfg(feature = "messages")]
 mod message;
 mod name;
+mod name_list;
 mod name_map;
 mod prefix;
+mod prefix_map;
 mod query;
 mod record;
 mod response;
@@ -160,8 +162,10 @@ pub use master_file::{MasterFile, MasterFileError};
 #[cfg(feature = "messages")]
 pub use message::{Message, Unreadable, hickory};
 pub use name::{Labels, Name, NameBuf, NameError};
+pub use name_list::{Listed, NameList, NameListError};
 pub use name_map::NameMap;
 pub use prefix::{Prefix, PrefixError, PrefixLengths};
+pub use prefix_map::PrefixMap;
 pub use query::{Query, Transport};
 pub use record::{Record, Section};
 pub use response::{Response, ResponseVerdict, Source};

@@ -84,6 +84,11 @@ impl<'a> Name<'a> {
         std::iter::successors(Some(self), |name| name.parent())
     }
 
+    /// The name that a wildcard stands below: one whose first label is an asterisk (RFC 4592 section 2.1.1).
+    pub fn wildcard_base(self) -> Option<Name<'a>> {
+        self.parent().filter(|_| self.labels().next() == Some(b"*"))
+    }
+
     /// Whether the name is `ancestor` or stands below it. By labels: `notexample.org` is not below
     /// `example.org`.
     pub fn is_at_or_below<'b>(self, ancestor: impl Into<Name<'b>>) -> bool {

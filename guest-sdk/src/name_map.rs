@@ -87,6 +87,42 @@ impl<V> NameMap<V> {
         })
     }
 
+    /// The value under this name, or else under the wildcard that is closest above it. Other than in a zone, a name between the two
+    /// hides nothing.
+    ///
+    /// ```
+    /// use dnsweir_filter::{NameBuf, NameMap};
+    /// # fn main() -> Result<(), dnsweir_filter::NameError> {
+    /// let mut services = NameMap::new();
+    /// services.insert("*.mesh.test".parse()?, "any");
+    /// services.insert("db.mesh.test".parse()?, "db");
+    /// let matching = |name: &str| services.matching(&name.parse::<NameBuf>().ok()?).copied();
+    /// assert_eq!(matching("db.mesh.test"), Some("db"));
+    /// assert_eq!(matching("x.db.mesh.test"), Some("any"));
+    /// assert_eq!(matching("mesh.test"), None);
+    /// # Ok(()) }
+    /// ```
+    pub fn matching<'b>(&self, name: impl Into<Name<'b>>) -> Option<&V> {
+        let name = name.into();
+        if let Some(value) = self.get(name) {
+            return Some(value);
+        }
+        // A label takes two octets at least: as many as the asterisk that stands in its place.
+        let mut wire = name.as_wire().to_vec();
+        let mut at = 0;
+        for label in name.labels() {
+            at += 1 + label.len();
+            wire[at - 2..at].copy_from_slice(b"\x01*");
+            let (word, bit) = position(&wire[at - 2..]);
+            if self.lengths[word] & bit != 0
+                && let Some(value) = self.find(&wire[at - 2..])
+            {
+                return Some(value);
+            }
+        }
+        None
+    }
+
     /// All names and values, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&NameBuf, &V)> {
         self.names.iter()
@@ -145,6 +181,27 @@ impl Hasher for WireHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_closest_wildcard_matches() {
+        let mut map = NameMap::new();
+        for name in ["*", "*.test", "*.a.test", "a.test", "*.*.b.test"] {
+            map.insert(name.parse().unwrap(), name);
+        }
+        for (name, found) in [
+            ("a.test", Some("a.test")),
+            ("x.a.test", Some("*.a.test")),
+            ("x.y.a.test", Some("*.a.test")),
+            ("*.a.test", Some("*.a.test")),
+            ("x.*.b.test", Some("*.*.b.test")),
+            ("x.b.test", Some("*.test")),
+            ("other", Some("*")),
+            (".", None),
+        ] {
+            let name: NameBuf = name.parse().unwrap();
+            assert_eq!(map.matching(&name).copied(), found, "{name}");
+        }
+    }
 
     #[test]
     fn finds_names_and_suffixes() {

@@ -54,6 +54,36 @@ impl Prefix {
         self.length
     }
 
+    /// The address with this number among those that have it, counted from 0.
+    ///
+    /// ```
+    /// use dnsweir_filter::Prefix;
+    ///
+    /// let prefix: Prefix = "192.0.2.0/30".parse().unwrap();
+    /// assert_eq!(prefix.nth(3), Some([192, 0, 2, 3].into()));
+    /// assert_eq!(prefix.nth(4), None);
+    /// assert_eq!(prefix.position([192, 0, 2, 3].into()), Some(3));
+    /// ```
+    pub fn nth(self, number: u128) -> Option<IpAddr> {
+        let address = match self.address {
+            IpAddr::V4(first) => {
+                Ipv4Addr::from_bits(first.to_bits().checked_add(number.try_into().ok()?)?).into()
+            }
+            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits().checked_add(number)?).into(),
+        };
+        self.contains(address).then_some(address)
+    }
+
+    /// Which number an address has among those that have the prefix, counted from 0.
+    pub fn position(self, address: IpAddr) -> Option<u128> {
+        match (address, self.address) {
+            _ if !self.contains(address) => None,
+            (IpAddr::V4(address), IpAddr::V4(first)) => Some(u128::from(address.to_bits() - first.to_bits())),
+            (IpAddr::V6(address), IpAddr::V6(first)) => Some(address.to_bits() - first.to_bits()),
+            _ => None,
+        }
+    }
+
     /// Whether an address has it. An IPv4 address has no IPv6 prefix, and the other way round.
     pub fn contains(self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4() && Prefix::of(address, self.length) == self

@@ -37,6 +37,28 @@ impl<'a> Value<'a> {
     }
 }
 
+impl Value<'_> {
+    /// What the word stands for that this is.
+    ///
+    /// # Errors
+    /// The words that there are, as help for the user.
+    ///
+    /// ```
+    /// use dnsweir_filter::Value;
+    ///
+    /// let modes = [("monitor", false), ("enforce", true)];
+    /// assert_eq!(Value::Text("enforce").one_of(&modes), Ok(true));
+    /// assert_eq!(Value::Text("off").one_of(&modes), Err("\"monitor\" or \"enforce\"".into()));
+    /// ```
+    pub fn one_of<T: Clone>(self, words: &[(&str, T)]) -> Result<T, String> {
+        let found = words.iter().find(|(word, _)| self == Value::Text(word));
+        found.map(|(_, meaning)| meaning.clone()).ok_or_else(|| {
+            let words = words.iter().map(|(word, _)| format!("\"{word}\""));
+            words.collect::<Vec<_>>().join(" or ")
+        })
+    }
+}
+
 /// As it would be written in the configuration, on one line. Of a long text, which may be a whole file, the
 /// beginning.
 impl fmt::Display for Value<'_> {

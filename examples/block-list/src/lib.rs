@@ -2,17 +2,13 @@
 //!
 //! Whether a name is blocked depends on nothing but the name, so the host remembers what it was told.
 
-mod list;
-
 use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, Filter, FromValue, Invalid, Level, Manifest, NameBuf, Node, Query, Rcode, Setup, Ttl, Value,
-    Verdict,
+    Answer, Filter, FromValue, Invalid, Level, Listed, Manifest, Name, NameList, NameMap, Node, Query, Rcode,
+    Setup, Ttl, Value, Verdict, log,
 };
-
-use list::Table;
 
 /// How long the host may go without asking again. Not forever, so that its memory of names that
 /// nobody asks for any more has an end.
@@ -23,63 +19,84 @@ const SHOWN: usize = 10;
 
 /// The filter.
 pub struct BlockList {
-    table: Table,
-    reply: Reply,
+    names: NameMap<Marks>,
+    /// What blocked names are answered with; none: there is no such name.
+    addresses: Option<Vec<IpAddr>>,
     ttl: Duration,
 }
 
-/// What a query for a blocked name gets.
-enum Reply {
-    /// There is no such name.
-    Nxdomain,
-    /// These addresses.
-    Addresses(Vec<IpAddr>),
+/// What lists say of a name: it is blocked, it is blocked with all below it, and it is not with all below it, whatever else
+/// is said.
+#[derive(Default)]
+struct Marks {
+    exact: bool,
+    below: bool,
+    allowed: bool,
 }
 
 impl Filter for BlockList {
     fn configure(setup: Setup<'_>) -> Result<(BlockList, Manifest), Invalid> {
         let config = setup.config();
         let ttl = config.setting_or("ttl", Ttl::HOUR).into();
-        let reply = Reply::read(config);
-        let mut table = Table::default();
+        let addresses = read_answer(config);
+        let mut names = NameMap::new();
         for node in config.nodes(&["list"]) {
-            read_lists(node, &mut table);
+            read_lists(node, &mut names);
         }
-        for node in config.nodes(&["block"]) {
-            for name in node.arguments::<NameBuf>(0).unwrap_or_default() {
-                table.block_below(name);
-            }
-        }
-        for node in config.nodes(&["allow"]) {
-            for name in node.arguments::<NameBuf>(0).unwrap_or_default() {
-                table.allow_below(name);
+        for node in config.nodes(&["block", "allow"]) {
+            for name in node.arguments(0).unwrap_or_default() {
+                mark(
+                    &mut names,
+                    match node.name() {
+                        "allow" => Listed::Except(name),
+                        _ => Listed::Below(name),
+                    },
+                );
             }
         }
         // A download that failed must not open the gates: the host keeps the filter that it has.
-        if !table.blocks_anything() {
+        if !names.iter().any(|(_, marks)| marks.exact || marks.below) {
             let help = "such as: list (file)\"block-list.txt\"";
             return Err(config.mistake("nothing is blocked").help(help).report());
         }
-        let manifest = Manifest::new().queries();
-        Ok((
-            BlockList {
-                table,
-                reply: reply?,
-                ttl,
-            },
-            manifest,
-        ))
+        let addresses = addresses?;
+        let filter = BlockList {
+            names,
+            addresses,
+            ttl,
+        };
+        Ok((filter, Manifest::new().queries()))
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
-        if !self.table.blocks(query.name()) {
-            return Verdict::pass().remember(REMEMBER);
-        }
-        let verdict = match &self.reply {
-            Reply::Nxdomain => Verdict::refuse(Rcode::NXDOMAIN),
-            Reply::Addresses(addresses) => Verdict::answer(Answer::of_host(query, addresses, self.ttl)),
+        let verdict = match &self.addresses {
+            _ if !self.blocks(query.name()) => Verdict::pass(),
+            Some(addresses) => Verdict::answer(Answer::of_host(query, addresses, self.ttl)),
+            None => Verdict::refuse(Rcode::NXDOMAIN),
         };
         verdict.remember(REMEMBER)
+    }
+}
+
+impl BlockList {
+    /// One lookup for each of a name's labels, however long the lists are.
+    fn blocks(&self, name: Name<'_>) -> bool {
+        let mut blocked = false;
+        for (suffix, marks) in self.names.suffixes(name) {
+            if marks.allowed {
+                return false;
+            }
+            blocked |= marks.below || (marks.exact && suffix == name);
+        }
+        blocked
+    }
+}
+
+fn mark(names: &mut NameMap<Marks>, listed: Listed) {
+    match listed {
+        Listed::Exact(name) => names.entry(name).exact = true,
+        Listed::Below(name) => names.entry(name).below = true,
+        Listed::Except(name) => names.entry(name).allowed = true,
     }
 }
 
@@ -104,75 +121,63 @@ impl FromValue for Word {
     }
 }
 
-impl Reply {
-    /// `answer "nxdomain" | "null" | ADDRESS…`
-    fn read(config: Node<'_>) -> Result<Reply, Invalid> {
-        let Some(node) = config.node("answer")? else {
-            return Ok(Reply::Nxdomain);
-        };
-        let words = node.arguments(0)?;
-        let alone = words.len() == 1;
-        let mut addresses = Vec::new();
-        for (index, word) in words.into_iter().enumerate() {
-            match word {
-                Word::Nxdomain if alone => return Ok(Reply::Nxdomain),
-                // What nothing can be reached at (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.2).
-                Word::Null if alone => addresses.extend([[0; 4].into(), IpAddr::from([0; 16])]),
-                Word::Address(address) => addresses.push(address),
-                Word::Nxdomain | Word::Null => {
-                    let mistake = node.mistake("a word stands alone, or there are addresses");
-                    return Err(mistake.argument(index).help("keep one of them").report());
-                }
+/// `answer "nxdomain" | "null" | ADDRESS…`
+fn read_answer(config: Node<'_>) -> Result<Option<Vec<IpAddr>>, Invalid> {
+    let Some(node) = config.node("answer")? else {
+        return Ok(None);
+    };
+    let words = node.arguments(0)?;
+    let mut addresses = Vec::new();
+    for (index, word) in words.iter().enumerate() {
+        match word {
+            Word::Address(address) => addresses.push(*address),
+            _ if words.len() > 1 => {
+                let mistake = node.mistake("a word stands alone, or there are addresses");
+                return Err(mistake.argument(index).help("keep one of them").report());
             }
+            Word::Nxdomain => return Ok(None),
+            // What nothing can be reached at (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.2).
+            Word::Null => addresses.extend([[0; 4].into(), IpAddr::from([0; 16])]),
         }
-        Ok(Reply::Addresses(addresses))
     }
+    Ok(Some(addresses))
 }
 
-/// What becomes of lines that no list should have.
-#[derive(PartialEq)]
-enum Unknown {
-    Error,
-    Skip,
-}
+/// Whether lines are skipped that no list should have.
+#[derive(Clone, Copy, PartialEq)]
+struct Skips(bool);
 
-impl FromValue for Unknown {
+impl FromValue for Skips {
     const EXPECTED: &'static str = "what becomes of unknown lines";
 
-    fn from_value(value: Value<'_>) -> Result<Unknown, String> {
-        match value {
-            Value::Text("error") => Ok(Unknown::Error),
-            Value::Text("skip") => Ok(Unknown::Skip),
-            _ => Err("\"error\" or \"skip\"".to_owned()),
-        }
+    fn from_value(value: Value<'_>) -> Result<Skips, String> {
+        value.one_of(&[("error", Skips(false)), ("skip", Skips(true))])
     }
 }
 
 /// `list TEXT… unknown="error" | "skip"`
-fn read_lists(node: Node<'_>, table: &mut Table) {
-    let unknown = node.property("unknown");
+fn read_lists(node: Node<'_>, names: &mut NameMap<Marks>) {
+    let skips = node.property("unknown") == Ok(Some(Skips(true)));
     for index in 0..node.argument_count().max(1) {
         let Ok(text) = node.text(index) else { continue };
-        let wrong = table.read(text);
-        let Some((line, problem)) = wrong.first() else {
+        let mut wrong = Vec::new();
+        for listed in NameList::new(text) {
+            listed.map_or_else(|error| wrong.push(error), |listed| mark(names, listed));
+        }
+        let count = wrong.len();
+        if let Some(first) = wrong.first().filter(|_| skips) {
+            let message = format!("{count} lines of a list skipped; the first is {first}");
+            log(Level::Warn, &message);
             continue;
+        }
+        let report = |message: String, help| {
+            let _ = node.mistake(message).argument(index).help(help).report();
         };
-        if unknown == Ok(Some(Unknown::Skip)) {
-            let count = wrong.len();
-            let message = format!("{count} lines of a list skipped; the first is line {line}: {problem}");
-            dnsweir_filter::log(Level::Warn, &message);
-            continue;
+        for error in wrong.iter().take(SHOWN) {
+            report(error.to_string(), "unknown=\"skip\" takes the rest of the list");
         }
-        for (line, problem) in wrong.iter().take(SHOWN) {
-            let mistake = node.mistake(format!("line {line}: {problem}"));
-            let _ = mistake
-                .argument(index)
-                .help("unknown=\"skip\" takes the rest of the list")
-                .report();
-        }
-        if wrong.len() > SHOWN {
-            let more = format!("and {} more lines", wrong.len() - SHOWN);
-            let _ = node.mistake(more).argument(index).report();
+        if count > SHOWN {
+            report(format!("and {} more lines", count - SHOWN), "");
         }
     }
 }

@@ -15,11 +15,8 @@ pub struct PolicyZones(Vec<Zone>);
 
 impl Filter for PolicyZones {
     fn configure(setup: Setup<'_>) -> Result<(PolicyZones, Manifest), Invalid> {
-        let nodes = setup.config().nodes(&["zone"]);
-        let zones: Vec<Zone> = nodes
-            .into_iter()
-            .filter_map(|node| Zone::read(node).ok())
-            .collect();
+        let nodes = setup.config().nodes(&["zone"]).into_iter();
+        let zones: Vec<Zone> = nodes.filter_map(|node| Zone::read(node).ok()).collect();
         let mut manifest = Manifest::new().queries();
         if zones.iter().any(|zone| !zone.answers.is_empty()) {
             manifest = manifest.responses().messages();
@@ -38,12 +35,10 @@ impl Filter for PolicyZones {
             Some(Action::TcpOnly) => {
                 Verdict::answer(Answer::noerror()).edit(ResponseEdit::new().truncated(true))
             }
-            Some(Action::Alias(target)) => match target.as_name().labels().next() {
-                Some(b"*") => target.as_name().parent().map_or_else(Verdict::pass, |suffix| {
-                    NameBuf::join(query.name().labels(), suffix)
-                        .map_or(Verdict::refuse(Rcode::NXDOMAIN), Verdict::alias)
-                }),
-                _ => Verdict::alias(target.clone()),
+            Some(Action::Alias(target)) => match target.as_name().wildcard_base() {
+                Some(base) => NameBuf::join(query.name().labels(), base)
+                    .map_or(Verdict::refuse(Rcode::NXDOMAIN), Verdict::alias),
+                None => Verdict::alias(target.clone()),
             },
             Some(action) => Verdict::answer(local(query, action)),
         };
@@ -59,10 +54,8 @@ impl Filter for PolicyZones {
         let Ok(message) = response.read() else {
             return ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL));
         };
-        let action = message
-            .addresses()
-            .find_map(|address| self.find(|zone| zone.action_at(address)));
-        match action {
+        let mut addresses = message.addresses();
+        match addresses.find_map(|address| self.find(|zone| zone.answers.get(address))) {
             None | Some(Action::Pass) => ResponseVerdict::pass(),
             Some(Action::Drop) => ResponseVerdict::drop_for("policy zone"),
             Some(Action::TcpOnly) => ResponseVerdict::edit(ResponseEdit::new().truncated(true)),
@@ -85,10 +78,9 @@ fn local(query: &Query<'_>, action: &Action) -> Answer {
     match action {
         Action::Nxdomain => Answer::new(Rcode::NXDOMAIN),
         Action::Data(data) => {
-            let asked = data
-                .iter()
-                .filter(|(rtype, ..)| [*rtype, Type::ANY].contains(&query.qtype()));
-            asked.fold(Answer::noerror(), |answer, (_, ttl, data)| {
+            let asked = |rtype| [rtype, Type::ANY].contains(&query.qtype());
+            let data = data.iter().filter(|(rtype, ..)| asked(*rtype));
+            data.fold(Answer::noerror(), |answer, (_, ttl, data)| {
                 answer.record(query.name(), *ttl, data.clone())
             })
         }

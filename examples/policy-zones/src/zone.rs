@@ -1,18 +1,20 @@
 //! One policy zone, read from a zone file.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::hickory::rr::RData;
-use dnsweir_filter::{Invalid, MasterFile, Name, NameBuf, NameMap, Node, Prefix, Query, Rdata, Type};
+use dnsweir_filter::{
+    Invalid, MasterFile, Name, NameBuf, NameMap, Node, Prefix, PrefixMap, Query, Rdata, Type,
+};
 
 /// What happens to a query or an answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub enum Action {
     Pass,
     Drop,
     TcpOnly,
     Nxdomain,
+    #[default]
     Nodata,
     Alias(NameBuf),
     Data(Vec<(Type, Duration, Rdata)>),
@@ -23,33 +25,27 @@ pub enum Action {
 pub struct Zone {
     pub name: String,
     names: NameMap<Action>,
-    pub clients: Vec<(Prefix, Action)>,
-    pub answers: Vec<(Prefix, Action)>,
+    pub clients: PrefixMap<Action>,
+    /// By address in an answer.
+    pub answers: PrefixMap<Action>,
 }
 
 impl Zone {
     /// From a node with the zone's name and its text.
     pub fn read(node: Node<'_>) -> Result<Zone, Invalid> {
         let (origin, text) = (node.argument::<NameBuf>(0)?, node.text(1)?);
+        let name = origin.to_string();
         let mut zone = Zone {
-            name: origin.to_string(),
+            name,
             ..Zone::default()
         };
         for record in MasterFile::new(text, &origin) {
             let record = record.map_err(|error| node.mistake(error.to_string()).argument(1).report())?;
-            let Ok(owner) = NameBuf::try_from(&record.name) else {
-                continue;
-            };
-            let owner: Vec<&[u8]> = owner
-                .as_name()
-                .strip_suffix(&origin)
-                .into_iter()
-                .flatten()
-                .collect();
-            zone.add(&owner, record.data, Duration::from_secs(record.ttl.into()));
-        }
-        for prefixes in [&mut zone.clients, &mut zone.answers] {
-            prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length()));
+            // The root is nobody's trigger, as is what stands outside of the zone.
+            let owner = NameBuf::try_from(&record.name).unwrap_or(NameBuf::root());
+            let labels = owner.as_name().strip_suffix(&origin).into_iter();
+            let labels: Vec<&[u8]> = labels.flatten().collect();
+            zone.add(&labels, record.data, Duration::from_secs(record.ttl.into()));
         }
         Ok(zone)
     }
@@ -77,29 +73,9 @@ impl Zone {
 
     /// What the zone says of a client, or else of a name: of the name itself, or of all below one.
     pub fn action_for(&self, query: &Query<'_>) -> Option<&Action> {
-        let wildcard = |name: Name<'_>| self.names.get(&name.child("*").ok()?);
-        find(&self.clients, query.client())
-            .or_else(|| self.names.get(query.name()))
-            .or_else(|| query.name().ancestors().skip(1).find_map(wildcard))
+        let of_client = self.clients.get(query.client());
+        of_client.or_else(|| self.names.matching(query.name()))
     }
-
-    /// What the zone says of an answer with this address.
-    pub fn action_at(&self, address: IpAddr) -> Option<&Action> {
-        find(&self.answers, address)
-    }
-}
-
-impl Default for Action {
-    fn default() -> Action {
-        Action::Data(Vec::new())
-    }
-}
-
-fn find(policies: &[(Prefix, Action)], address: IpAddr) -> Option<&Action> {
-    policies
-        .iter()
-        .find(|(prefix, _)| prefix.contains(address))
-        .map(|(_, action)| action)
 }
 
 fn action(data: RData, ttl: Duration) -> Action {
@@ -118,21 +94,12 @@ fn action(data: RData, ttl: Duration) -> Action {
 
 /// A prefix as triggers have it: `24.0.2.0.192`, or `48.zz.1.db8.2001`, where `zz` stands for the longest run of zeros.
 fn prefix(labels: &[&[u8]]) -> Option<Prefix> {
-    let labels: Option<Vec<&str>> = labels
-        .iter()
-        .map(|label| std::str::from_utf8(label).ok())
-        .collect();
-    let labels = labels?;
-    let (length, parts) = labels.split_first()?;
-    let between = if parts.len() == 4 && !parts.contains(&"zz") {
-        "."
-    } else {
-        ":"
+    let labels = labels.iter().map(|label| std::str::from_utf8(label));
+    let mut labels = labels.rev().collect::<Result<Vec<_>, _>>().ok()?;
+    let length = labels.pop()?;
+    let address = match labels[..] {
+        [_, _, _, _] if !labels.contains(&"zz") => labels.join("."),
+        _ => labels.join(":").replace("zz", ":").replace(":::", "::"),
     };
-    let parts = parts
-        .iter()
-        .rev()
-        .map(|part| if *part == "zz" { ":" } else { part });
-    let address = parts.collect::<Vec<_>>().join(between).replace(":::", "::");
     format!("{address}/{length}").parse().ok()
 }

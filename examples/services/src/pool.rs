@@ -1,14 +1,14 @@
 //! Addresses to give out, chosen by name: the same on every node, and after every change of the list.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use dnsweir_filter::{Name, Prefix, stable_hash};
 
 /// The addresses of a prefix, but for its first and last: hosts do not like them.
 pub struct Pool {
     prefix: Prefix,
-    /// How many there are, at most 2⁶³.
+    /// How many there are, at most 2⁶³: more than anybody counts.
     size: u64,
     /// Numbers of those that are gone, from 0.
     taken: HashSet<u64>,
@@ -17,12 +17,9 @@ pub struct Pool {
 impl Pool {
     /// None if there are no addresses.
     pub fn new(prefix: Prefix) -> Option<Pool> {
-        let bits = match prefix.address() {
-            IpAddr::V4(_) => 32 - prefix.length(),
-            // More than anybody counts.
-            IpAddr::V6(_) => (128 - prefix.length()).min(63),
-        };
-        let size = (1u64 << bits).checked_sub(2).filter(|&size| size > 0)?;
+        let bits = if prefix.address().is_ipv4() { 32 } else { 128 };
+        let count = 1u64 << (bits - prefix.length()).min(63);
+        let size = count.checked_sub(2).filter(|&size| size > 0)?;
         Some(Pool {
             prefix,
             size,
@@ -32,39 +29,18 @@ impl Pool {
 
     /// Keeps an address from being given out.
     pub fn reserve(&mut self, address: IpAddr) {
-        if !self.prefix.contains(address) {
-            return;
-        }
-        let offset = match (address, self.prefix.address()) {
-            (IpAddr::V4(address), IpAddr::V4(first)) => u128::from(address.to_bits() - first.to_bits()),
-            (IpAddr::V6(address), IpAddr::V6(first)) => address.to_bits() - first.to_bits(),
-            _ => return,
-        };
+        let number = self.prefix.position(address).and_then(|at| at.checked_sub(1));
         // Beyond the last of ours it is nobody's.
-        if let Some(number) = offset
-            .checked_sub(1)
-            .and_then(|number| u64::try_from(number).ok())
-        {
-            self.taken.insert(number);
-        }
+        self.taken
+            .extend(number.and_then(|number| u64::try_from(number).ok()));
     }
 
     /// The address that a name's hash stands for, or the next one that is free; none if there is none.
     pub fn give(&mut self, name: Name<'_>, wildcard: bool) -> Option<IpAddr> {
-        let mut number = stable_hash(name.as_wire(), wildcard.into()) % self.size;
-        let mut tries = 0;
-        while !self.taken.insert(number) {
-            tries += 1;
-            if tries == self.size {
-                return None;
-            }
-            number = (number + 1) % self.size;
-        }
-        Some(match self.prefix.address() {
-            // Below the size of the prefix, and so of an address.
-            IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() + 1 + number as u32).into(),
-            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() + 1 + u128::from(number)).into(),
-        })
+        let first = stable_hash(name.as_wire(), wildcard.into()) % self.size;
+        let mut numbers = (0..self.size).map(|tries| (first + tries) % self.size);
+        let number = numbers.find(|&number| self.taken.insert(number))?;
+        self.prefix.nth(u128::from(number) + 1)
     }
 }
 

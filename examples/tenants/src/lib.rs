@@ -3,12 +3,9 @@
 //! A client belongs to the tenant with the longest prefix that holds its address. Of a tenant's rules the one for the
 //! longest name decides, so that a name can be blocked and one below it allowed.
 
-use std::cmp::Reverse;
-use std::net::IpAddr;
-
 use dnsweir_filter::{
-    ExtendedError, Filter, Invalid, Manifest, NameBuf, NameMap, Node, Prefix, Query, Rcode, Setup, Verdict,
-    count_with,
+    ExtendedError, Filter, Invalid, Manifest, NameBuf, NameMap, Node, Prefix, PrefixMap, Query, Rcode, Setup,
+    Verdict, count_with,
 };
 
 /// Blocked, and prohibited (RFC 8914 sections 4.16 and 4.19).
@@ -17,8 +14,7 @@ const PROHIBITED: u16 = 18;
 
 /// The filter.
 pub struct Tenants {
-    /// Longest prefixes first.
-    prefixes: Vec<(Prefix, usize)>,
+    prefixes: PrefixMap<usize>,
     tenants: Vec<Tenant>,
     /// What clients get who belong to none.
     others: Others,
@@ -54,7 +50,7 @@ impl Filter for Tenants {
             let help = "such as: tenant \"guests\" \"10.9.0.0/16\" { block \"corp.example\" }";
             return Err(config.mistake("there is no tenant").help(help).report());
         }
-        let (mut prefixes, mut tenants) = (Vec::new(), Vec::new());
+        let (mut prefixes, mut tenants) = (PrefixMap::new(), Vec::new());
         for node in nodes {
             let (name, networks) = (node.argument::<String>(0), node.arguments::<Prefix>(1));
             let tenant = Tenant::read(node, name.unwrap_or_default());
@@ -66,7 +62,6 @@ impl Filter for Tenants {
             );
             tenants.push(tenant);
         }
-        prefixes.sort_by_key(|(prefix, _)| Reverse(prefix.length()));
         let filter = Tenants {
             prefixes,
             tenants,
@@ -76,7 +71,8 @@ impl Filter for Tenants {
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
-        let Some(tenant) = self.tenant(query.client()) else {
+        let tenant = self.prefixes.get(query.client());
+        let Some(tenant) = tenant.and_then(|&index| self.tenants.get(index)) else {
             return match self.others {
                 Others::Pass => Verdict::pass(),
                 Others::Refuse => {
@@ -93,14 +89,6 @@ impl Filter for Tenants {
             }
             _ => Verdict::pass(),
         }
-    }
-}
-
-impl Tenants {
-    fn tenant(&self, client: IpAddr) -> Option<&Tenant> {
-        let mut prefixes = self.prefixes.iter();
-        let (_, tenant) = prefixes.find(|(prefix, _)| prefix.contains(client))?;
-        self.tenants.get(*tenant)
     }
 }
 
