@@ -20,7 +20,8 @@ mod tenants;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::harness::guests::{example, root};
+use crate::harness::guests::{EXAMPLES, example, root};
+use crate::harness::proxy;
 use crate::harness::{Proxy, Upstream, forward_once};
 
 /// The server that a README forwards to, where the reader's own would stand.
@@ -61,6 +62,25 @@ fn documented(name: &str, upstream: SocketAddr, replaced: &[(&str, &str)]) -> St
         text.replace("limits ", "limits time=\"1s\" ")
     } else {
         text.replace(&path, &format!("{path}\nlimits time=\"1s\""))
+    }
+}
+
+/// What each example says to the questions recorded for it, whole responses included, is what it said then.
+#[test]
+fn recorded_questions_get_the_recorded_answers() {
+    for name in EXAMPLES {
+        let cases = root().join("examples").join(name).join("test-cases.kdl");
+        let mut test = proxy::command();
+        test.args(["filter", "test"]).arg(example(name));
+        let output = test
+            .arg("--test-cases")
+            .arg(&cases)
+            .output()
+            .expect("dnsweir filter test");
+        let report = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {report}{error}");
+        assert!(!report.contains("warning:"), "{name}: {report}");
     }
 }
 
