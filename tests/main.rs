@@ -49,7 +49,8 @@ mod waiting;
 // Those who write filters.
 mod authors;
 
-// Filters that are not built in, and what they are trusted with.
+// Filters that are not built in, how they come, and what they are trusted with.
+mod delivery;
 mod languages;
 mod loading;
 mod released;

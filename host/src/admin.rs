@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::cache::Kind;
 use crate::ceiling;
+use crate::config::Module;
 use crate::listen::{Port, in_use, steer};
 use crate::metrics;
 use crate::netstat::Protocol;
@@ -289,6 +290,14 @@ struct FilterStatus {
     module: String,
     /// SHA-256 of the module.
     digest: String,
+    /// Of a module from a registry: the digest of its manifest, and the key that it is signed with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    artifact: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_by: Option<String>,
+    /// Why its tag was last looked at in vain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pull_error: Option<String>,
     phases: Vec<&'static str>,
     /// What it is granted of WASI.
     wasi: Vec<String>,
@@ -335,6 +344,7 @@ fn status(state: &State) -> Status {
             let counters = filter.counters();
             let traps = &counters.traps;
             let interest = filter.interest();
+            let artifact = config.artifact.as_ref();
             let phases = [
                 ("query", interest.queries),
                 ("response", interest.responses),
@@ -344,6 +354,12 @@ fn status(state: &State) -> Status {
                 name: filter.name().to_string(),
                 module: config.module.to_string(),
                 digest: filter.digest().to_string(),
+                artifact: artifact.map(|artifact| artifact.digest.clone()),
+                signed_by: artifact.and_then(|artifact| artifact.signer.clone()),
+                pull_error: match &config.module {
+                    Module::Artifact(reference) => state.deliveries.error(reference),
+                    _ => None,
+                },
                 phases: phases
                     .into_iter()
                     .filter(|(_, wanted)| *wanted)

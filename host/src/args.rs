@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::tools::artifacts::Access;
 use crate::tools::new::Language;
 
 /// A caching DNS proxy for one node, with filters in sandboxed WebAssembly.
@@ -23,7 +24,7 @@ pub enum Command {
         /// Configuration file; without it, a built-in demonstration on 127.0.0.1:15353.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Folder to keep compiled filters in [default: dnsweir's folder in the user's cache folder].
+        /// Folder to keep compiled filters and pulled modules in [default: dnsweir's folder in the user's cache folder].
         #[arg(long, value_name = "FOLDER")]
         compiled_cache: Option<PathBuf>,
         /// The least severe messages to log.
@@ -89,22 +90,33 @@ pub enum Command {
         /// The folder, which is made if it does not exist.
         folder: PathBuf,
     },
+    /// Pull a filter's module for the process that started this one.
+    #[command(hide = true)]
+    PullModule(Child),
     /// Compile a filter's module for the process that started this one.
     #[command(hide = true)]
     CompileFilter {
-        /// Process ID of the parent.
-        #[arg(long)]
-        parent: u32,
-        /// Memory limit in octets.
-        #[arg(long)]
-        memory: usize,
-        /// Limit of processor time in milliseconds.
-        #[arg(long)]
-        milliseconds: u64,
+        /// Whose child it is.
+        #[command(flatten)]
+        child: Child,
         /// Make the code count its instructions.
         #[arg(long)]
         metered: bool,
     },
+}
+
+/// Whose child a process is, and what it may take.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Child {
+    /// Process ID of the parent.
+    #[arg(long)]
+    pub parent: u32,
+    /// Memory limit in octets.
+    #[arg(long)]
+    pub memory: usize,
+    /// Limit of processor time in milliseconds.
+    #[arg(long)]
+    pub milliseconds: u64,
 }
 
 /// What can be done with a filter outside of a running proxy.
@@ -124,7 +136,7 @@ pub enum FilterCommand {
     },
     /// Show what a module imports and exports, and which queries it asks to see.
     Info {
-        /// A .wasm file or builtin:NAME.
+        /// A .wasm file, builtin:NAME or oci://REFERENCE.
         #[arg(value_name = "FILE")]
         module: String,
         /// File with the contents of the filter's `config` block; without it, the block is empty.
@@ -133,6 +145,42 @@ pub enum FilterCommand {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// How a registry is asked.
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Push a module to a registry and print the reference that names it by its digest.
+    Push {
+        /// A .wasm file.
+        #[arg(value_name = "FILE")]
+        module: PathBuf,
+        /// Where to: oci://REGISTRY/NAME:TAG.
+        reference: String,
+        /// How a registry is asked.
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Pull a module from a registry into a file.
+    Pull {
+        /// oci://REGISTRY/NAME:TAG, with a digest or without.
+        reference: String,
+        /// The file [default: the last part of NAME, with .wasm].
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// How a registry is asked.
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Check that a module in a registry is signed, and say with which key.
+    Verify {
+        /// oci://REGISTRY/NAME:TAG, with a digest or without.
+        reference: String,
+        /// Public key in PEM; may be repeated.
+        #[arg(long, value_name = "FILE", required = true)]
+        key: Vec<PathBuf>,
+        /// How a registry is asked.
+        #[command(flatten)]
+        access: Access,
     },
     /// Run a module's test cases and show where the results differ from the snapshot.
     Test {

@@ -3,9 +3,10 @@
 //! This is the one place that knows the sum; `docs/limits.md` explains it, `/status` and `/metrics` show it beside what is
 //! resident, and a test holds the process to it under floods. The constants are measured, and generous.
 
-use crate::config::Config;
+use crate::config::{self, Config, Module};
 use crate::filter;
 use crate::listen;
+use crate::registry;
 use crate::serve::{LOOKUP_OCTETS, WAITING_OCTETS};
 
 /// Program, main thread, log, what is watched, the admin address, and what a reload needs for a moment.
@@ -40,6 +41,15 @@ pub struct OfFilters {
     pub messages: usize,
 }
 
+/// What the process takes that pulls modules.
+fn pulling(config: &Config) -> usize {
+    let is_artifact = |filter: &config::Filter| matches!(filter.module, Module::Artifact(_));
+    match config.filters.iter().any(is_artifact) {
+        true => registry::PULL_MEMORY,
+        false => 0,
+    }
+}
+
 impl Ceiling {
     /// That of a configuration with so many workers and connections of clients.
     pub fn of(config: &Config, workers: usize, connections: usize, filters: &OfFilters) -> Ceiling {
@@ -59,11 +69,7 @@ impl Ceiling {
         let tcp = config.listen.tcp_memory + (connections + listen::LEAVING) * listen::CONNECTION_MEMORY;
         let waiting = config.waiting_queries * WAITING_OCTETS;
         let under_way: usize = sources.sum();
-        let lookups = if config.filters.is_empty() {
-            0
-        } else {
-            LOOKUP_OCTETS
-        };
+        let lookups = LOOKUP_OCTETS * usize::from(!config.filters.is_empty());
         let data = config.data().iter().map(|data| data.len()).sum();
         // What a file comes to be in the next generation.
         let with_data = config
@@ -95,6 +101,7 @@ impl Ceiling {
                     "loading",
                     filter::loading_memory(&config.filters, workers) + tables + next_data,
                 ),
+                ("pulling", pulling(config)),
                 (
                     "allocator",
                     (cache + tcp + waiting + under_way + 2 * tables) / HOLES,

@@ -1,8 +1,12 @@
 //! What a child process gives up before it works on what strangers wrote.
 
+use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::process::exit;
 use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A third of the share that whoever answers queries gets of a processor that both want. Less, and a busy machine would
 /// leave it none.
@@ -47,6 +51,18 @@ pub fn confine(parent: u32, confinement: Confinement) -> io::Result<()> {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     Ok(())
+}
+
+/// A file that has no name but for who looks at this process, and that a child gets only if it is told to.
+///
+/// # Errors
+///
+/// When the kernel says no.
+pub fn file_in_memory(name: &CStr) -> io::Result<File> {
+    let create = |flags| memfd_create(name, MemfdFlags::CLOEXEC | flags);
+    // There are kernels that want to be told that it is no program, and those before 6.3, which do not know the word.
+    let descriptor = create(MemfdFlags::NOEXEC_SEAL).or_else(|_| create(MemfdFlags::empty()))?;
+    Ok(File::from(descriptor))
 }
 
 fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> io::Result<()> {

@@ -13,10 +13,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
-use dnsweir::args::{Args, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
+use dnsweir::args::{Args, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, Spectators, Stop, by_hand};
-use dnsweir::{Confinement, Outcome, compile_for_parent, output, tools};
+use dnsweir::{Confinement, Outcome, compile_for_parent, output, pull_for_parent, tools};
 use tracing::level_filters::LevelFilter;
 
 /// A configuration that is not valid (sysexits.h).
@@ -30,7 +30,9 @@ fn main() -> ExitCode {
     let _flush = Flush;
     let command = command_line().command;
     // Before any thread, since each has capabilities of its own.
-    let kept = needs(&command).map_or(Ok(()), privileges::keep);
+    let kept = needs(&command).map_or(Ok(()), |needs| {
+        privileges::keep(needs).map_err(std::io::Error::from)
+    });
     match command {
         Command::Run {
             config,
@@ -70,19 +72,10 @@ fn main() -> ExitCode {
         Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
         Command::Schema => tool(Ok(tools::schema())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
-        Command::CompileFilter {
-            parent,
-            memory,
-            milliseconds,
-            metered,
-        } => {
-            if let Err(error) = kept {
-                eprintln!("dnsweir: could not drop capabilities: {error}");
-                return ExitCode::FAILURE;
-            }
-            let time = Duration::from_millis(milliseconds);
-            ExitCode::from(compile_for_parent(parent, Confinement { memory, time }, metered))
-        }
+        Command::PullModule(child) => serve(kept, &child, pull_for_parent),
+        Command::CompileFilter { child, metered } => serve(kept, &child, |parent, limits| {
+            compile_for_parent(parent, limits, metered)
+        }),
     }
 }
 
@@ -92,6 +85,19 @@ fn command_line() -> Args {
     let built = option_env!("DNSWEIR_BUILT").unwrap_or(env!("CARGO_PKG_VERSION"));
     let matches = Args::command().long_version(built).get_matches();
     Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// What a child process does for the proxy, which has to have given up its rights.
+fn serve(kept: std::io::Result<()>, child: &Child, work: impl FnOnce(u32, Confinement) -> u8) -> ExitCode {
+    if let Err(error) = kept {
+        eprintln!("dnsweir: could not drop capabilities: {error}");
+        return ExitCode::FAILURE;
+    }
+    let limits = Confinement {
+        memory: child.memory,
+        time: Duration::from_millis(child.milliseconds),
+    };
+    ExitCode::from(work(child.parent, limits))
 }
 
 fn check(file: &Path) -> ExitCode {
@@ -119,6 +125,7 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Completions { .. }
         | Command::Schema
         | Command::Man { .. }
+        | Command::PullModule(_)
         | Command::CompileFilter { .. } => Some(Needs::Nothing),
     }
 }
@@ -130,7 +137,27 @@ fn filter(command: FilterCommand) -> ExitCode {
             lang,
             workspace,
         } => tools::new::new(&name, lang, workspace),
-        FilterCommand::Info { module, config, json } => tools::info::info(&module, config.as_deref(), json),
+        FilterCommand::Info {
+            module,
+            config,
+            json,
+            access,
+        } => tools::info::info(&module, config.as_deref(), json, &access),
+        FilterCommand::Push {
+            module,
+            reference,
+            access,
+        } => tools::artifacts::push(&module, &reference, &access),
+        FilterCommand::Pull {
+            reference,
+            output,
+            access,
+        } => tools::artifacts::pull(&reference, output.as_deref(), &access),
+        FilterCommand::Verify {
+            reference,
+            key,
+            access,
+        } => tools::artifacts::verify(&reference, &key, &access),
         FilterCommand::Test {
             module,
             test_cases,

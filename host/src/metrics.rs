@@ -40,6 +40,7 @@ fn collect(state: &State) -> Figures {
     let mut figures = Figures::default();
     process(state, &mut figures);
     network(state, &mut figures);
+    state.deliveries.show(&mut figures);
     state.shared.show(&mut figures);
     let generation = state.generation.read();
     for source in &generation.sources {

@@ -32,6 +32,7 @@ use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{ClientConnections, Limits, Port, Sockets};
 use crate::node::{self, Plan, Reconciler};
 use crate::private_folder::PrivateFolder;
+use crate::registry::{self, Deliveries};
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
 use crate::serve::trace::TraceSink;
@@ -88,14 +89,36 @@ pub fn needs(file: Option<&Path>) -> Needs {
 
 /// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
 pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
-    let config = config::load(file, filter::BUILTINS)?;
-    let engine = engine(folder(None)?.as_ref())?;
+    let (config, folder) = load_whole(file)?;
+    let engine = engine(folder.as_ref())?;
     let generation = Generation::build(0, config, &engine, None)?;
     let notes = generation.filters.iter().flat_map(|filter| {
         let note = |what: &String| format!("filter {:?} {what}", filter.name());
         filter.notes().iter().map(note)
     });
-    Ok(notes.collect())
+    let delivered = generation.config.filters.iter().filter_map(|filter| {
+        let artifact = filter.artifact.as_ref()?;
+        let signer = artifact.signer.as_ref();
+        let signer = signer.map_or("no signature asked for".to_owned(), |name| {
+            format!("signed with {name:?}")
+        });
+        Some(format!(
+            "filter {:?} is {}, {signer}",
+            filter.name, artifact.digest
+        ))
+    });
+    Ok(notes.chain(delivered).collect())
+}
+
+/// The configuration in a file with all its modules, those of registries too, and where what was pulled is kept.
+///
+/// # Errors
+/// Every mistake in it, and modules that cannot be had.
+pub fn load_whole(file: &Path) -> Result<(Config, Option<PrivateFolder>), Stop> {
+    let mut config = config::load(file, filter::BUILTINS)?;
+    let folder = folder(None)?;
+    registry::deliver_now(&mut config, folder.clone())?;
+    Ok((config, folder))
 }
 
 /// Finds out whether the addresses that a configuration listens on are free, by taking them and giving them back. Those
@@ -142,7 +165,7 @@ pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>, spectators: Spectat
         let mut signals = Signals::new().map_err(machine)?;
         let started = Proxy::start(
             file,
-            engine(folder(compiled)?.as_ref())?,
+            folder(compiled)?,
             spectators,
             &mut changes,
             &mut signals.end,
@@ -211,7 +234,7 @@ fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
     })
 }
 
-/// Where compiled filters are kept: `chosen`, or dnsweir's folder in the user's cache folder.
+/// Where compiled filters and pulled modules are kept: `chosen`, or dnsweir's folder in the user's cache folder.
 ///
 /// # Errors
 /// When nothing can be kept in the one that was chosen.
@@ -308,7 +331,7 @@ impl Proxy {
     /// Starts; nothing comes of it if it is told to stop before it has.
     async fn start(
         file: Option<PathBuf>,
-        engine: Engine,
+        folder: Option<PrivateFolder>,
         spectators: Spectators,
         changes: &mut watch::Changes,
         end: &mut End,
@@ -316,7 +339,7 @@ impl Proxy {
         let started = Instant::now();
         let read = || load(file.as_deref(), spectators.without_test_cases);
         let config = changes.watch_from(read, |config| &config.files)?;
-        let mut proxy = Proxy::of_nothing(file, engine, spectators, &config)?;
+        let mut proxy = Proxy::of_nothing(file, folder, spectators, &config)?;
         // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
         let begun = tokio::select! {
             begun = proxy.begin(config) => begun.map(|()| true),
@@ -338,10 +361,11 @@ impl Proxy {
     /// its care: later it has lost the rights to it.
     fn of_nothing(
         file: Option<PathBuf>,
-        engine: Engine,
+        folder: Option<PrivateFolder>,
         spectators: Spectators,
         config: &Config,
     ) -> Result<Proxy, Stop> {
+        let engine = engine(folder.as_ref())?;
         let node = Arc::new(node::Counters::default());
         let reconciler = match &config.node {
             Some(_) => Some(Reconciler::start(Arc::clone(&node)).map_err(machine)?),
@@ -372,6 +396,7 @@ impl Proxy {
             connections,
             predecessors: RwLock::new(None),
             node,
+            deliveries: Deliveries::new(folder),
             hangs: Arc::default(),
             hanging: Arc::default(),
         });
@@ -393,7 +418,7 @@ impl Proxy {
     }
 
     /// Brings up the first configuration.
-    async fn begin(&mut self, config: Config) -> Result<(), Stop> {
+    async fn begin(&mut self, mut config: Config) -> Result<(), Stop> {
         Descriptors::of_process(&config, config.workers).map_err(machine)?;
         // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
         // to be added; compiling takes a while, and it answers meanwhile.
@@ -401,6 +426,7 @@ impl Proxy {
             Err(error) if self.reconciler.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
             bound => bound.map_err(machine)?,
         }
+        self.state.deliveries.deliver(&mut config).await?;
         let workers = self.workers.len();
         let nothing = Arc::clone(&self.state.generation.read());
         let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None, &nothing);
@@ -412,6 +438,8 @@ impl Proxy {
     fn announce(&self, started: Instant) {
         self.state.serving.store(true, Ordering::Relaxed);
         tokio::spawn(await_upstreams(Arc::clone(&self.state)));
+        let deliveries = Arc::clone(&self.state.deliveries);
+        tokio::spawn(async move { deliveries.look().await });
         let generation = self.state.generation.read();
         let config = &generation.config;
         if config.node.is_some() {

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::ceiling::Ceiling;
 use crate::listen::ClientConnections;
 use crate::node;
+use crate::registry::Deliveries;
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
 
@@ -40,6 +41,8 @@ pub struct State {
     pub predecessors: RwLock<Option<node::Predecessors>>,
     /// What happened to the node's network.
     pub node: Arc<node::Counters>,
+    /// What brings modules from registries.
+    pub deliveries: Arc<Deliveries>,
     /// Workers that hang.
     pub hanging: Arc<AtomicUsize>,
     /// How often a worker hung.

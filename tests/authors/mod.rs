@@ -2,7 +2,7 @@
 
 mod developing;
 mod explaining;
-mod swapping;
+pub mod swapping;
 mod trying;
 mod writing;
 

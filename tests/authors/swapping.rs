@@ -9,7 +9,7 @@ use crate::harness::tools::{Perf, capacity};
 use crate::harness::{Proxy, Upstream, needs, until};
 
 /// The guest `chain` with another number: another build.
-fn build(number: u32) -> Vec<u8> {
+pub fn build(number: u32) -> Vec<u8> {
     let mut module = fs::read(guest("chain")).expect("a module");
     let mark = b"build-00000000";
     let places: Vec<usize> = (0..module.len() - mark.len())

@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod namespace;
 pub mod process;
 pub mod proxy;
+pub mod registry;
 pub mod servers;
 pub mod soak;
 pub mod tools;

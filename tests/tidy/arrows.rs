@@ -24,6 +24,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "filter",
         &["confine", "private_folder", "output", "figures", "config", "dns"],
     ),
+    (
+        "registry",
+        &["filter", "confine", "private_folder", "figures", "config"],
+    ),
     ("cases", &["filter", "config", "dns"]),
     (
         "serve",
@@ -41,8 +45,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("listen", &["netstat", "serve", "filter", "config", "dns"]),
     ("node", &["netstat", "config", "dns"]),
-    ("ceiling", &["listen", "serve", "filter", "config"]),
-    ("state", &["ceiling", "listen", "node", "serve"]),
+    ("ceiling", &["registry", "listen", "serve", "filter", "config"]),
+    ("state", &["registry", "ceiling", "listen", "node", "serve"]),
     (
         "metrics",
         &[
@@ -52,8 +56,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache", "source", "listen",
-            "config", "dns",
+            "registry", "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache", "source",
+            "listen", "config", "dns",
         ],
     ),
     // The words of a flag.
@@ -62,7 +66,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "measured",
         &["private_folder", "serve", "filter", "cache", "config", "dns"],
     ),
-    ("tools", &["run", "serve", "cases", "filter", "config", "dns"]),
+    (
+        "tools",
+        &["registry", "run", "serve", "cases", "filter", "config", "dns"],
+    ),
     (
         "fuzzing",
         &["listen", "serve", "filter", "cache", "config", "dns"],
@@ -70,6 +77,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "run",
         &[
+            "registry",
             "ceiling",
             "admin",
             "metrics",
@@ -102,7 +110,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("miette", &["config"]),
     ("clap", &["args", "main", "tools"]),
     ("reqwest", &["fetch"]),
-    ("rustls", &["fetch"]),
+    ("rustls", &["fetch", "registry"]),
     ("url", &["config"]),
     ("hyper", &["admin"]),
     ("hyper_util", &["admin"]),
@@ -110,15 +118,26 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prometheus_client", &["metrics"]),
     ("socket2", &["listen", "source", "admin", "node"]),
     ("etherparse", &["node"]),
+    ("oci_client", &["registry"]),
+    ("ring", &["registry"]),
+    ("base64", &["registry"]),
     ("notify", &["run", "tools"]),
     ("hickory_proto", &["dns", "config", "fetch"]),
     ("rtnetlink", &["node"]),
-    ("futures_util", &["node"]),
+    ("futures_util", &["node", "registry"]),
     (
         "rustix",
-        &["config", "fetch", "filter", "node", "private_folder", "run"],
+        &[
+            "config",
+            "confine",
+            "fetch",
+            "filter",
+            "node",
+            "private_folder",
+            "run",
+        ],
     ),
-    ("sha2", &["config", "fetch", "filter"]),
+    ("sha2", &["config", "fetch", "filter", "registry"]),
     ("rand", &["fetch", "filter", "node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),
     ("tracing_subscriber", &["main"]),

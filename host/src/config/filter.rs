@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use kdl::{KdlNode, KdlValue};
+use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Shape, Wrong, block, boolean, child, head, text, whole, word};
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, boolean, child, head, text, whole, word};
 use super::error::{Diagnostic, Source, Span};
 use super::files::{DATA, Files};
 use super::module::{self, Builtins, Module, Written};
+use super::registries::{self, Key};
 use super::units::{duration, ms, s, size};
 use super::{Filter, Limits, OnError, TestCasesFile, config_block, wasi};
 
@@ -18,6 +19,7 @@ pub(super) const FILTER: Shape = Shape {
     children: &[
         "module",
         "sha256",
+        "signed-by",
         "test-cases",
         "on-error",
         "probation",
@@ -53,6 +55,10 @@ const PAGE: usize = 64 * 1024;
 /// The filters of a file, while it is decoded.
 pub(super) struct Filters<'a> {
     builtins: Builtins<'a>,
+    /// `filters "FOLDER"`: where the modules of filters are that have no `module`.
+    folder: Option<PathBuf>,
+    /// The keys of `signatures`.
+    keys: &'a [Key],
     /// One for each `filter` with a name; none: it has mistakes.
     decoded: Vec<Option<Filter>>,
     /// Name, place, and whether a zone uses it.
@@ -60,9 +66,11 @@ pub(super) struct Filters<'a> {
 }
 
 impl<'a> Filters<'a> {
-    pub fn new(builtins: Builtins<'a>) -> Filters<'a> {
+    pub fn new(builtins: Builtins<'a>, keys: &'a [Key], folder: Option<PathBuf>) -> Filters<'a> {
         Filters {
             builtins,
+            folder,
+            keys,
             decoded: Vec::new(),
             known: Vec::new(),
         }
@@ -88,12 +96,35 @@ impl<'a> Filters<'a> {
         self.known.iter().map(|(name, ..)| name.as_str()).collect()
     }
 
+    /// The file in the folder of filters that has the module of one called so.
+    fn module_of(&self, name: &KdlEntry) -> Option<PathBuf> {
+        let name = filter_name(name.value()).ok()?;
+        Some(self.folder.as_ref()?.join(format!("{name}.wasm")))
+    }
+
+    /// Decodes a filter that a zone uses and that has no node: it is all defaults, and its module is in the folder of
+    /// filters. If it is not there, neither is the filter, as the zone will say.
+    pub fn decode_used(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, name: &KdlEntry) {
+        let known = |known: &(String, Span, bool)| name.value().as_string() == Some(&known.0);
+        let path = self.module_of(name).filter(|path| path.is_file());
+        if path.is_none() || self.known.iter().any(known) {
+            return;
+        }
+        let mut node = KdlNode::new("filter");
+        node.set_span(name.span());
+        node.name_mut().set_span(name.span());
+        node.push(name.clone());
+        self.decode(mistakes, files, &node);
+    }
+
     /// Decodes one `filter`.
     pub fn decode(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) {
         mistakes.check(node, &FILTER);
         let nodes = block(node);
-        let module = module::decode(mistakes, files.folder, node);
+        let beside = arguments(node).next().and_then(|name| self.module_of(name));
+        let module = module::decode(mistakes, files.folder, beside, node);
         let code = module::code(mistakes, files, self.builtins, node, module.as_ref());
+        let signed_by = self.signed_by(mistakes, nodes, module.as_ref());
         let test_cases = test_cases(mistakes, files, node, module.as_ref());
         let limits = child(nodes, "limits").map_or(DEFAULT_LIMITS, |node| decode_limits(mistakes, node));
         let (on_error, unready) =
@@ -124,6 +155,8 @@ impl<'a> Filters<'a> {
             name,
             module: written.module,
             code,
+            artifact: None,
+            signed_by,
             on_error,
             unready,
             probation: probation.unwrap_or(PROBATION),
@@ -135,6 +168,22 @@ impl<'a> Filters<'a> {
             module_span: written.span,
             config_span: config_node.map_or(span, head),
         }));
+    }
+
+    /// The keys of which one must have signed the module.
+    fn signed_by(&self, mistakes: &mut Mistakes, nodes: &[KdlNode], module: Option<&Written>) -> Vec<String> {
+        let Some(node) = child(nodes, "signed-by") else {
+            return Vec::new();
+        };
+        if module.is_some_and(|written| !matches!(written.module, Module::Artifact(_))) {
+            let problem = "`signed-by` is for modules from registries alone";
+            mistakes.push(
+                Diagnostic::new(head(node), problem)
+                    .help("remove it, or write: module \"oci://REGISTRY/NAME:TAG\""),
+            );
+            return Vec::new();
+        }
+        registries::signed_by(mistakes, self.keys, node)
     }
 
     /// Reports filters that no zone uses, and gives all of them; none is missing if nothing was
@@ -162,7 +211,7 @@ fn test_cases(
         (Some(name), _) => (files.folder.join(name), node.map_or(head(filter), head)),
         (None, Some(written)) => match &written.module {
             Module::File(path) => (test_cases_beside(path), written.span),
-            Module::Builtin(_) => return None,
+            Module::Builtin(_) | Module::Artifact(_) => return None,
         },
         (None, None) => return None,
     };
@@ -277,7 +326,7 @@ fn filter_name(value: &KdlValue) -> Result<String, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::super::Module;
-    use super::super::tests::{config, problems};
+    use super::super::tests::{config, parse_in, problems};
     use super::*;
 
     const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
@@ -286,6 +335,47 @@ mod tests {
         config(&format!("{USED}filter \"f\" {{ {block} }}"))
             .filters
             .remove(0)
+    }
+
+    #[test]
+    fn filters_in_a_folder_are_called_as_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("lists")).unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(folder.path().join(format!("lists/{name}.wasm")), name).unwrap();
+        }
+        let parse = |uses: &str, filters: &str| {
+            let text = format!("listen \"::1\"\nfilters \"lists\"\nzone \".\" {{ {uses} }}\n{filters}");
+            parse_in(folder.path(), &text)
+        };
+        // One with a node, one without, one that nobody uses, and one with a module of its own.
+        let config = parse(
+            "use \"a\"; use \"b\"; use \"log\"",
+            "filter \"b\" { on-error \"refuse\" }\nfilter \"log\" { module \"builtin:log\" }",
+        )
+        .unwrap();
+        let modules: Vec<(&str, &[u8])> = config
+            .filters
+            .iter()
+            .map(|filter| (filter.name.as_str(), &filter.code[..]))
+            .collect();
+        assert_eq!(modules[0], ("b", &b"b"[..]));
+        assert_eq!(config.filters[0].on_error, OnError::Refuse);
+        assert_eq!(modules[2], ("a", &b"a"[..]));
+        assert!(config.files.contains(&folder.path().join("lists/a.wasm")));
+        assert!(!config.files.contains(&folder.path().join("lists/c.wasm")));
+        for (uses, expected) in [
+            ("use \"d\"", "there is no filter \"d\""),
+            ("use \"../lists/a\"", "there is no filter \"../lists/a\""),
+        ] {
+            let report = parse(uses, "").unwrap_err();
+            assert_eq!(report.diagnostics()[0].message, expected);
+        }
+        let report = parse("use \"d\"", "filter \"d\"").unwrap_err();
+        assert!(
+            report.diagnostics()[0].message.contains("d.wasm cannot be read"),
+            "{report}"
+        );
     }
 
     #[test]

@@ -7,16 +7,19 @@ use std::thread;
 
 use kdl::{KdlEntry, KdlNode};
 
-use super::decode::{Mistakes, arguments, block, child, document, named_nodes, whole};
+use super::decode::{Mistakes, arguments, block, child, document, named_nodes, text, whole};
 use super::error::{Diagnostic, Report, Source, Span};
 use super::files::{Files, read_source};
 use super::filter::Filters;
 use super::module::{Builtins, Module};
+use super::registries::Key;
 use super::units::{duration, s, size};
-use super::{Config, ConfigNode, Zone, address, clients, config_block, forward, listen, node, source, zone};
+use super::{
+    Config, ConfigNode, Zone, address, clients, config_block, forward, listen, node, registries, source, zone,
+};
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 12] = [
+pub(super) const SECTIONS: [&str; 15] = [
     "listen",
     "clients",
     "admin",
@@ -24,6 +27,9 @@ pub(super) const SECTIONS: [&str; 12] = [
     "workers",
     "cache-memory",
     "waiting-queries",
+    "registries",
+    "signatures",
+    "filters",
     "filter",
     "zone",
     "source",
@@ -97,8 +103,8 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
     let named = |filter: &KdlNode| {
         let name = arguments(child(block(filter), "module")?).next()?;
         match Module::parse(name.value().as_string()?, folder(path)) {
-            Module::File(file) => Some(file),
-            Module::Builtin(_) => None,
+            Ok(Module::File(file)) => Some(file),
+            Ok(Module::Builtin(_) | Module::Artifact(_)) | Err(_) => None,
         }
     };
     document(&read_source(path)?, |_, nodes| {
@@ -142,10 +148,8 @@ fn decode(
     let node = child(nodes, "node").map(|node| node::decode(mistakes, &listeners, node));
 
     let mut files = Files::new(folder);
-    let mut filters = Filters::new(builtins);
-    for node in named_nodes(nodes, "filter") {
-        filters.decode(mistakes, &mut files, node);
-    }
+    let keys = registries::signatures(mistakes, &mut files, nodes);
+    let mut filters = decode_filters(mistakes, &mut files, nodes, builtins, &keys);
     let mut names = zone::Names::default();
     let mut place = forward::Place {
         folder,
@@ -179,14 +183,37 @@ fn decode(
             .scalar(nodes, "waiting-queries 8192", whole(16..=1_000_000))
             .unwrap_or(WAITING_QUERIES),
         local_zones: mistakes.switch(nodes, "local-zones"),
+        registries: registries::decode(mistakes, folder, nodes),
         listen: listen?,
         filters,
         zones,
         sources,
         node,
         files: files.met,
+        keys,
         source: source.clone(),
     })
+}
+
+/// Those with a node, and those that a zone uses and that a folder has.
+fn decode_filters<'a>(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    nodes: &[KdlNode],
+    builtins: Builtins<'a>,
+    keys: &'a [Key],
+) -> Filters<'a> {
+    let in_folder = mistakes.scalar(nodes, "filters \"/etc/dnsweir/filters\"", text);
+    let mut filters = Filters::new(builtins, keys, in_folder.map(|name| files.folder.join(name)));
+    for node in named_nodes(nodes, "filter") {
+        filters.decode(mistakes, files, node);
+    }
+    for node in named_nodes(nodes, "zone").flat_map(|zone| named_nodes(block(zone), "use")) {
+        if let Some(name) = arguments(node).next() {
+            filters.decode_used(mistakes, files, name);
+        }
+    }
+    filters
 }
 
 /// Reports sections without which nothing can be served. One whose name nobody knows may be the one that is missing.

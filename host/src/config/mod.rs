@@ -27,6 +27,8 @@ mod module;
 pub(crate) mod name;
 mod network;
 mod node;
+mod reference;
+mod registries;
 mod schema;
 mod source;
 mod spell;
@@ -53,6 +55,8 @@ pub use load::{WAITING_QUERIES, keeps_network, listeners, load, load_block, modu
 pub use location::Location;
 pub use module::{Module, unreadable_help};
 pub use network::left_aligned;
+pub use reference::Reference;
+pub use registries::{Key, Registries};
 pub use schema::schema;
 pub use spell::spell;
 pub use units::{spell_duration, spell_size};
@@ -75,6 +79,10 @@ pub struct Config {
     pub cache_memory: usize,
     /// Clients' queries that may wait for an upstream at a time, over all zones and workers.
     pub waiting_queries: usize,
+    /// `registries { … }`: how modules are pulled.
+    pub registries: Registries,
+    /// `signatures { … }`: the keys of which one must have signed a module that is pulled; none: no signature is needed.
+    pub keys: Vec<Key>,
     /// In the order they are written. [`Stage::Filter`] is an index into this.
     pub filters: Vec<Filter>,
     /// In the order they are written; no name occurs twice.
@@ -134,6 +142,8 @@ impl Config {
             workers,
             cache_memory: 0,
             waiting_queries: 0,
+            registries: Registries::default(),
+            keys: Vec::new(),
             filters: Vec::new(),
             zones: Vec::new(),
             sources: Vec::new(),
@@ -224,8 +234,13 @@ pub struct Filter {
     pub name: String,
     /// What names its code.
     pub module: Module,
-    /// Its code, read once, whole; it holds to the `sha256` if one was written.
+    /// Its code, read once, whole; it holds to the `sha256` if one was written. That of an artifact is empty until it is
+    /// delivered.
     pub code: Bytes,
+    /// What was delivered, if its module is an artifact.
+    pub artifact: Option<Delivered>,
+    /// `signed-by "NAME"…`: the keys of which one must have signed its module; none: any key will do.
+    pub signed_by: Vec<String>,
     /// What happens when it fails.
     pub on_error: OnError,
     /// Whether the proxy is not ready while it is suspended.
@@ -260,6 +275,15 @@ impl Filter {
             _ => None,
         })
     }
+}
+
+/// An artifact that was delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// The digest of its manifest, beginning with `sha256:`.
+    pub digest: String,
+    /// The key that it was signed with, if one had to have.
+    pub signer: Option<String>,
 }
 
 /// A file with a filter's test cases, not looked into here.

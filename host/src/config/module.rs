@@ -11,25 +11,34 @@ use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, sugge
 use super::error::{Diagnostic, Span};
 use super::files::Files;
 use super::hex;
+use super::reference::Reference;
 
 pub(super) const MODULE: Shape = Shape::plain(1..=1, r#"module "builtin:log""#);
 
-/// `module "builtin:NAME"` or `module "PATH"`: what names the code of a filter.
+/// `module "builtin:NAME"`, `module "oci://REFERENCE"` or `module "PATH"`: what names the code of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Module {
     /// One of the filters in the program, without the `builtin:`.
     Builtin(String),
+    /// An artifact in a registry.
+    Artifact(Reference),
     /// A file; a relative path is relative to the configuration file.
     File(PathBuf),
 }
 
 impl Module {
     /// What `text` names; relative paths begin at `folder`.
-    pub fn parse(text: &str, folder: &Path) -> Module {
-        match text.strip_prefix("builtin:") {
+    ///
+    /// # Errors
+    /// What is wrong with a reference to an artifact, to go on after it.
+    pub fn parse(text: &str, folder: &Path) -> Result<Module, String> {
+        if let Some(reference) = Reference::parse(text) {
+            return reference.map(Module::Artifact);
+        }
+        Ok(match text.strip_prefix("builtin:") {
             Some(name) => Module::Builtin(name.to_owned()),
             None => Module::File(folder.join(text)),
-        }
+        })
     }
 }
 
@@ -37,6 +46,7 @@ impl fmt::Display for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Module::Builtin(name) => write!(f, "builtin:{name}"),
+            Module::Artifact(reference) => reference.fmt(f),
             Module::File(path) => path.display().fmt(f),
         }
     }
@@ -52,9 +62,21 @@ pub(super) struct Written {
     pub span: Span,
 }
 
-/// What the `module` of `filter` names.
-pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, filter: &KdlNode) -> Option<Written> {
+/// What the `module` of `filter` names; without one it is the file `beside` if there is a folder of filters.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    folder: &Path,
+    beside: Option<PathBuf>,
+    filter: &KdlNode,
+) -> Option<Written> {
     let Some(node) = child(block(filter), "module") else {
+        if let Some(path) = beside {
+            return Some(Written {
+                text: path.display().to_string(),
+                module: Module::File(path),
+                span: head(filter),
+            });
+        }
         let missing = Diagnostic::new(head(filter), "this filter needs a `module`");
         mistakes.push(missing.help("write: module \"builtin:log\", or module \"PATH.wasm\""));
         return None;
@@ -64,14 +86,16 @@ pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, filter: &KdlNode) -
     let span = arguments(node)
         .next()
         .map_or(head(node), |entry| entry.span().into());
-    Some(Written {
-        module: Module::parse(&text, folder),
-        text,
-        span,
-    })
+    match Module::parse(&text, folder) {
+        Ok(module) => Some(Written { module, text, span }),
+        Err(wrong) => {
+            mistakes.push(Diagnostic::new(span, format!("{text:?} {wrong}")));
+            None
+        }
+    }
 }
 
-/// The code that the `module` of `filter` names, held to its `sha256`.
+/// The code that the `module` of `filter` names, held to its `sha256`. That of an artifact is empty until it is delivered.
 pub(super) fn code(
     mistakes: &mut Mistakes,
     files: &mut Files<'_>,
@@ -90,6 +114,14 @@ pub(super) fn code(
                 mistakes.push(Diagnostic::new(head(digest), problem).help("remove it"));
             }
             builtin(mistakes, builtins, name, written.span)
+        }
+        Module::Artifact(_) => {
+            if let Some(digest) = digest {
+                let problem = "a module from a registry takes no `sha256`";
+                let help = "write the digest of its manifest in the reference: oci://REGISTRY/NAME:TAG@sha256:DIGEST";
+                mistakes.push(Diagnostic::new(head(digest), problem).help(help));
+            }
+            Some(Bytes::new())
         }
         Module::File(path) => {
             let code = match files.module(path) {
@@ -130,7 +162,7 @@ fn unreadable(path: &Path, error: &str, builtins: Builtins<'_>, written: &Writte
 /// What would be right where the module `text`, which is at `path`, cannot be read.
 pub fn unreadable_help(text: &str, path: &Path) -> &'static str {
     if text.contains("://") {
-        "this is a URL, and modules are read from files: download it, and name the file"
+        "this is a URL, and modules are read from files and registries: download it and name the file, or write oci://REGISTRY/NAME:TAG"
     } else if path.is_dir() {
         "this is a folder: name the .wasm file in it"
     } else if path.iter().any(|part| part == "target") && !path.exists() {

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::decode::Shape;
-use super::{cache, clients, filter, forward, listen, load, module, node, source, wasi, zone};
+use super::{cache, clients, filter, forward, listen, load, module, node, registries, source, wasi, zone};
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
 pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
@@ -18,7 +18,13 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("clients", "queries", &clients::QUERIES),
     ("clients", "responses", &clients::RESPONSES),
     ("", "admin", &listen::ADMIN),
+    ("", "registries", &registries::REGISTRIES),
+    ("registries", "mirror", &registries::MIRROR),
+    ("registries", "plain-http", &registries::PLAIN_HTTP),
+    ("", "signatures", &registries::SIGNATURES),
+    ("signatures", "key", &registries::KEY),
     ("", "filter", &filter::FILTER),
+    ("filter", "signed-by", &registries::SIGNED_BY),
     ("filter", "module", &module::MODULE),
     ("filter", "on-error", &filter::ON_ERROR),
     ("filter", "limits", &filter::LIMITS),

@@ -185,7 +185,9 @@ fn mistakes_are_rendered_as_expected() {
 }
 
 /// Files that examples in the reference name.
-const NAMED: [&str; 5] = [
+const NAMED: [&str; 7] = [
+    "platform.pub",
+    "team.pub",
     "rewrite.wasm",
     "block-list.wasm",
     "block-list.txt",
@@ -197,8 +199,10 @@ const NAMED: [&str; 5] = [
 /// `fragment` of a file or of a zone, or that it `fails`.
 #[test]
 fn the_documentation_is_right() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
-    let text = fs::read_to_string(&path).unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let documents =
+        ["configuration.md", "delivery.md"].map(|name| fs::read_to_string(docs.join(name)).unwrap());
+    let text = documents.concat();
     let folder = tempfile::tempdir().unwrap();
     for file in NAMED {
         fs::write(folder.path().join(file), b"abc").unwrap();

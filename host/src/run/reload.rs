@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::filter::{self, Filter, Instance};
 use crate::listen::Limits;
 use crate::node::{Plan, Reconciler};
+use crate::registry::Deliveries;
 use crate::serve::generation::Generation;
 
 /// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
@@ -36,6 +37,7 @@ impl Proxy {
         signals: &mut Signals,
         mut changes: watch::Changes,
     ) -> Result<(), Stop> {
+        let deliveries = Arc::clone(&self.state.deliveries);
         let mut superseded = 0;
         let mut newer = None;
         loop {
@@ -46,7 +48,7 @@ impl Proxy {
                     index = worker::first_to_end(&mut self.workers) => {
                         return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
                     }
-                    why = reason_to_load(&mut signals.hangup, &mut changes) => why,
+                    why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries) => why,
                     () = self.engine.alarm() => {
                         self.go_back(&mut changes).await;
                         continue;
@@ -64,7 +66,7 @@ impl Proxy {
                 // What is being loaded ends with being waited for.
                 () = signals.end.come() => return Ok(()),
                 // The files say something else by now.
-                why = reason_to_load(&mut signals.hangup, &mut changes), if superseded < SUPERSEDED => {
+                why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries), if superseded < SUPERSEDED => {
                     superseded += 1;
                     newer = Some(why);
                     continue;
@@ -133,10 +135,15 @@ impl Proxy {
         let (number, workers) = (current.number + 1, self.workers.len());
         let without_test_cases = self.without_test_cases;
         // Compiling takes a while; the admin address goes on answering.
-        let prepared = filter::beside(&self.engine, move |engine| {
+        let loaded = filter::beside(&self.engine, move |_| {
             // What was given up for this one may still be reading data, of which there is no room for more.
             let _alone = LOADING.lock();
-            let config = load(Some(&file), without_test_cases)?;
+            load(Some(&file), without_test_cases)
+        });
+        let mut config = loaded.await.map_err(machine)??;
+        self.state.deliveries.deliver(&mut config).await?;
+        let prepared = filter::beside(&self.engine, move |engine| {
+            let _alone = LOADING.lock();
             prepare(number, config, engine, workers, Some(&current), &current)
         });
         prepared.await.map_err(machine)?
@@ -216,6 +223,7 @@ impl Proxy {
         }
         shared.cache.set_limit(config.cache_memory);
         shared.waiting.set_limit(config.waiting_queries);
+        self.state.deliveries.accept(&generation.config);
         *self.state.generation.write() = generation;
         self.before = match current.number {
             0 => Before::default(),
@@ -302,9 +310,14 @@ impl Proxy {
 }
 
 /// Resolves when the configuration is to be loaded again, and says why.
-async fn reason_to_load(hangup: &mut Signal, changes: &mut watch::Changes) -> &'static str {
+async fn reason_to_load(
+    hangup: &mut Signal,
+    changes: &mut watch::Changes,
+    deliveries: &Deliveries,
+) -> &'static str {
     tokio::select! {
         _ = hangup.recv() => { changes.note(); "SIGHUP" }
         () = changes.changed() => "a file changed",
+        () = deliveries.moved() => "a tag moved",
     }
 }

@@ -18,12 +18,12 @@ use tokio::runtime::LocalRuntime;
 use tokio::time::timeout;
 
 use super::Stop;
-use crate::config;
 use crate::dns::Transport;
 use crate::dns::name::Name;
 use crate::dns::text::parse_type;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, build, flag};
-use crate::filter::{self, Engine, Filter};
+use crate::filter::{Engine, Filter};
+use crate::run;
 use crate::serve::generation::Generation;
 use crate::serve::trace::{Direction, TraceEvent, TraceView};
 use crate::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
@@ -85,7 +85,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         .ok_or_else(|| Stop::Refused(format!("{:?} is no type; write AAAA, or TYPE65280", asked.qtype)))?;
     let message = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false, None);
 
-    let mut config = config::load(file, filter::BUILTINS)?;
+    let (mut config, _) = run::load_whole(file)?;
     for filter in &mut config.filters {
         // What a filter used to say is no reason not to show what it says now.
         filter.test_cases = None;

@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Stop;
-use super::modules::{configured, refusal};
+use super::artifacts::{Access, fetch};
+use super::modules::{configured, of_artifact, refusal};
 use crate::config::{self, Source};
 use crate::dns::text::type_text;
 use crate::filter::{self, Anatomy, Engine, Interface, Standing, Trial};
@@ -18,6 +19,11 @@ struct Info {
     kind: &'static str,
     bytes: usize,
     sha256: String,
+    /// Of a module from a registry: the digest of its manifest, and how many signatures it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    artifact: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signatures: Option<usize>,
     interface: String,
     imports: Vec<Face>,
     exports: Vec<Face>,
@@ -51,7 +57,7 @@ struct Manifest {
 ///
 /// # Errors
 /// When the file is no module, or the configuration is not valid.
-pub fn info(file: &str, config: Option<&Path>, json: bool) -> Result<String, Stop> {
+pub fn info(file: &str, config: Option<&Path>, json: bool, access: &Access) -> Result<String, Stop> {
     let engine = Engine::metered()
         .map_err(|error| Stop::Machine(error.to_string()))?
         .compiling_aside();
@@ -59,7 +65,14 @@ pub fn info(file: &str, config: Option<&Path>, json: bool) -> Result<String, Sto
         Some(path) => config::load_block(path)?,
         None => (Source::new("the empty configuration", ""), Vec::new()),
     };
-    let block = configured(file, nodes)?;
+    let artifact = match file.starts_with("oci://") {
+        true => Some(fetch(file, access)?),
+        false => None,
+    };
+    let block = match &artifact {
+        Some((reference, artifact)) => of_artifact(reference, artifact, nodes),
+        None => configured(file, nodes)?,
+    };
     let anatomy = filter::inspect(&engine, &block.code, &block.limits)
         .map_err(|error| Stop::Refused(format!("{file}: {error}")))?;
     let (manifest, refused) = match Trial::load(&engine, &block, &[".".to_owned()]) {
@@ -78,7 +91,11 @@ pub fn info(file: &str, config: Option<&Path>, json: bool) -> Result<String, Sto
         }
         Err(error) => (None, Some(refusal(&source, &block, &error))),
     };
-    let info = describe(file, anatomy, manifest, refused);
+    let mut info = describe(file, anatomy, manifest, refused);
+    if let Some((_, artifact)) = artifact {
+        info.signatures = Some(artifact.signatures.len());
+        info.artifact = Some(artifact.digest);
+    }
     if json {
         let text = serde_json::to_string_pretty(&info).map_err(|error| Stop::Machine(error.to_string()))?;
         return Ok(text + "\n");
@@ -104,6 +121,8 @@ fn describe(file: &str, anatomy: Anatomy, manifest: Option<Manifest>, refusal: O
         kind: if anatomy.component { "component" } else { "module" },
         bytes: anatomy.size,
         sha256: anatomy.digest,
+        artifact: None,
+        signatures: None,
         interface: filter::INTERFACE.to_owned(),
         imports: anatomy.imports.into_iter().map(face(true)).collect(),
         exports: anatomy.exports.into_iter().map(face(false)).collect(),
@@ -150,6 +169,12 @@ fn show(info: &Info) -> String {
         "{}: {kind}, {} octets\nsha256  {}",
         info.file, info.bytes, info.sha256
     );
+    if let (Some(artifact), Some(signatures)) = (&info.artifact, info.signatures) {
+        let _ = writeln!(
+            out,
+            "artifact  {artifact}, {signatures} signatures, which `dnsweir filter verify` checks"
+        );
+    }
     for (title, faces) in [("imports", &info.imports), ("exports", &info.exports)] {
         let _ = writeln!(out, "{title}");
         if faces.is_empty() {

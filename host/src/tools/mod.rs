@@ -4,6 +4,7 @@
 //! [`serve`](crate::serve), [`test`] and [`info`] load a module as the proxy would. Nothing here is part
 //! of the way of a query.
 
+pub mod artifacts;
 pub mod command_line;
 pub mod dev;
 pub mod explain;
@@ -15,6 +16,7 @@ pub mod test;
 use std::fmt;
 
 use crate::config::{self, Report};
+use crate::run;
 
 /// What a configuration may contain, in KDL Schema.
 pub fn schema() -> String {
@@ -37,6 +39,15 @@ impl fmt::Display for Stop {
         match self {
             Stop::File(report) => report.fmt(f),
             Stop::Refused(text) | Stop::Machine(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<run::Stop> for Stop {
+    fn from(stop: run::Stop) -> Stop {
+        match stop {
+            run::Stop::Configuration(report) => Stop::File(report),
+            run::Stop::Machine(error) => Stop::Machine(error),
         }
     }
 }

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
+
 use super::Stop;
-use crate::config::{self, ConfigNode, Limits, Module, OnError, Report, Source, Span, Wasi};
+use crate::config::{self, ConfigNode, Limits, Module, OnError, Reference, Report, Source, Span, Wasi};
 use crate::filter::{BUILTINS, LoadError};
+use crate::registry::Artifact;
 
 /// A `filter` block with the module that `file` names (`builtin:NAME` or a path), this configuration, and defaults for
 /// the rest.
@@ -12,9 +15,15 @@ use crate::filter::{BUILTINS, LoadError};
 /// # Errors
 /// When there is no such module, or it cannot be read.
 pub fn configured(file: &str, config: Vec<ConfigNode>) -> Result<config::Filter, Stop> {
-    let module = Module::parse(file, Path::new(""));
+    let module =
+        Module::parse(file, Path::new("")).map_err(|wrong| Stop::Refused(format!("{file:?} {wrong}")))?;
     let (name, code) = match &module {
         Module::Builtin(name) => (name.clone(), builtin(name)?.into()),
+        Module::Artifact(_) => {
+            let problem =
+                format!("{file} is in a registry: pull it first, with `dnsweir filter pull {file}`");
+            return Err(Stop::Refused(problem));
+        }
         Module::File(path) => {
             let code = config::read_module(path).map_err(|error| {
                 let help = config::unreadable_help(file, path);
@@ -24,10 +33,27 @@ pub fn configured(file: &str, config: Vec<ConfigNode>) -> Result<config::Filter,
             (name.to_string_lossy().into_owned(), code)
         }
     };
-    Ok(config::Filter {
+    Ok(block(name, module, code, config))
+}
+
+/// A `filter` block with a module that was pulled, this configuration, and defaults for the rest.
+pub fn of_artifact(reference: &Reference, artifact: &Artifact, config: Vec<ConfigNode>) -> config::Filter {
+    let name = reference.repository.rsplit('/').next().unwrap_or_default();
+    block(
+        name.to_owned(),
+        Module::Artifact(reference.clone()),
+        artifact.module.clone(),
+        config,
+    )
+}
+
+fn block(name: String, module: Module, code: Bytes, config: Vec<ConfigNode>) -> config::Filter {
+    config::Filter {
         name,
         module,
         code,
+        artifact: None,
+        signed_by: Vec::new(),
         on_error: OnError::default(),
         unready: false,
         probation: 0,
@@ -38,7 +64,7 @@ pub fn configured(file: &str, config: Vec<ConfigNode>) -> Result<config::Filter,
         span: Span::default(),
         module_span: Span::default(),
         config_span: Span::default(),
-    })
+    }
 }
 
 fn builtin(name: &str) -> Result<&'static [u8], Stop> {

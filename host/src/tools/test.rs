@@ -9,7 +9,8 @@ use super::Stop;
 use super::modules::{configured, refusal};
 use crate::cases::{self, Case, CaseResult, Difference, Snapshot, TestCases};
 use crate::config::{self, Module};
-use crate::filter::{BUILTINS, Engine, LoadError, Trial};
+use crate::filter::{Engine, LoadError, Trial};
+use crate::run;
 
 /// The configuration that is looked at where no module is named.
 const CONFIGURATION: &str = "dnsweir.kdl";
@@ -77,7 +78,7 @@ fn subjects(path: &Path) -> Result<Vec<Subject>, Stop> {
         let help = "name a module, or go to a folder with a dnsweir.kdl";
         return Err(Stop::Refused(format!("there is nothing to test: {help}")));
     }
-    let config = config::load(path, BUILTINS)?;
+    let (config, _) = run::load_whole(path)?;
     let subject = |block: config::Filter| {
         let test_cases = PathBuf::from(block.test_cases.as_ref()?.source.name());
         Some(Subject { block, test_cases })

@@ -4,17 +4,14 @@
 //! other's reading, and how much the child can write is a limit of its own. The parent looks at them when the child
 //! is gone.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
-
 use super::translate::compile;
-use crate::confine::{Confinement, confine};
+use crate::confine::{Confinement, confine, file_in_memory};
 use crate::filter::cancel::Cancel;
 use crate::filter::load_error::LoadError;
 use crate::filter::settings;
@@ -48,13 +45,13 @@ pub(super) fn compile_aside(
     cancel: &Cancel,
 ) -> Result<Vec<u8>, LoadError> {
     let machine = LoadError::Machine;
-    let mut input = file_in_memory().map_err(machine)?;
+    let mut input = file_in_memory(c"filter").map_err(machine)?;
     input
         .write_all(module)
         .and_then(|()| input.rewind())
         .map_err(machine)?;
-    let mut output = file_in_memory().map_err(machine)?;
-    let mut errors = file_in_memory().map_err(machine)?;
+    let mut output = file_in_memory(c"filter").map_err(machine)?;
+    let mut errors = file_in_memory(c"filter").map_err(machine)?;
     let mut command = Command::new(PROGRAM);
     command
         .arg("compile-filter")
@@ -133,14 +130,6 @@ fn failure(status: ExitStatus, complaint: &str, confinement: Confinement) -> Loa
             said()
         )),
     }
-}
-
-/// A file that has no name, which a child gets only if it is told to.
-fn file_in_memory() -> io::Result<File> {
-    let create = |flags| memfd_create(c"filter", MemfdFlags::CLOEXEC | flags);
-    // There are kernels that want to be told that it is no program, and those before 6.3, which do not know the word.
-    let descriptor = create(MemfdFlags::NOEXEC_SEAL).or_else(|_| create(MemfdFlags::empty()))?;
-    Ok(File::from(descriptor))
 }
 
 /// Compiles the module on standard input for the process `parent`, and writes the code to standard output, or what is

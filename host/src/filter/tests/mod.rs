@@ -39,6 +39,8 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
         name: "test".into(),
         module: Module::File("test.wasm".into()),
         code: module.into(),
+        artifact: None,
+        signed_by: Vec::new(),
         on_error: OnError::Bypass,
         unready: false,
         probation: 0,

@@ -1,0 +1,198 @@
+//! `oci://REGISTRY/NAME:TAG@sha256:DIGEST`: an artifact in a registry.
+
+use std::fmt;
+
+use super::hex;
+
+/// What a reference begins with.
+const SCHEME: &str = "oci://";
+
+/// Octets of a name, a tag (the distribution specification, "Pulling manifests"), and a host.
+const LONGEST_NAME: usize = 255;
+const LONGEST_TAG: usize = 128;
+
+/// The artifact that a tag or a digest names in a registry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reference {
+    /// The registry's host, with a port if one is written.
+    pub registry: String,
+    /// The name within it, as `filters/block-list`.
+    pub repository: String,
+    /// `:TAG`. With a digest it says nothing but what a reader may want to know.
+    pub tag: Option<String>,
+    /// `@sha256:…`, which the manifest must have, in lowercase.
+    pub digest: Option<String>,
+}
+
+impl Reference {
+    /// Reads a text that begins with `oci://`; none if it does not.
+    ///
+    /// # Errors
+    /// What is wrong with it, to go on after "it".
+    pub fn parse(text: &str) -> Option<Result<Reference, String>> {
+        text.strip_prefix(SCHEME).map(parse)
+    }
+
+    /// The same artifact by this digest.
+    pub fn with_digest(&self, digest: &str) -> Reference {
+        Reference {
+            digest: Some(digest.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// Whether it may name another artifact tomorrow.
+    pub fn is_movable(&self) -> bool {
+        self.digest.is_none()
+    }
+}
+
+fn parse(text: &str) -> Result<Reference, String> {
+    let (rest, digest) = match text.split_once('@') {
+        Some((rest, digest)) => (rest, Some(parse_digest(digest)?)),
+        None => (text, None),
+    };
+    let Some((registry, path)) = rest.split_once('/') else {
+        return Err("names no registry: write oci://REGISTRY/NAME:TAG".into());
+    };
+    let (repository, tag) = match path.split_once(':') {
+        Some((repository, tag)) => (repository, Some(tag)),
+        None => (path, None),
+    };
+    if !is_host(registry) {
+        return Err(format!("has {registry:?} for a registry, which is no host name"));
+    }
+    if !is_repository(repository) {
+        return Err(format!(
+            "has the name {repository:?}: write lowercase letters and digits, separated by `.`, `_`, `-` and `/`"
+        ));
+    }
+    if let Some(tag) = tag
+        && !is_tag(tag)
+    {
+        return Err(format!("has {tag:?} for a tag, which is none"));
+    }
+    if tag.is_none() && digest.is_none() {
+        return Err("needs a tag or a digest: write oci://REGISTRY/NAME:TAG or …@sha256:DIGEST".into());
+    }
+    Ok(Reference {
+        registry: registry.to_owned(),
+        repository: repository.to_owned(),
+        tag: tag.map(str::to_owned),
+        digest,
+    })
+}
+
+fn parse_digest(text: &str) -> Result<String, String> {
+    let digits = text.strip_prefix("sha256:");
+    let octets = digits.and_then(hex::octets).filter(|octets| octets.len() == 32);
+    let octets =
+        octets.ok_or_else(|| format!("has the digest {text:?}: write sha256: and 64 hexadecimal digits"))?;
+    Ok(format!("sha256:{}", hex::digits(&octets)))
+}
+
+/// Whether this may be a host, with a port or without, as registries have them: it goes into a URL as it is.
+pub(super) fn is_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0);
+    let is_name = |host: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        host.starts_with(|c: char| c.is_ascii_alphanumeric()) && host.chars().all(plain)
+    };
+    let is_ipv6 = |host: &str| {
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        inner.is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())
+    };
+    host.len() <= LONGEST_NAME && port.is_none_or(is_port) && (is_name(host) || is_ipv6(host))
+}
+
+/// The distribution specification: `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`, several of them with `/` between.
+fn is_repository(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        part.starts_with(outer)
+            && part.ends_with(outer)
+            && part.chars().all(|c| outer(c) || ['.', '_', '-'].contains(&c))
+            && !part.contains("..")
+    };
+    text.len() <= LONGEST_NAME && text.split('/').all(is_part)
+}
+
+/// The distribution specification: `[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}`.
+fn is_tag(text: &str) -> bool {
+    let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.len() <= LONGEST_TAG
+        && text.starts_with(first)
+        && text.chars().all(|c| first(c) || c == '.' || c == '-')
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/{}", self.registry, self.repository)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        if let Some(digest) = &self.digest {
+            write!(f, "@{digest}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_read_and_written() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        for text in [
+            "oci://registry.example/filter:1.0",
+            "oci://registry.example:5000/team/block-list:v1_2",
+            "oci://[::1]:5000/a/b/c:latest",
+            "oci://localhost/a",
+        ] {
+            for text in [text.to_owned(), format!("{text}@{digest}")] {
+                let read = Reference::parse(&text).unwrap();
+                if text == "oci://localhost/a" {
+                    assert!(read.unwrap_err().contains("needs a tag or a digest"));
+                    continue;
+                }
+                let read = read.unwrap_or_else(|wrong| panic!("{text}: {wrong}"));
+                assert_eq!(read.to_string(), text);
+                assert_eq!(read.is_movable(), read.digest.is_none());
+            }
+        }
+        let upper = format!("oci://r.example/a@sha256:{}", "0A".repeat(32));
+        assert_eq!(Reference::parse(&upper).unwrap().unwrap().digest, Some(digest));
+        assert_eq!(Reference::parse("https://registry.example/a:1"), None);
+    }
+
+    #[test]
+    fn what_is_none_is_told() {
+        let long = format!("oci://r.example/{}:1", "a".repeat(256));
+        for (text, expected) in [
+            ("oci://", "names no registry"),
+            ("oci://filter:1", "names no registry"),
+            ("oci://r.example/", "has the name"),
+            ("oci://r.example/Filter:1", "has the name"),
+            ("oci://r.example/a//b:1", "has the name"),
+            ("oci://r.example/../b:1", "has the name"),
+            ("oci://r.example/a:", "for a tag"),
+            ("oci://r.example/a:b/c", "for a tag"),
+            ("oci://r.example/a:-b", "for a tag"),
+            ("oci://r.example:0/a:1", "no host name"),
+            ("oci://r.example?x=/a:1", "no host name"),
+            ("oci://user@r.example/a:1", "has the digest"),
+            ("oci://r.example/a@sha512:00", "has the digest"),
+            ("oci://r.example/a@sha256:00", "has the digest"),
+            (&long, "has the name"),
+        ] {
+            let wrong = Reference::parse(text).unwrap().unwrap_err();
+            assert!(wrong.contains(expected), "{text}: {wrong}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What the child process does that pulls: it asks hosts, and writes what they have to standard output.
+//!
+//! The client of registries reads whatever a host sends into memory, however much that is. So it runs in a process with
+//! limits, which knows the password of these hosts and no other, and which nobody has to believe: whoever started it
+//! holds what it writes against digests and signatures.
+
+use std::io::{self, Read, Write};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use oci_client::manifest::{OciDescriptor, OciImageManifest};
+use oci_client::secrets::RegistryAuth;
+use oci_client::{Client, Reference, RegistryOperation};
+
+use super::artifact::{
+    self, Artifact, BUNDLE, Form, LARGEST_SIGNATURE, MANIFEST, MOST_SIGNATURES, SIMPLE, SIMPLE_SIGNATURE,
+    Signature, UNCHANGED,
+};
+use super::client::{Host, is_missing, words};
+use super::job::Job;
+use crate::confine::{Confinement, confine};
+
+/// Does the job on standard input for the process `parent`, and writes the artifact to standard output, or what is wrong to
+/// standard error. Returns the exit code. To be called before this process does anything else.
+#[expect(clippy::print_stderr, reason = "the parent reads it there")]
+pub fn serve(parent: u32, confinement: Confinement) -> u8 {
+    let done = confine(parent, confinement)
+        .and_then(|()| {
+            let mut job = Vec::new();
+            io::stdin().read_to_end(&mut job)?;
+            let job: Job = serde_json::from_slice(&job)?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            Ok(runtime.block_on(pull(&job)))
+        })
+        .map_err(|error| error.to_string())
+        .and_then(|pulled| pulled)
+        .and_then(|parts| {
+            let mut output = io::stdout();
+            let written = parts.iter().try_for_each(|part| output.write_all(part));
+            written
+                .and_then(|()| output.flush())
+                .map_err(|error| error.to_string())
+        });
+    match done {
+        Ok(()) => 0,
+        Err(said) => {
+            eprintln!("{said}");
+            1
+        }
+    }
+}
+
+/// What the first host has that has it.
+async fn pull(job: &Job) -> Result<Vec<Bytes>, String> {
+    let mut errors = Vec::new();
+    for host in &job.hosts {
+        match pull_from(host, job).await {
+            Ok(parts) => return Ok(parts),
+            Err(error) => errors.push(format!("{}: {error}", host.name)),
+        }
+    }
+    Err(errors.join("; "))
+}
+
+async fn pull_from(host: &Host, job: &Job) -> Result<Vec<Bytes>, String> {
+    let client = host.client(&job.way)?;
+    let auth = host.auth();
+    let reference = match (&job.digest, &job.tag) {
+        (Some(digest), _) => {
+            Reference::with_digest(host.name.clone(), job.repository.clone(), digest.clone())
+        }
+        (None, tag) => {
+            let tag = tag.clone().unwrap_or_default();
+            Reference::with_tag(host.name.clone(), job.repository.clone(), tag)
+        }
+    };
+    let asked = client.auth(&reference, &auth, RegistryOperation::Pull).await;
+    asked.map_err(|error| words(&error))?;
+    if let Some(known) = &job.known {
+        let digest = client.fetch_manifest_digest(&reference, &auth).await;
+        if digest.map_err(|error| words(&error))? == *known {
+            return Ok(vec![Bytes::from_static(UNCHANGED)]);
+        }
+    }
+    let pulled = client.pull_manifest_raw(&reference, &auth, &[MANIFEST]).await;
+    let (manifest, digest) = pulled.map_err(|error| words(&error))?;
+    let layer = artifact::layer(&manifest)?;
+    let module = blob(&client, &reference, &layer.digest, layer.size).await?;
+    let mut signatures = Vec::new();
+    if job.signatures {
+        let artifact = reference.clone_with_digest(digest);
+        signatures = simple_signatures(&client, &artifact, &auth).await?;
+        signatures.extend(bundles(&client, &artifact, &auth).await?);
+        signatures.truncate(MOST_SIGNATURES);
+    }
+    Ok(Artifact::new(manifest, module, signatures)?.write())
+}
+
+/// The octets of a blob, if they are as many as its descriptor says and have its digest.
+async fn blob(client: &Client, image: &Reference, digest: &str, size: u64) -> Result<Bytes, String> {
+    let descriptor = OciDescriptor {
+        digest: digest.to_owned(),
+        size: i64::try_from(size).map_err(|_| "a size that is none")?,
+        ..OciDescriptor::default()
+    };
+    let opened = client.pull_blob_stream(image, &descriptor).await;
+    let mut stream = opened.map_err(|error| words(&error))?.stream;
+    // Who pulls has a limit of memory, and looked at the size.
+    let mut octets = Vec::with_capacity(size as usize);
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|error| error.to_string())?;
+        if (octets.len() + chunk.len()) as u64 > size {
+            return Err(format!(
+                "{digest} has more than the {size} octets that its manifest says"
+            ));
+        }
+        octets.extend_from_slice(&chunk);
+    }
+    Ok(octets.into())
+}
+
+/// What cosign has stored under the tag of an artifact's digest.
+async fn simple_signatures(
+    client: &Client,
+    artifact: &Reference,
+    auth: &RegistryAuth,
+) -> Result<Vec<Signature>, String> {
+    let tag = format!("{}.sig", artifact.digest().unwrap_or_default().replace(':', "-"));
+    let (registry, repository) = (artifact.registry().to_owned(), artifact.repository().to_owned());
+    let reference = Reference::with_tag(registry, repository, tag);
+    let Some(manifest) = manifest(client, &reference, auth).await? else {
+        return Ok(Vec::new());
+    };
+    let mut signatures = Vec::new();
+    for layer in manifest.layers.iter().take(MOST_SIGNATURES) {
+        let annotations = layer.annotations.iter().flatten();
+        let signature = annotations
+            .into_iter()
+            .find(|(name, _)| *name == SIMPLE_SIGNATURE);
+        if let (SIMPLE, Some((_, signature))) = (layer.media_type.as_str(), signature) {
+            let octets = small_blob(client, artifact, layer).await?;
+            signatures.push(Signature {
+                form: Form::Simple(signature.clone()),
+                octets,
+            });
+        }
+    }
+    Ok(signatures)
+}
+
+/// The bundles that refer to an artifact.
+async fn bundles(
+    client: &Client,
+    artifact: &Reference,
+    auth: &RegistryAuth,
+) -> Result<Vec<Signature>, String> {
+    let index = client.pull_referrers(artifact, Some(BUNDLE)).await;
+    let index = index.map_err(|error| format!("who refers to it: {}", words(&error)))?;
+    // Not every registry chooses among them.
+    let bundles = index
+        .manifests
+        .iter()
+        .filter(|entry| entry.artifact_type.as_deref() == Some(BUNDLE));
+    let mut signatures = Vec::new();
+    for entry in bundles.take(MOST_SIGNATURES) {
+        let Some(manifest) =
+            manifest(client, &artifact.clone_with_digest(entry.digest.clone()), auth).await?
+        else {
+            continue;
+        };
+        for layer in manifest
+            .layers
+            .iter()
+            .filter(|layer| layer.media_type == BUNDLE)
+            .take(1)
+        {
+            let octets = small_blob(client, artifact, layer).await?;
+            signatures.push(Signature {
+                form: Form::Bundle,
+                octets,
+            });
+        }
+    }
+    Ok(signatures)
+}
+
+/// A manifest, if there is one.
+async fn manifest(
+    client: &Client,
+    reference: &Reference,
+    auth: &RegistryAuth,
+) -> Result<Option<OciImageManifest>, String> {
+    match client.pull_manifest_raw(reference, auth, &[MANIFEST]).await {
+        Ok((octets, _)) => serde_json::from_slice(&octets)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(words(&error)),
+    }
+}
+
+async fn small_blob(client: &Client, image: &Reference, layer: &OciDescriptor) -> Result<Bytes, String> {
+    let size = u64::try_from(layer.size).unwrap_or(u64::MAX);
+    if size > LARGEST_SIGNATURE as u64 {
+        return Err(format!(
+            "a signature of {size} octets, and at most {LARGEST_SIGNATURE} are read"
+        ));
+    }
+    blob(client, image, &layer.digest, size).await
+}

@@ -1,0 +1,103 @@
+//! A client of one host, and its errors in words.
+
+use std::error::Error;
+use std::time::Duration;
+
+use oci_client::Client;
+use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
+use oci_client::errors::{OciDistributionError, OciErrorCode};
+use oci_client::secrets::RegistryAuth;
+use serde::{Deserialize, Serialize};
+
+use super::credentials::Credentials;
+
+/// How long a host may take to be connected to, and to send something more.
+const CONNECT: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A host that is asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name or address, with a port if it has its own.
+    pub name: String,
+    /// Whether it is asked without TLS.
+    pub plain: bool,
+    /// Who we are to it.
+    pub credentials: Option<Credentials>,
+}
+
+/// How all hosts are reached.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Way {
+    /// The authorities, in PEM, that a certificate must be from; none: those of the system.
+    pub ca: Option<String>,
+    /// Who is asked to connect.
+    pub proxy: Option<String>,
+}
+
+impl Host {
+    /// Who we say we are.
+    pub fn auth(&self) -> RegistryAuth {
+        match &self.credentials {
+            Some(known) => RegistryAuth::Basic(known.user.clone(), known.password.clone()),
+            None => RegistryAuth::Anonymous,
+        }
+    }
+
+    /// A client for it.
+    ///
+    /// # Errors
+    /// When the certificates or the proxy are none.
+    pub fn client(&self, way: &Way) -> Result<Client, String> {
+        // Whoever was first: it is the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let certificate = |pem: &String| Certificate {
+            encoding: CertificateEncoding::Pem,
+            data: pem.clone().into_bytes(),
+        };
+        let config = ClientConfig {
+            protocol: match self.plain {
+                true => ClientProtocol::Http,
+                false => ClientProtocol::Https,
+            },
+            tls_certs_only: way.ca.iter().map(certificate).collect(),
+            https_proxy: way.proxy.clone(),
+            http_proxy: way.proxy.clone(),
+            connect_timeout: Some(CONNECT),
+            read_timeout: Some(SILENCE),
+            platform_resolver: None,
+            user_agent: concat!("dnsweir/", env!("CARGO_PKG_VERSION")),
+            ..ClientConfig::default()
+        };
+        Client::try_from(config).map_err(|error| words(&error))
+    }
+}
+
+/// An error with its causes, each said once.
+pub fn words(error: &OciDistributionError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+/// Whether a registry says that it has no such thing.
+pub fn is_missing(error: &OciDistributionError) -> bool {
+    match error {
+        OciDistributionError::ImageManifestNotFoundError(_) => true,
+        OciDistributionError::ServerError { code, .. } => *code == 404,
+        OciDistributionError::RegistryError { envelope, .. } => envelope.errors.iter().any(|error| {
+            matches!(
+                error.code,
+                OciErrorCode::ManifestUnknown | OciErrorCode::NotFound | OciErrorCode::NameUnknown
+            )
+        }),
+        _ => false,
+    }
+}

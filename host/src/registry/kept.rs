@@ -1,0 +1,166 @@
+//! Artifacts kept on disk, so that a node can start while the registry is away.
+//!
+//! A file for each artifact, named by its digest, and one for each tag, which says what artifact answered queries last
+//! under it. Both are held against their digests when they are read, and signatures are checked again.
+
+use std::io;
+
+use sha2::{Digest as _, Sha256};
+
+use super::artifact::Artifact;
+use crate::config::{Reference, spell_size};
+use crate::private_folder::{Entry, PrivateFolder};
+
+/// Of the folder that everything is kept in.
+const FOLDER: &str = "modules";
+
+const ARTIFACT: &str = ".artifact";
+const TAG: &str = ".tag";
+
+/// The artifacts on disk; nothing is kept without a folder.
+#[derive(Debug, Clone, Default)]
+pub struct Kept(Option<PrivateFolder>);
+
+impl Kept {
+    /// Keeps them in `folder`.
+    pub fn new(folder: Option<PrivateFolder>) -> Kept {
+        Kept(folder)
+    }
+
+    /// What `reference` names, if it is there.
+    pub fn find(&self, reference: &Reference) -> Option<Artifact> {
+        let folder = self.0.as_ref()?.folder(FOLDER).ok()?;
+        let digest = match &reference.digest {
+            Some(digest) => digest.clone(),
+            None => {
+                let text = String::from_utf8(folder.read(&tag_file(reference)).ok()?).ok()?;
+                let (name, digest) = text.trim_end().rsplit_once(' ')?;
+                (name == reference.to_string()).then(|| digest.to_owned())?
+            }
+        };
+        let file = folder.read(&artifact_file(&digest)).ok()?;
+        let artifact = Artifact::read(file.into()).ok()?;
+        (artifact.digest == digest).then_some(artifact)
+    }
+
+    /// Keeps an artifact; others than those in `used` give way, the oldest first, so that all have `limit` octets at most.
+    ///
+    /// # Errors
+    /// When it does not fit, or the disk says no.
+    pub fn store(&self, artifact: &Artifact, limit: usize, used: &[String]) -> io::Result<()> {
+        let Some(folder) = &self.0 else { return Ok(()) };
+        let folder = folder.folder(FOLDER)?;
+        let (parts, name) = (artifact.write(), artifact_file(&artifact.digest));
+        let octets: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let used: Vec<String> = used.iter().map(|digest| artifact_file(digest)).collect();
+        let mut others: Vec<Entry> = folder
+            .entries()?
+            .into_iter()
+            .filter(|entry| entry.name != name)
+            .collect();
+        others.sort_by_key(|entry| (used.contains(&entry.name), entry.written));
+        let mut total = octets + others.iter().map(|entry| entry.octets).sum::<u64>();
+        for entry in others {
+            if total <= limit as u64 || used.contains(&entry.name) {
+                break;
+            }
+            folder.remove(&entry.name)?;
+            total -= entry.octets;
+        }
+        if total > limit as u64 {
+            let limit = spell_size(limit);
+            return Err(io::Error::other(format!(
+                "with it there would be {total} octets, more than {limit} (`keep`)"
+            )));
+        }
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+        folder.store(&name, &parts)
+    }
+
+    /// From now on the tag of `reference` stands for the artifact with this `digest`.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn point(&self, reference: &Reference, digest: &str) -> io::Result<()> {
+        let Some(folder) = &self.0 else { return Ok(()) };
+        let (folder, name) = (folder.folder(FOLDER)?, tag_file(reference));
+        let text = format!("{reference} {digest}\n");
+        if folder.read(&name).is_ok_and(|known| known == text.as_bytes()) {
+            return Ok(());
+        }
+        folder.store(&name, &[text.as_bytes()])
+    }
+}
+
+fn artifact_file(digest: &str) -> String {
+    format!("{}{ARTIFACT}", digest.trim_start_matches("sha256:"))
+}
+
+fn tag_file(reference: &Reference) -> String {
+    let digits: String = Sha256::digest(reference.to_string())
+        .iter()
+        .map(|octet| format!("{octet:02x}"))
+        .collect();
+    format!("{digits}{TAG}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::artifact::tests::artifact;
+    use super::*;
+
+    fn reference(text: &str) -> Reference {
+        Reference::parse(text).unwrap().unwrap()
+    }
+
+    #[test]
+    fn artifacts_are_found_by_digest_and_by_the_tag_that_stands_for_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(PrivateFolder::open(&folder.path().join("own")).unwrap()));
+        let (one, two) = (artifact(b"one"), artifact(b"two"));
+        let tag = reference("oci://r.example/a:1");
+        let (by_one, by_two) = (tag.with_digest(&one.digest), tag.with_digest(&two.digest));
+        assert!(kept.find(&tag).is_none() && kept.find(&by_one).is_none());
+        for artifact in [&one, &two] {
+            kept.store(artifact, 1 << 20, &[]).unwrap();
+        }
+        assert!(kept.find(&tag).is_none(), "it never answered queries");
+        kept.point(&tag, &one.digest).unwrap();
+        assert_eq!(kept.find(&tag).unwrap().module, "one");
+        assert_eq!(kept.find(&by_two).unwrap().module, "two");
+        assert!(kept.find(&reference("oci://r.example/b:1")).is_none());
+        kept.point(&tag, &two.digest).unwrap();
+        assert_eq!(kept.find(&tag).unwrap().module, "two");
+        // Another one in its place is none.
+        let own = folder.path().join("own/modules");
+        std::fs::copy(
+            own.join(artifact_file(&one.digest)),
+            own.join(artifact_file(&two.digest)),
+        )
+        .unwrap();
+        assert!(kept.find(&by_two).is_none());
+    }
+
+    #[test]
+    fn octets_are_bounded_and_those_in_use_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(PrivateFolder::open(&folder.path().join("own")).unwrap()));
+        let (one, two, three) = (artifact(b"one"), artifact(b"two"), artifact(b"six"));
+        let octets: usize = one.write().iter().map(bytes::Bytes::len).sum();
+        let find = |artifact: &Artifact| {
+            kept.find(&reference("oci://r.example/a:1").with_digest(&artifact.digest))
+                .is_some()
+        };
+        let limit = 2 * octets;
+        kept.store(&one, limit, &[]).unwrap();
+        kept.store(&two, limit, &[]).unwrap();
+        kept.store(&three, limit, &[one.digest.clone()]).unwrap();
+        assert_eq!([&one, &two, &three].map(find), [true, false, true]);
+        let wrong = kept
+            .store(&two, limit, &[one.digest.clone(), three.digest.clone()])
+            .unwrap_err();
+        assert!(wrong.to_string().contains("`keep`"), "{wrong}");
+        assert_eq!([&one, &two, &three].map(find), [true, false, true]);
+        assert!(kept.store(&one, octets - 1, &[]).is_err());
+    }
+}

@@ -1,0 +1,248 @@
+use bytes::Bytes;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
+
+use super::super::artifact::tests::artifact;
+use super::*;
+use crate::config::Span;
+
+/// Somebody who signs.
+enum Signer {
+    Ecdsa(EcdsaKeyPair),
+    Edwards(Ed25519KeyPair),
+}
+
+impl Signer {
+    fn ecdsa() -> Signer {
+        let random = SystemRandom::new();
+        let pair = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
+        Signer::Ecdsa(
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pair.as_ref(), &random).unwrap(),
+        )
+    }
+
+    fn edwards() -> Signer {
+        let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        Signer::Edwards(Ed25519KeyPair::from_pkcs8(pair.as_ref()).unwrap())
+    }
+
+    fn key(&self, name: &str) -> Key {
+        let (prefix, key) = match self {
+            Signer::Ecdsa(pair) => (P256, pair.public_key().as_ref()),
+            Signer::Edwards(pair) => (EDWARDS, pair.public_key().as_ref()),
+        };
+        let text = STANDARD.encode([prefix, key].concat());
+        let pem = format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n");
+        Key {
+            name: name.to_owned(),
+            pem,
+            span: Span::default(),
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> String {
+        STANDARD.encode(match self {
+            Signer::Ecdsa(pair) => pair
+                .sign(&SystemRandom::new(), message)
+                .unwrap()
+                .as_ref()
+                .to_vec(),
+            Signer::Edwards(pair) => pair.sign(message).as_ref().to_vec(),
+        })
+    }
+
+    fn simple(&self, digest: &str, kind: &str) -> Signature {
+        let payload = serde_json::json!({ "critical": {
+            "identity": { "docker-reference": "r.example/a" },
+            "image": { "docker-manifest-digest": digest }, "type": kind,
+        }, "optional": null })
+        .to_string();
+        Signature {
+            form: Form::Simple(self.sign(payload.as_bytes())),
+            octets: payload.into(),
+        }
+    }
+
+    fn bundle(&self, digest: &str, kind: &str, predicate: &str) -> Signature {
+        let digits = digest.trim_start_matches("sha256:");
+        let payload = serde_json::json!({
+            "_type": "https://in-toto.io/Statement/v1", "subject": [{ "digest": { "sha256": digits } }],
+            "predicateType": predicate, "predicate": {},
+        })
+        .to_string();
+        let message = format!("DSSEv1 {} {kind} {} {payload}", kind.len(), payload.len());
+        let bundle = serde_json::json!({
+            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+            "verificationMaterial": { "publicKey": { "hint": "" } },
+            "dsseEnvelope": {
+                "payload": STANDARD.encode(&payload), "payloadType": kind,
+                "signatures": [{ "sig": self.sign(message.as_bytes()) }],
+            },
+        });
+        Signature {
+            form: Form::Bundle,
+            octets: bundle.to_string().into(),
+        }
+    }
+}
+
+fn signer(signatures: Vec<Signature>, keys: &[Key], names: &[&str]) -> Result<Option<String>, String> {
+    let mut artifact = artifact(b"module");
+    artifact.signatures = signatures;
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    Policy::new(keys).unwrap().signer(&artifact, &names)
+}
+
+#[test]
+fn both_forms_by_both_algorithms_are_taken() {
+    let digest = artifact(b"module").digest;
+    for alice in [Signer::ecdsa(), Signer::edwards()] {
+        let keys = [Signer::ecdsa().key("bob"), alice.key("alice")];
+        for signature in [
+            alice.simple(&digest, SIMPLE_TYPE),
+            alice.bundle(&digest, STATEMENT, SIGNED),
+        ] {
+            let broken = Signature {
+                form: Form::Bundle,
+                octets: Bytes::from_static(b"{"),
+            };
+            // Others beside it do no harm.
+            assert_eq!(
+                signer(vec![broken, signature], &keys, &[]),
+                Ok(Some("alice".into()))
+            );
+        }
+    }
+    assert_eq!(signer(Vec::new(), &[], &[]), Ok(None));
+}
+
+/// A signature with something else written in it.
+fn changed(mut signature: Signature, from: &str, to: &str) -> Signature {
+    let text = String::from_utf8(signature.octets.to_vec()).unwrap();
+    assert!(text.contains(from), "{text}");
+    signature.octets = text.replace(from, to).into();
+    signature
+}
+
+#[test]
+fn other_signatures_are_refused_by_name() {
+    let (alice, bob) = (Signer::ecdsa(), Signer::ecdsa());
+    let (digest, other) = (artifact(b"module").digest, artifact(b"other").digest);
+    let keys = [alice.key("alice"), bob.key("bob")];
+    let of_simple = "a signature is wrong, or by another key";
+    for (signatures, names, expected) in [
+        (
+            vec![],
+            &[][..],
+            "is not signed, and must be by \"alice\" or \"bob\"",
+        ),
+        (vec![Signer::ecdsa().simple(&digest, SIMPLE_TYPE)], &[], of_simple),
+        (vec![bob.simple(&digest, SIMPLE_TYPE)], &["alice"], of_simple),
+        (
+            vec![changed(alice.simple(&other, SIMPLE_TYPE), &other, &digest)],
+            &[],
+            of_simple,
+        ),
+        (
+            vec![alice.simple(&other, SIMPLE_TYPE)],
+            &[],
+            &format!("a signature by \"alice\" is for {other}"),
+        ),
+        (
+            vec![alice.bundle(&other, STATEMENT, SIGNED)],
+            &[],
+            &format!("a signature by \"alice\" is for {other}"),
+        ),
+        (
+            vec![alice.simple(&digest, "something else")],
+            &[],
+            "of the type \"something else\"",
+        ),
+        (
+            vec![alice.bundle(&digest, "text/plain", SIGNED)],
+            &[],
+            "a payload of the type \"text/plain\"",
+        ),
+        (
+            vec![alice.bundle(&digest, STATEMENT, "https://spdx.dev/Document")],
+            &[],
+            "a bundle says \"https://spdx.dev/Document\"",
+        ),
+        (
+            vec![changed(
+                alice.bundle(&digest, STATEMENT, SIGNED),
+                "publicKey",
+                "certificate",
+            )],
+            &[],
+            "signed with a certificate, and only keys are supported",
+        ),
+    ] {
+        let wrong = signer(signatures, &keys, names).unwrap_err();
+        assert!(wrong.contains(expected), "{wrong}\n{expected}");
+    }
+}
+
+#[test]
+fn keys_that_are_none_are_told() {
+    let good = Signer::ecdsa().key("good");
+    // RSA, as far as its beginning tells.
+    let rsa = STANDARD.encode([0x30, 0x82, 0x01, 0x22]);
+    for pem in [
+        String::new(),
+        good.pem.replace("PUBLIC", "PRIVATE"),
+        good.pem.replace("MFk", "MFl"),
+        rsa,
+    ] {
+        let key = Key { pem, ..good.clone() };
+        let wrong = Policy::new(&[good.clone(), key]).unwrap_err();
+        assert!(wrong[0].message.contains("ECDSA P-256 or Ed25519"), "{wrong:?}");
+    }
+}
+
+/// What cosign 3.1 has signed: a key of its own, the manifest's digest, and both forms.
+#[test]
+fn what_cosign_has_signed_is_taken() {
+    let key = Key {
+        name: "cosign".into(),
+        pem: "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEbx78avA85+2vurYBO2gixRb5az6g
+7yQoadwjYttoTLCze51l+jEkbBBYwkCzDmMx4s6YkkN8FkFiUUgCbzy+KQ==
+-----END PUBLIC KEY-----
+"
+        .into(),
+        span: Span::default(),
+    };
+    let bundle = concat!(
+        r#"{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json", "verificationMaterial":{"publicKey":{""#,
+        r#"hint":"GXIuZj6aa1VjU0ZUHVzdJxoCFYOn/XAl8LF8C+k/JmM="}}, "dsseEnvelope":{"payload":"eyJfdHlwZSI6Imh0d"#,
+        r#"HBzOi8vaW4tdG90by5pby9TdGF0ZW1lbnQvdjEiLCAic3ViamVjdCI6W3siZGlnZXN0Ijp7InNoYTI1NiI6IjgxZjgzZTRlNWI4M"#,
+        r#"zdjNjM2YzE0MzkxY2QxYWJiZmM0MWYxMjI2YTZiMzBiYzNiNTk2ZjU0NTUyOTJmOTk2ZTkifSwgImFubm90YXRpb25zIjp7fX1dL"#,
+        r#"CAicHJlZGljYXRlVHlwZSI6Imh0dHBzOi8vc2lnc3RvcmUuZGV2L2Nvc2lnbi9zaWduL3YxIiwgInByZWRpY2F0ZSI6e319", "p"#,
+        r#"ayloadType":"application/vnd.in-toto+json", "signatures":[{"sig":"MEYCIQCPuG3OeL+fiL+ZEv2HVvE2lZW2rl"#,
+        r#"R4vUZ2x6yo+CudbwIhAMj3L5/3ZT1uuMe2KwjvY7n/z62nIwhEELaZx86Ps4SP"}]}}"#,
+    );
+    let (payload, signature) = (
+        concat!(
+            r#"{"critical":{"identity":{"docker-reference":"localhost:5443/filters/a"},"image":{"docker-manifest-di"#,
+            r#"gest":"sha256:81f83e4e5b837c636c14391cd1abbfc41f1226a6b30bc3b596f5455292f996e9"},"type":"cosign cont"#,
+            r#"ainer image signature"},"optional":null}"#,
+        ),
+        "MEYCIQDdQetogymk3CpBI7iTHTUqltrD2W1Fe+9qR6pDnLfLBAIhAJuDL83GwaWx8aY8oR+IQiwn6mZI2Y8Xc2oiyOf+KpDH",
+    );
+    let digest = "sha256:81f83e4e5b837c636c14391cd1abbfc41f1226a6b30bc3b596f5455292f996e9";
+    let keys = Policy::new(&[key]).unwrap();
+    let keys: Vec<&PublicKey> = keys.0.iter().collect();
+    for signature in [
+        Signature {
+            form: Form::Bundle,
+            octets: Bytes::from_static(bundle.as_bytes()),
+        },
+        Signature {
+            form: Form::Simple(signature.into()),
+            octets: Bytes::from_static(payload.as_bytes()),
+        },
+    ] {
+        assert_eq!(super::signer(&signature, &keys, digest), Ok("cosign"));
+    }
+}

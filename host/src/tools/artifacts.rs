@@ -1,0 +1,147 @@
+//! `dnsweir filter push`, `pull` and `verify`: modules on their way to registries and from them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Stop;
+use crate::config::{self, Key, Reference, Registries, Span};
+use crate::filter::{self, Engine};
+use crate::registry::{self, Artifact, Policy, Pulled};
+
+/// How a registry is asked.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Access {
+    /// User names and passwords, as in docker's config.json [default: that of docker].
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    /// Authorities, in PEM, that the certificate must be from [default: those of the system].
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Ask without TLS.
+    #[arg(long)]
+    plain_http: bool,
+}
+
+impl Access {
+    fn to(&self, reference: &Reference) -> Registries {
+        let plain_http = self.plain_http.then(|| reference.registry.clone());
+        Registries {
+            credentials: self.credentials.clone().or_else(of_docker),
+            ca: self.ca.clone(),
+            plain_http: plain_http.into_iter().collect(),
+            ..Registries::default()
+        }
+    }
+}
+
+/// Where docker has its credentials, if it has any.
+fn of_docker() -> Option<PathBuf> {
+    let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
+    Some(folder.or_else(home)?.join("config.json")).filter(|path| path.is_file())
+}
+
+/// What `text` names in a registry.
+fn reference(text: &str) -> Result<Reference, Stop> {
+    match Reference::parse(text) {
+        Some(Ok(reference)) => Ok(reference),
+        Some(Err(wrong)) => Err(Stop::Refused(format!("{text:?} {wrong}"))),
+        None => Err(Stop::Refused(format!(
+            "{text:?} is no reference: write oci://REGISTRY/NAME:TAG"
+        ))),
+    }
+}
+
+fn wait<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(work)
+}
+
+/// The artifact that `text` names, with its signatures.
+///
+/// # Errors
+/// When it cannot be had, or is none of ours.
+pub fn fetch(text: &str, access: &Access) -> Result<(Reference, Artifact), Stop> {
+    let reference = reference(text)?;
+    let pulled = wait(registry::pull(&reference, &access.to(&reference), None, true));
+    match pulled.map_err(|error| Stop::Refused(format!("{text} cannot be pulled: {error}")))? {
+        Pulled::New(artifact) => Ok((reference, artifact)),
+        Pulled::Unchanged => Err(Stop::Refused(format!(
+            "{text} cannot be pulled: the registry sent nothing"
+        ))),
+    }
+}
+
+/// Pushes the module in a file, and says by which digest it is to be named.
+///
+/// # Errors
+/// When it is no module, or the registry does not take it.
+pub fn push(file: &Path, text: &str, access: &Access) -> Result<String, Stop> {
+    let reference = reference(text)?;
+    let shown = file.display();
+    let module = config::read_module(file)
+        .map_err(|error| Stop::Refused(format!("{shown} cannot be read: {error}")))?;
+    let engine = Engine::new()
+        .map_err(|error| Stop::Machine(error.to_string()))?
+        .compiling_aside();
+    // Nobody could use what is none.
+    filter::inspect(&engine, &module, &config::Limits::default())
+        .map_err(|error| Stop::Refused(format!("{shown}: {error}")))?;
+    let pushed = wait(registry::push(module, &reference, &access.to(&reference)));
+    let digest = pushed.map_err(|error| Stop::Refused(format!("{text} cannot be pushed: {error}")))?;
+    let named = reference.with_digest(&digest).to_string();
+    let image = named.trim_start_matches("oci://");
+    Ok(format!(
+        "{named}\nto sign it: cosign sign --key cosign.key {image}\n"
+    ))
+}
+
+/// Pulls a module into a file: `output`, or one that is called as the artifact.
+///
+/// # Errors
+/// When it cannot be had, or the file cannot be written.
+pub fn pull(text: &str, output: Option<&Path>, access: &Access) -> Result<String, Stop> {
+    let (reference, artifact) = fetch(text, access)?;
+    let name = reference.repository.rsplit('/').next().unwrap_or_default();
+    let own = PathBuf::from(format!("{name}.wasm"));
+    let output = output.unwrap_or(&own);
+    fs::write(output, &artifact.module)
+        .map_err(|error| Stop::Machine(format!("{} cannot be written: {error}", output.display())))?;
+    let octets = artifact.module.len();
+    Ok(format!(
+        "{}: {octets} octets\n{}\n",
+        output.display(),
+        reference.with_digest(&artifact.digest)
+    ))
+}
+
+/// Says which of the keys in these files has signed an artifact.
+///
+/// # Errors
+/// When none has.
+pub fn verify(text: &str, keys: &[PathBuf], access: &Access) -> Result<String, Stop> {
+    let key = |path: &PathBuf| {
+        let (name, span) = (path.display().to_string(), Span::default());
+        let source = config::read_source(path)?;
+        Ok(Key {
+            name,
+            pem: source.text().to_owned(),
+            span,
+        })
+    };
+    let keys = keys.iter().map(key).collect::<Result<Vec<Key>, Stop>>()?;
+    let policy = Policy::new(&keys).map_err(|wrong| {
+        let wrong: Vec<String> = wrong.into_iter().map(|wrong| wrong.message).collect();
+        Stop::Refused(wrong.join("\n"))
+    })?;
+    let (reference, artifact) = fetch(text, access)?;
+    let refused = |why| Stop::Refused(format!("{text}: {why}"));
+    let signer = policy
+        .signer(&artifact, &[])
+        .map_err(refused)?
+        .unwrap_or_default();
+    Ok(format!(
+        "{}\nis signed with {signer}\n",
+        reference.with_digest(&artifact.digest)
+    ))
+}

@@ -1,0 +1,394 @@
+//! Filters that come from a registry: pushed, signed, pulled, run, swapped by their tag; and what is not right about one
+//! changes nothing.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use crate::authors::swapping::build;
+use crate::harness::registry::{AUTH, CONFIG, LAYER, MANIFEST, Registry, Signer, TOOLS};
+use crate::harness::tools::{Perf, capacity};
+use crate::harness::{Proxy, Upstream, address, needs, proxy, until};
+
+/// Runs a command of the program with what it has to know of the registry.
+fn run(registry: &Registry, folder: &Path, arguments: &[&str]) -> Output {
+    let mut command: Command = proxy::command();
+    command
+        .args(arguments)
+        .args(registry.options())
+        .current_dir(folder);
+    command.stdin(Stdio::null()).output().expect("dnsweir")
+}
+
+/// Standard output of such a command, which succeeds.
+#[track_caller]
+fn said(registry: &Registry, folder: &Path, arguments: &[&str]) -> String {
+    let output = run(registry, folder, arguments);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {complaint}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Puts a build of the filter there, signs it, and returns its digest.
+fn publish(registry: &Registry, number: u32, key: &Signer) -> String {
+    let digest = registry.put("team/chain", "1", CONFIG, &[(LAYER, &build(number))]);
+    registry.sign("team/chain", &digest, key);
+    digest
+}
+
+/// Has the program push the first build, and returns its digest.
+fn push(registry: &Registry, folder: &Path, key: &Signer) -> String {
+    fs::write(folder.join("chain.wasm"), build(0)).expect("a module");
+    let reference = registry.reference("team/chain:1");
+    let printed = said(registry, folder, &["filter", "push", "chain.wasm", &reference]);
+    let named = printed.lines().next().unwrap_or_default();
+    let digest = named.split_once('@').expect("a digest").1.to_owned();
+    assert_eq!(named, format!("{reference}@{digest}"));
+    registry.sign("team/chain", &digest, key);
+    digest
+}
+
+/// Two filters of one module that only answer together.
+fn text(registry: &Registry, reference: &str, key: &Signer, upstream: &Upstream) -> String {
+    let filter = |role: &str| {
+        format!(
+            "filter \"{role}\" {{ module \"{reference}\"; signed-by \"team\"; on-error \"servfail\"; limits time=\"1s\"\n\
+             config {{ {role} }} }}\n"
+        )
+    };
+    format!(
+        "{}signatures {{ key \"team\" \"{}\" }}\n{}{}zone \".\" {{ use \"first\"; use \"last\"; forward \"{}\" }}",
+        registry.section("interval \"1s\""),
+        key.key().display(),
+        filter("first"),
+        filter("last"),
+        upstream.address
+    )
+}
+
+fn status(proxy: &Proxy) -> serde_json::Value {
+    serde_json::from_str(&proxy.get("/status").1).expect("JSON")
+}
+
+/// The commands say what is there.
+fn is_told(registry: &Registry, folder: &Path, first: &str, key: &Signer) {
+    let reference = registry.reference("team/chain:1");
+    let pulled = said(
+        registry,
+        folder,
+        &["filter", "pull", &reference, "-o", "pulled.wasm"],
+    );
+    assert!(pulled.contains(first), "{pulled}");
+    assert!(fs::read(folder.join("pulled.wasm")).expect("a module") == build(0));
+    let public = key.key().display().to_string();
+    let verified = said(
+        registry,
+        folder,
+        &["filter", "verify", &reference, "--key", &public],
+    );
+    assert!(
+        verified.contains(first) && verified.contains(&public),
+        "{verified}"
+    );
+    let info = said(registry, folder, &["filter", "info", &reference]);
+    assert!(
+        info.contains(&format!("artifact  {first}, 1 signatures")),
+        "{info}"
+    );
+}
+
+/// A filter's whole way: pushed, signed, checked, run, swapped under load while only its tag says so, and there when the
+/// registry is not.
+#[test]
+fn a_filter_comes_from_a_registry_and_outlasts_it() {
+    if !needs(&[TOOLS, &["dnsperf"]].concat()) {
+        return;
+    }
+    let (mut registry, key) = (Registry::start(), Signer::new());
+    let upstream = Upstream::zone(&["test. 300 SOA ns.test. root.test. 1 2 3 4 5"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = push(&registry, folder.path(), &key);
+    let reference = registry.reference("team/chain:1");
+
+    is_told(&registry, folder.path(), &first, &key);
+    let cache = folder.path().join("cache").display().to_string();
+    let text = text(&registry, &reference, &key, &upstream);
+    let mut proxy = Proxy::start_with(&text, &["--compiled-cache", &cache]);
+    let checked = proxy::check(&proxy.file);
+    let notes = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(
+        notes.contains(&format!("{first}, signed with \"team\"")),
+        "{notes}"
+    );
+
+    let questions: String = (0..100).map(|number| format!("{number}.test A\n")).collect();
+    let load = Perf::start(proxy.address, &questions, capacity(proxy.address, &questions) / 2);
+    let mut last = first;
+    for number in 1..=5 {
+        let generation = proxy.generation();
+        last = publish(&registry, number, &key);
+        until("the new module to be in force", || {
+            proxy.generation() > generation
+        });
+    }
+    let load = load.stop();
+    eprintln!("5 swaps by tag: {load:?}");
+    assert_eq!((load.lost, load.noerror), (0, load.completed), "{load:?}");
+    let filter = &status(&proxy)["filters"][0];
+    assert_eq!(
+        (&filter["artifact"], &filter["signed_by"]),
+        (&last.clone().into(), &"team".into()),
+        "{filter}"
+    );
+
+    registry.process.stop();
+    until("the registry to be missed", || {
+        proxy
+            .metrics()
+            .sum("dnsweir_module_pulls_total", &[("result", "failed")])
+            > 0.0
+    });
+    assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
+    let error = status(&proxy)["filters"][0]["pull_error"].to_string();
+    assert!(error.contains("cannot be looked at"), "{error}");
+    // Another process, after this one.
+    proxy.process.stop();
+    let proxy = Proxy::start_with(&text, &["--compiled-cache", &cache]);
+    assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
+    assert_eq!(status(&proxy)["filters"][0]["artifact"], last);
+
+    registry.restart();
+    let newest = publish(&registry, 6, &key);
+    until("the registry's return to be noticed", || {
+        status(&proxy)["filters"][0]["artifact"] == newest
+    });
+}
+
+/// What `check` says of a configuration with one filter from a registry.
+fn check(section: &str, reference: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("dnsweir.kdl");
+    let text = format!(
+        "listen \"127.0.0.1\"\n{section}\nfilter \"f\" {{ module \"{reference}\" }}\n\
+         zone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}\n"
+    );
+    fs::write(&file, text).expect("a file");
+    let mut command = proxy::command();
+    // Nothing that was pulled before.
+    command
+        .env("XDG_CACHE_HOME", folder.path().join("cache"))
+        .arg("check")
+        .arg(&file);
+    let output = command.output().expect("dnsweir check");
+    assert_eq!(
+        output.status.code(),
+        Some(64),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    // As it was before it was wrapped.
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    said.replace(['│', '×'], " ")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn what_is_not_right_is_refused_by_name() {
+    if !needs(TOOLS) {
+        return;
+    }
+    let (registry, key) = (Registry::start(), Signer::new());
+    let module = build(0);
+    let good = registry.put("good", "1", CONFIG, &[(LAYER, &module)]);
+    registry.put(
+        "image",
+        "1",
+        "application/vnd.oci.image.config.v1+json",
+        &[(LAYER, &module)],
+    );
+    registry.put(
+        "layer",
+        "1",
+        CONFIG,
+        &[("application/vnd.oci.image.layer.v1.tar", &module)],
+    );
+    registry.put("layers", "1", CONFIG, &[(LAYER, &module), (LAYER, b"more")]);
+    registry.put("text", "1", CONFIG, &[(LAYER, b"no module")]);
+    registry.put("signed", "1", CONFIG, &[(LAYER, &module)]);
+    registry.sign("good", &good, &Signer::new());
+    let section = registry.section("time \"20s\"");
+    let signatures = format!(
+        "{section}signatures {{ key \"team\" \"{}\" }}",
+        key.key().display()
+    );
+    let other = format!("good@sha256:{}", "0".repeat(64));
+    for (section, name, expected) in [
+        (
+            &section,
+            "image:1",
+            "its configuration has the media type \"application/vnd.oci.image.config.v1+json\"",
+        ),
+        (
+            &section,
+            "layer:1",
+            "its layer has the media type \"application/vnd.oci.image.layer.v1.tar\"",
+        ),
+        (&section, "layers:1", "it has 2 layers"),
+        (&section, "none:1", "manifest unknown"),
+        (&section, &other, "manifest unknown"),
+        (&signatures, "good:1", "a signature is wrong, or by another key"),
+        (&signatures, "layers:1", "it has 2 layers"),
+        (&signatures, "text:1", "is not signed, and must be by \"team\""),
+    ] {
+        let said = check(section, &registry.reference(name));
+        assert!(said.contains(expected), "{name}: {said}");
+    }
+    let said = check(&section, &registry.reference("text:1"));
+    assert!(said.contains("WebAssembly"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_told() {
+    if !needs(TOOLS) {
+        return;
+    }
+    let registry = Registry::start();
+    registry.put("text", "1", CONFIG, &[(LAYER, b"no module")]);
+    let (section, reference) = (registry.section(""), registry.reference("text:1"));
+    let auths = |auth: serde_json::Value| {
+        let path = registry.credentials().with_file_name("other.json");
+        let auths = serde_json::json!({ "auths": { registry.address.to_string(): auth } });
+        fs::write(&path, auths.to_string()).expect("a file");
+        let ca = registry.ca();
+        format!(
+            "registries {{ credentials \"{}\"; ca \"{}\" }}",
+            path.display(),
+            ca.display()
+        )
+    };
+    for (auth, expected) in [
+        (
+            serde_json::json!({ "auth": "dXNlcjp3cm9uZw==" }),
+            "Not authorized",
+        ),
+        (
+            serde_json::json!({ "auth": AUTH, "identitytoken": "x" }),
+            "`identitytoken`, which is not supported",
+        ),
+    ] {
+        let said = check(&auths(auth), &reference);
+        assert!(said.contains(expected), "{said}");
+    }
+    // One that nobody knows, and one in its place.
+    let said = check(&section, "oci://registry.invalid/text:1");
+    assert!(said.contains("/etc/resolv.conf"), "{said}");
+    let mirror = registry.section(&format!("mirror \"registry.invalid\" \"{}\"", registry.address));
+    let said = check(&mirror, "oci://registry.invalid/text:1");
+    assert!(said.contains("WebAssembly"), "{said}");
+    // An authority that nobody named.
+    let said = check("", &reference);
+    assert!(said.contains("UnknownIssuer"), "{said}");
+}
+
+/// A tag that names something else by now: what answers goes on answering, and says why.
+#[test]
+fn a_tag_that_moves_to_what_is_not_right_changes_nothing() {
+    if !needs(TOOLS) {
+        return;
+    }
+    let (registry, key) = (Registry::start(), Signer::new());
+    let upstream = Upstream::zone(&["test. 300 SOA ns.test. root.test. 1 2 3 4 5"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = publish(&registry, 0, &key);
+    let reference = registry.reference("team/chain:1");
+    let text = text(&registry, &reference, &key, &upstream);
+    let cache = folder.path().join("cache").display().to_string();
+    let mut proxy = Proxy::start_with(&text, &["--compiled-cache", &cache]);
+    let pull_error = || status(&proxy)["filters"][0]["pull_error"].to_string();
+
+    // Not signed, and then by somebody else.
+    let unsigned = registry.put("team/chain", "1", CONFIG, &[(LAYER, &build(1))]);
+    until("it to be refused", || {
+        pull_error().contains("is not signed, and must be")
+    });
+    registry.sign("team/chain", &unsigned, &Signer::new());
+    until("it to be refused", || pull_error().contains("by another key"));
+    let metrics = proxy.metrics();
+    assert!(metrics.sum("dnsweir_module_pulls_total", &[("result", "refused")]) >= 2.0);
+    assert_eq!(proxy.generation(), 1.0);
+    // Signed, and no filter: it is the reload that fails.
+    let broken = registry.put("team/chain", "1", CONFIG, &[(LAYER, b"no module")]);
+    registry.sign("team/chain", &broken, &key);
+    until("the reload to fail", || {
+        proxy
+            .metrics()
+            .sum("dnsweir_reloads_total", &[("result", "failed")])
+            > 0.0
+    });
+    assert_eq!(status(&proxy)["filters"][0]["artifact"], good);
+    assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
+
+    // A process that starts now has what answered last, whatever the tag says.
+    proxy.process.stop();
+    let proxy = Proxy::start_with(&text, &["--compiled-cache", &cache]);
+    assert_eq!(status(&proxy)["filters"][0]["artifact"], good);
+    assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
+}
+
+/// A registry that speaks HTTP and answers the question for a manifest like this.
+fn odd_registry(answer: impl Fn(&mut TcpStream) + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind(address::fresh_socket()).expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+                let mut stream = stream;
+                loop {
+                    let (mut first, mut line) = (String::new(), String::new());
+                    if reader.read_line(&mut first).unwrap_or(0) == 0 {
+                        return;
+                    }
+                    while reader.read_line(&mut line).is_ok_and(|length| length > 2) {
+                        line.clear();
+                    }
+                    match first.contains("/manifests/") {
+                        true => return answer(&mut stream),
+                        false => {
+                            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_registry_that_sends_without_end_is_ended() {
+    let endless = |stream: &mut TcpStream| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {MANIFEST}\r\n\r\n");
+        let _ = stream.write_all(head.as_bytes());
+        while stream.write_all(&[b' '; 1 << 16]).is_ok() {}
+    };
+    let silent = |stream: &mut TcpStream| {
+        // Until the other side goes away.
+        let _ = stream.read(&mut [0]);
+    };
+    let (endless, silent) = (odd_registry(endless), odd_registry(silent));
+    for (address, time, expected) in [
+        (endless, "1m", "takes more than 128MiB of memory"),
+        (silent, "1s", "it took more than 1s (`time`)"),
+    ] {
+        let section = format!("registries {{ plain-http \"{address}\"; time \"{time}\" }}");
+        let said = check(&section, &format!("oci://{address}/a:1"));
+        assert!(said.contains(expected), "{said}");
+    }
+}
