@@ -7,7 +7,7 @@
 use std::cell::{RefCell, RefMut};
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{FromValue, NameBuf, Table, Value};
+use crate::{Data, FromValue, NameBuf, Table, Value};
 
 /// Everything a filter gets to configure itself.
 #[derive(Clone, Copy)]
@@ -139,6 +139,12 @@ impl<'a> Setup<'a> {
     /// The `config` block.
     pub fn config(self) -> Node<'a> {
         self.0.block()
+    }
+
+    /// What the filter's [refresh](crate::Filter::refresh) publishes under this name, which all its instances see. As long as
+    /// nothing is, it is empty.
+    pub fn published(self, name: &str) -> Data {
+        Data::published(name)
     }
 
     /// A table of the filter's own with at most so many octets, which all its instances share and which outlasts a reload.

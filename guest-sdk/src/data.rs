@@ -1,7 +1,9 @@
 //! Large files that the host keeps.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
+#[cfg(doc)]
+use crate::Filter;
 use crate::{FromValue, Value};
 
 /// Octets of a page.
@@ -48,10 +50,15 @@ const CALL: usize = 64 << 10;
 /// assert_eq!(mistakes[0].message, "the first argument of `list` must be a file of data, not \"names.txt\"");
 /// assert_eq!(mistakes[0].help, "write: (data)\"PATH\"");
 /// ```
+///
+/// What a [refresh](Filter::refresh) has [published](crate::Setup::published) is read in the same way. It becomes another between two
+/// calls, never during one.
 #[derive(Debug)]
 pub struct Data {
     index: u32,
-    size: u64,
+    /// Which batch it was looked at last in, and what was published then; none: it never changes.
+    seen: Option<Cell<(u64, u64)>>,
+    size: Cell<u64>,
     /// What was read last: a page is where its number modulo all is.
     pages: RefCell<[Option<Page>; PAGES]>,
 }
@@ -63,17 +70,72 @@ struct Page {
 }
 
 impl Data {
-    fn new(index: u32) -> Data {
+    pub(crate) fn new(index: u32) -> Data {
         Data {
             index,
-            size: host::size(index).unwrap_or(0),
+            seen: None,
+            size: Cell::new(host::size(index).unwrap_or(0)),
             pages: RefCell::default(),
         }
     }
 
-    /// Its octets.
+    /// Whatever is published under a name.
+    pub(crate) fn published(name: &str) -> Data {
+        Data {
+            seen: Some(Cell::new((crate::host::batch(), host::revision()))),
+            ..Data::new(host::published(name))
+        }
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Forgets what was read if it may be another now.
+    fn renew(&self) {
+        let Some(seen) = &self.seen else { return };
+        let (batch, revision) = seen.get();
+        let now = crate::host::batch();
+        if now == batch {
+            return;
+        }
+        let current = host::revision();
+        seen.set((now, current));
+        if current != revision {
+            self.size.set(host::size(self.index).unwrap_or(0));
+            self.pages.take();
+        }
+    }
+
+    /// Its octets. If nothing is published, there are none.
     pub fn size(&self) -> u64 {
-        self.size
+        self.renew();
+        self.size.get()
+    }
+
+    /// Its lines, without their ends.
+    ///
+    /// It reads all of them, and belongs where there is time for that, as in a [refresh](Filter::refresh).
+    pub fn lines(&self) -> impl Iterator<Item = Vec<u8>> {
+        // What was read last, where it was, and how much of it was given away.
+        let (mut piece, mut at, mut done) = (Vec::new(), 0, 0);
+        std::iter::from_fn(move || {
+            let mut line = Vec::new();
+            loop {
+                let rest: &[u8] = piece.get(done..).unwrap_or_default();
+                if let Some(end) = rest.iter().position(|&octet| octet == b'\n') {
+                    line.extend_from_slice(&rest[..end]);
+                    done += end + 1;
+                    return Some(line);
+                }
+                line.extend_from_slice(rest);
+                at += piece.len() as u64;
+                (piece, done) = (host::read(self.index, at, CALL as u32), 0);
+                if piece.is_empty() {
+                    return (!line.is_empty()).then_some(line);
+                }
+            }
+        })
     }
 
     /// Fills `into` with what is there from `offset` on, and says how many octets that were: fewer only where the data ends.
@@ -92,6 +154,7 @@ impl Data {
     /// # }
     /// ```
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
+        self.renew();
         let mut done = 0;
         while done < into.len() {
             let at = offset.saturating_add(done as u64);
@@ -116,7 +179,7 @@ impl Data {
     }
 
     fn read_from_page(&self, at: u64, into: &mut [u8]) -> usize {
-        if at >= self.size {
+        if at >= self.size.get() {
             return 0;
         }
         let (number, within) = (at / PAGE as u64, (at % PAGE as u64) as usize);
@@ -176,6 +239,9 @@ mod tests {
         };
         let data = Data::new(index);
         assert_eq!(data.size(), octets.len() as u64);
+        let lines: Vec<Vec<u8>> = data.lines().collect();
+        let expected: Vec<&[u8]> = octets.split(|&octet| octet == b'\n').collect();
+        assert_eq!(lines, expected);
         for offset in [
             0,
             1,

@@ -4,7 +4,7 @@
 //! here and handed over once per batch. Outside WebAssembly there is no host; a recorder per thread
 //! takes its place, which [`test`](crate::test) reads.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::line::{Line, Lines};
 
@@ -26,6 +26,7 @@ pub enum Level {
 const LINES_MAX: usize = 32 << 10;
 
 thread_local! {
+    static BATCH: Cell<u64> = const { Cell::new(0) };
     static PENDING: RefCell<Pending> = const { RefCell::new(Pending { lines: None, counts: Vec::new() }) };
 }
 
@@ -99,8 +100,14 @@ pub fn count_with(name: &'static str, labels: &[(&str, &str)], by: u64) {
     });
 }
 
+/// Another number in each batch.
+pub(crate) fn batch() -> u64 {
+    BATCH.get()
+}
+
 /// Ends a batch.
 pub(crate) fn hand_over() {
+    BATCH.set(BATCH.get() + 1);
     PENDING.with_borrow_mut(|pending| {
         pending.hand_over_lines();
         for Count { name, labels, by } in pending.counts.drain(..) {

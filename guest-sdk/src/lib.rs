@@ -136,6 +136,7 @@ mod prefix;
 mod prefix_map;
 mod query;
 mod record;
+mod refresh;
 mod response;
 mod response_edit;
 #[doc(hidden)]
@@ -168,6 +169,7 @@ pub use prefix::{Prefix, PrefixError, PrefixLengths};
 pub use prefix_map::PrefixMap;
 pub use query::{Query, Transport};
 pub use record::{Record, Section};
+pub use refresh::{Output, SourceFile};
 pub use response::{Response, ResponseVerdict, Source};
 pub use response_edit::{ResponseEdit, Selector};
 pub use table::Table;
@@ -205,6 +207,17 @@ pub trait Filter: Sized + 'static {
     fn response_answers(&mut self, response: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
         let _ = (response, answers);
         ResponseVerdict::pass()
+    }
+
+    /// Makes what is to be published of the sources that the filter's `refresh` block names: in an instance of its own, beside
+    /// those that see queries, which [`Setup::published`] then shows what was made. It is called at the start, from time to time,
+    /// and when a source has changed, with all files of all sources.
+    ///
+    /// # Errors
+    /// In words, what is wrong with the sources. Then what was published before stays.
+    fn refresh(&mut self, sources: &[SourceFile], output: &mut Output) -> Result<(), String> {
+        let _ = (sources, output);
+        Err("this filter has no refresh: remove the `refresh` block".to_owned())
     }
 
     /// Hears what became of a query.

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::bindings::exports::dnsweir::filter as exports;
 use crate::config::Tree;
-use crate::{Answers, Event, Filter, Manifest, Query, Response, host};
+use crate::{Answers, Data, Event, Filter, Manifest, Output, Query, Response, SourceFile, host};
 
 /// The filter, once it is configured.
 pub struct State<F>(Option<F>);
@@ -128,6 +128,21 @@ impl<F: Filter> State<F> {
         })
     }
 
+    /// Makes what is to be published.
+    pub fn on_refresh(&mut self, sources: Vec<exports::refresh::Source>) -> Result<(), String> {
+        let Some(filter) = &mut self.0 else {
+            return Err("it is not configured".to_owned());
+        };
+        let files = sources.into_iter().map(|source| {
+            let data = Data::new(source.data);
+            SourceFile::new(source.name, source.file, data)
+        });
+        let files: Vec<SourceFile> = files.collect();
+        let done = refresh(filter, &files);
+        host::hand_over();
+        done
+    }
+
     /// Tells of each event.
     pub fn on_events(&mut self, batch: &[raw::Event], bytes: &[u8]) {
         let Some(filter) = &mut self.0 else { return };
@@ -138,6 +153,13 @@ impl<F: Filter> State<F> {
         }
         host::hand_over();
     }
+}
+
+/// Has a filter make what is to be published.
+pub(crate) fn refresh<F: Filter>(filter: &mut F, files: &[SourceFile]) -> Result<(), String> {
+    let mut output = Output::default();
+    filter.refresh(files, &mut output)?;
+    output.finish()
 }
 
 /// A filter that [`export!`](crate::export) has given a place in memory.
@@ -204,6 +226,14 @@ impl<F: Exported> exports::response_answers::Guest for Component<F> {
         bytes: Vec<u8>,
     ) -> Vec<raw::ResponseVerdict> {
         enter::<F, _>(|state| state.on_response_answers(now, &batch, &answers, &bytes))
+    }
+}
+
+impl<F: Exported> exports::refresh::Guest for Component<F> {
+    fn on_refresh(_: u64, sources: Vec<exports::refresh::Source>) -> Result<(), String> {
+        let mut done = Err(String::new());
+        enter::<F, ()>(|state| done = state.on_refresh(sources));
+        done
     }
 }
 

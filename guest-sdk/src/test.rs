@@ -212,6 +212,26 @@ impl<F: Filter> Running<F> {
         result
     }
 
+    /// Has the filter make its data of these files, each with the name of its source. It, and whatever else was started by this
+    /// test, sees it from its next call on.
+    ///
+    /// # Errors
+    /// What the filter says is wrong with them.
+    pub fn refresh<O: AsRef<[u8]>>(
+        &mut self,
+        files: impl IntoIterator<Item = (&'static str, O)>,
+    ) -> Result<(), String> {
+        let files = files.into_iter().map(|(name, octets)| {
+            let data = crate::Data::new(data::add(octets.as_ref()));
+            crate::SourceFile::new(name.to_owned(), String::new(), data)
+        });
+        let files: Vec<crate::SourceFile> = files.collect();
+        let done = crate::runtime::refresh(&mut self.filter, &files);
+        data::end_refresh(done.is_ok());
+        crate::host::hand_over();
+        done
+    }
+
     /// What was printed since the last call of this.
     pub fn printed(&self) -> String {
         RECORDER.with_borrow_mut(|recorder| std::mem::take(&mut recorder.printed))

@@ -305,6 +305,32 @@ struct FilterStatus {
     suspended_workers: u64,
     /// How many test cases it has passed to get here.
     test_cases: usize,
+    /// What became of its refreshes, if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refresh: Option<RefreshStatus>,
+}
+
+#[derive(Serialize)]
+struct RefreshStatus {
+    /// Names of the sources.
+    sources: Vec<String>,
+    published_bytes: usize,
+    /// Since one succeeded.
+    age_seconds: Option<u64>,
+    failures: u64,
+    /// Why the last one failed, if it did.
+    problem: Option<String>,
+}
+
+fn refresh_status(filter: &crate::filter::Filter) -> Option<RefreshStatus> {
+    let (config, refreshes) = (filter.refresh_config()?, filter.refreshes());
+    Some(RefreshStatus {
+        sources: config.sources.iter().map(|source| source.name.clone()).collect(),
+        published_bytes: filter.published_octets(),
+        age_seconds: refreshes.age().map(|age| age.as_secs()),
+        failures: refreshes.failed.load(Ordering::Relaxed),
+        problem: refreshes.problem(),
+    })
 }
 
 #[derive(Serialize)]
@@ -372,6 +398,7 @@ fn status(state: &State) -> Status {
                     .sum(),
                 suspended_workers: counters.suspended.load(Ordering::Relaxed),
                 test_cases,
+                refresh: refresh_status(filter),
             }
         });
     let upstreams = generation

@@ -58,7 +58,7 @@ impl Ceiling {
             tables,
             messages,
         } = filters;
-        let sources = config.sources().map(|source| source.most_octets(workers));
+        let upstreams = config.sources().map(|source| source.most_octets(workers));
         let instances: usize = config
             .filters
             .iter()
@@ -68,15 +68,19 @@ impl Ceiling {
         let cache = config.cache_memory;
         let tcp = config.listen.tcp_memory + (connections + listen::LEAVING) * listen::CONNECTION_MEMORY;
         let waiting = config.waiting_queries * WAITING_OCTETS;
-        let under_way: usize = sources.sum();
+        let under_way: usize = upstreams.sum();
         let lookups = LOOKUP_OCTETS * usize::from(!config.filters.is_empty());
-        let data = config.data().iter().map(|data| data.len()).sum();
+        let data: usize = config.data().iter().map(|data| data.len()).sum();
         // What a file comes to be in the next generation.
-        let with_data = config
-            .filters
-            .iter()
-            .filter(|filter| filter.data().next().is_some());
+        let filters = || config.filters.iter();
+        let with_data = filters().filter(|filter| filter.data().next().is_some());
         let next_data: usize = with_data.map(|filter| filter.limits.data).sum();
+        // What is published, the sources of what comes next, and the one instance that is at work on it.
+        let refreshed = || filters().filter_map(|filter| Some((filter, filter.refresh.as_ref()?)));
+        let published: usize = refreshed().map(|(filter, _)| filter.limits.data).sum();
+        let sources_read: usize = refreshed().map(|(_, refresh)| refresh.source_octets()).sum();
+        let refreshing = refreshed().map(|(filter, _)| filter.limits.data + filter.limits.refresh_memory);
+        let refreshes = sources_read + refreshing.max().unwrap_or_default();
         let rates = config
             .clients
             .iter()
@@ -94,7 +98,8 @@ impl Ceiling {
                 ("filters", workers * instances),
                 ("tables", tables),
                 ("messages", workers * messages),
-                ("data", data),
+                ("data", data + published),
+                ("refreshes", refreshes),
                 ("compiled", compiled),
                 // Those whose shape changes are there twice.
                 (

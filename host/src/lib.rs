@@ -12,13 +12,13 @@
 mod admin;
 mod admission;
 pub mod args;
+mod attempts;
 mod cache;
 mod cases;
 mod ceiling;
 mod config;
 mod confine;
 mod dns;
-#[allow(dead_code, unused_imports, reason = "filters come to use it")]
 mod fetch;
 mod figures;
 mod filter;

@@ -8,6 +8,7 @@ mod before;
 pub mod by_hand;
 mod descriptors;
 pub mod privileges;
+mod refresh;
 mod reload;
 mod watch;
 mod watchdog;
@@ -28,6 +29,7 @@ use tokio::time::timeout;
 use crate::admin;
 use crate::ceiling::{Ceiling, OfFilters};
 use crate::config::{self, Config, Report};
+use crate::fetch::Copies;
 use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{ClientConnections, Limits, Port, Sockets};
 use crate::node::{self, Plan, Reconciler};
@@ -39,6 +41,7 @@ use crate::serve::trace::TraceSink;
 use crate::state::State;
 use descriptors::Descriptors;
 use privileges::Needs;
+use refresh::Refresher;
 use watchdog::Watchdog;
 use worker::{Command, WorkerThread};
 
@@ -275,6 +278,14 @@ fn load(file: Option<&Path>, without_test_cases: bool) -> Result<Config, Report>
     Ok(config)
 }
 
+/// Where copies of what is fetched are kept.
+fn copies(folder: Option<&PrivateFolder>) -> Option<Copies> {
+    let fetched = folder?.folder("fetched");
+    let fetched =
+        fetched.inspect_err(|error| tracing::warn!(%error, "cannot keep copies of what is fetched"));
+    Some(Copies::new(fetched.ok()?))
+}
+
 /// The running proxy, as the main thread sees it.
 struct Proxy {
     file: Option<PathBuf>,
@@ -289,6 +300,7 @@ struct Proxy {
     /// Told of every generation.
     onlooker: Option<Onlooker>,
     without_test_cases: bool,
+    refresher: Refresher,
     /// What to go back to.
     before: before::Before,
 }
@@ -366,6 +378,7 @@ impl Proxy {
         config: &Config,
     ) -> Result<Proxy, Stop> {
         let engine = engine(folder.as_ref())?;
+        let refresher = Refresher::new(copies(folder.as_ref()));
         let node = Arc::new(node::Counters::default());
         let reconciler = match &config.node {
             Some(_) => Some(Reconciler::start(Arc::clone(&node)).map_err(machine)?),
@@ -413,6 +426,7 @@ impl Proxy {
             watchdog,
             onlooker: spectators.generations,
             without_test_cases: spectators.without_test_cases,
+            refresher,
             before: before::Before::default(),
         })
     }
@@ -431,6 +445,8 @@ impl Proxy {
         let nothing = Arc::clone(&self.state.generation.read());
         let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None, &nothing);
         let prepared = filter::beside(&self.engine, prepare).await.map_err(machine)??;
+        let refreshed = self.refresher.bring_up(&prepared.generation).await;
+        refreshed.map_err(machine)?;
         self.change_over(prepared).await
     }
 

@@ -81,7 +81,7 @@ use response::{Content, Response};
 pub use stores::Shared;
 use trace::{Direction, Trace, TraceEvent};
 use worker::Clocks;
-pub use worker::Worker;
+pub use worker::{Worker, unix_milliseconds};
 use zones::ZoneMatch;
 
 impl Worker {

@@ -7,6 +7,7 @@ mod canary;
 mod cname_uncloak;
 mod dns64;
 mod dns_lists;
+mod fetched_block_list;
 mod maintenance;
 mod policy_zones;
 mod rate_limit;

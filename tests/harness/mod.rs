@@ -27,6 +27,7 @@ pub mod servers;
 pub mod soak;
 pub mod tools;
 pub mod upstream;
+pub mod web;
 
 use std::time::{Duration, Instant};
 

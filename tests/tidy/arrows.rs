@@ -18,11 +18,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("output", &[]),
     ("confine", &[]),
     ("private_folder", &[]),
+    ("attempts", &[]),
     ("fetch", &["private_folder", "config", "dns"]),
     ("source", &["admission", "histogram", "figures", "config", "dns"]),
     (
         "filter",
-        &["confine", "private_folder", "output", "figures", "config", "dns"],
+        &[
+            "attempts",
+            "confine",
+            "private_folder",
+            "output",
+            "figures",
+            "config",
+            "dns",
+        ],
     ),
     (
         "registry",
@@ -79,6 +88,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "registry",
             "ceiling",
+            "fetch",
             "admin",
             "metrics",
             "state",

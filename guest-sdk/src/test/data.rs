@@ -1,11 +1,64 @@
 //! In the place of the host's data.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 thread_local! {
     /// All of a test's: none is ever taken away, so that an index stays what it is.
     static ALL: RefCell<Vec<Rc<[u8]>>> = const { RefCell::new(Vec::new()) };
+    /// Where what is published under a name lies, and how often it was.
+    static PUBLISHED: RefCell<BTreeMap<String, u32>> = const { RefCell::new(BTreeMap::new()) };
+    static REVISION: Cell<u64> = const { Cell::new(0) };
+    /// What is being made.
+    static OUTPUT: RefCell<BTreeMap<String, Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Publishes what was made, if it is to be.
+pub(super) fn end_refresh(publish: bool) {
+    let output = OUTPUT.take();
+    if !publish {
+        return;
+    }
+    let names: Vec<String> = PUBLISHED.with_borrow(|all| all.keys().cloned().collect());
+    for name in names.iter().filter(|name| !output.contains_key(*name)) {
+        set(published(name), &[]);
+    }
+    for (name, octets) in output {
+        set(published(&name), &octets);
+    }
+    REVISION.set(REVISION.get() + 1);
+}
+
+fn set(index: u32, octets: &[u8]) {
+    ALL.with_borrow_mut(|all| all[index as usize] = octets.into());
+}
+
+pub(crate) fn published(name: &str) -> u32 {
+    let known = PUBLISHED.with_borrow(|all| all.get(name).copied());
+    known.unwrap_or_else(|| {
+        let index = add(&[]);
+        PUBLISHED.with_borrow_mut(|all| all.insert(name.to_owned(), index));
+        index
+    })
+}
+
+pub(crate) fn revision() -> u64 {
+    REVISION.get()
+}
+
+pub(crate) fn append(name: &str, octets: &[u8]) -> bool {
+    OUTPUT.with_borrow_mut(|output| {
+        output
+            .entry(name.to_owned())
+            .or_default()
+            .extend_from_slice(octets)
+    });
+    true
+}
+
+pub(crate) fn publish(name: &str, index: u32) -> bool {
+    append(name, &get(index).unwrap_or_default())
 }
 
 /// Adds data, and gives its index.

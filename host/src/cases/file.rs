@@ -7,7 +7,7 @@ use super::given::Given;
 use super::lookups::Lookups;
 use super::snapshot::Snapshot;
 use crate::config::{self, ConfigNode, Source, Span};
-use crate::filter;
+use crate::filter::{self, SourceFile};
 
 /// A file of test cases.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub struct TestCases {
     pub clock: u64,
     /// `lookup "www.example" "A" { … }`: what the filter's lookups come to.
     pub lookups: Lookups,
+    /// `source "list" "FILE"`: what the filter's data is made of before the first case.
+    pub sources: Vec<SourceFile>,
     /// In the order in which they are run, all by the same filter instance.
     pub cases: Vec<Case>,
 }

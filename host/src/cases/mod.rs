@@ -23,5 +23,5 @@ mod values;
 
 pub use compare::Difference;
 pub use file::{Case, TestCases};
-pub use run::{CaseResult, ask_again, load_filter, run};
+pub use run::{CaseResult, ask_again, load_filter, refresh, run};
 pub use snapshot::{Snapshot, response_verdict_lines, verdict_lines};

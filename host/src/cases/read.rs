@@ -23,11 +23,15 @@ use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::CLASSES;
 use crate::dns::{CLASS_IN, Transport, edns, flag};
-use crate::filter::{self, client_halves};
+use crate::filter::{self, SourceFile, client_halves};
 
 /// Nodes at the top of a file.
-const SECTIONS: [&str; 7] = ["zones", "config", "clock", "lookup", "query", "response", "event"];
-const REPEATED: [&str; 4] = ["lookup", "query", "response", "event"];
+const SECTIONS: [&str; 8] = [
+    "zones", "config", "clock", "lookup", "source", "query", "response", "event",
+];
+const REPEATED: [&str; 5] = ["lookup", "source", "query", "response", "event"];
+
+const SOURCE: Shape = Shape::plain(2..=2, r#"source "list" "list.txt""#);
 
 const QUERY: Shape = case(
     r#"query "www.example" "A" client="192.0.2.1""#,
@@ -157,6 +161,8 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCa
     for node in named_nodes(nodes, "lookup") {
         lookups.decode(mistakes, node);
     }
+    let sources = named_nodes(nodes, "source").filter_map(|node| reader.source(mistakes, node));
+    let sources = sources.collect();
     let cases: Vec<Case> = nodes
         .iter()
         .filter_map(|node| reader.case(mistakes, node))
@@ -171,6 +177,7 @@ fn decode(mistakes: &mut Mistakes, source: &Source, nodes: &[KdlNode]) -> TestCa
         config,
         clock: clock.unwrap_or(CLOCK),
         lookups,
+        sources,
         cases,
     }
 }
@@ -195,6 +202,27 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// A file that the filter's refresh is given.
+    fn source(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Option<SourceFile> {
+        mistakes.check(node, &SOURCE);
+        let name = mistakes.argument(node, text)?;
+        let entry = arguments(node).nth(1)?;
+        let path = self.files.folder.join(mistakes.value("source", entry, text)?);
+        match self.files.data(&path) {
+            Ok(data) => Some(SourceFile {
+                name,
+                file: String::new(),
+                data,
+            }),
+            Err(error) => {
+                let problem = format!("{} cannot be read: {error}", path.display());
+                let help = "name a file; a relative path begins at the folder of the test cases";
+                mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
+                None
+            }
+        }
+    }
+
     /// The case that a node is; none if it is something else or has mistakes.
     fn case(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Option<Case> {
         let shape = match node.name().value() {

@@ -28,6 +28,19 @@ pub struct CaseResult {
     pub difference: Difference,
 }
 
+/// Has the filter make its data of the sources of the cases, if there are any. Before the cases are run.
+///
+/// # Errors
+/// When it does not, in words.
+pub fn refresh(trial: &mut Trial, cases: &TestCases) -> Result<(), String> {
+    match cases.sources.is_empty() {
+        true => Ok(()),
+        false => trial
+            .refresh(cases.clock, cases.sources.clone())
+            .map_err(|problem| format!("its refresh failed: {problem}")),
+    }
+}
+
 /// Runs all cases, in order, each as its result is taken.
 pub fn run(trial: &mut Trial, cases: &TestCases) -> impl Iterator<Item = CaseResult> {
     let mut now = cases.clock;
@@ -136,6 +149,7 @@ fn verify(engine: &Engine, filter: &Filter, block: &config::Filter, cases: &Test
         }
         Err(error) => return Err(format!("its test cases cannot be run: {error}")),
     };
+    refresh(&mut trial, cases)?;
     let mut results = run(&mut trial, cases).zip(&cases.cases).enumerate();
     let different = results.find(|(_, (result, _))| result.difference != Difference::None);
     let Some((index, (result, case))) = different else {

@@ -48,14 +48,16 @@ impl Data {
 
     /// A copy of what is in a file now.
     fn copy(file: &mut File, largest: u64) -> io::Result<Data> {
-        let memory = memfd_create("dnsweir-data", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        let mut memory = File::from(memory);
+        let mut memory = unsealed()?;
         let digest = each_chunk(file, largest, |chunk| memory.write_all(chunk))?;
-        fcntl_add_seals(
-            &memory,
-            SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
-        )?;
-        let mapping = Mapping::of_sealed(&memory)?;
+        Data::sealed(&memory, digest)
+    }
+
+    /// From now on nobody can change what is in this memory.
+    fn sealed(memory: &File, digest: Digest) -> io::Result<Data> {
+        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(memory, seals)?;
+        let mapping = Mapping::of_sealed(memory)?;
         Ok(Data { digest, mapping })
     }
 
@@ -76,6 +78,48 @@ impl Data {
     pub fn digest(&self) -> String {
         hex::digits(&self.digest)
     }
+}
+
+/// Data that is being made, piece by piece.
+pub struct DataWriter {
+    memory: File,
+    digest: Sha256,
+}
+
+impl DataWriter {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new() -> io::Result<DataWriter> {
+        Ok(DataWriter {
+            memory: unsealed()?,
+            digest: Sha256::new(),
+        })
+    }
+
+    /// Adds octets to its end.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn append(&mut self, octets: &[u8]) -> io::Result<()> {
+        self.digest.update(octets);
+        self.memory.write_all(octets)
+    }
+
+    /// What it has come to be.
+    ///
+    /// # Errors
+    /// When it cannot be mapped.
+    pub fn finish(self) -> io::Result<Arc<Data>> {
+        Data::sealed(&self.memory, self.digest.finalize().into()).map(Data::shared)
+    }
+}
+
+/// A file in memory that can be sealed.
+fn unsealed() -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    Ok(File::from(memfd_create("dnsweir-data", flags)?))
 }
 
 impl Deref for Data {

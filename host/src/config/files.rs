@@ -25,7 +25,7 @@ pub(super) const DATA: usize = 256 * 1024 * 1024;
 /// Reads files for one configuration, and remembers which.
 pub(crate) struct Files<'a> {
     /// Relative paths begin here.
-    pub(super) folder: &'a Path,
+    pub(crate) folder: &'a Path,
     /// Modules that were read, or why not: two filters with the same path get the same bytes.
     modules: HashMap<PathBuf, Result<Bytes, String>>,
     /// The paths, in the order they were met.
@@ -73,7 +73,7 @@ impl<'a> Files<'a> {
     }
 
     /// The data at `path`.
-    pub(super) fn data(&mut self, path: &Path) -> io::Result<Arc<Data>> {
+    pub(crate) fn data(&mut self, path: &Path) -> io::Result<Arc<Data>> {
         self.note(path);
         let octets = fs::metadata(path)?.len();
         let left = (self.data_limit - self.data_octets) as u64;

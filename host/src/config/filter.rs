@@ -10,7 +10,7 @@ use super::files::{DATA, Files};
 use super::module::{self, Builtins, Module, Written};
 use super::registries::{self, Key};
 use super::units::{duration, ms, s, size};
-use super::{Filter, Limits, OnError, TestCasesFile, config_block, wasi};
+use super::{Filter, Limits, OnError, TestCasesFile, config_block, refresh, wasi};
 
 pub(super) const FILTER: Shape = Shape {
     example: r#"filter "access-log" { module "builtin:log" }"#,
@@ -25,6 +25,7 @@ pub(super) const FILTER: Shape = Shape {
         "probation",
         "limits",
         "wasi",
+        "refresh",
         "config",
     ],
     repeated: &[],
@@ -33,7 +34,16 @@ pub(super) const FILTER: Shape = Shape {
 pub(super) const LIMITS: Shape = Shape {
     example: r#"limits memory="16MiB" time="5ms""#,
     arguments: 0..=0,
-    properties: &["memory", "time", "load-memory", "load-time", "tables", "data"],
+    properties: &[
+        "memory",
+        "time",
+        "load-memory",
+        "load-time",
+        "tables",
+        "data",
+        "refresh-memory",
+        "refresh-time",
+    ],
     children: &[],
     repeated: &[],
 };
@@ -131,6 +141,7 @@ impl<'a> Filters<'a> {
             child(nodes, "on-error").map_or_else(Default::default, |node| on_error(mistakes, node));
         let probation = mistakes.scalar(nodes, "probation 100", whole(0..=1_000_000_000));
         let wasi = child(nodes, "wasi").map(|node| wasi::decode(mistakes, files.folder, node));
+        let refresh = child(nodes, "refresh").and_then(|node| refresh::decode(mistakes, files.folder, node));
         files.limit_data(limits.data);
         let config_node = child(nodes, "config");
         let config = config_node
@@ -162,6 +173,7 @@ impl<'a> Filters<'a> {
             probation: probation.unwrap_or(PROBATION),
             limits,
             wasi: wasi.unwrap_or_default(),
+            refresh,
             config,
             test_cases,
             span,
@@ -246,6 +258,8 @@ const DEFAULT_LIMITS: Limits = Limits {
     load_time: s(30),
     tables: 8 * 1024 * 1024,
     data: DATA,
+    refresh_memory: 64 * 1024 * 1024,
+    refresh_time: s(30),
 };
 
 impl Default for Limits {
@@ -294,6 +308,12 @@ fn decode_limits(mistakes: &mut Mistakes, node: &KdlNode) -> Limits {
         data: mistakes
             .property(node, "data", size(0..=64 << 30))
             .unwrap_or(DEFAULT_LIMITS.data),
+        refresh_memory: mistakes
+            .property(node, "refresh-memory", memory)
+            .unwrap_or(DEFAULT_LIMITS.refresh_memory),
+        refresh_time: mistakes
+            .property(node, "refresh-time", duration(s(1)..=s(3600)))
+            .unwrap_or(DEFAULT_LIMITS.refresh_time),
     }
 }
 
@@ -392,6 +412,8 @@ mod tests {
                 load_time: s(30),
                 tables: 8 << 20,
                 data: 256 << 20,
+                refresh_memory: 64 << 20,
+                refresh_time: s(30),
             }
         );
         assert!(filter.config.is_empty());
@@ -401,7 +423,8 @@ mod tests {
     fn every_word_is_read() {
         let filter = filter(
             "module \"builtin:hosts\"; on-error \"refuse\"; \
-             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\" tables=\"1GiB\" data=\"2GiB\"",
+             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\" tables=\"1GiB\" data=\"2GiB\" \
+             refresh-memory=\"1MiB\" refresh-time=\"2m\"",
         );
         assert_eq!(filter.on_error, OnError::Refuse);
         assert_eq!(
@@ -413,6 +436,8 @@ mod tests {
                 load_time: s(120),
                 tables: 1 << 30,
                 data: 2 << 30,
+                refresh_memory: 1 << 20,
+                refresh_time: s(120),
             }
         );
     }

@@ -21,13 +21,13 @@ mod forward;
 pub(crate) mod hex;
 mod listen;
 mod load;
-#[allow(dead_code, reason = "the words of a filter come to use it")]
 mod location;
 mod module;
 pub(crate) mod name;
 mod network;
 mod node;
 mod reference;
+mod refresh;
 mod registries;
 mod schema;
 mod source;
@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use data::Data;
+pub use data::{Data, DataWriter};
 pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
 pub use filter::test_cases_beside;
@@ -55,6 +55,7 @@ pub use load::{WAITING_QUERIES, keeps_network, listeners, load, load_block, modu
 pub use location::Location;
 pub use module::{Module, unreadable_help};
 pub use network::left_aligned;
+pub use refresh::{Origin, Refresh, RefreshSource};
 pub use reference::Reference;
 pub use registries::{Key, Registries};
 pub use schema::schema;
@@ -251,6 +252,8 @@ pub struct Filter {
     pub limits: Limits,
     /// What it may have of WASI.
     pub wasi: Wasi,
+    /// What it makes its data of, besides what its `config` names.
+    pub refresh: Option<Refresh>,
     /// The `config` block, in document order.
     pub config: Vec<ConfigNode>,
     /// `test-cases "PATH"`, or the file beside the module: what it must pass before it is taken.
@@ -331,7 +334,7 @@ pub struct Folder {
     pub state: u64,
 }
 
-/// `limits memory="16MiB" time="5ms" load-memory="128MiB" load-time="30s" tables="8MiB" data="256MiB"`
+/// `limits memory="16MiB" time="5ms" load-memory="128MiB" load-time="30s" tables="8MiB" data="256MiB" refresh-memory="64MiB" refresh-time="30s"`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of linear memory per instance: whole WebAssembly pages of 64 KiB, 1 MiB to 1 GiB.
@@ -344,8 +347,12 @@ pub struct Limits {
     pub load_time: Duration,
     /// Bytes of all its tables, up to 1 GiB.
     pub tables: usize,
-    /// Bytes of all its data, up to 64 GiB.
+    /// Bytes of all its data, up to 64 GiB; of what a refresh publishes as many again.
     pub data: usize,
+    /// Bytes of linear memory of the instance that refreshes.
+    pub refresh_memory: usize,
+    /// Processor time of a refresh, 1 s to 1 h.
+    pub refresh_time: Duration,
 }
 
 /// A node of a `config` block.

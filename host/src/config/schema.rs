@@ -5,7 +5,9 @@
 use std::fmt::Write as _;
 
 use super::decode::Shape;
-use super::{cache, clients, filter, forward, listen, load, module, node, registries, source, wasi, zone};
+use super::{
+    cache, clients, filter, forward, listen, load, module, node, refresh, registries, source, wasi, zone,
+};
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
 pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
@@ -29,6 +31,7 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("filter", "on-error", &filter::ON_ERROR),
     ("filter", "limits", &filter::LIMITS),
     ("filter", "wasi", &wasi::WASI),
+    ("filter", "refresh", &refresh::REFRESH),
     ("wasi", "env", &wasi::ENV),
     ("wasi", "folder", &wasi::FOLDER),
     ("", "zone", &zone::ZONE),
@@ -43,6 +46,7 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("forward", "except", &forward::EXCEPT),
     ("forward", "next", &forward::NEXT),
     ("", "source", &source::SOURCE),
+    ("refresh", "source", &refresh::SOURCE),
     ("", "node", &node::NODE),
     ("node", "cluster-dns", &node::CLUSTER_DNS),
     ("node", "self-test", &node::SELF_TEST),

@@ -32,15 +32,6 @@ pub struct Client {
     copies: Option<Copies>,
 }
 
-/// What is at a location.
-#[derive(Debug, Clone)]
-pub struct Fetched {
-    /// The contents.
-    pub data: Arc<Data>,
-    /// Whether the server sent them, as others than those of the copy.
-    pub is_new: bool,
-}
-
 impl Client {
     /// One that asks `upstreams` for addresses and keeps what it gets in `copies`. Without those, all of it is sent each time.
     pub fn new(upstreams: Upstreams, copies: Option<Copies>) -> Client {
@@ -59,27 +50,24 @@ impl Client {
     ///
     /// # Errors
     /// If the server cannot be reached, cannot be trusted, or sends something else, or too much, or too slowly.
-    pub async fn fetch(&self, location: &Location) -> Result<Fetched, FetchError> {
+    pub async fn fetch(&self, location: &Location) -> Result<Arc<Data>, FetchError> {
         match timeout(location.time, self.fetch_patiently(location)).await {
             Ok(fetched) => fetched,
             Err(_) => Err(FetchError::TooSlow(location.time)),
         }
     }
 
-    async fn fetch_patiently(&self, location: &Location) -> Result<Fetched, FetchError> {
+    async fn fetch_patiently(&self, location: &Location) -> Result<Arc<Data>, FetchError> {
         let copy = self.copies.as_ref().and_then(|copies| copies.describe(location));
         let response = self.ask(location, copy.as_ref()).await?;
         let (StatusCode::NOT_MODIFIED, Some(known)) = (response.status(), &copy) else {
-            return self.receive(location, response, copy.as_ref()).await;
+            return self.receive(location, response).await;
         };
         let copies = self.copies.as_ref();
         match copies.and_then(|copies| copies.read(location, known)) {
-            Some(data) => Ok(Fetched { data, is_new: false }),
+            Some(data) => Ok(data),
             // It is damaged: once more, as if there were none.
-            None => {
-                self.receive(location, self.ask(location, None).await?, None)
-                    .await
-            }
+            None => self.receive(location, self.ask(location, None).await?).await,
         }
     }
 
@@ -124,12 +112,7 @@ impl Client {
     }
 
     /// Takes the contents, and keeps them.
-    async fn receive(
-        &self,
-        location: &Location,
-        mut response: Response,
-        before: Option<&Description>,
-    ) -> Result<Fetched, FetchError> {
+    async fn receive(&self, location: &Location, mut response: Response) -> Result<Arc<Data>, FetchError> {
         if response.status() != StatusCode::OK {
             return Err(FetchError::Status(response.status()));
         }
@@ -166,8 +149,7 @@ impl Client {
         if let (Some(copies), Some(kept)) = (&self.copies, kept.take()) {
             copies.keep(location, kept, &description)?;
         }
-        let is_new = before.is_none_or(|before| before.sha256 != description.sha256);
-        Ok(Fetched { data, is_new })
+        Ok(data)
     }
 }
 

@@ -2,10 +2,9 @@
 //!
 //! [`Client`] asks with what it knows of the copy that it has ([`copies`]), so that what did not change is not sent again, and
 //! takes no more octets and no more time than a [`Location`](crate::config::Location) allows. Names of servers are asked of the
-//! configuration's upstreams ([`upstreams`]), never of dnsweir itself. [`Attempts`] says when to try again, and tells a failure
+//! configuration's upstreams ([`upstreams`]), never of dnsweir itself. What fails is tried again as [`Attempts`](crate::attempts::Attempts) says, which tells a failure
 //! once. All of it reads and writes files, which may wait for the disk: it belongs on a thread that answers nobody.
 
-mod attempts;
 mod client;
 mod copies;
 mod fetch_error;
@@ -13,8 +12,6 @@ mod fetch_error;
 mod tests;
 mod upstreams;
 
-pub use attempts::Attempts;
-pub use client::{Client, Fetched};
+pub use client::Client;
 pub use copies::Copies;
-pub use fetch_error::FetchError;
 pub use upstreams::Upstreams;

@@ -66,35 +66,31 @@ impl Place {
         )
     }
 
-    async fn fetch(&self) -> Result<(String, bool), String> {
+    async fn fetch(&self) -> Result<String, String> {
         fetch(&self.client(), &self.location).await
     }
 }
 
-async fn fetch(client: &Client, location: &Location) -> Result<(String, bool), String> {
+async fn fetch(client: &Client, location: &Location) -> Result<String, String> {
     let fetched = client.fetch(location).await.map_err(|error| error.to_string())?;
-    Ok((String::from_utf8(fetched.data.to_vec()).unwrap(), fetched.is_new))
+    Ok(String::from_utf8(fetched.to_vec()).unwrap())
 }
 
-fn new(text: &str) -> Result<(String, bool), String> {
-    Ok((text.to_owned(), true))
-}
-
-fn known(text: &str) -> Result<(String, bool), String> {
-    Ok((text.to_owned(), false))
+fn found(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
 }
 
 #[tokio::test]
 async fn what_did_not_change_is_not_sent_again() {
     let place = Place::over_tls("lists.example");
     place.server.serve("one", "a");
-    assert_eq!(place.fetch().await, new("one"));
-    assert_eq!(place.fetch().await, known("one"));
+    assert_eq!(place.fetch().await, found("one"));
+    assert_eq!(place.fetch().await, found("one"));
     place.server.serve("two", "b");
-    assert_eq!(place.fetch().await, new("two"));
+    assert_eq!(place.fetch().await, found("two"));
     // A version with another name and the same contents.
     place.server.serve("two", "c");
-    assert_eq!(place.fetch().await, known("two"));
+    assert_eq!(place.fetch().await, found("two"));
     let requests = place.server.requests();
     assert!(!requests[0].contains("if-none-match"));
     assert!(requests[3].contains("if-none-match: \"b\""));
@@ -114,8 +110,8 @@ async fn a_server_without_tags_is_asked_by_the_time() {
             ),
         },
     );
-    assert_eq!(place.fetch().await, new("one"));
-    assert_eq!(place.fetch().await, known("one"));
+    assert_eq!(place.fetch().await, found("one"));
+    assert_eq!(place.fetch().await, found("one"));
 }
 
 #[tokio::test]
@@ -148,7 +144,7 @@ async fn a_damaged_copy_is_none() {
     let contents: Vec<_> = files.filter(|path| path.extension().is_none()).collect();
     fs::write(&contents[0], "forged").unwrap();
     assert!(place.client().last_good(&place.location).is_none());
-    assert_eq!(place.fetch().await, new("one"));
+    assert_eq!(place.fetch().await, found("one"));
     assert_eq!(&place.client().last_good(&place.location).unwrap()[..], b"one");
 }
 
@@ -158,7 +154,7 @@ async fn without_a_folder_everything_is_sent_each_time() {
     place.server.serve("one", "a");
     let client = Client::new(Upstreams::default(), None);
     for _ in 0..2 {
-        assert_eq!(fetch(&client, &place.location).await, new("one"));
+        assert_eq!(fetch(&client, &place.location).await, found("one"));
     }
 }
 
@@ -204,7 +200,7 @@ async fn a_token_is_read_each_time_and_told_to_nobody_else() {
     stranger.serve("two", "b");
     let elsewhere = format!("location: http://localhost:{}/\r\n", stranger.address.port());
     place.server.answer(move |_| page("302 Found", &elsewhere, ""));
-    assert_eq!(place.fetch().await, new("two"));
+    assert_eq!(place.fetch().await, found("two"));
     assert!(!stranger.requests()[0].contains("authorization"));
     fs::write(&token, "two\nlines").unwrap();
     let error = place.fetch().await.unwrap_err();
@@ -234,7 +230,7 @@ async fn what_is_too_large_is_not_taken() {
     let mut place = Place::plain();
     place.location.size = 3;
     place.server.serve("abc", "a");
-    assert_eq!(place.fetch().await, new("abc"));
+    assert_eq!(place.fetch().await, found("abc"));
     place.server.serve("abcd", "b");
     let expected = "it is larger than 3B: raise `size` if it may be";
     assert_eq!(place.fetch().await.unwrap_err(), expected);
@@ -284,7 +280,7 @@ async fn a_proxy_is_asked_if_there_is_one() {
     proxy.serve("by proxy", "a");
     place.location.proxy = Some(format!("http://{}", proxy.address).parse().unwrap());
     place.location.url = "http://lists.example/ads".parse().unwrap();
-    assert_eq!(place.fetch().await, new("by proxy"));
+    assert_eq!(place.fetch().await, found("by proxy"));
     assert!(proxy.requests()[0].starts_with("get http://lists.example/ads http/1.1"));
 }
 
@@ -324,7 +320,7 @@ async fn addresses_are_asked_of_the_upstreams_of_the_zone() {
     place.location.address = None;
     place.server.serve("one", "a");
     let client = Client::new(Upstreams::of(&config), None);
-    assert_eq!(fetch(&client, &place.location).await, new("one"));
+    assert_eq!(fetch(&client, &place.location).await, found("one"));
     let nobody = Client::new(Upstreams::default(), None);
     let error = fetch(&nobody, &place.location).await.unwrap_err();
     assert!(

@@ -1,5 +1,6 @@
 //! What filters did, as numbers.
 
+use crate::attempts::Attempts;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,6 +42,8 @@ pub struct FilterCounters {
     pub delays: AtomicU64,
     /// Queries left unanswered, by the reason that the filter gave.
     pub drops: DropCounters,
+    /// Its refreshes.
+    pub refreshes: Attempts,
     /// The filter's own counters.
     pub own: OwnCounters,
     /// Times that it counted what is not counted: see [`OwnCounters::add`].

@@ -3,17 +3,32 @@
 //! Nothing is copied but what a guest asks for, and no call takes longer than it takes to copy 64 KiB.
 
 mod lines;
+mod output;
+mod published;
+
+use std::sync::Arc;
 
 use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, WasmList};
+use wasmtime::component::{Linker, WasmList, WasmStr};
+
+pub(super) use output::Output;
+pub(super) use published::{DataView, Published, Snapshot};
 
 /// Octets that one call reads at most.
 const READ: usize = 64 << 10;
 
 /// A guest's world that has data.
 pub(super) trait WithData {
-    /// The data with this index in the filter's configuration.
-    fn data(&self, index: u32) -> Option<&[u8]>;
+    /// What the guest sees.
+    fn data(&self) -> &DataView;
+
+    /// The same, to change it.
+    fn data_mut(&mut self) -> &mut DataView;
+}
+
+/// The octets of the data with this index, if there is any.
+fn octets<'a, W: WithData>(store: &'a StoreContextMut<'_, W>, index: u32) -> Option<&'a [u8]> {
+    store.data().data().get(index).map(|data| &data[..])
 }
 
 /// Gives a component the data of its world.
@@ -24,21 +39,63 @@ pub(super) trait WithData {
 pub(super) fn link<W: WithData + 'static>(linker: &mut Linker<W>) -> wasmtime::Result<()> {
     let mut data = linker.instance("dnsweir:filter/data@0.1.0")?;
     data.func_wrap("size", |store: StoreContextMut<'_, W>, (index,): (u32,)| {
-        Ok((store.data().data(index).map(|data| data.len() as u64),))
+        Ok((octets(&store, index).map(|data| data.len() as u64),))
     })?;
     data.func_wrap(
         "read",
         |store: StoreContextMut<'_, W>, (index, offset, length): (u32, u64, u32)| {
-            let data = store.data().data(index).unwrap_or_default();
+            let data = octets(&store, index).unwrap_or_default();
             Ok((part(data, offset, length).to_vec(),))
         },
     )?;
     data.func_wrap(
         "find-line",
         |store: StoreContextMut<'_, W>, (index, key, separator): (u32, WasmList<u8>, u8)| {
-            let data = store.data().data(index).unwrap_or_default();
+            let data = octets(&store, index).unwrap_or_default();
             let line = lines::find(data, key.as_le_slice(&store), separator);
             Ok((line.map(<[u8]>::to_vec),))
+        },
+    )?;
+    data.func_wrap(
+        "published",
+        |mut store: StoreContextMut<'_, W>, (name,): (WasmStr,)| {
+            let name = name.to_str(&store)?.into_owned();
+            Ok((store.data_mut().data_mut().published(&name),))
+        },
+    )?;
+    data.func_wrap("revision", |store: StoreContextMut<'_, W>, (): ()| {
+        Ok((store.data().data().revision(),))
+    })?;
+    link_output(linker)
+}
+
+fn link_output<W: WithData + 'static>(linker: &mut Linker<W>) -> wasmtime::Result<()> {
+    let mut output = linker.instance("dnsweir:filter/output@0.1.0")?;
+    output.func_wrap(
+        "append",
+        |mut store: StoreContextMut<'_, W>, (name, octets): (WasmStr, WasmList<u8>)| {
+            // Taken out while it is written to: what is written lies in the store.
+            let Some(mut output) = store.data_mut().data_mut().output.take() else {
+                return Ok((false,));
+            };
+            let name = name.to_str(&store)?;
+            let done = output.append(&name, octets.as_le_slice(&store));
+            drop(name);
+            store.data_mut().data_mut().output = Some(output);
+            Ok((done,))
+        },
+    )?;
+    output.func_wrap(
+        "publish",
+        |mut store: StoreContextMut<'_, W>, (name, index): (WasmStr, u32)| {
+            let name = name.to_str(&store)?.into_owned();
+            let view = store.data_mut().data_mut();
+            let data = view.get(index).map(Arc::clone);
+            let done = match (&mut view.output, data) {
+                (Some(output), Some(data)) => output.publish(&name, data),
+                _ => false,
+            };
+            Ok((done,))
         },
     )
 }

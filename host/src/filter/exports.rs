@@ -8,7 +8,7 @@ use wasmtime::component::{Component, InstancePre, Lift, Lower, TypedFunc};
 use super::ask::Answers;
 use super::bindings::dnsweir::filter::types;
 use super::bindings::exports::dnsweir::filter::{
-    configure, events, queries, query_answers, response_answers, responses,
+    configure, events, queries, query_answers, refresh, response_answers, responses,
 };
 use super::packed::{Flat, Packed};
 use super::repeated::Verdicts;
@@ -22,6 +22,7 @@ pub(super) struct Exports<W: 'static> {
     query_answers: Option<query_answers::GuestIndices>,
     response_answers: Option<response_answers::GuestIndices>,
     events: Option<events::GuestIndices>,
+    refresh: Option<refresh::GuestIndices>,
 }
 
 impl<W: Send + 'static> Exports<W> {
@@ -50,6 +51,9 @@ impl<W: Send + 'static> Exports<W> {
             events: exports("events")
                 .then(|| events::GuestIndices::new(&pre))
                 .transpose()?,
+            refresh: exports("refresh")
+                .then(|| refresh::GuestIndices::new(&pre))
+                .transpose()?,
             pre,
         })
     }
@@ -75,6 +79,11 @@ impl<W: Send + 'static> Exports<W> {
         .collect()
     }
 
+    /// Whether there is a refresh.
+    pub(super) fn refreshes(&self) -> bool {
+        self.refresh.is_some()
+    }
+
     pub(super) fn component(&self) -> &Component {
         self.pre.component()
     }
@@ -95,6 +104,7 @@ pub(super) struct Functions {
     query_answers: Option<TakesAnswers<'static, types::AskedQuery, Verdicts>>,
     response_answers: Option<TakesAnswers<'static, types::AskedResponse, Vec<types::ResponseVerdict>>>,
     events: Option<HearsBatch<'static, types::Event>>,
+    refresh: Option<refresh::Guest>,
 }
 
 impl Functions {
@@ -126,6 +136,8 @@ impl Functions {
             let events = indices.load(&mut *store, &instance)?;
             events.func_on_events().func().typed(&*store)
         });
+        let refresh = exports.refresh.as_ref();
+        let refresh = refresh.map(|indices| indices.load(&mut *store, &instance));
         Ok(Functions {
             configure,
             queries: queries.transpose()?,
@@ -133,6 +145,7 @@ impl Functions {
             query_answers: query_answers.transpose()?,
             response_answers: response_answers.transpose()?,
             events: events.transpose()?,
+            refresh: refresh.transpose()?,
         })
     }
 
@@ -142,6 +155,19 @@ impl Functions {
         setup: &types::Setup,
     ) -> wasmtime::Result<Result<types::Manifest, Vec<types::ConfigError>>> {
         self.configure.call_configure(store, setup)
+    }
+
+    /// The refresh; a complaint if it is not exported.
+    pub(super) fn refresh<W: Send>(
+        &self,
+        store: &mut Store<W>,
+        now: u64,
+        sources: &[refresh::Source],
+    ) -> wasmtime::Result<Result<(), String>> {
+        match &self.refresh {
+            Some(refresh) => refresh.call_on_refresh(store, now, sources),
+            None => Ok(Err("its module has no refresh".to_owned())),
+        }
     }
 
     /// The query phase; no verdict at all if it is not exported.

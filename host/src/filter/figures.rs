@@ -52,8 +52,38 @@ impl Filter {
         let metric = figures.counter("filter_lines_dropped", help);
         metric.add(&[filter], counters.lines_dropped.load(Relaxed));
         show_own(filter, counters, figures);
+        if self.refresh_config().is_some() {
+            self.show_refreshes(filter, figures);
+        }
         if let Some(tables) = self.context.tables.get() {
             tables.show(clock(), self.name(), figures);
+        }
+    }
+}
+
+impl Filter {
+    fn show_refreshes(&self, filter: (&'static str, &str), figures: &mut Figures) {
+        let refreshes = self.refreshes();
+        let metric = figures.counter(
+            "filter_refreshes",
+            "Refreshes of a filter's data, by how they came out",
+        );
+        for (result, count) in [
+            ("new", &refreshes.new),
+            ("unchanged", &refreshes.unchanged),
+            ("failed", &refreshes.failed),
+        ] {
+            metric.add(&[filter, ("result", result)], count.load(Relaxed));
+        }
+        let metric = figures.gauge(
+            "filter_published_bytes",
+            "Octets that a filter's refresh has published",
+        );
+        metric.add(&[filter], self.published_octets() as u64);
+        if let Some(age) = refreshes.age() {
+            let help = "Seconds since a filter's refresh succeeded";
+            let metric = figures.gauge("filter_refresh_age_seconds", help);
+            metric.add(&[filter], age.as_secs());
         }
     }
 }

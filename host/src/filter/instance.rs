@@ -30,6 +30,8 @@ use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
 pub struct Instance {
     filter: Arc<Filter>,
     memo: Memo,
+    /// What was published when the first of them was remembered.
+    revision: u64,
     /// Verdicts recalled and not yet [settled](Instance::settle).
     recalled: u64,
     supervisor: Supervisor,
@@ -82,6 +84,7 @@ impl Instance {
         Instance {
             filter,
             memo: Memo::default(),
+            revision: 0,
             recalled: 0,
             supervisor,
         }
@@ -103,8 +106,21 @@ impl Instance {
     #[inline]
     pub fn recall(&mut self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
         let recalled = self.memo.recall(key, now)?;
+        if self.revision != self.filter.context.published.revision() {
+            // It depended on what is not published any more.
+            return None;
+        }
         self.recalled += 1;
         Some(recalled)
+    }
+
+    /// Forgets what depended on data that is not published any more. Before a call: what it says depends on what is published
+    /// now, or later.
+    fn forget_outdated(&mut self) {
+        let revision = self.filter.context.published.revision();
+        if self.revision != revision {
+            (self.revision, self.memo) = (revision, Memo::default());
+        }
     }
 
     /// Adds what was recalled to the counters, which all workers write to: once per batch and not once per
@@ -124,6 +140,7 @@ impl Instance {
             return;
         }
         out.resize(batch.len(), Outcome::Passed);
+        self.forget_outdated();
         let asks = self.filter.interest().asks;
         let counters = &self.filter.context.counters;
         let sources = &self.filter.interest().sources;
@@ -155,6 +172,7 @@ impl Instance {
 
     /// Goes on with a query that the filter has asked about. What may be remembered takes the place of the `ask`.
     pub fn query_answers(&mut self, now: u64, key: &Key<'_>, answers: &Answers<AskedQuery>) -> QueryOutcome {
+        self.forget_outdated();
         let counters = &self.filter.context.counters;
         let sources = &self.filter.interest().sources;
         let outcome = self.supervisor.go_on(&counters.query_answers, |sandbox, out| {

@@ -89,7 +89,10 @@ impl Filter {
         let started = Sandbox::start(&exports, &context, &setup, &engine.cancel);
         let (_, manifest) = started.map_err(|error| no_start(error, &config.config, &engine.cancel))?;
         let start = thread_clock().saturating_sub(begin);
-        let missing = exports.missing(&manifest);
+        let mut missing = exports.missing(&manifest);
+        if config.refresh.is_some() && !exports.refreshes() {
+            missing.push("refresh");
+        }
         if !missing.is_empty() {
             return Err(LoadError::MissingPhases(missing.join(", ")));
         }
@@ -302,6 +305,7 @@ fn is_ours(import: &str) -> bool {
         "dnsweir:filter/host@",
         "dnsweir:filter/tables@",
         "dnsweir:filter/data@",
+        "dnsweir:filter/output@",
         "dnsweir:filter/types@",
     ]
     .iter()

@@ -43,6 +43,7 @@ mod packed;
 mod plain;
 mod probation;
 mod provenance;
+mod refresh;
 mod repeated;
 mod restart;
 mod sandbox;
@@ -79,6 +80,7 @@ pub use load::{Filter, beside};
 pub use load_error::LoadError;
 pub use memo::Key;
 pub use provenance::{client_halves, source_number, transport_number};
+pub use refresh::SourceFile;
 pub use text::one_line;
 pub use trial::{Cost, Execution, Trial};
 pub use verdict::{

@@ -8,8 +8,10 @@ use wasmtime::Store;
 use super::ask::Answers;
 use super::bindings::dnsweir::filter::types;
 use super::cancel::Cancel;
+use super::data::{Output, WithData as _};
 use super::exports::{Exports, Functions};
 use super::failure::Failure;
+use super::refresh::{self, SourceFile};
 use super::repeated::Verdicts;
 use super::ticker::Mark;
 use super::time_limit::TimeLimit;
@@ -45,8 +47,36 @@ impl Sandbox {
         setup: &types::Setup,
         cancel: &Cancel,
     ) -> Result<(Sandbox, types::Manifest), StartError> {
+        let (mut sandbox, manifest) = Sandbox::configured(exports, context, setup, cancel, None)?;
+        let time = TimeLimit::new(context.limits.time);
+        sandbox.store.data_mut().start_serving(time);
+        Ok((sandbox, manifest))
+    }
+
+    /// A new instance for one refresh, configured; none if it is not wanted any more before it is. Until it ends, the
+    /// folders are there that it is granted.
+    pub(super) fn start_to_refresh(
+        exports: &Exports<World>,
+        context: &Arc<Context>,
+        setup: &types::Setup,
+        cancel: &Cancel,
+    ) -> Result<Sandbox, StartError> {
+        let memory = context.limits.refresh_memory;
+        let (mut sandbox, _) = Sandbox::configured(exports, context, setup, cancel, Some(memory))?;
+        let (time, output) = (TimeLimit::new(context.limits.refresh_time), context.limits.data);
+        sandbox.store.data_mut().start_refreshing(time, output);
+        Ok(sandbox)
+    }
+
+    fn configured(
+        exports: &Exports<World>,
+        context: &Arc<Context>,
+        setup: &types::Setup,
+        cancel: &Cancel,
+        memory: Option<usize>,
+    ) -> Result<(Sandbox, types::Manifest), StartError> {
         let mark = context.ticker.mark();
-        let mut store = Sandbox::store(exports.component().engine(), context, cancel)
+        let mut store = Sandbox::store(exports.component().engine(), context, cancel, memory)
             .map_err(|error| StartError::Failed(Failure::of(&error, None)))?;
         // A module's start function runs within the same limits as `configure`.
         let started = within(&mark, &mut store, |store| {
@@ -56,9 +86,6 @@ impl Sandbox {
         });
         let (functions, configured) = started.map_err(|error| StartError::Failed(failure(&store, &error)))?;
         let manifest = configured.map_err(StartError::Rejected)?;
-        store
-            .data_mut()
-            .start_serving(TimeLimit::new(context.limits.time));
         let sandbox = Sandbox {
             store,
             mark,
@@ -72,9 +99,12 @@ impl Sandbox {
         engine: &wasmtime::Engine,
         context: &Arc<Context>,
         cancel: &Cancel,
+        memory: Option<usize>,
     ) -> wasmtime::Result<Store<World>> {
         let time = TimeLimit::new(start_time(context));
-        let mut store = Store::new(engine, World::new(Arc::clone(context), time, cancel.clone())?);
+        let memory = memory.unwrap_or_else(|| context.linear_memory());
+        let world = World::new(Arc::clone(context), memory, time, cancel.clone())?;
+        let mut store = Store::new(engine, world);
         store.limiter(|state| &mut state.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
         store.set_max_component_handles(HANDLES);
@@ -88,8 +118,21 @@ impl Sandbox {
         &mut self,
         call: impl FnOnce(&Functions, &mut Store<World>) -> wasmtime::Result<T>,
     ) -> Result<T, Failure> {
+        self.store.data_mut().data_mut().renew();
         within(&self.mark, &mut self.store, |store| call(&self.functions, store))
             .map_err(|error| failure(&self.store, &error))
+    }
+
+    /// The refresh: what it made of these files, or what it finds wrong with them.
+    pub(super) fn refresh(
+        &mut self,
+        now: u64,
+        files: Vec<SourceFile>,
+    ) -> Result<Result<Output, String>, Failure> {
+        let sources = refresh::sources(self.store.data_mut().data_mut(), files);
+        let said = self.call(|functions, store| functions.refresh(store, now, &sources))?;
+        let output = self.store.data_mut().data_mut().take_output();
+        Ok(said.and_then(|()| output.ok_or_else(|| "it has been refreshed before".to_owned())))
     }
 
     /// The query phase; no verdict at all if the guest does not export it.

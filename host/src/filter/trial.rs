@@ -22,6 +22,7 @@ use super::bindings::dnsweir::filter::types;
 use super::cancel::Cancel;
 use super::check;
 use super::configure::{rejections, setup};
+use super::data::{Output, Published, Snapshot, WithData as _};
 use super::details::Details;
 use super::engine::Engine;
 use super::exports::{Exports, Functions};
@@ -32,6 +33,7 @@ use super::interest::Interest;
 use super::load::{self, Filter};
 use super::load_error::LoadError;
 use super::own_counters::OwnCount;
+use super::refresh::{self, SourceFile};
 use super::sandbox::HOSTCALL_BYTES;
 use super::tables::Tables;
 use super::ticker::Mark;
@@ -53,6 +55,10 @@ pub struct Trial {
     setup: types::Setup,
     /// By the index that the filter knows it by.
     data: Arc<[Arc<Data>]>,
+    /// What its refresh has made.
+    published: Arc<Published>,
+    /// Octets that its refresh may make, and of linear memory that it may take.
+    refresh_limits: (usize, usize),
     config: Vec<config::ConfigNode>,
     /// What it may have of WASI.
     grants: config::Wasi,
@@ -223,6 +229,8 @@ impl Trial {
             mark: engine.ticker.mark(),
             setup: setup(config, zones),
             data: config.data().cloned().collect(),
+            published: Arc::default(),
+            refresh_limits: (config.limits.data, config.limits.refresh_memory),
             config: config.config.clone(),
             grants: config.wasi.clone(),
             linear_memory,
@@ -246,7 +254,7 @@ impl Trial {
             left: config.limits.load_time,
             cancel: engine.cancel.clone(),
         };
-        let (guest, manifest, cost) = trial.configure()?;
+        let (guest, manifest, cost) = trial.configure(trial.linear_memory)?;
         let missing = trial.code.missing(&manifest);
         if !missing.is_empty() {
             return Err(LoadError::MissingPhases(missing.join(", ")));
@@ -258,10 +266,16 @@ impl Trial {
         Ok(trial)
     }
 
-    fn configure(&self) -> Result<(Started, types::Manifest, Cost), LoadError> {
+    fn configure(&self, memory: usize) -> Result<(Started, types::Manifest, Cost), LoadError> {
         let time = CALL_TIME.min(self.left);
-        let recorder = Recorder::new(self.linear_memory, time, &self.grants, &self.data, &self.cancel)
-            .map_err(|error| LoadError::Failed(Failure::of(&error, None)))?;
+        let recorder = Recorder::new(
+            memory,
+            time,
+            &self.grants,
+            (&self.data, &self.published),
+            &self.cancel,
+        )
+        .map_err(|error| LoadError::Failed(Failure::of(&error, None)))?;
         let mut store = Store::new(self.code.component().engine(), recorder);
         store.limiter(|recorder| &mut recorder.allocated);
         store.set_hostcall_fuel(HOSTCALL_BYTES);
@@ -404,6 +418,35 @@ impl Trial {
         if self.manifest.messages { message } else { &[] }
     }
 
+    /// Has the filter make its data of these files, by another instance, and see it in the calls that follow. `now` is Unix
+    /// time in milliseconds.
+    ///
+    /// # Errors
+    /// In words, when the filter fails, or finds something wrong with the files.
+    pub fn refresh(&mut self, now: u64, files: Vec<SourceFile>) -> Result<(), String> {
+        if !self.code.refreshes() {
+            return Err("its module has no refresh".to_owned());
+        }
+        let (output, memory) = self.refresh_limits;
+        let (mut guest, ..) = self.configure(memory).map_err(|error| error.to_string())?;
+        let recorder = guest.store.data_mut();
+        recorder.begin(self.left, &self.tables, now);
+        recorder.data_mut().begin_output(output);
+        let sources = refresh::sources(recorder.data_mut(), files);
+        arm(&mut guest.store);
+        let begun = thread_clock();
+        let said = self
+            .mark
+            .during(|| guest.phases.refresh(&mut guest.store, now, &sources));
+        self.left = self.left.saturating_sub(thread_clock().saturating_sub(begun));
+        let said = said.map_err(|error| failure(&guest.store, &error).message)?;
+        said.map_err(|said| refresh::complaint(&said))?;
+        let output = guest.store.data_mut().data_mut().take_output();
+        let made = output.map_or_else(|| Ok(Snapshot::new()), Output::finish);
+        self.published.publish(made.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
     /// The event phase.
     pub fn event(&mut self, event: types::Event, asked: Asked<'_>, message: &[u8]) -> Execution<Outcome<()>> {
         self.now = event.time;
@@ -445,7 +488,7 @@ impl Trial {
         let mut guest = match self.guest.take() {
             Some(guest) => guest,
             // It was configured before with the same configuration: whatever it says now, it fails.
-            None => match self.configure() {
+            None => match self.configure(self.linear_memory) {
                 Ok((guest, ..)) => guest,
                 Err(error) => {
                     execution.outcome = Some(Outcome::Failed);

@@ -14,7 +14,7 @@ use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::Cancel;
 use super::counters::{FilterCounters, add};
-use super::data::WithData;
+use super::data::{DataView, Published, WithData};
 use super::footprint::INSTANCES;
 use super::tables::{Tables, WithTables};
 use super::text;
@@ -54,7 +54,11 @@ pub(super) struct Context {
     /// Those that the manifest declares, once it is known.
     pub(super) tables: OnceLock<Tables>,
     /// By the index that the filter knows it by.
-    data: Vec<Arc<Data>>,
+    data: Arc<[Arc<Data>]>,
+    /// What its data is made of while it is at work.
+    pub(super) refresh: Option<config::Refresh>,
+    /// What its refresh has made.
+    pub(super) published: Arc<Published>,
     log: Mutex<LogBudget>,
 }
 
@@ -87,6 +91,8 @@ impl Context {
             ticker,
             tables: OnceLock::new(),
             data: config.data().cloned().collect(),
+            refresh: config.refresh.clone(),
+            published: Arc::default(),
             log: Mutex::new(log),
         }
     }
@@ -128,6 +134,7 @@ pub(super) struct World {
     cancel: Cancel,
     /// Whether it is configured.
     serving: bool,
+    data: DataView,
     /// What it has of WASI.
     wasi: Wasi,
 }
@@ -170,14 +177,21 @@ fn grow(sum: &mut usize, current: usize, desired: usize, limit: usize) -> bool {
 }
 
 impl World {
-    /// Of an instance whose calls may take as long as `time` says, and end when they are cancelled.
+    /// Of an instance that may take so many octets of linear memory, whose calls may take as long as `time` says, and end
+    /// when they are cancelled.
     ///
     /// # Errors
     ///
     /// When a folder that it is granted cannot be opened.
-    pub(super) fn new(context: Arc<Context>, time: TimeLimit, cancel: Cancel) -> wasmtime::Result<World> {
+    pub(super) fn new(
+        context: Arc<Context>,
+        memory: usize,
+        time: TimeLimit,
+        cancel: Cancel,
+    ) -> wasmtime::Result<World> {
         Ok(World {
-            allocated: Allocated::new(context.linear_memory(), Arc::clone(&context.counters)),
+            allocated: Allocated::new(memory, Arc::clone(&context.counters)),
+            data: DataView::new(Arc::clone(&context.data), Arc::clone(&context.published)),
             time,
             cancel,
             serving: false,
@@ -193,6 +207,14 @@ impl World {
         self.cancel = Cancel::default();
         self.serving = true;
         self.wasi.close_folders();
+    }
+
+    /// From now on the one call may take as long as `time` says, and write so many octets. It ends when whoever wanted it
+    /// is gone, and has the folders that it is granted.
+    pub(super) fn start_refreshing(&mut self, time: TimeLimit, output: usize) {
+        self.time = time;
+        self.serving = true;
+        self.data.begin_output(output);
     }
 
     /// What becomes of a call under way when the epoch advances.
@@ -322,8 +344,12 @@ pub(super) fn clock() -> u64 {
 }
 
 impl WithData for World {
-    fn data(&self, index: u32) -> Option<&[u8]> {
-        self.context.data.get(index as usize).map(|data| &data[..])
+    fn data(&self) -> &DataView {
+        &self.data
+    }
+
+    fn data_mut(&mut self) -> &mut DataView {
+        &mut self.data
     }
 }
 
@@ -367,7 +393,7 @@ mod tests {
         let ticker = Arc::new(Ticker::start(|| ()).unwrap());
         let time = TimeLimit::new(config.limits.time);
         let context = Context::new(&config, 0, Arc::default(), output, ticker);
-        World::new(Arc::new(context), time, Cancel::default()).unwrap()
+        World::new(Arc::new(context), 1 << 20, time, Cancel::default()).unwrap()
     }
 
     #[test]

@@ -146,7 +146,10 @@ impl Proxy {
             let _alone = LOADING.lock();
             prepare(number, config, engine, workers, Some(&current), &current)
         });
-        prepared.await.map_err(machine)?
+        let prepared = prepared.await.map_err(machine)??;
+        let refreshed = self.refresher.bring_up(&prepared.generation).await;
+        refreshed.map_err(machine)?;
+        Ok(prepared)
     }
 
     /// Changes over to what was loaded; if that is not valid, changes nothing.

@@ -115,7 +115,9 @@ impl Changes {
     fn follow(&mut self, files: &[PathBuf]) {
         // A way may change while we look at it. Once the watches stand, that is noticed; a few looks will do.
         for _ in 0..3 {
-            let places: BTreeSet<PathBuf> = files.iter().flat_map(|file| way(file)).collect();
+            let mut places: BTreeSet<PathBuf> = files.iter().flat_map(|file| way(file)).collect();
+            let inside = files.iter().filter(|file| file.is_dir());
+            places.extend(inside.filter_map(|folder| Some(fs::canonicalize(folder).ok()?.join(ANY))));
             let folders = places.iter().filter_map(|place| place.parent());
             let folders: BTreeMap<_, _> = folders.map(|it| (it.to_owned(), identity(it))).collect();
             if *self.places.lock() == places && self.folders == folders {
@@ -204,6 +206,9 @@ impl Changes {
     }
 }
 
+/// Stands for whatever is in a folder, among the places that are watched.
+const ANY: &str = "*";
+
 /// What the kernel tells of some places.
 enum News {
     /// They are being written to.
@@ -220,7 +225,11 @@ fn news(event: notify::Event, places: &BTreeSet<PathBuf>) -> Option<News> {
         return Some(News::Unknown);
     }
     let mut paths = event.paths;
-    paths.retain(|path| places.contains(path));
+    let inside = |path: &PathBuf| {
+        path.parent()
+            .is_some_and(|folder| places.contains(&folder.join(ANY)))
+    };
+    paths.retain(|path| places.contains(path) || inside(path));
     match event.kind {
         _ if paths.is_empty() => None,
         EventKind::Modify(ModifyKind::Data(_)) => Some(News::Written(paths)),
@@ -276,11 +285,17 @@ fn parts(path: &Path) -> Vec<OsString> {
     parts.rev().collect()
 }
 
-/// What is in a file, or that there is none. What is no file could keep us waiting.
+/// What is in a file, or which files are in a folder, or that there is neither. What is something else could keep us waiting.
 fn contents(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let metadata = fs::metadata(file).ok().filter(fs::Metadata::is_file);
-    match metadata {
+    let metadata = fs::metadata(file).ok();
+    match metadata.filter(|found| found.is_file() || found.is_dir()) {
+        Some(folder) if folder.is_dir() => {
+            let entries = fs::read_dir(file).into_iter().flatten().flatten();
+            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+            names.sort();
+            names.hash(&mut hasher);
+        }
         // It would hold up this thread to read it. If the same is in there, nothing comes of loading it.
         Some(large) if large.len() > COMPARED => {
             let written = (large.mtime(), large.mtime_nsec());

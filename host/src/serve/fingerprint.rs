@@ -9,7 +9,10 @@ pub fn of_filter(filter: &config::Filter) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
         &filter.name,
-        format!("{:?}{:?}{:?}", filter.on_error, filter.limits, filter.wasi),
+        format!(
+            "{:?}{:?}{:?}{:?}",
+            filter.on_error, filter.limits, filter.wasi, filter.refresh
+        ),
     )
         .hash(&mut hasher);
     for node in &filter.config {

@@ -89,7 +89,7 @@ impl Worker {
 }
 
 /// Unix time in milliseconds.
-pub(super) fn unix_milliseconds() -> u64 {
+pub fn unix_milliseconds() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64)

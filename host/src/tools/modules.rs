@@ -58,6 +58,7 @@ fn block(name: String, module: Module, code: Bytes, config: Vec<ConfigNode>) -> 
         unready: false,
         probation: 0,
         wasi: Wasi::default(),
+        refresh: None,
         limits: Limits::default(),
         config,
         test_cases: None,

@@ -104,8 +104,11 @@ fn test_one(engine: &Engine, subject: &Subject, bless: bool, tested: &mut Tested
         ))
     };
     let mut trial = Trial::load(engine, &block, &cases.zones).map_err(refused)?;
+    let failed = |problem: String| Stop::Refused(format!("{}: {problem}", block.module));
+    cases::refresh(&mut trial, &cases).map_err(failed)?;
     let results: Vec<CaseResult> = cases::run(&mut trial, &cases).collect();
     let mut trial = trial.anew(engine, &block, &cases.zones).map_err(refused)?;
+    cases::refresh(&mut trial, &cases).map_err(failed)?;
     let again = cases::ask_again(&mut trial, &cases, &results);
     let changed = show(module, &cases, &results, &mut tested.report);
     tested.suspicious |= !again.is_empty();

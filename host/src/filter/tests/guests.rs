@@ -474,3 +474,93 @@ pub(super) fn reader(configure: &str) -> Vec<u8> {
     let world = format!("package test:guest; world guest {{ import dnsweir:filter/data@0.1.0; {exports} }}");
     module(&text, &world)
 }
+
+/// A guest whose refresh does what `now` tells it to, and which refuses queries with the first octet of what is published
+/// as `a`, for a second:
+///
+/// | | |
+/// |---|---|
+/// | 1 | publishes 5 as `a` |
+/// | 2 | publishes the first source as `a` |
+/// | 3 | traps |
+/// | 4 | runs for ever |
+/// | 5 | takes memory until there is none |
+/// | 6 | writes until there is no room, and says `no` |
+/// | 7 | says `no` |
+/// | 8 | says what lies outside of its memory |
+/// | 9 | returns neither success nor failure |
+/// | 10 | publishes what is not there, and says `no` if it cannot |
+/// | 11 | publishes nothing |
+/// | 12 | writes what lies outside of its memory |
+pub(super) fn refresher() -> Vec<u8> {
+    let text = format!(
+        r#"(module
+  (import "dnsweir:filter/data@0.1.0" "published" (func $published (param i32 i32) (result i32)))
+  (import "dnsweir:filter/data@0.1.0" "read" (func $read (param i32 i64 i32 i32)))
+  (import "dnsweir:filter/output@0.1.0" "append" (func $append (param i32 i32 i32 i32) (result i32)))
+  (import "dnsweir:filter/output@0.1.0" "publish" (func $publish (param i32 i32 i32) (result i32)))
+  (memory (export "memory") 4)
+  (global $heap (mut i32) (i32.const 65536))
+  (data (i32.const 16) "\00\00\00\00" "\00\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00" "\01\00\00\00" "\00\00\00\00\00\00\00\00")
+  (data (i32.const 80) "a\05no")
+  {REALLOC}
+  (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
+    (i32.const 16))
+  (func $says (param $what i32) (param $at i32) (param $length i32) (result i32)
+    (i32.store8 (i32.const 96) (local.get $what))
+    (i32.store (i32.const 100) (local.get $at))
+    (i32.store (i32.const 104) (local.get $length))
+    (i32.const 96))
+  (func $no (result i32) (call $says (i32.const 1) (i32.const 82) (i32.const 2)))
+  (func (export "dnsweir:filter/refresh@0.1.0#on-refresh")
+    (param $now i64) (param $sources i32) (param $length i32) (result i32)
+    (local $how i32)
+    (local.set $how (i32.wrap_i64 (local.get $now)))
+    (if (i32.eq (local.get $how) (i32.const 1)) (then
+      (drop (call $append (i32.const 80) (i32.const 1) (i32.const 81) (i32.const 1)))))
+    (if (i32.eq (local.get $how) (i32.const 2)) (then
+      (drop (call $publish (i32.const 80) (i32.const 1) (i32.load offset=16 (local.get $sources))))))
+    (if (i32.eq (local.get $how) (i32.const 3)) (then unreachable))
+    (if (i32.eq (local.get $how) (i32.const 4)) (then (loop $for_ever (br $for_ever))))
+    (if (i32.eq (local.get $how) (i32.const 5)) (then
+      (loop $more
+        (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))
+        unreachable)))
+    (if (i32.eq (local.get $how) (i32.const 6)) (then
+      (loop $more
+        (br_if $more (call $append (i32.const 80) (i32.const 1) (i32.const 0) (i32.const 65536))))
+      (return (call $no))))
+    (if (i32.eq (local.get $how) (i32.const 7)) (then (return (call $no))))
+    (if (i32.eq (local.get $how) (i32.const 8)) (then
+      (return (call $says (i32.const 1) (i32.const 262140) (i32.const 5)))))
+    (if (i32.eq (local.get $how) (i32.const 9)) (then
+      (return (call $says (i32.const 7) (i32.const 0) (i32.const 0)))))
+    (if (i32.eq (local.get $how) (i32.const 10)) (then
+      (if (i32.eqz (call $publish (i32.const 80) (i32.const 1) (i32.const 99))) (then (return (call $no))))))
+    (if (i32.eq (local.get $how) (i32.const 12)) (then
+      (drop (call $append (i32.const 80) (i32.const 1) (i32.const 262140) (i32.const 5)))))
+    (call $says (i32.const 0) (i32.const 0) (i32.const 0)))
+  (func (export "dnsweir:filter/queries@0.1.0#on-queries")
+    (param $now i64) (param $batch i32) (param $length i32) (param $bytes i32) (param $size i32) (result i32)
+    (local $got i32)
+    ;; Outside of a refresh it does nothing.
+    (if (call $append (i32.const 80) (i32.const 1) (i32.const 81) (i32.const 1)) (then unreachable))
+    (if (call $publish (i32.const 80) (i32.const 1) (i32.const 0)) (then unreachable))
+    (call $read (call $published (i32.const 80) (i32.const 1)) (i64.const 0) (i32.const 1) (i32.const 96))
+    (if (i32.load (i32.const 100)) (then (local.set $got (i32.load8_u (i32.load (i32.const 96))))))
+    (memory.fill (i32.const 1024) (i32.const 0) (i32.const {VERDICT}))
+    (i32.store8 (i32.const 1032) (i32.const 4))
+    (i32.store16 (i32.const 1036) (local.get $got))
+    (i32.store (i32.const 1028) (i32.const 1000))
+    (i32.store (i32.const 64) (i32.const 1024))
+    (i32.store (i32.const 68) (i32.ne (local.get $got) (i32.const 0)))
+    (i32.const 64)))"#
+    );
+    let exports = "export dnsweir:filter/configure@0.1.0; export dnsweir:filter/queries@0.1.0; \
+        export dnsweir:filter/refresh@0.1.0;";
+    let imports = "import dnsweir:filter/data@0.1.0; import dnsweir:filter/output@0.1.0;";
+    module(
+        &text,
+        &format!("package test:guest; world guest {{ {imports} {exports} }}"),
+    )
+}

@@ -10,6 +10,7 @@ mod interface;
 mod loading;
 mod packed;
 mod phases;
+mod refreshes;
 mod repeated;
 mod tables;
 mod wasi;
@@ -45,6 +46,7 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
         unready: false,
         probation: 0,
         wasi: config::Wasi::default(),
+        refresh: None,
         limits: Limits {
             memory: 2 << 20,
             time: LIMIT,

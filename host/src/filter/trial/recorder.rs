@@ -9,7 +9,7 @@ use wasmtime::UpdateDeadline;
 use crate::config::{self, Data};
 use crate::filter::bindings::dnsweir::filter::{host, types};
 use crate::filter::cancel::Cancel;
-use crate::filter::data::WithData;
+use crate::filter::data::{DataView, Published, WithData};
 use crate::filter::own_counters::OwnCounters;
 use crate::filter::tables::{Tables, WithTables};
 use crate::filter::text;
@@ -33,7 +33,7 @@ pub(super) struct Recorder {
     cancel: Cancel,
     /// None: it is not configured yet.
     tables: Option<Arc<Tables>>,
-    data: Arc<[Arc<Data>]>,
+    data: DataView,
     /// In milliseconds.
     now: u64,
     pub(super) wasi: Wasi,
@@ -52,7 +52,7 @@ impl Recorder {
         linear_memory: usize,
         time: Duration,
         grants: &config::Wasi,
-        data: &Arc<[Arc<Data>]>,
+        data: (&Arc<[Arc<Data>]>, &Arc<Published>),
         cancel: &Cancel,
     ) -> wasmtime::Result<Recorder> {
         let log = Arc::<Lines>::default();
@@ -65,7 +65,7 @@ impl Recorder {
             time: TimeLimit::new(time),
             cancel: cancel.clone(),
             tables: None,
-            data: Arc::clone(data),
+            data: DataView::new(Arc::clone(data.0), Arc::clone(data.1)),
             now: 0,
             wasi,
         })
@@ -77,6 +77,7 @@ impl Recorder {
         self.counts = OwnCounters::default();
         self.printed = String::new();
         self.log.take();
+        self.data.renew();
         self.tables = Some(Arc::clone(tables));
         self.now = now;
     }
@@ -102,8 +103,12 @@ impl WithTables for Recorder {
 }
 
 impl WithData for Recorder {
-    fn data(&self, index: u32) -> Option<&[u8]> {
-        self.data.get(index as usize).map(|data| &data[..])
+    fn data(&self) -> &DataView {
+        &self.data
+    }
+
+    fn data_mut(&mut self) -> &mut DataView {
+        &mut self.data
     }
 }
 

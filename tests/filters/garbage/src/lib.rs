@@ -12,7 +12,7 @@ use dnsweir_filter::bindings::dnsweir::filter::types::{
     Verdict,
 };
 use dnsweir_filter::bindings::exports::dnsweir::filter::{
-    configure, events, queries, query_answers, response_answers, responses,
+    configure, events, queries, query_answers, refresh, response_answers, responses,
 };
 
 struct Garbage;
@@ -125,6 +125,13 @@ impl response_answers::Guest for Garbage {
 
 impl events::Guest for Garbage {
     fn on_events(_: Vec<Event>, _: Vec<u8>) {}
+}
+
+impl refresh::Guest for Garbage {
+    fn on_refresh(_: u64, sources: Vec<refresh::Source>) -> Result<(), String> {
+        // Far too much, with lines and terminals' codes in it.
+        Err(format!("\u{1b}[2J\n{}\n", "no".repeat(1 << 19)) + &sources.len().to_string())
+    }
 }
 
 /// The first label of a query's name.

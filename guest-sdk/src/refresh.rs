@@ -1,0 +1,138 @@
+//! Making data of sources.
+
+use std::collections::BTreeMap;
+
+use crate::Data;
+
+/// Octets that are handed over at a time.
+const CHUNK: usize = 64 << 10;
+
+/// A file that a [refresh](crate::Filter::refresh) is given.
+#[derive(Debug)]
+pub struct SourceFile {
+    name: String,
+    file: String,
+    data: Data,
+}
+
+impl SourceFile {
+    pub(crate) fn new(name: String, file: String, data: Data) -> SourceFile {
+        SourceFile { name, file, data }
+    }
+
+    /// The name that the configuration has for the source.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the file is called in its folder; empty if the source is no folder.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// What is in it.
+    pub fn data(&self) -> &Data {
+        &self.data
+    }
+}
+
+/// What a [refresh](crate::Filter::refresh) makes: data under names, which [`Setup::published`](crate::Setup::published) shows to
+/// all instances once the refresh has returned.
+///
+/// ```
+/// use dnsweir_filter::{
+///     Data, Filter, Invalid, Manifest, Output, Query, Rcode, Setup, SourceFile, Type, Verdict, test,
+/// };
+///
+/// /// Refuses the names of some lists, in any order: `refresh { source "ads" "https://lists.example/ads" }`.
+/// struct Listed(Data);
+///
+/// impl Filter for Listed {
+///     fn configure(setup: Setup<'_>) -> Result<(Listed, Manifest), Invalid> {
+///         Ok((Listed(setup.published("names")), Manifest::new().queries()))
+///     }
+///
+///     fn refresh(&mut self, sources: &[SourceFile], output: &mut Output) -> Result<(), String> {
+///         let mut names: Vec<Vec<u8>> = sources.iter().flat_map(|source| source.data().lines()).collect();
+///         names.sort();
+///         for name in names {
+///             output.append("names", [&name, &b"\n"[..]].concat())?;
+///         }
+///         Ok(())
+///     }
+///
+///     fn query(&mut self, query: &Query<'_>) -> Verdict {
+///         let name = query.name().to_string();
+///         match self.0.find_line(name.trim_end_matches('.'), b' ') {
+///             Some(_) => Verdict::refuse(Rcode::NXDOMAIN),
+///             None => Verdict::pass(),
+///         }
+///     }
+/// }
+///
+/// let mut filter = test::start::<Listed>([]).unwrap();
+/// let query = test::query("ads.example", Type::A);
+/// assert_eq!(filter.query(&query), Verdict::pass());
+/// filter.refresh([("ads", "web.example\nads.example\n")]).unwrap();
+/// assert_eq!(filter.query(&query), Verdict::refuse(Rcode::NXDOMAIN));
+/// ```
+#[derive(Debug, Default)]
+pub struct Output {
+    /// What is not handed over yet.
+    pending: BTreeMap<String, Vec<u8>>,
+}
+
+impl Output {
+    /// Adds to what will be published under a name.
+    ///
+    /// # Errors
+    /// When there is no room for it: `limits data=` bounds all that is published, and there may be 64 names of up to 255
+    /// octets.
+    pub fn append(&mut self, name: &str, octets: impl AsRef<[u8]>) -> Result<(), String> {
+        if !self.pending.contains_key(name) {
+            self.pending.insert(name.to_owned(), Vec::new());
+        }
+        for chunk in octets.as_ref().chunks(CHUNK) {
+            let Some(pending) = self.pending.get_mut(name) else {
+                break;
+            };
+            pending.extend_from_slice(chunk);
+            if pending.len() >= CHUNK {
+                hand_over(name, pending)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes a source under a name as it is. It takes no memory but the source's own.
+    ///
+    /// # Errors
+    /// When there is no room for it, or something under this name already.
+    pub fn publish(&mut self, name: &str, source: &SourceFile) -> Result<(), String> {
+        match host::publish(name, source.data.index()) {
+            true => Ok(()),
+            false => Err(no_room(name)),
+        }
+    }
+
+    /// Hands over what is left.
+    pub(crate) fn finish(mut self) -> Result<(), String> {
+        let mut rest = self.pending.iter_mut();
+        rest.try_for_each(|(name, pending)| hand_over(name, pending))
+    }
+}
+
+fn hand_over(name: &str, pending: &mut Vec<u8>) -> Result<(), String> {
+    let done = host::append(name, pending);
+    pending.clear();
+    if done { Ok(()) } else { Err(no_room(name)) }
+}
+
+fn no_room(name: &str) -> String {
+    format!("there is no room for {name:?}: raise `limits data=`")
+}
+
+#[cfg(target_family = "wasm")]
+use crate::bindings::dnsweir::filter::output as host;
+#[cfg(not(target_family = "wasm"))]
+use crate::test::data as host;
