@@ -129,6 +129,7 @@ mod manifest;
 mod master_file;
 #[cfg(feature = "messages")]
 mod message;
+mod mmdb;
 mod name;
 mod name_list;
 mod name_map;
@@ -162,6 +163,7 @@ pub use manifest::{Manifest, NamedSource};
 pub use master_file::{MasterFile, MasterFileError};
 #[cfg(feature = "messages")]
 pub use message::{Message, Unreadable, hickory};
+pub use mmdb::Mmdb;
 pub use name::{Labels, Name, NameBuf, NameError};
 pub use name_list::{Listed, NameList, NameListError};
 pub use name_map::NameMap;

@@ -5,6 +5,7 @@ mod big_block_list;
 mod block_list;
 mod canary;
 mod cname_uncloak;
+mod country;
 mod dns64;
 mod dns_lists;
 mod fetched_block_list;
@@ -17,6 +18,7 @@ mod search_path;
 mod services;
 mod split_horizon;
 mod tenants;
+mod traffic;
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};

@@ -8,11 +8,12 @@ use std::sync::OnceLock;
 const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
 /// Folders of `examples` that hold one in Rust.
-pub const EXAMPLES: [&str; 16] = [
+pub const EXAMPLES: [&str; 18] = [
     "big-block-list",
     "block-list",
     "canary",
     "cname-uncloak",
+    "country",
     "dns-lists",
     "dns64",
     "fetched-block-list",
@@ -25,6 +26,7 @@ pub const EXAMPLES: [&str; 16] = [
     "services",
     "split-horizon",
     "tenants",
+    "traffic",
 ];
 
 /// What makes a module small and fast, as the SDK's documentation has it.
