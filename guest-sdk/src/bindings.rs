@@ -510,6 +510,9 @@ pub mod dnsweir {
         /// `index` is that of a `value.data`. There is no data under any other one.
         ///
         /// All of it is there from `configure` on.
+        ///
+        /// What a refresh publishes has an index, too. Its contents change between two calls of the
+        /// filter, never during one.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod data {
             #[used]
@@ -675,6 +678,121 @@ pub mod dnsweir {
                         _ => _rt::invalid_enum_discriminant(),
                     };
                     result7
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// The index of what a refresh publishes under this name. As long as nothing is, there is no
+            /// data under it. It stays the same as long as the instance is there. A filter may ask for
+            /// 64 names; what it asks for beyond them is never there.
+            #[allow(async_fn_in_trait)]
+            pub fn published(name: &str) -> u32 {
+                unsafe {
+                    let vec0 = name;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "dnsweir:filter/data@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "published"]
+                        fn wit_import1(_: *mut u8, _: usize) -> i32;
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8, _: usize) -> i32 {
+                        unreachable!()
+                    }
+                    let ret = wit_import1(ptr0.cast_mut(), len0);
+                    ret as u32
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Counts up whenever other data is published.
+            #[allow(async_fn_in_trait)]
+            pub fn revision() -> u64 {
+                unsafe {
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "dnsweir:filter/data@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "revision"]
+                        fn wit_import0() -> i64;
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import0() -> i64 {
+                        unreachable!()
+                    }
+                    let ret = wit_import0();
+                    ret as u64
+                }
+            }
+        }
+        /// What a refresh publishes. There is room for 64 names, and for as many octets in all as the
+        /// configuration allows. At any other time, the functions do nothing and return false.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod output {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            #[allow(unused_unsafe, clippy::all)]
+            /// Adds to what will be published under a name, of 255 octets at most. False if there is no
+            /// room for it.
+            #[allow(async_fn_in_trait)]
+            pub fn append(name: &str, octets: &[u8]) -> bool {
+                unsafe {
+                    let vec0 = name;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = octets;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "dnsweir:filter/output@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "append"]
+                        fn wit_import2(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                        ) -> i32;
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                    ) -> i32 {
+                        unreachable!()
+                    }
+                    let ret = wit_import2(ptr0.cast_mut(), len0, ptr1.cast_mut(), len1);
+                    _rt::bool_lift(ret as u8)
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Publishes what is at this index of `data` under a name, as it is, and without a copy: for
+            /// sources that need no change. False if there is none, or no room.
+            #[allow(async_fn_in_trait)]
+            pub fn publish(name: &str, index: u32) -> bool {
+                unsafe {
+                    let vec0 = name;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "dnsweir:filter/output@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "publish"]
+                        fn wit_import1(_: *mut u8, _: usize, _: i32) -> i32;
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                    ) -> i32 {
+                        unreachable!()
+                    }
+                    let ret = wit_import1(ptr0.cast_mut(), len0, _rt::as_i32(&index));
+                    _rt::bool_lift(ret as u8)
                 }
             }
         }
@@ -8263,6 +8381,181 @@ pub mod exports {
                 #[doc(hidden)]
                 pub use __export_dnsweir_filter_events_0_1_0_cabi;
             }
+            /// Turns sources, which the filter's `refresh` block names, into data that all instances of
+            /// the filter see at once.
+            ///
+            /// It is called beside the workers, in an instance of its own, which is configured as the
+            /// others are, has limits of its own, and ends with the call: at the start, whenever it is time
+            /// to, and when a source has changed.
+            #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+            pub mod refresh {
+                #[used]
+                #[doc(hidden)]
+                static __FORCE_SECTION_REF: fn() = super::super::super::super::__link_custom_section_describing_imports;
+                use super::super::super::super::_rt;
+                /// A file.
+                #[derive(Clone, PartialEq)]
+                pub struct Source {
+                    /// The name that the configuration has for it.
+                    pub name: _rt::String,
+                    /// What it is called in its folder; empty if the source is no folder.
+                    pub file: _rt::String,
+                    /// Its contents, for the functions of `data`. They are there during the call.
+                    pub data: u32,
+                }
+                impl ::core::fmt::Debug for Source {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("Source")
+                            .field("name", &self.name)
+                            .field("file", &self.file)
+                            .field("data", &self.data)
+                            .finish()
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_on_refresh_cabi<T_: Guest>(
+                    arg0: i64,
+                    arg1: *mut u8,
+                    arg2: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result8 = {
+                            let base7 = arg1;
+                            let len7 = arg2;
+                            let mut result7 = _rt::Vec::with_capacity(len7);
+                            for i in 0..len7 {
+                                let base = base7
+                                    .add(i * (5 * ::core::mem::size_of::<*const u8>()));
+                                let e7 = {
+                                    let l0 = *base.add(0).cast::<*mut u8>();
+                                    let l1 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len2 = l1;
+                                    let bytes2 = _rt::Vec::from_raw_parts(
+                                        l0.cast(),
+                                        len2,
+                                        len2,
+                                    );
+                                    let l3 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l4 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len5 = l4;
+                                    let bytes5 = _rt::Vec::from_raw_parts(
+                                        l3.cast(),
+                                        len5,
+                                        len5,
+                                    );
+                                    let l6 = *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>();
+                                    Source {
+                                        name: _rt::string_lift(bytes2),
+                                        file: _rt::string_lift(bytes5),
+                                        data: l6 as u32,
+                                    }
+                                };
+                                result7.push(e7);
+                            }
+                            _rt::cabi_dealloc(
+                                base7,
+                                len7 * (5 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            T_::on_refresh(arg0 as u64, result7)
+                        };
+                        let ptr9 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result8 {
+                            Ok(_) => {
+                                *ptr9.add(0).cast::<u8>() = (0i32) as u8;
+                            }
+                            Err(e) => {
+                                *ptr9.add(0).cast::<u8>() = (1i32) as u8;
+                                let vec10 = (e.into_bytes()).into_boxed_slice();
+                                let ptr10 = vec10.as_ptr().cast::<u8>();
+                                let len10 = vec10.len();
+                                ::core::mem::forget(vec10);
+                                *ptr9
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len10;
+                                *ptr9
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr10.cast_mut();
+                            }
+                        };
+                        ptr9
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_on_refresh<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {}
+                            _ => {
+                                let l1 = *arg0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l2 = *arg0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                _rt::cabi_dealloc(l1, l2, 1);
+                            }
+                        }
+                    }
+                }
+                pub trait Guest {
+                    /// Makes what is to be published, by the functions of `output`. All of it takes the place of
+                    /// what was published before, at once, when the call returns. If it fails, or returns what
+                    /// is wrong with the sources, everything stays as it was.
+                    ///
+                    /// The files of a folder are in the order of their names. `now` is Unix time in
+                    /// milliseconds.
+                    #[allow(async_fn_in_trait)]
+                    fn on_refresh(
+                        now: u64,
+                        sources: _rt::Vec<Source>,
+                    ) -> ::core::result::Result<(), _rt::String>;
+                }
+                #[doc(hidden)]
+                #[macro_export]
+                macro_rules! __export_dnsweir_filter_refresh_0_1_0_cabi {
+                    ($ty:ident with_types_in $($path_to_types:tt)*) => {
+                        const _ : () = { #[unsafe (export_name =
+                        "dnsweir:filter/refresh@0.1.0#on-refresh")] unsafe extern "C" fn
+                        export_on_refresh(arg0 : i64, arg1 : * mut u8, arg2 : usize,) ->
+                        * mut u8 { unsafe { $($path_to_types)*::
+                        _export_on_refresh_cabi::<$ty > (arg0, arg1, arg2) } } #[unsafe
+                        (export_name =
+                        "cabi_post_dnsweir:filter/refresh@0.1.0#on-refresh")] unsafe
+                        extern "C" fn _post_return_on_refresh(arg0 : * mut u8,) { unsafe
+                        { $($path_to_types)*:: __post_return_on_refresh::<$ty > (arg0) }
+                        } };
+                    };
+                }
+                #[doc(hidden)]
+                pub use __export_dnsweir_filter_refresh_0_1_0_cabi;
+                #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                struct _RetArea(
+                    [::core::mem::MaybeUninit<
+                        u8,
+                    >; 3 * ::core::mem::size_of::<*const u8>()],
+                );
+                static mut _RET_AREA: _RetArea = _RetArea(
+                    [::core::mem::MaybeUninit::uninit(); 3
+                        * ::core::mem::size_of::<*const u8>()],
+                );
+            }
         }
     }
 }
@@ -8452,101 +8745,110 @@ macro_rules! __export_filter_impl {
         with_types_in $($path_to_types_root)*::
         exports::dnsweir::filter::response_answers); $($path_to_types_root)*::
         exports::dnsweir::filter::events::__export_dnsweir_filter_events_0_1_0_cabi!($ty
-        with_types_in $($path_to_types_root)*:: exports::dnsweir::filter::events); const
+        with_types_in $($path_to_types_root)*:: exports::dnsweir::filter::events);
+        $($path_to_types_root)*::
+        exports::dnsweir::filter::refresh::__export_dnsweir_filter_refresh_0_1_0_cabi!($ty
+        with_types_in $($path_to_types_root)*:: exports::dnsweir::filter::refresh); const
         _ : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe (link_section
         =
         "component-type:wit-bindgen:0.61.1:dnsweir:filter@0.1.0:filter:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3959] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 4211] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xfa\x1d\x01A\x02\x01\
-A\x1f\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
-\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\
-\x01\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\
-\x02byw\x01\0\x04\0\x05count\x01\x06\x03\0\x19dnsweir:filter/host@0.1.0\x05\0\x01\
-B\x0e\x01p}\x01k\0\x01@\x02\x05tabley\x03key\0\0\x01\x04\0\x03get\x01\x02\x01@\x04\
-\x05tabley\x03key\0\x05value\0\x03ttlw\0\x7f\x04\0\x03put\x01\x03\x01@\x02\x05ta\
-bley\x03key\0\0\x7f\x04\0\x06remove\x01\x04\x01@\x04\x05tabley\x03key\0\x02byx\x03\
-ttlw\0x\x04\0\x03add\x01\x05\x01@\x05\x05tabley\x03key\0\x08expected\x01\x03new\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf6\x1f\x01A\x02\x01\
+A#\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\x01\
+@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\x01\
+\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\x02\
+byw\x01\0\x04\0\x05count\x01\x06\x03\0\x19dnsweir:filter/host@0.1.0\x05\0\x01B\x0e\
+\x01p}\x01k\0\x01@\x02\x05tabley\x03key\0\0\x01\x04\0\x03get\x01\x02\x01@\x04\x05\
+tabley\x03key\0\x05value\0\x03ttlw\0\x7f\x04\0\x03put\x01\x03\x01@\x02\x05tabley\
+\x03key\0\0\x7f\x04\0\x06remove\x01\x04\x01@\x04\x05tabley\x03key\0\x02byx\x03tt\
+lw\0x\x04\0\x03add\x01\x05\x01@\x05\x05tabley\x03key\0\x08expected\x01\x03new\x01\
 \x03ttlw\0\x7f\x04\0\x10compare-and-swap\x01\x06\x01@\x05\x05tabley\x03key\0\x06\
 tokensy\x04rateu\x05bursty\0\x7f\x04\0\x04take\x01\x07\x03\0\x1bdnsweir:filter/t\
-ables@0.1.0\x05\x01\x01B\x09\x01kw\x01@\x01\x05indexy\0\0\x04\0\x04size\x01\x01\x01\
+ables@0.1.0\x05\x01\x01B\x0d\x01kw\x01@\x01\x05indexy\0\0\x04\0\x04size\x01\x01\x01\
 p}\x01@\x03\x05indexy\x06offsetw\x06lengthy\0\x02\x04\0\x04read\x01\x03\x01k\x02\
-\x01@\x03\x05indexy\x03key\x02\x09separator}\0\x04\x04\0\x09find-line\x01\x05\x03\
-\0\x19dnsweir:filter/data@0.1.0\x05\x02\x01B\\\x01r\x0e\x0bclient-highw\x0aclien\
-t-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06header{\x08udp-siz\
-e{\x0aedns-flags{\x0bclient-port{\x04zone{\x09transport}\x04edns}\x0edetails-len\
-gth{\x04\0\x05query\x03\0\0\x01p}\x01r\x05\x04name\x02\x05rtype{\x05class{\x03tt\
-ly\x05rdata\x02\x04\0\x0fresource-record\x03\0\x03\x01r\x02\x04code{\x04texts\x04\
-\0\x0eextended-error\x03\0\x05\x01p\x04\x01k\x06\x01r\x06\x05rcode{\x0dauthorita\
-tive\x7f\x07answers\x07\x09authority\x07\x0aadditional\x07\x05error\x08\x04\0\x06\
-answer\x03\0\x09\x01r\x02\x05rcode{\x05error\x08\x04\0\x07refusal\x03\0\x0b\x01k\
-\x02\x01k{\x01r\x04\x04name\x0d\x05qtype\x0e\x06qclass\x0e\x06revert\x7f\x04\0\x07\
-rewrite\x03\0\x0f\x01q\x03\x03top\0\0\x05below\0\0\x04zone\x01s\0\x04\0\x04path\x03\
-\0\x11\x01r\x03\x04name\x02\x05qtype{\x04path\x12\x04\0\x06lookup\x03\0\x13\x01p\
-\x14\x01r\x03\x07lookups\x15\x04timey\x05state\x02\x04\0\x03ask\x03\0\x16\x01p\x02\
-\x01q\x07\x04pass\0\0\x07rewrite\x01\x10\0\x06answer\x01\x0a\0\x05alias\x01\x18\0\
-\x06refuse\x01\x0c\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x08decision\x03\0\x19\
-\x01r\x07\x06status}\x05rcode{\x06source}\x03ttly\x0canswer-count{\x0dmessage-st\
-arty\x0emessage-lengthy\x04\0\x0dlookup-answer\x03\0\x1b\x01r\x05\x05query\x01\x0b\
-state-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0basked-query\x03\0\x1d\
-\x01m\x03\x06answer\x09authority\x0aadditional\x04\0\x07section\x03\0\x1f\x01k\x20\
-\x01ky\x01r\x04\x07section!\x04name\x0d\x05rtype\x0e\x05index\"\x04\0\x08selecto\
-r\x03\0#\x01py\x01q\x03\x06rotate\x01y\0\x07shuffle\0\0\x07permute\x01%\0\x04\0\x05\
-order\x03\0&\x01o\x02$\x07\x01o\x02\x20\x04\x01q\x04\x06remove\x01$\0\x07replace\
-\x01(\0\x06append\x01)\0\x05order\x01'\0\x04\0\x0brecord-edit\x03\0*\x01o\x02{{\x01\
-p,\x01p+\x01r\x09\x06rcodes-\x07records.\x0aheader-set{\x0cheader-clear{\x05erro\
-r\x08\x0bttl-minimumy\x0bttl-maximumy\x05store\x7f\x05stale\x7f\x04\0\x0drespons\
-e-edit\x03\0/\x01r\x03\x04highw\x03loww\x06length}\x04\0\x06subnet\x03\01\x01k2\x01\
-r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x07\
-\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05delay{\x05\
-route7\x04\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0cans\
-wer-count{\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\
-\x01q\x04\x04pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\
-\x11response-decision\x03\0<\x01r\x04\x08responsey\x08decision=\x04edit6\x05dela\
-y{\x04\0\x10response-verdict\x03\0>\x01r\x05\x08response;\x0bstate-starty\x0csta\
-te-lengthy\x05firsty\x05county\x04\0\x0easked-response\x03\0@\x01r\x0c\x05query\x01\
-\x04timew\x08durationy\x02id{\x0aquery-size{\x0dresponse-sizey\x05rcode{\x0fresp\
-onse-header{\x0bhas-answers}\x06source}\x0dmessage-starty\x0emessage-lengthy\x04\
-\0\x05event\x03\0B\x01q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07\
-decimal\x01u\0\x04text\x01s\0\x04data\x01y\0\x04\0\x05value\x03\0D\x01p\xc5\0\x01\
-o\x02s\xc5\0\x01p\xc7\0\x01r\x04\x04names\x09arguments\xc6\0\x0aproperties\xc8\0\
-\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04node\0\0\x08argument\x01y\0\x08pro\
-perty\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\xcc\0\x07messages\
-\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04names\x06octetsy\x05shown\x7f\
-\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-option\x01{\0\x0cedns-options\0\0\x08\
-listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01\
-p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\
-\x06events\x7f\x08messages\x7f\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07s\
-ources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\
-\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x03\
-\x02\x03\0\x03\x05setup\x02\x03\0\x03\x08manifest\x02\x03\0\x03\x0cconfig-error\x01\
-B\x0a\x02\x03\x02\x01\x04\x04\0\x05setup\x03\0\0\x02\x03\x02\x01\x05\x04\0\x08ma\
-nifest\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x0cconfig-error\x03\0\x04\x01p\x05\x01\
-j\x01\x03\x01\x06\x01@\x01\x05setup\x01\0\x07\x04\0\x09configure\x01\x08\x04\0\x1e\
-dnsweir:filter/configure@0.1.0\x05\x07\x02\x03\0\x03\x05query\x02\x03\0\x03\x07v\
-erdict\x01B\x09\x02\x03\x02\x01\x08\x04\0\x05query\x03\0\0\x02\x03\x02\x01\x09\x04\
-\0\x07verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05\
-bytes\x05\0\x06\x04\0\x0aon-queries\x01\x07\x04\0\x1cdnsweir:filter/queries@0.1.\
-0\x05\x0a\x02\x03\0\x03\x08response\x02\x03\0\x03\x10response-verdict\x01B\x09\x02\
-\x03\x02\x01\x0b\x04\0\x08response\x03\0\0\x02\x03\x02\x01\x0c\x04\0\x10response\
--verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05byte\
-s\x05\0\x06\x04\0\x0con-responses\x01\x07\x04\0\x1ednsweir:filter/responses@0.1.\
-0\x05\x0d\x02\x03\0\x03\x0basked-query\x02\x03\0\x03\x0dlookup-answer\x01B\x0c\x02\
-\x03\x02\x01\x0e\x04\0\x0basked-query\x03\0\0\x02\x03\x02\x01\x0f\x04\0\x0dlooku\
-p-answer\x03\0\x02\x02\x03\x02\x01\x09\x04\0\x07verdict\x03\0\x04\x01p\x01\x01p\x03\
-\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\
-\0\x10on-query-answers\x01\x0a\x04\0\"dnsweir:filter/query-answers@0.1.0\x05\x10\
-\x02\x03\0\x03\x0easked-response\x01B\x0c\x02\x03\x02\x01\x11\x04\0\x0easked-res\
-ponse\x03\0\0\x02\x03\x02\x01\x0f\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\
-\x0c\x04\0\x10response-verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\
-\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x13on-response-ans\
-wers\x01\x0a\x04\0%dnsweir:filter/response-answers@0.1.0\x05\x12\x02\x03\0\x03\x05\
-event\x01B\x06\x02\x03\x02\x01\x13\x04\0\x05event\x03\0\0\x01p\x01\x01p}\x01@\x02\
-\x05batch\x02\x05bytes\x03\x01\0\x04\0\x09on-events\x01\x04\x04\0\x1bdnsweir:fil\
-ter/events@0.1.0\x05\x14\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\0\x0b\x0c\x01\0\
-\x06filter\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070\
-.258.3\x10wit-bindgen-rust\x060.61.1";
+\x01@\x03\x05indexy\x03key\x02\x09separator}\0\x04\x04\0\x09find-line\x01\x05\x01\
+@\x01\x04names\0y\x04\0\x09published\x01\x06\x01@\0\0w\x04\0\x08revision\x01\x07\
+\x03\0\x19dnsweir:filter/data@0.1.0\x05\x02\x01B\x05\x01p}\x01@\x02\x04names\x06\
+octets\0\0\x7f\x04\0\x06append\x01\x01\x01@\x02\x04names\x05indexy\0\x7f\x04\0\x07\
+publish\x01\x02\x03\0\x1bdnsweir:filter/output@0.1.0\x05\x03\x01B\\\x01r\x0e\x0b\
+client-highw\x0aclient-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06\
+header{\x08udp-size{\x0aedns-flags{\x0bclient-port{\x04zone{\x09transport}\x04ed\
+ns}\x0edetails-length{\x04\0\x05query\x03\0\0\x01p}\x01r\x05\x04name\x02\x05rtyp\
+e{\x05class{\x03ttly\x05rdata\x02\x04\0\x0fresource-record\x03\0\x03\x01r\x02\x04\
+code{\x04texts\x04\0\x0eextended-error\x03\0\x05\x01p\x04\x01k\x06\x01r\x06\x05r\
+code{\x0dauthoritative\x7f\x07answers\x07\x09authority\x07\x0aadditional\x07\x05\
+error\x08\x04\0\x06answer\x03\0\x09\x01r\x02\x05rcode{\x05error\x08\x04\0\x07ref\
+usal\x03\0\x0b\x01k\x02\x01k{\x01r\x04\x04name\x0d\x05qtype\x0e\x06qclass\x0e\x06\
+revert\x7f\x04\0\x07rewrite\x03\0\x0f\x01q\x03\x03top\0\0\x05below\0\0\x04zone\x01\
+s\0\x04\0\x04path\x03\0\x11\x01r\x03\x04name\x02\x05qtype{\x04path\x12\x04\0\x06\
+lookup\x03\0\x13\x01p\x14\x01r\x03\x07lookups\x15\x04timey\x05state\x02\x04\0\x03\
+ask\x03\0\x16\x01p\x02\x01q\x07\x04pass\0\0\x07rewrite\x01\x10\0\x06answer\x01\x0a\
+\0\x05alias\x01\x18\0\x06refuse\x01\x0c\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x08\
+decision\x03\0\x19\x01r\x07\x06status}\x05rcode{\x06source}\x03ttly\x0canswer-co\
+unt{\x0dmessage-starty\x0emessage-lengthy\x04\0\x0dlookup-answer\x03\0\x1b\x01r\x05\
+\x05query\x01\x0bstate-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0baske\
+d-query\x03\0\x1d\x01m\x03\x06answer\x09authority\x0aadditional\x04\0\x07section\
+\x03\0\x1f\x01k\x20\x01ky\x01r\x04\x07section!\x04name\x0d\x05rtype\x0e\x05index\
+\"\x04\0\x08selector\x03\0#\x01py\x01q\x03\x06rotate\x01y\0\x07shuffle\0\0\x07pe\
+rmute\x01%\0\x04\0\x05order\x03\0&\x01o\x02$\x07\x01o\x02\x20\x04\x01q\x04\x06re\
+move\x01$\0\x07replace\x01(\0\x06append\x01)\0\x05order\x01'\0\x04\0\x0brecord-e\
+dit\x03\0*\x01o\x02{{\x01p,\x01p+\x01r\x09\x06rcodes-\x07records.\x0aheader-set{\
+\x0cheader-clear{\x05error\x08\x0bttl-minimumy\x0bttl-maximumy\x05store\x7f\x05s\
+tale\x7f\x04\0\x0dresponse-edit\x03\0/\x01r\x03\x04highw\x03loww\x06length}\x04\0\
+\x06subnet\x03\01\x01k2\x01r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\
+\04\x01k0\x01k5\x01r\x07\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip\
+-response\x7f\x05delay{\x05route7\x04\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05\
+rcode{\x06source}\x0canswer-count{\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\
+\0\x08response\x03\0:\x01q\x04\x04pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03\
+ask\x01\x17\0\x04\0\x11response-decision\x03\0<\x01r\x04\x08responsey\x08decisio\
+n=\x04edit6\x05delay{\x04\0\x10response-verdict\x03\0>\x01r\x05\x08response;\x0b\
+state-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0easked-response\x03\0@\
+\x01r\x0c\x05query\x01\x04timew\x08durationy\x02id{\x0aquery-size{\x0dresponse-s\
+izey\x05rcode{\x0fresponse-header{\x0bhas-answers}\x06source}\x0dmessage-starty\x0e\
+message-lengthy\x04\0\x05event\x03\0B\x01q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07\
+integer\x01x\0\x07decimal\x01u\0\x04text\x01s\0\x04data\x01y\0\x04\0\x05value\x03\
+\0D\x01p\xc5\0\x01o\x02s\xc5\0\x01p\xc7\0\x01r\x04\x04names\x09arguments\xc6\0\x0a\
+properties\xc8\0\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04node\0\0\x08argume\
+nt\x01y\0\x08property\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\xcc\
+\0\x07messages\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04names\x06octets\
+y\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-option\x01{\0\x0cedn\
+s-options\0\0\x08listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01\
+ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\x07queries\x7f\
+\x09responses\x7f\x06events\x7f\x08messages\x7f\x04asks\x7f\x06tables\xd5\0\x07d\
+etails\xd6\0\x07sources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\x01r\x03\x04na\
+mes\x06config\xd9\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1adnsweir:filter\
+/types@0.1.0\x05\x04\x02\x03\0\x04\x05setup\x02\x03\0\x04\x08manifest\x02\x03\0\x04\
+\x0cconfig-error\x01B\x0a\x02\x03\x02\x01\x05\x04\0\x05setup\x03\0\0\x02\x03\x02\
+\x01\x06\x04\0\x08manifest\x03\0\x02\x02\x03\x02\x01\x07\x04\0\x0cconfig-error\x03\
+\0\x04\x01p\x05\x01j\x01\x03\x01\x06\x01@\x01\x05setup\x01\0\x07\x04\0\x09config\
+ure\x01\x08\x04\0\x1ednsweir:filter/configure@0.1.0\x05\x08\x02\x03\0\x04\x05que\
+ry\x02\x03\0\x04\x07verdict\x01B\x09\x02\x03\x02\x01\x09\x04\0\x05query\x03\0\0\x02\
+\x03\x02\x01\x0a\x04\0\x07verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03\
+noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0aon-queries\x01\x07\x04\0\x1cdnswei\
+r:filter/queries@0.1.0\x05\x0b\x02\x03\0\x04\x08response\x02\x03\0\x04\x10respon\
+se-verdict\x01B\x09\x02\x03\x02\x01\x0c\x04\0\x08response\x03\0\0\x02\x03\x02\x01\
+\x0d\x04\0\x10response-verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03now\
+w\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0con-responses\x01\x07\x04\0\x1ednsweir\
+:filter/responses@0.1.0\x05\x0e\x02\x03\0\x04\x0basked-query\x02\x03\0\x04\x0dlo\
+okup-answer\x01B\x0c\x02\x03\x02\x01\x0f\x04\0\x0basked-query\x03\0\0\x02\x03\x02\
+\x01\x10\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\x0a\x04\0\x07verdict\x03\
+\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07answers\
+\x07\x05bytes\x08\0\x09\x04\0\x10on-query-answers\x01\x0a\x04\0\"dnsweir:filter/\
+query-answers@0.1.0\x05\x11\x02\x03\0\x04\x0easked-response\x01B\x0c\x02\x03\x02\
+\x01\x12\x04\0\x0easked-response\x03\0\0\x02\x03\x02\x01\x10\x04\0\x0dlookup-ans\
+wer\x03\0\x02\x02\x03\x02\x01\x0d\x04\0\x10response-verdict\x03\0\x04\x01p\x01\x01\
+p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\
+\x09\x04\0\x13on-response-answers\x01\x0a\x04\0%dnsweir:filter/response-answers@\
+0.1.0\x05\x13\x02\x03\0\x04\x05event\x01B\x06\x02\x03\x02\x01\x14\x04\0\x05event\
+\x03\0\0\x01p\x01\x01p}\x01@\x02\x05batch\x02\x05bytes\x03\x01\0\x04\0\x09on-eve\
+nts\x01\x04\x04\0\x1bdnsweir:filter/events@0.1.0\x05\x15\x01B\x06\x01r\x03\x04na\
+mes\x04files\x04datay\x04\0\x06source\x03\0\0\x01p\x01\x01j\0\x01s\x01@\x02\x03n\
+oww\x07sources\x02\0\x03\x04\0\x0aon-refresh\x01\x04\x04\0\x1cdnsweir:filter/ref\
+resh@0.1.0\x05\x16\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\0\x0b\x0c\x01\0\x06f\
+ilter\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.\
+3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -8559,9 +8861,9 @@ pub use __export_filter_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3029] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb8\x16\x01A\x02\x01\
-A\x08\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3170] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc5\x17\x01A\x02\x01\
+A\x0a\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\
 \x01\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\
 \x02byw\x01\0\x04\0\x05count\x01\x06\x03\0\x19dnsweir:filter/host@0.1.0\x05\0\x01\
@@ -8571,59 +8873,63 @@ bley\x03key\0\0\x7f\x04\0\x06remove\x01\x04\x01@\x04\x05tabley\x03key\0\x02byx\x
 ttlw\0x\x04\0\x03add\x01\x05\x01@\x05\x05tabley\x03key\0\x08expected\x01\x03new\x01\
 \x03ttlw\0\x7f\x04\0\x10compare-and-swap\x01\x06\x01@\x05\x05tabley\x03key\0\x06\
 tokensy\x04rateu\x05bursty\0\x7f\x04\0\x04take\x01\x07\x03\0\x1bdnsweir:filter/t\
-ables@0.1.0\x05\x01\x01B\x09\x01kw\x01@\x01\x05indexy\0\0\x04\0\x04size\x01\x01\x01\
+ables@0.1.0\x05\x01\x01B\x0d\x01kw\x01@\x01\x05indexy\0\0\x04\0\x04size\x01\x01\x01\
 p}\x01@\x03\x05indexy\x06offsetw\x06lengthy\0\x02\x04\0\x04read\x01\x03\x01k\x02\
-\x01@\x03\x05indexy\x03key\x02\x09separator}\0\x04\x04\0\x09find-line\x01\x05\x03\
-\0\x19dnsweir:filter/data@0.1.0\x05\x02\x01B\\\x01r\x0e\x0bclient-highw\x0aclien\
-t-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06header{\x08udp-siz\
-e{\x0aedns-flags{\x0bclient-port{\x04zone{\x09transport}\x04edns}\x0edetails-len\
-gth{\x04\0\x05query\x03\0\0\x01p}\x01r\x05\x04name\x02\x05rtype{\x05class{\x03tt\
-ly\x05rdata\x02\x04\0\x0fresource-record\x03\0\x03\x01r\x02\x04code{\x04texts\x04\
-\0\x0eextended-error\x03\0\x05\x01p\x04\x01k\x06\x01r\x06\x05rcode{\x0dauthorita\
-tive\x7f\x07answers\x07\x09authority\x07\x0aadditional\x07\x05error\x08\x04\0\x06\
-answer\x03\0\x09\x01r\x02\x05rcode{\x05error\x08\x04\0\x07refusal\x03\0\x0b\x01k\
-\x02\x01k{\x01r\x04\x04name\x0d\x05qtype\x0e\x06qclass\x0e\x06revert\x7f\x04\0\x07\
-rewrite\x03\0\x0f\x01q\x03\x03top\0\0\x05below\0\0\x04zone\x01s\0\x04\0\x04path\x03\
-\0\x11\x01r\x03\x04name\x02\x05qtype{\x04path\x12\x04\0\x06lookup\x03\0\x13\x01p\
-\x14\x01r\x03\x07lookups\x15\x04timey\x05state\x02\x04\0\x03ask\x03\0\x16\x01p\x02\
-\x01q\x07\x04pass\0\0\x07rewrite\x01\x10\0\x06answer\x01\x0a\0\x05alias\x01\x18\0\
-\x06refuse\x01\x0c\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x08decision\x03\0\x19\
-\x01r\x07\x06status}\x05rcode{\x06source}\x03ttly\x0canswer-count{\x0dmessage-st\
-arty\x0emessage-lengthy\x04\0\x0dlookup-answer\x03\0\x1b\x01r\x05\x05query\x01\x0b\
-state-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0basked-query\x03\0\x1d\
-\x01m\x03\x06answer\x09authority\x0aadditional\x04\0\x07section\x03\0\x1f\x01k\x20\
-\x01ky\x01r\x04\x07section!\x04name\x0d\x05rtype\x0e\x05index\"\x04\0\x08selecto\
-r\x03\0#\x01py\x01q\x03\x06rotate\x01y\0\x07shuffle\0\0\x07permute\x01%\0\x04\0\x05\
-order\x03\0&\x01o\x02$\x07\x01o\x02\x20\x04\x01q\x04\x06remove\x01$\0\x07replace\
-\x01(\0\x06append\x01)\0\x05order\x01'\0\x04\0\x0brecord-edit\x03\0*\x01o\x02{{\x01\
-p,\x01p+\x01r\x09\x06rcodes-\x07records.\x0aheader-set{\x0cheader-clear{\x05erro\
-r\x08\x0bttl-minimumy\x0bttl-maximumy\x05store\x7f\x05stale\x7f\x04\0\x0drespons\
-e-edit\x03\0/\x01r\x03\x04highw\x03loww\x06length}\x04\0\x06subnet\x03\01\x01k2\x01\
-r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\04\x01k0\x01k5\x01r\x07\
-\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip-response\x7f\x05delay{\x05\
-route7\x04\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05rcode{\x06source}\x0cans\
-wer-count{\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\0\x08response\x03\0:\
-\x01q\x04\x04pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\
-\x11response-decision\x03\0<\x01r\x04\x08responsey\x08decision=\x04edit6\x05dela\
-y{\x04\0\x10response-verdict\x03\0>\x01r\x05\x08response;\x0bstate-starty\x0csta\
-te-lengthy\x05firsty\x05county\x04\0\x0easked-response\x03\0@\x01r\x0c\x05query\x01\
-\x04timew\x08durationy\x02id{\x0aquery-size{\x0dresponse-sizey\x05rcode{\x0fresp\
-onse-header{\x0bhas-answers}\x06source}\x0dmessage-starty\x0emessage-lengthy\x04\
-\0\x05event\x03\0B\x01q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07integer\x01x\0\x07\
-decimal\x01u\0\x04text\x01s\0\x04data\x01y\0\x04\0\x05value\x03\0D\x01p\xc5\0\x01\
-o\x02s\xc5\0\x01p\xc7\0\x01r\x04\x04names\x09arguments\xc6\0\x0aproperties\xc8\0\
-\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04node\0\0\x08argument\x01y\0\x08pro\
-perty\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\xcc\0\x07messages\
-\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04names\x06octetsy\x05shown\x7f\
-\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-option\x01{\0\x0cedns-options\0\0\x08\
-listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01\
-p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\
-\x06events\x7f\x08messages\x7f\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07s\
-ources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\
-\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x03\
-\x04\0;dnsweir:filter/filter-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\
-\0&filter-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocess\
-ed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x01@\x03\x05indexy\x03key\x02\x09separator}\0\x04\x04\0\x09find-line\x01\x05\x01\
+@\x01\x04names\0y\x04\0\x09published\x01\x06\x01@\0\0w\x04\0\x08revision\x01\x07\
+\x03\0\x19dnsweir:filter/data@0.1.0\x05\x02\x01B\x05\x01p}\x01@\x02\x04names\x06\
+octets\0\0\x7f\x04\0\x06append\x01\x01\x01@\x02\x04names\x05indexy\0\x7f\x04\0\x07\
+publish\x01\x02\x03\0\x1bdnsweir:filter/output@0.1.0\x05\x03\x01B\\\x01r\x0e\x0b\
+client-highw\x0aclient-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06\
+header{\x08udp-size{\x0aedns-flags{\x0bclient-port{\x04zone{\x09transport}\x04ed\
+ns}\x0edetails-length{\x04\0\x05query\x03\0\0\x01p}\x01r\x05\x04name\x02\x05rtyp\
+e{\x05class{\x03ttly\x05rdata\x02\x04\0\x0fresource-record\x03\0\x03\x01r\x02\x04\
+code{\x04texts\x04\0\x0eextended-error\x03\0\x05\x01p\x04\x01k\x06\x01r\x06\x05r\
+code{\x0dauthoritative\x7f\x07answers\x07\x09authority\x07\x0aadditional\x07\x05\
+error\x08\x04\0\x06answer\x03\0\x09\x01r\x02\x05rcode{\x05error\x08\x04\0\x07ref\
+usal\x03\0\x0b\x01k\x02\x01k{\x01r\x04\x04name\x0d\x05qtype\x0e\x06qclass\x0e\x06\
+revert\x7f\x04\0\x07rewrite\x03\0\x0f\x01q\x03\x03top\0\0\x05below\0\0\x04zone\x01\
+s\0\x04\0\x04path\x03\0\x11\x01r\x03\x04name\x02\x05qtype{\x04path\x12\x04\0\x06\
+lookup\x03\0\x13\x01p\x14\x01r\x03\x07lookups\x15\x04timey\x05state\x02\x04\0\x03\
+ask\x03\0\x16\x01p\x02\x01q\x07\x04pass\0\0\x07rewrite\x01\x10\0\x06answer\x01\x0a\
+\0\x05alias\x01\x18\0\x06refuse\x01\x0c\0\x04drop\x01s\0\x03ask\x01\x17\0\x04\0\x08\
+decision\x03\0\x19\x01r\x07\x06status}\x05rcode{\x06source}\x03ttly\x0canswer-co\
+unt{\x0dmessage-starty\x0emessage-lengthy\x04\0\x0dlookup-answer\x03\0\x1b\x01r\x05\
+\x05query\x01\x0bstate-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0baske\
+d-query\x03\0\x1d\x01m\x03\x06answer\x09authority\x0aadditional\x04\0\x07section\
+\x03\0\x1f\x01k\x20\x01ky\x01r\x04\x07section!\x04name\x0d\x05rtype\x0e\x05index\
+\"\x04\0\x08selector\x03\0#\x01py\x01q\x03\x06rotate\x01y\0\x07shuffle\0\0\x07pe\
+rmute\x01%\0\x04\0\x05order\x03\0&\x01o\x02$\x07\x01o\x02\x20\x04\x01q\x04\x06re\
+move\x01$\0\x07replace\x01(\0\x06append\x01)\0\x05order\x01'\0\x04\0\x0brecord-e\
+dit\x03\0*\x01o\x02{{\x01p,\x01p+\x01r\x09\x06rcodes-\x07records.\x0aheader-set{\
+\x0cheader-clear{\x05error\x08\x0bttl-minimumy\x0bttl-maximumy\x05store\x7f\x05s\
+tale\x7f\x04\0\x0dresponse-edit\x03\0/\x01r\x03\x04highw\x03loww\x06length}\x04\0\
+\x06subnet\x03\01\x01k2\x01r\x02\x06source\x0e\x0dclient-subnet3\x04\0\x05route\x03\
+\04\x01k0\x01k5\x01r\x07\x05queryy\x08remembery\x08decision\x1a\x04edit6\x0dskip\
+-response\x7f\x05delay{\x05route7\x04\0\x07verdict\x03\08\x01r\x07\x05query\x01\x05\
+rcode{\x06source}\x0canswer-count{\x03ttly\x0dmessage-starty\x0emessage-lengthy\x04\
+\0\x08response\x03\0:\x01q\x04\x04pass\0\0\x07replace\x01\x0a\0\x04drop\x01s\0\x03\
+ask\x01\x17\0\x04\0\x11response-decision\x03\0<\x01r\x04\x08responsey\x08decisio\
+n=\x04edit6\x05delay{\x04\0\x10response-verdict\x03\0>\x01r\x05\x08response;\x0b\
+state-starty\x0cstate-lengthy\x05firsty\x05county\x04\0\x0easked-response\x03\0@\
+\x01r\x0c\x05query\x01\x04timew\x08durationy\x02id{\x0aquery-size{\x0dresponse-s\
+izey\x05rcode{\x0fresponse-header{\x0bhas-answers}\x06source}\x0dmessage-starty\x0e\
+message-lengthy\x04\0\x05event\x03\0B\x01q\x06\x04null\0\0\x07boolean\x01\x7f\0\x07\
+integer\x01x\0\x07decimal\x01u\0\x04text\x01s\0\x04data\x01y\0\x04\0\x05value\x03\
+\0D\x01p\xc5\0\x01o\x02s\xc5\0\x01p\xc7\0\x01r\x04\x04names\x09arguments\xc6\0\x0a\
+properties\xc8\0\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04node\0\0\x08argume\
+nt\x01y\0\x08property\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\xcc\
+\0\x07messages\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04names\x06octets\
+y\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-option\x01{\0\x0cedn\
+s-options\0\0\x08listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01\
+ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\x07queries\x7f\
+\x09responses\x7f\x06events\x7f\x08messages\x7f\x04asks\x7f\x06tables\xd5\0\x07d\
+etails\xd6\0\x07sources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\x01r\x03\x04na\
+mes\x06config\xd9\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1adnsweir:filter\
+/types@0.1.0\x05\x04\x04\0;dnsweir:filter/filter-with-all-of-its-exports-removed\
+@0.1.0\x04\0\x0b,\x01\0&filter-with-all-of-its-exports-removed\x03\0\0\0G\x09pro\
+ducers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x06\
+0.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {
