@@ -185,13 +185,14 @@ fn mistakes_are_rendered_as_expected() {
 }
 
 /// Files that examples in the reference name.
-const NAMED: [&str; 7] = [
+const NAMED: [&str; 8] = [
     "platform.pub",
     "team.pub",
     "rewrite.wasm",
     "block-list.wasm",
     "block-list.txt",
     "big-block-list.wasm",
+    "fetched-block-list.wasm",
     "big-block-list.txt",
 ];
 

@@ -16,10 +16,11 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, SourceMap};
 
 /// The interface, as in `wit/`.
-const WIT: [(&str, &str); 4] = [
+const WIT: [(&str, &str); 5] = [
     ("types.wit", include_str!("../../../wit/types.wit")),
     ("tables.wit", include_str!("../../../wit/tables.wit")),
     ("data.wit", include_str!("../../../wit/data.wit")),
+    ("refresh.wit", include_str!("../../../wit/refresh.wit")),
     ("filter.wit", include_str!("../../../wit/filter.wit")),
 ];
 
@@ -27,7 +28,14 @@ const WIT: [(&str, &str); 4] = [
 type Result<T> = std::result::Result<T, String>;
 
 /// Phases that a filter need not have.
-const PHASES: [&str; 3] = ["queries", "responses", "events"];
+const PHASES: [&str; 6] = [
+    "queries",
+    "responses",
+    "query-answers",
+    "response-answers",
+    "events",
+    "refresh",
+];
 
 /// What a component is made of beside the module.
 pub(super) fn ingredients() -> impl Iterator<Item = &'static [u8]> {
@@ -112,6 +120,7 @@ impl Known {
 fn describe(module: &mut Vec<u8>, phases: &[&str]) -> Result<()> {
     let mut world = String::from(
         "import dnsweir:filter/host@0.1.0; import dnsweir:filter/tables@0.1.0; import dnsweir:filter/data@0.1.0; \
+         import dnsweir:filter/output@0.1.0; \
          export dnsweir:filter/configure@0.1.0;",
     );
     for phase in phases {

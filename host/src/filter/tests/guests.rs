@@ -277,7 +277,8 @@ pub(super) fn summer() -> Vec<u8> {
       (local.get 1) (i32.mul (local.get 2) (i32.const 80)) (local.get 5) (local.get 6))
     (i32.const 64))
   (func (export "dnsweir:filter/events@0.1.0#on-events") (param i32 i32 i32 i32)
-    (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 80)) (local.get 2) (local.get 3))))"#
+    (call $tell (i64.const 0) (local.get 0) (i32.mul (local.get 1) (i32.const 80)) (local.get 2) (local.get 3)))
+  (func (export "dnsweir:filter/refresh@0.1.0#on-refresh") (param i64 i32 i32) (result i32) unreachable))"#
     );
     module(&text, ALL)
 }
