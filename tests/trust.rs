@@ -40,9 +40,10 @@ fn every_sentence_has_a_test_that_exists() {
 fn has_test(source: &str, name: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let begin = format!("fn {name}(");
-    lines
-        .windows(2)
-        .any(|pair| pair[0] == "#[test]" && pair[1].starts_with(&begin))
+    lines.windows(2).any(|pair| {
+        let is_test = ["#[test]", "#[tokio::test]"].contains(&pair[0]);
+        is_test && pair[1].trim_start_matches("async ").starts_with(&begin)
+    })
 }
 
 /// The items of a document's lists.

@@ -26,7 +26,10 @@ fn the_documented_configuration_sends_clients_where_they_belong() {
     fs::write(&file, here("DE")).expect("a database");
     let upstream = anything();
     let path = file.display().to_string();
-    let replaced = [("/var/lib/GeoIP/GeoLite2-Country.mmdb", &*path)];
+    let replaced = [
+        ("/var/lib/GeoIP/GeoLite2-Country.mmdb", &*path),
+        ("steer \"www.example\"", "steer \"WWW.Example\""),
+    ];
     let address: SocketAddr = upstream.address;
     let proxy = Proxy::start(&documented("country", address, &replaced));
     assert_eq!(alias(&proxy).as_deref(), Some("de.www.example."));

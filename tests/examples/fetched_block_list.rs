@@ -53,6 +53,7 @@ fn the_documented_configuration_blocks_what_is_listed() {
         ("https://lists.example/ads.txt", &*url),
         ("/etc/dnsweir/ca.pem", &*path("ca.pem")),
         ("/etc/dnsweir/lists/", &*path("lists")),
+        ("at-least 1000", "at-least 2"),
     ];
     let proxy = Proxy::start(&documented("fetched-block-list", upstream.address, &replaced));
     assert_eq!(source(&proxy, "www.ads.example"), "ads");
