@@ -24,7 +24,8 @@ use tokio::time::timeout;
 
 use crate::cache::Kind;
 use crate::ceiling;
-use crate::config::Module;
+use crate::config::{self, Module};
+use crate::filter::Filter;
 use crate::listen::{Port, in_use, steer};
 use crate::metrics;
 use crate::netstat::Protocol;
@@ -350,6 +351,42 @@ fn memory_status(state: &State) -> MemoryStatus {
     }
 }
 
+fn filter_status(state: &State, filter: &Filter, config: &config::Filter, test_cases: usize) -> FilterStatus {
+    let counters = filter.counters();
+    let traps = &counters.traps;
+    let interest = filter.interest();
+    let artifact = config.artifact.as_ref();
+    let phases = [
+        ("query", interest.queries),
+        ("response", interest.responses),
+        ("event", interest.events),
+    ];
+    FilterStatus {
+        name: filter.name().to_string(),
+        module: config.module.to_string(),
+        digest: filter.digest().to_string(),
+        artifact: artifact.map(|artifact| artifact.digest.clone()),
+        signed_by: artifact.and_then(|artifact| artifact.signer.clone()),
+        pull_error: match &config.module {
+            Module::Artifact(reference) => state.deliveries.error(reference),
+            _ => None,
+        },
+        phases: phases
+            .into_iter()
+            .filter(|(_, wanted)| *wanted)
+            .map(|(phase, _)| phase)
+            .collect(),
+        wasi: config.wasi.words(),
+        traps: [&traps.trap, &traps.time, &traps.memory, &traps.garbage]
+            .map(|count| count.load(Ordering::Relaxed))
+            .iter()
+            .sum(),
+        suspended_workers: counters.suspended.load(Ordering::Relaxed),
+        test_cases,
+        refresh: refresh_status(filter),
+    }
+}
+
 fn status(state: &State) -> Status {
     use crate::serve::generation::Stage;
 
@@ -366,41 +403,7 @@ fn status(state: &State) -> Status {
         .iter()
         .zip(&generation.config.filters)
         .zip(&generation.test_cases)
-        .map(|((filter, config), &test_cases)| {
-            let counters = filter.counters();
-            let traps = &counters.traps;
-            let interest = filter.interest();
-            let artifact = config.artifact.as_ref();
-            let phases = [
-                ("query", interest.queries),
-                ("response", interest.responses),
-                ("event", interest.events),
-            ];
-            FilterStatus {
-                name: filter.name().to_string(),
-                module: config.module.to_string(),
-                digest: filter.digest().to_string(),
-                artifact: artifact.map(|artifact| artifact.digest.clone()),
-                signed_by: artifact.and_then(|artifact| artifact.signer.clone()),
-                pull_error: match &config.module {
-                    Module::Artifact(reference) => state.deliveries.error(reference),
-                    _ => None,
-                },
-                phases: phases
-                    .into_iter()
-                    .filter(|(_, wanted)| *wanted)
-                    .map(|(phase, _)| phase)
-                    .collect(),
-                wasi: config.wasi.words(),
-                traps: [&traps.trap, &traps.time, &traps.memory, &traps.garbage]
-                    .map(|count| count.load(Ordering::Relaxed))
-                    .iter()
-                    .sum(),
-                suspended_workers: counters.suspended.load(Ordering::Relaxed),
-                test_cases,
-                refresh: refresh_status(filter),
-            }
-        });
+        .map(|((filter, config), &test_cases)| filter_status(state, filter, config, test_cases));
     let upstreams = generation
         .sources
         .iter()

@@ -50,6 +50,16 @@ fn pulling(config: &Config) -> usize {
     }
 }
 
+/// What is published, and what refreshes take: the sources of what comes next, and the one instance that is at work on it.
+fn refreshes(config: &Config) -> (usize, usize) {
+    let filters = || config.filters.iter();
+    let refreshed = || filters().filter_map(|filter| Some((filter, filter.refresh.as_ref()?)));
+    let published = refreshed().map(|(filter, _)| filter.limits.data).sum();
+    let sources: usize = refreshed().map(|(_, refresh)| refresh.source_octets()).sum();
+    let instances = refreshed().map(|(filter, _)| filter.limits.data + filter.limits.refresh_memory);
+    (published, sources + instances.max().unwrap_or_default())
+}
+
 impl Ceiling {
     /// That of a configuration with so many workers and connections of clients.
     pub fn of(config: &Config, workers: usize, connections: usize, filters: &OfFilters) -> Ceiling {
@@ -72,15 +82,12 @@ impl Ceiling {
         let lookups = LOOKUP_OCTETS * usize::from(!config.filters.is_empty());
         let data: usize = config.data().iter().map(|data| data.len()).sum();
         // What a file comes to be in the next generation.
-        let filters = || config.filters.iter();
-        let with_data = filters().filter(|filter| filter.data().next().is_some());
+        let with_data = config
+            .filters
+            .iter()
+            .filter(|filter| filter.data().next().is_some());
         let next_data: usize = with_data.map(|filter| filter.limits.data).sum();
-        // What is published, the sources of what comes next, and the one instance that is at work on it.
-        let refreshed = || filters().filter_map(|filter| Some((filter, filter.refresh.as_ref()?)));
-        let published: usize = refreshed().map(|(filter, _)| filter.limits.data).sum();
-        let sources_read: usize = refreshed().map(|(_, refresh)| refresh.source_octets()).sum();
-        let refreshing = refreshed().map(|(filter, _)| filter.limits.data + filter.limits.refresh_memory);
-        let refreshes = sources_read + refreshing.max().unwrap_or_default();
+        let (published, refreshes) = refreshes(config);
         let rates = config
             .clients
             .iter()

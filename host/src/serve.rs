@@ -194,13 +194,10 @@ impl Worker {
         let clocks = self.clocks();
         let mut message = Vec::new();
         for (index, (request, response)) in requests.iter_mut().zip(responses).enumerate() {
-            let mut response = response.take();
-            if request.delay > 0
-                && let Some(ready) = response
-            {
-                let step = Step::HeldBack(Box::new(ready));
-                response = self.defer(&live, request, step, || replies.defer(index));
-            }
+            let response = match request.delay {
+                0 => response.take(),
+                _ => self.reply_later(&live, request, response.take(), || replies.defer(index)),
+            };
             if let Some(response) = response {
                 let head = request.reply_head(response.error);
                 let mut sent = Sent::default();

@@ -55,8 +55,8 @@ pub use load::{WAITING_QUERIES, keeps_network, listeners, load, load_block, modu
 pub use location::Location;
 pub use module::{Module, unreadable_help};
 pub use network::left_aligned;
-pub use refresh::{Origin, Refresh, RefreshSource};
 pub use reference::Reference;
+pub use refresh::{Origin, Refresh, RefreshSource};
 pub use registries::{Key, Registries};
 pub use schema::schema;
 pub use spell::spell;

@@ -5,14 +5,17 @@
 mod lines;
 mod output;
 mod published;
+mod sources;
 
 use std::sync::Arc;
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, WasmList, WasmStr};
 
-pub(super) use output::Output;
-pub(super) use published::{DataView, Published, Snapshot};
+pub(super) use output::{Output, Snapshot};
+pub(super) use published::{DataView, Published};
+pub use sources::SourceFile;
+pub(super) use sources::sources;
 
 /// Octets that one call reads at most.
 const READ: usize = 64 << 10;

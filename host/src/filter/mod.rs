@@ -69,6 +69,7 @@ pub use builtin::BUILTINS;
 pub use ceiling::{instance_memory, loading_memory};
 pub use compile::compile_for_parent;
 pub use compiled::CompiledCache;
+pub use data::SourceFile;
 pub use details::Known;
 pub use engine::Engine;
 pub use failure::{Failure, Reason};
@@ -80,7 +81,6 @@ pub use load::{Filter, beside};
 pub use load_error::LoadError;
 pub use memo::Key;
 pub use provenance::{client_halves, source_number, transport_number};
-pub use refresh::SourceFile;
 pub use text::one_line;
 pub use trial::{Cost, Execution, Trial};
 pub use verdict::{

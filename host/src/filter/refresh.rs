@@ -1,39 +1,15 @@
 //! A filter's refresh: its own call, beside the workers, in an instance of its own.
 
-use std::sync::Arc;
-
-use super::bindings::exports::dnsweir::filter::refresh::Source;
 use super::cancel::Cancel;
-use super::data::DataView;
+use super::data::SourceFile;
 use super::load::Filter;
 use super::sandbox::{Sandbox, StartError};
 use super::text;
 use crate::attempts::Attempts;
-use crate::config::{self, Data};
+use crate::config;
 
 /// Octets of what a filter says about its sources.
 const COMPLAINT: usize = 1024;
-
-/// A file that a refresh is given.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SourceFile {
-    /// The name that the configuration has for it.
-    pub name: String,
-    /// What it is called in its folder; empty if the source is no folder.
-    pub file: String,
-    /// Its contents.
-    pub data: Arc<Data>,
-}
-
-/// Shows the guest the files, and gives what it is told of them.
-pub(super) fn sources(view: &mut DataView, files: Vec<SourceFile>) -> Vec<Source> {
-    let files = files.into_iter().map(|file| Source {
-        name: file.name,
-        file: file.file,
-        data: view.add_source(file.data),
-    });
-    files.collect()
-}
 
 /// What the filter says of its sources, in one line.
 pub(super) fn complaint(said: &str) -> String {

@@ -8,10 +8,9 @@ use wasmtime::Store;
 use super::ask::Answers;
 use super::bindings::dnsweir::filter::types;
 use super::cancel::Cancel;
-use super::data::{Output, WithData as _};
+use super::data::{self, Output, SourceFile, WithData as _};
 use super::exports::{Exports, Functions};
 use super::failure::Failure;
-use super::refresh::{self, SourceFile};
 use super::repeated::Verdicts;
 use super::ticker::Mark;
 use super::time_limit::TimeLimit;
@@ -129,7 +128,7 @@ impl Sandbox {
         now: u64,
         files: Vec<SourceFile>,
     ) -> Result<Result<Output, String>, Failure> {
-        let sources = refresh::sources(self.store.data_mut().data_mut(), files);
+        let sources = data::sources(self.store.data_mut().data_mut(), files);
         let said = self.call(|functions, store| functions.refresh(store, now, &sources))?;
         let output = self.store.data_mut().data_mut().take_output();
         Ok(said.and_then(|()| output.ok_or_else(|| "it has been refreshed before".to_owned())))

@@ -22,7 +22,7 @@ use super::bindings::dnsweir::filter::types;
 use super::cancel::Cancel;
 use super::check;
 use super::configure::{rejections, setup};
-use super::data::{Output, Published, Snapshot, WithData as _};
+use super::data::{self, Output, Published, Snapshot, SourceFile, WithData as _};
 use super::details::Details;
 use super::engine::Engine;
 use super::exports::{Exports, Functions};
@@ -33,7 +33,7 @@ use super::interest::Interest;
 use super::load::{self, Filter};
 use super::load_error::LoadError;
 use super::own_counters::OwnCount;
-use super::refresh::{self, SourceFile};
+use super::refresh;
 use super::sandbox::HOSTCALL_BYTES;
 use super::tables::Tables;
 use super::ticker::Mark;
@@ -432,7 +432,7 @@ impl Trial {
         let recorder = guest.store.data_mut();
         recorder.begin(self.left, &self.tables, now);
         recorder.data_mut().begin_output(output);
-        let sources = refresh::sources(recorder.data_mut(), files);
+        let sources = data::sources(recorder.data_mut(), files);
         arm(&mut guest.store);
         let begun = thread_clock();
         let said = self

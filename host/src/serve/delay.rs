@@ -5,6 +5,7 @@
 //! the same. Whoever has to give way to another query gets the response at that moment.
 
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::dns::Transport;
 
+use super::batch::{DeferredReply, Step};
 use super::counters::add;
 use super::explain;
 use super::live::Live;
@@ -42,6 +44,19 @@ fn sum(before: u16, delay: u16) -> u16 {
 }
 
 impl Worker {
+    /// Has a query wait with its response, or gives the response back where there is no room to wait. Apart from where
+    /// all replies pass, of which few are held back.
+    #[cold]
+    pub(super) fn reply_later(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        response: Option<Response>,
+        reply: impl FnOnce() -> Box<dyn DeferredReply>,
+    ) -> Option<Response> {
+        self.defer(live, request, Step::HeldBack(Box::new(response?)), reply)
+    }
+
     /// Holds a response back for as long as filters want, if there is room for it.
     pub(super) async fn hold_back(&self, live: &Live, request: &Request, response: &Response) {
         let Some(_held) = self.shared.lookup_octets.hold(response.octets()) else {

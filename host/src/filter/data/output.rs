@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::published::Snapshot;
 use crate::config::{Data, DataWriter};
 
 /// Names under which one refresh publishes.
@@ -12,6 +11,9 @@ const NAMES: usize = 64;
 
 /// Octets of a name.
 const NAME: usize = 255;
+
+/// What is published at a time, by name.
+pub(in crate::filter) type Snapshot = BTreeMap<String, Arc<Data>>;
 
 /// Data that is being made.
 pub(in crate::filter) struct Output {

@@ -1,19 +1,15 @@
 //! What a filter's refresh publishes, and what one instance sees of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::output::Output;
+use super::output::{Output, Snapshot};
 use crate::config::Data;
 
 /// Names that an instance may ask for.
 const NAMES: usize = 64;
-
-/// What is published at a time, by name.
-pub(in crate::filter) type Snapshot = BTreeMap<String, Arc<Data>>;
 
 /// What is published now, for all instances of a filter.
 #[derive(Debug, Default)]

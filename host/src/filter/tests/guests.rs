@@ -476,26 +476,8 @@ pub(super) fn reader(configure: &str) -> Vec<u8> {
     module(&text, &world)
 }
 
-/// A guest whose refresh does what `now` tells it to, and which refuses queries with the first octet of what is published
-/// as `a`, for a second:
-///
-/// | | |
-/// |---|---|
-/// | 1 | publishes 5 as `a` |
-/// | 2 | publishes the first source as `a` |
-/// | 3 | traps |
-/// | 4 | runs for ever |
-/// | 5 | takes memory until there is none |
-/// | 6 | writes until there is no room, and says `no` |
-/// | 7 | says `no` |
-/// | 8 | says what lies outside of its memory |
-/// | 9 | returns neither success nor failure |
-/// | 10 | publishes what is not there, and says `no` if it cannot |
-/// | 11 | publishes nothing |
-/// | 12 | writes what lies outside of its memory |
-pub(super) fn refresher() -> Vec<u8> {
-    let text = format!(
-        r#"(module
+/// What [`refresher`] is made of; VERDICT and REALLOC stand for themselves.
+const REFRESHER: &str = r#"(module
   (import "dnsweir:filter/data@0.1.0" "published" (func $published (param i32 i32) (result i32)))
   (import "dnsweir:filter/data@0.1.0" "read" (func $read (param i32 i64 i32 i32)))
   (import "dnsweir:filter/output@0.1.0" "append" (func $append (param i32 i32 i32 i32) (result i32)))
@@ -504,7 +486,7 @@ pub(super) fn refresher() -> Vec<u8> {
   (global $heap (mut i32) (i32.const 65536))
   (data (i32.const 16) "\00\00\00\00" "\00\00\00\00\00\00\00\00" "\00\00\00\00\00\00\00\00" "\01\00\00\00" "\00\00\00\00\00\00\00\00")
   (data (i32.const 80) "a\05no")
-  {REALLOC}
+  REALLOC
   (func (export "dnsweir:filter/configure@0.1.0#configure") (param i32 i32 i32 i32 i32 i32) (result i32)
     (i32.const 16))
   (func $says (param $what i32) (param $at i32) (param $length i32) (result i32)
@@ -549,14 +531,35 @@ pub(super) fn refresher() -> Vec<u8> {
     (if (call $publish (i32.const 80) (i32.const 1) (i32.const 0)) (then unreachable))
     (call $read (call $published (i32.const 80) (i32.const 1)) (i64.const 0) (i32.const 1) (i32.const 96))
     (if (i32.load (i32.const 100)) (then (local.set $got (i32.load8_u (i32.load (i32.const 96))))))
-    (memory.fill (i32.const 1024) (i32.const 0) (i32.const {VERDICT}))
+    (memory.fill (i32.const 1024) (i32.const 0) (i32.const VERDICT))
     (i32.store8 (i32.const 1032) (i32.const 4))
     (i32.store16 (i32.const 1036) (local.get $got))
     (i32.store (i32.const 1028) (i32.const 1000))
     (i32.store (i32.const 64) (i32.const 1024))
     (i32.store (i32.const 68) (i32.ne (local.get $got) (i32.const 0)))
-    (i32.const 64)))"#
-    );
+    (i32.const 64)))"#;
+
+/// A guest whose refresh does what `now` tells it to, and which refuses queries with the first octet of what is published
+/// as `a`, for a second:
+///
+/// | | |
+/// |---|---|
+/// | 1 | publishes 5 as `a` |
+/// | 2 | publishes the first source as `a` |
+/// | 3 | traps |
+/// | 4 | runs for ever |
+/// | 5 | takes memory until there is none |
+/// | 6 | writes until there is no room, and says `no` |
+/// | 7 | says `no` |
+/// | 8 | says what lies outside of its memory |
+/// | 9 | returns neither success nor failure |
+/// | 10 | publishes what is not there, and says `no` if it cannot |
+/// | 11 | publishes nothing |
+/// | 12 | writes what lies outside of its memory |
+pub(super) fn refresher() -> Vec<u8> {
+    let text = REFRESHER
+        .replace("REALLOC", REALLOC)
+        .replace("VERDICT", &VERDICT.to_string());
     let exports = "export dnsweir:filter/configure@0.1.0; export dnsweir:filter/queries@0.1.0; \
         export dnsweir:filter/refresh@0.1.0;";
     let imports = "import dnsweir:filter/data@0.1.0; import dnsweir:filter/output@0.1.0;";
