@@ -209,10 +209,7 @@ fn not_ready(state: &State) -> Vec<String> {
     }
     // Whoever asks cannot choose whom: a successor shall not count as ready because its predecessor is.
     let predecessors = state.predecessors.read();
-    if predecessors
-        .as_ref()
-        .is_some_and(|them| them.have_been_followed())
-    {
+    if predecessors.iter().any(|them| them.have_been_followed()) {
         reasons.push("another process is taking over".to_string());
     }
     if state.node.failing() {

@@ -1,9 +1,13 @@
 //! The command line.
 
+use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::nodecache;
 use crate::tools::artifacts::Access;
 use crate::tools::new::Language;
 
@@ -14,6 +18,19 @@ pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The words of the command line, where those of node-cache are in the form that ours are parsed in.
+pub fn words() -> Vec<OsString> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let texts: Option<Vec<String>> = words
+        .iter()
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect();
+    match texts.and_then(|texts| nodecache::command_line(&texts)) {
+        Some(texts) => texts.into_iter().map(OsString::from).collect(),
+        None => words,
+    }
 }
 
 /// What to do.
@@ -34,6 +51,9 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = LogFormat::Text)]
         log_format: LogFormat,
     },
+    /// Run in node-cache's place: with the command line, the Corefile template and the config map that NodeLocal DNSCache has.
+    /// These words are also understood without `node-cache` in front, and with one dash each.
+    NodeCache(NodeCacheFlags),
     /// Show, apply, remove or verify the network setup that the `node` section asks for.
     Node {
         /// What to do.
@@ -77,6 +97,18 @@ pub enum Command {
     /// Create, inspect and test filters.
     #[command(subcommand)]
     Filter(FilterCommand),
+    /// Print a CoreDNS Corefile as a configuration for dnsweir, or say what in it cannot be one.
+    Import {
+        /// The Corefile. What it imports is read as well, and variables are replaced.
+        #[arg(value_name = "COREFILE", required_unless_present = "table")]
+        corefile: Option<PathBuf>,
+        /// Write the configuration to a file instead.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Print what becomes of each of CoreDNS's plugins and options.
+        #[arg(long, conflicts_with_all = ["corefile", "out"])]
+        table: bool,
+    },
     /// Print a script that completes this program's commands and options in a shell.
     Completions {
         /// The shell.
@@ -117,6 +149,122 @@ pub struct Child {
     /// Limit of processor time in milliseconds.
     #[arg(long)]
     pub milliseconds: u64,
+}
+
+/// node-cache's command line. A switch is turned off with `=false`.
+#[derive(Debug, clap::Args)]
+pub struct NodeCacheFlags {
+    /// Addresses to listen on, separated by commas.
+    #[arg(
+        long = "localip",
+        value_name = "ADDRESSES",
+        required = true,
+        value_delimiter = ','
+    )]
+    localip: Vec<IpAddr>,
+    /// Port to listen on.
+    #[arg(long = "dns.port", short = 'p', alias = "p", value_name = "PORT", default_value_t = 53, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Whether to set up an interface with the addresses.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    setupinterface: bool,
+    /// Name of that interface.
+    #[arg(long, value_name = "NAME", default_value = "nodelocaldns")]
+    interfacename: String,
+    /// Whether to set up iptables rules.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    setupiptables: bool,
+    /// Whether to leave rules and interface in place at the end.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    skipteardown: bool,
+    /// How often to check rules and interface: in seconds, or with a unit such as 60s, from 1s to 1h.
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = interval)]
+    syncinterval: Duration,
+    /// Template of the Corefile.
+    #[arg(long, value_name = "FILE", default_value = "/etc/coredns/Corefile.base")]
+    basecorefile: PathBuf,
+    /// Folder of kube-dns's config map [default: /etc/kube-dns, if it exists].
+    #[arg(long, value_name = "FOLDER")]
+    kubednscm: Option<PathBuf>,
+    /// Service whose address in the environment is the cluster's DNS.
+    #[arg(long, value_name = "SERVICE", default_value = "kube-dns")]
+    upstreamsvc: String,
+    /// Where to serve metrics as well.
+    #[arg(
+        long = "metrics-listen-address",
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0:9353"
+    )]
+    metrics: String,
+    /// What the template's __PROMETHEUS__ENDPOINT__ stands for.
+    #[arg(
+        long = "prometheus-listen-address",
+        value_name = "ADDRESS",
+        default_value = ":9253"
+    )]
+    prometheus: String,
+    /// Ignored: rules are made for the ports of the Corefile's `health` and `prometheus`.
+    #[arg(long = "health-port", value_name = "PORT")]
+    health_port: Option<String>,
+    /// Ignored: changed files are loaded at once.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    reloadwithsignal: Option<bool>,
+    /// Ignored: no Corefile is written.
+    #[arg(long, value_name = "FILE")]
+    corefile: Option<PathBuf>,
+    /// Ignored: no Corefile is written.
+    #[arg(long, value_name = "FILE")]
+    conf: Option<PathBuf>,
+    /// Ignored: rules are set up as soon as queries are answered.
+    #[arg(long, value_name = "FILE")]
+    pidfile: Option<PathBuf>,
+    /// Ignored.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    quiet: Option<bool>,
+}
+
+impl NodeCacheFlags {
+    /// Whether the node's network is to be kept.
+    pub fn keeps_network(&self) -> bool {
+        self.setupinterface || self.setupiptables
+    }
+}
+
+/// node-cache's own reading of a duration overflows for all but the smallest; this is what is meant.
+fn interval(text: &str) -> Result<Duration, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    let time = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(seconds));
+    match time {
+        Some(time @ 1..=3600) => Ok(Duration::from_secs(time)),
+        _ => Err("write seconds, or a time such as 60s, from 1s to 1h".to_owned()),
+    }
+}
+
+impl From<NodeCacheFlags> for nodecache::Options {
+    fn from(flags: NodeCacheFlags) -> nodecache::Options {
+        nodecache::Options {
+            local_ips: flags.localip,
+            port: flags.port,
+            interface: flags.setupinterface.then_some(flags.interfacename),
+            iptables: flags.setupiptables,
+            skip_teardown: flags.skipteardown,
+            interval: flags.syncinterval,
+            template: flags.basecorefile,
+            config_map: flags.kubednscm,
+            upstream_service: flags.upstreamsvc,
+            metrics: flags.metrics,
+            prometheus: flags.prometheus,
+        }
+    }
 }
 
 /// What can be done with a filter outside of a running proxy.

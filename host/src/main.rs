@@ -7,16 +7,19 @@
 )]
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::IsTerminal;
-use std::path::Path;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
-use dnsweir::args::{Args, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCommand};
+use dnsweir::args::{
+    self, Args, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCacheFlags, NodeCommand,
+};
 use dnsweir::run::privileges::{self, Needs};
-use dnsweir::run::{self, Spectators, Stop, by_hand};
-use dnsweir::{Confinement, Outcome, compile_for_parent, output, pull_for_parent, tools};
+use dnsweir::run::{self, Origin, Spectators, Stop, by_hand};
+use dnsweir::{Confinement, Outcome, compile_for_parent, nodecache, output, pull_for_parent, tools};
 use tracing::level_filters::LevelFilter;
 
 /// A configuration that is not valid (sysexits.h).
@@ -30,9 +33,7 @@ fn main() -> ExitCode {
     let _flush = Flush;
     let command = command_line().command;
     // Before any thread, since each has capabilities of its own.
-    let kept = needs(&command).map_or(Ok(()), |needs| {
-        privileges::keep(needs).map_err(std::io::Error::from)
-    });
+    let kept = needs(&command).map_or(Ok(()), |needs| Ok(privileges::keep(needs)?));
     match command {
         Command::Run {
             config,
@@ -41,14 +42,13 @@ fn main() -> ExitCode {
             log_format,
         } => {
             log(log_level, log_format);
-            if let Err(error) = kept {
-                tracing::warn!(%error, "could not drop unneeded capabilities");
-            }
-            match run::run(config, compiled_cache, Spectators::default()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(stop) => fail(&stop),
-            }
+            serve(
+                config.map_or(Origin::Demonstration, Origin::File),
+                compiled_cache,
+                kept,
+            )
         }
+        Command::NodeCache(flags) => node_cache(flags, kept),
         Command::Node { command } => node(&command).unwrap_or_else(|stop| fail(&stop)),
         Command::Check { file } => check(&file),
         Command::Explain {
@@ -69,11 +69,14 @@ fn main() -> ExitCode {
             tool(tools::dev::dev(&config, &source).map(|()| String::new()))
         }
         Command::Filter(command) => filter(command),
+        Command::Import { corefile, out, .. } => {
+            tool(tools::import::run(corefile.as_deref(), out.as_deref()))
+        }
         Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
         Command::Schema => tool(Ok(tools::schema())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
-        Command::PullModule(child) => serve(kept, &child, pull_for_parent),
-        Command::CompileFilter { child, metered } => serve(kept, &child, |parent, limits| {
+        Command::PullModule(child) => work_for_parent(kept, &child, pull_for_parent),
+        Command::CompileFilter { child, metered } => work_for_parent(kept, &child, |parent, limits| {
             compile_for_parent(parent, limits, metered)
         }),
     }
@@ -83,12 +86,14 @@ fn main() -> ExitCode {
 fn command_line() -> Args {
     // `cargo xtask` says what is built; whoever calls cargo alone gets the version.
     let built = option_env!("DNSWEIR_BUILT").unwrap_or(env!("CARGO_PKG_VERSION"));
-    let matches = Args::command().long_version(built).get_matches();
+    let matches = Args::command()
+        .long_version(built)
+        .get_matches_from(args::words());
     Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 /// What a child process does for the proxy, which has to have given up its rights.
-fn serve(kept: std::io::Result<()>, child: &Child, work: impl FnOnce(u32, Confinement) -> u8) -> ExitCode {
+fn work_for_parent(kept: std::io::Result<()>, child: &Child, work: impl FnOnce(u32, Confinement) -> u8) -> ExitCode {
     if let Err(error) = kept {
         eprintln!("dnsweir: could not drop capabilities: {error}");
         return ExitCode::FAILURE;
@@ -98,6 +103,24 @@ fn serve(kept: std::io::Result<()>, child: &Child, work: impl FnOnce(u32, Confin
         time: Duration::from_millis(child.milliseconds),
     };
     ExitCode::from(work(child.parent, limits))
+}
+
+fn node_cache(flags: NodeCacheFlags, kept: io::Result<()>) -> ExitCode {
+    log(LogLevel::Info, LogFormat::Text);
+    let options = nodecache::Options::from(flags);
+    tracing::info!(template = %options.template.display(), "running in node-cache's place");
+    serve(Origin::NodeCache(Arc::new(options)), None, kept)
+}
+
+/// Answers queries until it is told to stop. What is `kept` are capabilities.
+fn serve(origin: Origin, compiled_cache: Option<PathBuf>, kept: io::Result<()>) -> ExitCode {
+    if let Err(error) = kept {
+        tracing::warn!(%error, "could not drop unneeded capabilities");
+    }
+    match run::run(origin, compiled_cache, Spectators::default()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => fail(&stop),
+    }
 }
 
 fn check(file: &Path) -> ExitCode {
@@ -116,12 +139,18 @@ fn check(file: &Path) -> ExitCode {
 /// What a command needs that not everybody may; none where it runs nobody's code, as whoever calls it.
 fn needs(command: &Command) -> Option<Needs> {
     match command {
-        Command::Run { config, .. } => Some(run::needs(config.as_deref())),
+        Command::Run { config: None, .. } => Some(Needs::Port),
+        Command::Run {
+            config: Some(config), ..
+        } => Some(Origin::File(config.clone()).needs()),
+        Command::NodeCache(flags) if flags.keeps_network() => Some(Needs::Network),
+        Command::NodeCache(_) => Some(Needs::Port),
         Command::Node { .. } | Command::Filter(FilterCommand::New { .. }) => None,
         Command::Check { .. }
         | Command::Explain { .. }
         | Command::Dev { .. }
         | Command::Filter(_)
+        | Command::Import { .. }
         | Command::Completions { .. }
         | Command::Schema
         | Command::Man { .. }

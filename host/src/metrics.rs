@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use crate::figures::{Figures, Kind, Metric, Sample};
 use crate::listen::{ClientConnections, CloseReason};
 use crate::state::State;
-use crate::{ceiling, node, output};
+use crate::{ceiling, node, nodecache, output};
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -110,6 +110,10 @@ fn process(state: &State, figures: &mut Figures) {
     reloads.add(&[("result", "ok")], get(&state.reloads));
     reloads.add(&[("result", "failed")], get(&state.failed_reloads));
     reloads.add(&[("result", "reverted")], get(&state.reverted_reloads));
+    let help = "How often kube-dns's config map could not be used by `dnsweir node-cache`";
+    figures
+        .counter("config_map_errors", help)
+        .add(&[], get(&nodecache::CONFIG_MAP_ERRORS));
     let help = "Lines of output dropped because nothing read the stream in time";
     for (stream, lines) in output::dropped() {
         figures

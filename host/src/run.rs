@@ -33,6 +33,7 @@ use crate::fetch::Copies;
 use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{ClientConnections, Limits, Port, Sockets};
 use crate::node::{self, Plan, Reconciler};
+use crate::nodecache;
 use crate::private_folder::PrivateFolder;
 use crate::registry::{self, Deliveries};
 use crate::serve::Shared;
@@ -82,11 +83,43 @@ fn machine(error: impl fmt::Display) -> Stop {
     Stop::Machine(error.to_string())
 }
 
-/// What a process needs that serves a configuration.
-pub fn needs(file: Option<&Path>) -> Needs {
-    match file {
-        Some(file) if config::keeps_network(file) => Needs::Network,
-        _ => Needs::Port,
+/// Where a configuration comes from.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// The one that is built in.
+    Demonstration,
+    /// A file of ours.
+    File(PathBuf),
+    /// node-cache's command line and files.
+    NodeCache(Arc<nodecache::Options>),
+}
+
+impl Origin {
+    /// What a process needs that serves it.
+    pub fn needs(&self) -> Needs {
+        let network = match self {
+            Origin::Demonstration => false,
+            Origin::File(file) => config::keeps_network(file),
+            Origin::NodeCache(options) => options.keeps_network(),
+        };
+        if network { Needs::Network } else { Needs::Port }
+    }
+
+    /// What it says now; `start`: there is nothing that could go on instead.
+    fn load(&self, without_test_cases: bool, start: bool) -> Result<Config, Report> {
+        let mut config = match self {
+            Origin::File(file) => config::load(file, filter::BUILTINS),
+            Origin::NodeCache(options) => options.load(filter::BUILTINS, start),
+            Origin::Demonstration => {
+                config::parse("the embedded default", DEFAULT, Path::new("/"), filter::BUILTINS)
+            }
+        }?;
+        if without_test_cases {
+            for filter in &mut config.filters {
+                filter.test_cases = None;
+            }
+        }
+        Ok(config)
     }
 }
 
@@ -155,7 +188,7 @@ pub struct Spectators {
 pub type Onlooker = Box<dyn Fn(Result<&Generation, &Stop>)>;
 
 /// Runs the proxy until it is told to stop. Compiled filters are kept in `compiled`.
-pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>, spectators: Spectators) -> Result<(), Stop> {
+pub fn run(origin: Origin, compiled: Option<PathBuf>, spectators: Spectators) -> Result<(), Stop> {
     // Before any socket: when a process is killed, the kernel closes the newest descriptors first, and
     // inotify's takes some twenty milliseconds, in which sockets after it would go on taking queries.
     let mut changes = watch::Changes::new();
@@ -167,7 +200,7 @@ pub fn run(file: Option<PathBuf>, compiled: Option<PathBuf>, spectators: Spectat
         // From here on no signal ends the process before it has put things back.
         let mut signals = Signals::new().map_err(machine)?;
         let started = Proxy::start(
-            file,
+            origin,
             folder(compiled)?,
             spectators,
             &mut changes,
@@ -265,19 +298,6 @@ fn folder(chosen: Option<PathBuf>) -> Result<Option<PrivateFolder>, Stop> {
     }
 }
 
-fn load(file: Option<&Path>, without_test_cases: bool) -> Result<Config, Report> {
-    let mut config = match file {
-        Some(file) => config::load(file, filter::BUILTINS),
-        None => config::parse("the embedded default", DEFAULT, Path::new("/"), filter::BUILTINS),
-    }?;
-    if without_test_cases {
-        for filter in &mut config.filters {
-            filter.test_cases = None;
-        }
-    }
-    Ok(config)
-}
-
 /// Where copies of what is fetched are kept.
 fn copies(folder: Option<&PrivateFolder>) -> Option<Copies> {
     let fetched = folder?.folder("fetched");
@@ -288,12 +308,12 @@ fn copies(folder: Option<&PrivateFolder>) -> Option<Copies> {
 
 /// The running proxy, as the main thread sees it.
 struct Proxy {
-    file: Option<PathBuf>,
+    origin: Origin,
     engine: Arc<Engine>,
     state: Arc<State>,
     workers: Vec<WorkerThread>,
-    /// Where it is served, and by whom.
-    admin: Option<(SocketAddr, admin::Server)>,
+    /// Where what it shows of itself is served, and by whom.
+    admin: Vec<(SocketAddr, admin::Server)>,
     /// Of the node's network, from the first configuration on that has a `node` section.
     reconciler: Option<Reconciler>,
     watchdog: Watchdog,
@@ -342,16 +362,16 @@ fn prepare(
 impl Proxy {
     /// Starts; nothing comes of it if it is told to stop before it has.
     async fn start(
-        file: Option<PathBuf>,
+        origin: Origin,
         folder: Option<PrivateFolder>,
         spectators: Spectators,
         changes: &mut watch::Changes,
         end: &mut End,
     ) -> Result<Option<Proxy>, Stop> {
         let started = Instant::now();
-        let read = || load(file.as_deref(), spectators.without_test_cases);
+        let read = || origin.load(spectators.without_test_cases, true);
         let config = changes.watch_from(read, |config| &config.files)?;
-        let mut proxy = Proxy::of_nothing(file, folder, spectators, &config)?;
+        let mut proxy = Proxy::of_nothing(origin, folder, spectators, &config)?;
         // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
         let begun = tokio::select! {
             begun = proxy.begin(config) => begun.map(|()| true),
@@ -372,7 +392,7 @@ impl Proxy {
     /// One that serves nothing yet, with as many workers as `config` wants. Only now the node's network can be given into
     /// its care: later it has lost the rights to it.
     fn of_nothing(
-        file: Option<PathBuf>,
+        origin: Origin,
         folder: Option<PrivateFolder>,
         spectators: Spectators,
         config: &Config,
@@ -407,7 +427,7 @@ impl Proxy {
             reload_error: Mutex::new(None),
             started: SystemTime::now(),
             connections,
-            predecessors: RwLock::new(None),
+            predecessors: RwLock::default(),
             node,
             deliveries: Deliveries::new(folder),
             hangs: Arc::default(),
@@ -417,11 +437,11 @@ impl Proxy {
         let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
         let watchdog = Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs).map_err(machine)?;
         Ok(Proxy {
-            file,
+            origin,
             engine: Arc::new(engine),
             state,
             workers: threads,
-            admin: None,
+            admin: Vec::new(),
             reconciler,
             watchdog,
             onlooker: spectators.generations,
@@ -462,9 +482,10 @@ impl Proxy {
             tokio::spawn(name_leftovers(Plan::of(config)));
         }
         let addresses: Vec<_> = config.listen.addresses.iter().map(ToString::to_string).collect();
+        let admin: Vec<_> = config.admin.iter().map(ToString::to_string).collect();
         tracing::info!(
             listen = addresses.join(" "),
-            admin = config.admin.map(tracing::field::display),
+            admin = admin.join(" "),
             workers = self.workers.len(),
             zones = config.zones.iter().map(|zone| zone.names.len()).sum::<usize>(),
             filters = generation.filters.len(),
@@ -476,22 +497,26 @@ impl Proxy {
         }
     }
 
-    /// Serves the admin address of a configuration in place of the one that is served.
+    /// Serves the admin addresses of a configuration in place of those that are served.
     fn serve_admin(&mut self, config: &Config) -> io::Result<()> {
-        let served = self.admin.as_ref().map(|(address, _)| *address);
-        if served == config.admin {
-            return Ok(());
+        let is_served = |address: &SocketAddr| self.admin.iter().any(|(served, _)| served == address);
+        let mut added = Vec::new();
+        for &address in config.admin.iter().filter(|address| !is_served(address)) {
+            let predecessor = node::Predecessors::of(address);
+            added.push((
+                address,
+                admin::Listener::bind(address, port(config))?,
+                predecessor,
+            ));
         }
-        let predecessors = config.admin.map(node::Predecessors::of);
-        let server = match config.admin {
-            Some(address) => {
-                let listener = admin::Listener::bind(address, port(config))?;
-                Some((address, listener.serve(Arc::clone(&self.state))))
-            }
-            None => None,
-        };
-        *self.state.predecessors.write() = predecessors;
-        self.admin = server;
+        self.admin.retain(|(served, _)| config.admin.contains(served));
+        let mut predecessors = self.state.predecessors.write();
+        predecessors.retain(|one| config.admin.contains(&one.address()));
+        for (address, listener, predecessor) in added {
+            predecessors.push(predecessor);
+            self.admin
+                .push((address, listener.serve(Arc::clone(&self.state))));
+        }
         Ok(())
     }
 

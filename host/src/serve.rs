@@ -112,13 +112,13 @@ impl Worker {
             .shared
             .hasher
             .question(request.name.as_bytes(), request.qtype, request.qclass);
-        let refusal = match live.generation.zones.find(request.name.as_bytes(), query.qtype) {
+        let refusal = match live.owner(request) {
             // Zone transfers are between authorities; a cache has nothing to transfer.
             _ if matches!(query.qtype, rtype::AXFR | rtype::IXFR | rtype::TKEY) => {
                 Response::error(rcode::REFUSED, ExtendedError::Other)
             }
-            Some(ZoneMatch::Pipeline { pipeline, .. })
-                if query.qtype == rtype::HINFO && live.is_own_probe(pipeline, request.name.as_bytes()) =>
+            Some(ZoneMatch::Pipeline { .. })
+                if query.qtype == rtype::HINFO && live.is_own_probe(request.name.as_bytes()) =>
             {
                 Response::error(rcode::REFUSED, ExtendedError::Other)
             }

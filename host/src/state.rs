@@ -38,7 +38,7 @@ pub struct State {
     /// Connections of clients.
     pub connections: Arc<ClientConnections>,
     /// Who served the admin address before we did, if we do.
-    pub predecessors: RwLock<Option<node::Predecessors>>,
+    pub predecessors: RwLock<Vec<node::Predecessors>>,
     /// What happened to the node's network.
     pub node: Arc<node::Counters>,
     /// What brings modules from registries.

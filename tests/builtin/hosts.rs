@@ -114,3 +114,18 @@ fn a_pipeline_may_end_in_a_table() {
     assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.7"]);
     assert_eq!(proxy.query("b.test", "A").rcode(), "REFUSED");
 }
+
+/// As in /etc/hosts; what is not in it fails.
+#[test]
+fn a_hosts_file_can_be_all_there_is() {
+    let upstream = anything();
+    let file = upstream.address.ip().to_string().replace('.', "-");
+    let path = std::env::temp_dir().join(format!("dnsweir-hosts-{file}"));
+    std::fs::write(&path, "# by hand\n192.0.2.7 db.test www.test\n").expect("a hosts file");
+    let config = format!("file (file){path:?}\nunlisted \"servfail\"");
+    let proxy = start("hosts", &config, "use \"f\"", &upstream);
+    std::fs::remove_file(&path).expect("the hosts file");
+    assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.7"]);
+    assert_eq!(proxy.query("other.test", "A").rcode(), "SERVFAIL");
+    assert_eq!(upstream.count("other.test"), 0);
+}

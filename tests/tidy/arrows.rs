@@ -9,6 +9,8 @@ use crate::tree::{File, Tree};
 /// The rooms of the host, and which others each may use. A room is a file or folder at the top of `host/src`, or both.
 const ARROWS: &[(&str, &[&str])] = &[
     ("config", &[]),
+    ("corefile", &["config"]),
+    ("nodecache", &["corefile", "config"]),
     ("dns", &[]),
     ("cache", &["config", "dns"]),
     ("admission", &[]),
@@ -59,7 +61,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "metrics",
         &[
-            "ceiling", "state", "node", "output", "figures", "serve", "filter", "source", "listen",
+            "ceiling",
+            "state",
+            "node",
+            "nodecache",
+            "output",
+            "figures",
+            "serve",
+            "filter",
+            "source",
+            "listen",
         ],
     ),
     (
@@ -70,14 +81,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     // The words of a flag.
-    ("args", &["tools"]),
+    ("args", &["nodecache", "tools"]),
     (
         "measured",
         &["private_folder", "serve", "filter", "cache", "config", "dns"],
     ),
     (
         "tools",
-        &["registry", "run", "serve", "cases", "filter", "config", "dns"],
+        &["registry", "run", "serve", "cases", "filter", "corefile", "config", "dns"],
     ),
     (
         "fuzzing",
@@ -93,6 +104,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "metrics",
             "state",
             "node",
+            "nodecache",
             "output",
             "listen",
             "serve",

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, Class, Filter, Invalid, Manifest, Name, NameBuf, Node, Query, Rdata, Setup, Soa, Ttl, Type,
-    Verdict,
+    Answer, Class, Filter, FromValue, Invalid, Manifest, Name, NameBuf, Node, Query, Rcode, Rdata, Setup,
+    Soa, Ttl, Type, Value, Verdict,
 };
 
 use table::{Found, Records, Table};
@@ -23,6 +23,28 @@ const REMEMBER: Duration = Duration::from_secs(3600);
 pub struct Hosts {
     table: Table,
     ttl: Duration,
+    unlisted: Unlisted,
+}
+
+/// What becomes of names that are in no zone of the table and not listed.
+#[derive(Clone, Copy, PartialEq)]
+enum Unlisted {
+    /// They go on.
+    Pass,
+    /// SERVFAIL, except for names of addresses.
+    Servfail,
+}
+
+impl FromValue for Unlisted {
+    const EXPECTED: &'static str = "what becomes of names that are not listed";
+
+    fn from_value(value: Value<'_>) -> Result<Unlisted, String> {
+        match value {
+            Value::Text("pass") => Ok(Unlisted::Pass),
+            Value::Text("servfail") => Ok(Unlisted::Servfail),
+            _ => Err("\"pass\" or \"servfail\"".to_owned()),
+        }
+    }
 }
 
 impl Filter for Hosts {
@@ -30,8 +52,10 @@ impl Filter for Hosts {
         let config = setup.config();
         let ttl = config.setting_or("ttl", Ttl::HOUR).into();
         let reverse = config.setting_or("reverse", true);
+        let unlisted = config.setting_or("unlisted", Unlisted::Pass);
         let (hosts, zones) = (config.nodes(&["host"]), config.nodes(&["zone"]));
-        if hosts.is_empty() && zones.is_empty() {
+        let files = config.nodes(&["file"]);
+        if hosts.is_empty() && zones.is_empty() && files.is_empty() && unlisted == Unlisted::Pass {
             let help = "such as: host \"hello.demo.test\" \"192.0.2.1\"";
             return Err(config.mistake("no hosts are configured").help(help).report());
         }
@@ -42,9 +66,18 @@ impl Filter for Hosts {
         for node in hosts {
             read_host(node, reverse, &mut table);
         }
-        let manifest = Manifest::new().queries().at_or_below(table.reach());
+        for node in files {
+            if let Ok(text) = node.argument::<String>(0) {
+                read_file(&text, reverse, &mut table);
+            }
+        }
+        let manifest = match unlisted {
+            Unlisted::Pass => Manifest::new().queries().at_or_below(table.reach()),
+            Unlisted::Servfail => Manifest::new().queries(),
+        };
         table.complete();
-        Ok((Hosts { table, ttl }, manifest))
+        let filter = Hosts { table, ttl, unlisted };
+        Ok((filter, manifest))
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
@@ -61,7 +94,13 @@ impl Filter for Hosts {
             (Found::Records(records), soa) => self.answer(name, qtype, records, soa),
             (Found::Inner, Some(soa)) => self.answer(name, qtype, &Records::default(), Some(soa)),
             (Found::Nothing, Some(soa)) => Answer::nxdomain(&soa),
-            (Found::Inner | Found::Nothing, None) => return Verdict::pass().remember(REMEMBER),
+            (Found::Inner | Found::Nothing, None) => {
+                let verdict = match self.unlisted {
+                    Unlisted::Servfail if qtype != Type::PTR => Verdict::answer(Answer::new(Rcode::SERVFAIL)),
+                    _ => Verdict::pass(),
+                };
+                return verdict.remember(REMEMBER);
+            }
         };
         Verdict::answer(answer.authoritative()).remember(REMEMBER)
     }
@@ -104,6 +143,24 @@ fn read_zone(node: Node<'_>, table: &mut Table) {
                 .mistake(format!("the zone {text} is written twice"))
                 .argument(index)
                 .report();
+        }
+    }
+}
+
+/// `file TEXT`: lines as in /etc/hosts, an address and its names. As the system's resolver does, it leaves out what is none.
+fn read_file(text: &str, reverse: bool, table: &mut Table) {
+    for line in text.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        // An address may be one of a certain link, which is not said in an answer.
+        let address = words.next().and_then(|word| word.split('%').next());
+        let Some(address) = address.and_then(|address| address.parse::<IpAddr>().ok()) else {
+            continue;
+        };
+        for name in words.filter_map(|word| word.parse::<NameBuf>().ok()) {
+            table.add_address(name.clone(), address);
+            if reverse {
+                table.add_pointer(address, name);
+            }
         }
     }
 }

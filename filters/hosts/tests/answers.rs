@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::test::{self, Node, Running, node};
-use dnsweir_filter::{Answer, Class, Manifest, NameBuf, Rdata, Soa, Type, Verdict};
+use dnsweir_filter::{Answer, Class, Manifest, NameBuf, Rcode, Rdata, Soa, Type, Verdict};
 use dnsweir_filter_hosts::Hosts;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -264,4 +264,36 @@ fn mistakes_are_told() {
         told(vec![host("a.test", &["::1"]), node("reverse").arg("no")]).1,
         Some(0)
     );
+}
+
+#[test]
+fn a_hosts_file_is_a_table() {
+    let text = "# the machine's own\n127.0.0.1 localhost.test Printer.test # both\n\n\
+                fe80::7%eth0 printer.test\nnot an address\n192.0.2.7\tbad..name printer.test printer.test\n";
+    let mut filter = start([node("file").arg(text)]);
+    let found = ask(&mut filter, "printer.test", Type::A);
+    assert_eq!(
+        found,
+        addresses("printer.test", 3600, &["127.0.0.1", "192.0.2.7"])
+    );
+    assert_eq!(
+        ask(&mut filter, "printer.test", Type::AAAA),
+        addresses("printer.test", 3600, &["fe80::7"])
+    );
+    let reverse = NameBuf::reverse("127.0.0.1".parse().unwrap());
+    assert_eq!(
+        filter.query(&test::query(&reverse.to_string(), Type::PTR)),
+        pointers(reverse, &["localhost.test", "printer.test"])
+    );
+    assert_eq!(ask(&mut filter, "an.test", Type::A), pass());
+}
+
+#[test]
+fn unlisted_names_can_be_failures() {
+    let config = [host("a.test", &["192.0.2.1"]), node("unlisted").arg("servfail")];
+    let mut filter = start(config);
+    let servfail = Verdict::answer(Answer::new(Rcode::SERVFAIL)).remember(HOUR);
+    assert_eq!(ask(&mut filter, "b.test", Type::MX), servfail);
+    assert_eq!(ask(&mut filter, "a.test", Type::MX), nodata());
+    assert_eq!(ask(&mut filter, "9.2.0.192.in-addr.arpa", Type::PTR), pass());
 }

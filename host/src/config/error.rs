@@ -18,27 +18,38 @@ const WIDTH: usize = 100;
 /// Mistakes that are rendered; whoever made more than these fed in the wrong file.
 const MOST_RENDERED: usize = 100;
 
-/// The text of a configuration and the name it is shown under; cheap to clone.
+/// The text of a configuration and the name it is shown under; cheap to clone. A configuration that includes other files
+/// has them behind its own text, so that one [`Span`] says both the file and the place in it.
 #[derive(Clone)]
 pub struct Source(Arc<NamedText>);
 
 struct NamedText {
-    name: String,
     text: String,
+    /// The name of each file, and where its text begins; at least one, in order.
+    parts: Vec<(String, usize)>,
 }
 
 impl Source {
     /// `name` is what errors show, as a rule the path of the file.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         Source(Arc::new(NamedText {
-            name: name.into(),
             text: text.into(),
+            parts: vec![(name.into(), 0)],
         }))
     }
 
-    /// What errors show in front of line and column.
+    /// This one with another file behind it, whose first character is at the offset that comes with it.
+    pub fn with(&self, name: impl Into<String>, text: &str) -> (Source, usize) {
+        let start = self.text().len();
+        let mut parts = self.0.parts.clone();
+        parts.push((name.into(), start));
+        let text = [self.text(), text].concat();
+        (Source(Arc::new(NamedText { text, parts })), start)
+    }
+
+    /// What errors show in front of line and column, where nothing is included.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.0.parts[0].0
     }
 
     /// The whole text.
@@ -46,13 +57,24 @@ impl Source {
         &self.0.text
     }
 
-    /// The line on which `span` begins, counted from 1.
+    /// The line on which `span` begins, counted from 1 in its file.
     pub fn line(&self, span: Span) -> usize {
-        let end = span.start.min(self.text().len());
-        1 + self.text().as_bytes()[..end]
+        let (_, part) = self.part(span.start);
+        let end = span.start.clamp(part.start, part.end);
+        1 + self.text().as_bytes()[part.start..end]
             .iter()
             .filter(|&&byte| byte == b'\n')
             .count()
+    }
+
+    /// The name of the file that has an offset, and where its text is.
+    pub fn part(&self, offset: usize) -> (&str, Range<usize>) {
+        let parts = &self.0.parts;
+        let index = parts.partition_point(|(_, start)| *start <= offset).max(1) - 1;
+        let end = parts
+            .get(index + 1)
+            .map_or(self.text().len(), |(_, start)| *start);
+        (&parts[index].0, parts[index].1..end)
     }
 }
 
@@ -63,11 +85,16 @@ impl SourceCode for Source {
         lines_before: usize,
         lines_after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let found = self.text().read_span(span, lines_before, lines_after)?;
+        let (name, part) = self.part(span.offset());
+        let inside = span.offset().saturating_sub(part.start);
+        let length = span.len().min(part.len() - inside.min(part.len()));
+        let text = &self.text()[part.clone()];
+        let found = text.read_span(&(inside, length).into(), lines_before, lines_after)?;
+        let shown = found.span();
         Ok(Box::new(MietteSpanContents::new_named(
-            self.name().to_owned(),
+            name.to_owned(),
             found.data(),
-            *found.span(),
+            (part.start + shown.offset(), shown.len()).into(),
             found.line(),
             found.column(),
             found.line_count(),
@@ -348,6 +375,26 @@ mod tests {
             "{shown}"
         );
         assert!(shown.contains("test.kdl:2:1"), "{shown}");
+    }
+
+    #[test]
+    fn a_mistake_in_an_included_file_is_shown_there() {
+        let (source, start) = Source::new("main.kdl", "one\ntwo\n").with("other.kdl", "three\nfour\n");
+        let four = start + 6..start + 10;
+        let report = Report::new(
+            source,
+            vec![
+                Diagnostic::new(four.into(), "fourth").other((4..7).into(), "second"),
+                Diagnostic::new((0..3).into(), "first"),
+            ],
+        );
+        assert_eq!(report.lines(), [1, 2]);
+        let shown = report.to_string();
+        assert!(
+            shown.contains("main.kdl:1:1") && shown.contains("other.kdl:2:1"),
+            "{shown}"
+        );
+        assert!(shown.contains("four"), "{shown}");
     }
 
     #[test]

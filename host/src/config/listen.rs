@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use kdl::{KdlNode, KdlValue};
 
 use super::address::{DNS_PORT, address};
-use super::decode::{Mistakes, Shape, arguments, block, name_span};
+use super::decode::{Mistakes, Shape, arguments, block, child};
 use super::error::{Diagnostic, Span};
 use super::units::{duration, ms, s, size};
 use super::{Listen, clients, decode};
@@ -27,7 +27,7 @@ pub(super) const LISTEN: Shape = Shape {
     repeated: &["clients"],
 };
 
-pub(super) const ADMIN: Shape = Shape::plain(1..=1, r#"admin "127.0.0.1:9253""#);
+pub(super) const ADMIN: Shape = Shape::plain(1..=8, r#"admin "127.0.0.1:9253""#);
 
 /// The port of `admin` unless written: the one that the metrics of node-cache have.
 const ADMIN_PORT: u16 = 9253;
@@ -47,6 +47,28 @@ impl Listeners {
             listener.port() == to.port() && (own == ip || wildcard)
         };
         self.0.iter().find(|(listener, _)| takes(listener)).copied()
+    }
+
+    /// Whether this is one of them.
+    pub fn has(&self, address: SocketAddr) -> bool {
+        self.0.iter().any(|(listener, _)| *listener == address)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The listener that cannot have its port beside a server on this address, and its place. A wildcard takes the port on
+    /// every address.
+    fn sharing_port_with(&self, admin: SocketAddr) -> Option<(SocketAddr, Span)> {
+        let same = |listener: &SocketAddr| {
+            let own = listener.ip().to_canonical();
+            let wildcard = own.is_unspecified() || admin.ip().is_unspecified();
+            listener.port() == admin.port()
+                && (own == admin.ip() || wildcard && own.is_ipv4() == admin.is_ipv4())
+        };
+        self.0.iter().find(|(listener, _)| same(listener)).copied()
     }
 
     /// The listener that is not bound to one address, and its place.
@@ -109,36 +131,46 @@ pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> (Listen, Listen
     (listen, listeners)
 }
 
-/// Decodes `admin`. Its port must not be one that a listener takes TCP queries on.
+/// Decodes `admin`. Its ports must not be ones that a listener takes TCP queries on.
 pub(super) fn decode_admin(
     mistakes: &mut Mistakes,
-    node: &KdlNode,
+    nodes: &[KdlNode],
     listeners: &Listeners,
-) -> Option<SocketAddr> {
+) -> Vec<SocketAddr> {
+    let Some(node) = child(nodes, "admin") else {
+        return Vec::new();
+    };
     mistakes.check(node, &ADMIN);
-    let admin = mistakes.argument(node, |value: &KdlValue| address(ADMIN_PORT)(value))?;
-    // The other way round, too: a wildcard `admin` takes the port on every address.
-    let clash = listeners.reached_by(admin).or_else(|| {
-        let same = |listener: &SocketAddr| {
-            admin.ip().is_unspecified()
-                && listener.port() == admin.port()
-                && listener.ip().to_canonical().is_ipv4() == admin.is_ipv4()
+    let mut found: Vec<(SocketAddr, Span)> = Vec::new();
+    for entry in arguments(node) {
+        let Some(admin) = mistakes.value("admin", entry, |value: &KdlValue| address(ADMIN_PORT)(value))
+        else {
+            continue;
         };
-        listeners.0.iter().find(|(listener, _)| same(listener)).copied()
-    });
-    if let Some((listener, place)) = clash {
-        let span = arguments(node)
-            .next()
-            .map(|entry| entry.span().into())
-            .unwrap_or(name_span(node));
-        let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
-        mistakes.push(
-            Diagnostic::new(span, problem)
-                .other(place, "a listener serves UDP and TCP")
-                .help("give `admin` another port: admin \"127.0.0.1:9253\""),
-        );
+        let span = Span::from(entry.span());
+        if let Some((listener, place)) = listeners.sharing_port_with(admin) {
+            let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
+            mistakes.push(
+                Diagnostic::new(span, problem)
+                    .other(place, "a listener serves UDP and TCP")
+                    .help("give `admin` another port: admin \"127.0.0.1:9253\""),
+            );
+        }
+        let own = Listeners(found.clone());
+        match own.sharing_port_with(admin) {
+            Some((other, first)) => mistakes.push(
+                Diagnostic::new(
+                    span,
+                    format!("{admin} is served already: {other} includes it, or is the same"),
+                )
+                .label("again")
+                .other(first, "first here")
+                .help("keep one of them"),
+            ),
+            None => found.push((admin, span)),
+        }
     }
-    Some(admin)
+    found.into_iter().map(|(admin, _)| admin).collect()
 }
 
 #[cfg(test)]
@@ -236,6 +268,7 @@ mod tests {
         assert_eq!(found("127.0.0.1:9253", "127.0.0.1"), 1);
         assert_eq!(found("127.0.0.2:9253", "0.0.0.0"), 1);
         assert_eq!(found("0.0.0.0:9253", "127.0.0.1"), 1);
+        assert_eq!(found("0.0.0.0:9253", "192.0.2.1"), 1);
         assert_eq!(found("127.0.0.2:9253", "127.0.0.1"), 0);
         assert_eq!(found("[::1]:9253", "0.0.0.0"), 0);
         assert_eq!(found("127.0.0.1", "127.0.0.1"), 0);
@@ -244,11 +277,16 @@ mod tests {
     #[test]
     fn admin_is_off_unless_written() {
         let admin = |text: &str| config(&format!("listen \"127.0.0.1\"\n{text}\n{REST}")).admin;
-        assert_eq!(admin(""), None);
+        assert_eq!(admin(""), []);
+        assert_eq!(admin("admin \"127.0.0.1\""), ["127.0.0.1:9253".parse().unwrap()]);
         assert_eq!(
-            admin("admin \"127.0.0.1\""),
-            Some("127.0.0.1:9253".parse().unwrap())
+            admin("admin \"[::1]:80\" \"0.0.0.0:80\""),
+            ["[::1]:80".parse().unwrap(), "0.0.0.0:80".parse().unwrap()]
         );
-        assert_eq!(admin("admin \"[::1]:80\""), Some("[::1]:80".parse().unwrap()));
+        let text = format!("listen \"127.0.0.1\"\nadmin \"127.0.0.1\" \"0.0.0.0\"\n{REST}");
+        assert_eq!(
+            problems(&text),
+            ["0.0.0.0:9253 is served already: 127.0.0.1:9253 includes it, or is the same"]
+        );
     }
 }

@@ -169,7 +169,7 @@ fn decode(
 
     Some(Config {
         clients: child(nodes, "clients").map(|node| clients::decode(mistakes, &clients::CLIENTS, node)),
-        admin: child(nodes, "admin").and_then(|node| listen::decode_admin(mistakes, node, &listeners)),
+        admin: listen::decode_admin(mistakes, nodes, &listeners),
         await_upstreams: mistakes
             .scalar(nodes, "await-upstreams \"10s\"", duration(s(0)..=s(600)))
             .unwrap_or(s(10)),

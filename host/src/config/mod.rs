@@ -53,7 +53,7 @@ pub use files::{read_module, read_source};
 pub use filter::test_cases_beside;
 pub use load::{WAITING_QUERIES, keeps_network, listeners, load, load_block, modules, parse};
 pub use location::Location;
-pub use module::{Module, unreadable_help};
+pub use module::{Builtins, Module, unreadable_help};
 pub use network::left_aligned;
 pub use reference::Reference;
 pub use refresh::{Origin, Refresh, RefreshSource};
@@ -69,8 +69,8 @@ pub struct Config {
     pub listen: Listen,
     /// Who may, on listeners that say nothing else; none: as it is by default.
     pub clients: Option<Clients>,
-    /// Where `/metrics`, `/health`, `/ready` and `/status` are served; none: nowhere.
-    pub admin: Option<SocketAddr>,
+    /// Where `/metrics`, `/health`, `/ready` and `/status` are served.
+    pub admin: Vec<SocketAddr>,
     /// `await-upstreams "10s"`: how long a start may wait for an answer from an upstream of each zone before
     /// `/ready` says yes all the same.
     pub await_upstreams: Duration,
@@ -86,7 +86,7 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// In the order they are written. [`Stage::Filter`] is an index into this.
     pub filters: Vec<Filter>,
-    /// In the order they are written; no name occurs twice.
+    /// In the order they are written; no name occurs twice on one listener.
     pub zones: Vec<Zone>,
     /// `source "NAME" { … }`: where filters may send queries; no name occurs twice.
     pub sources: Vec<NamedSource>,
@@ -138,7 +138,7 @@ impl Config {
                 clients: Vec::new(),
             },
             clients: None,
-            admin: None,
+            admin: Vec::new(),
             await_upstreams: Duration::ZERO,
             workers,
             cache_memory: 0,
@@ -407,6 +407,8 @@ pub enum ConfigValue {
 pub struct Zone {
     /// Lowercased, in presentation format, ending in a dot; `.` is the root.
     pub names: Vec<String>,
+    /// `on "ADDRESS"…`: the listeners on which it answers; none: all.
+    pub on: Vec<SocketAddr>,
     /// Who may ask, of those whom the listener lets ask; none: all.
     pub clients: Option<Clients>,
     /// In the order they are written; at most one `cache`, and nothing below a source that answers everything.

@@ -35,6 +35,7 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("wasi", "env", &wasi::ENV),
     ("wasi", "folder", &wasi::FOLDER),
     ("", "zone", &zone::ZONE),
+    ("zone", "on", &zone::ON),
     ("zone", "use", &zone::USE),
     ("zone", "cache", &cache::CACHE),
     ("cache", "success", &cache::SUCCESS),

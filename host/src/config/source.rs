@@ -8,11 +8,11 @@ use super::decode::{Mistakes, Shape, block, child, head, text};
 use super::error::{Diagnostic, Span};
 use super::{NamedSource, SourceConfig, forward};
 
-/// What a zone may hold. Whatever is not `clients`, `use` or `cache` is a source.
-pub(super) const IN_ZONE: &[&str] = &["clients", "use", "cache", "forward"];
+/// What a zone may hold. Whatever is not `on`, `clients`, `use` or `cache` is a source.
+pub(super) const IN_ZONE: &[&str] = &["on", "clients", "use", "cache", "forward"];
 
 /// The words that name sources.
-pub(super) const WORDS: &[&str] = IN_ZONE.split_at(3).1;
+pub(super) const WORDS: &[&str] = IN_ZONE.split_at(4).1;
 
 /// Decodes a node that one of [`WORDS`] names.
 pub(super) fn decode(

@@ -1,8 +1,11 @@
 //! `zone`: names, and the stages their queries pass.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use kdl::KdlNode;
+
+use super::address::{DNS_PORT, address};
 
 use super::decode::{Mistakes, Shape, arguments, block, child, head, name_span, nearest, suggestion, text};
 use super::error::{Diagnostic, Span};
@@ -16,34 +19,47 @@ pub(super) const ZONE: Shape = Shape {
     properties: &[],
     children: source::IN_ZONE,
     // Their order has rules of its own.
-    repeated: source::IN_ZONE.split_at(1).1,
+    repeated: source::IN_ZONE.split_at(BEFORE_STAGES.len()).1,
 };
+
+/// What says for whom a zone is; no stages.
+const BEFORE_STAGES: [&str; 2] = ["on", "clients"];
+
+fn is_stage(node: &KdlNode) -> bool {
+    !BEFORE_STAGES.contains(&node.name().value())
+}
 
 pub(super) const USE: Shape = Shape::plain(1..=1, r#"use "access-log""#);
 
-/// The names of all zones so far.
+pub(super) const ON: Shape = Shape::plain(1..=64, r#"on "127.0.0.1:5300""#);
+
+/// The names of all zones so far, with the listeners that they are on; none: all.
 #[derive(Default)]
-pub(super) struct Names(HashMap<String, Span>);
+pub(super) struct Names(HashMap<String, Vec<(Vec<SocketAddr>, Span)>>);
 
 impl Names {
     /// Takes the names of one more zone, and reports those that are taken already.
-    fn take(&mut self, mistakes: &mut Mistakes, node: &KdlNode) -> Vec<String> {
+    fn take(&mut self, mistakes: &mut Mistakes, node: &KdlNode, on: &[SocketAddr]) -> Vec<String> {
         let mut own = Vec::new();
         for entry in arguments(node) {
             let span = Span::from(entry.span());
             let Some(name) = mistakes.value("zone", entry, zone_name) else {
                 continue;
             };
-            if let Some(first) = self.0.get(&name) {
+            let known = self.0.entry(name.clone()).or_default();
+            let shared = |(others, _): &&(Vec<SocketAddr>, Span)| {
+                on.is_empty() || others.is_empty() || others.iter().any(|other| on.contains(other))
+            };
+            if let Some((_, first)) = known.iter().find(shared) {
                 mistakes.push(
                     Diagnostic::new(span, format!("zone {name:?} is written twice"))
                         .label("again")
                         .other(*first, "first here")
-                        .help("a name belongs to one zone: put all its stages there"),
+                        .help("a name belongs to one zone on each address: put all its stages there, or tell the zones apart with `on`"),
                 );
                 continue;
             }
-            self.0.insert(name.clone(), span);
+            known.push((on.to_vec(), span));
             own.push(name);
         }
         own
@@ -59,8 +75,9 @@ pub(super) fn decode(
     node: &KdlNode,
 ) -> Zone {
     mistakes.check(node, &ZONE);
-    let names = names.take(mistakes, node);
     let nodes = block(node);
+    let on = decode_on(mistakes, place, nodes);
+    let names = names.take(mistakes, node, &on);
     let clients = decode_clients(mistakes, nodes);
     let mut stages = Vec::new();
     let mut used: Vec<(usize, Span)> = Vec::new();
@@ -95,20 +112,51 @@ pub(super) fn decode(
     refuse_unreachable(mistakes, node, nodes);
     Zone {
         names,
+        on,
         clients,
         stages,
         span: head(node),
     }
 }
 
+/// On which listeners the zone answers.
+fn decode_on(mistakes: &mut Mistakes, place: &forward::Place<'_>, nodes: &[KdlNode]) -> Vec<SocketAddr> {
+    let Some(node) = first(mistakes, nodes, "on") else {
+        return Vec::new();
+    };
+    mistakes.check(node, &ON);
+    let mut on = Vec::new();
+    for entry in arguments(node) {
+        let Some(address) = mistakes.value("on", entry, address(DNS_PORT)) else {
+            continue;
+        };
+        if !place.listeners.has(address) && place.listeners.count() > 0 {
+            let problem = format!("{address} is not an address of `listen`");
+            let foreign = Diagnostic::new(entry.span().into(), problem);
+            mistakes.push(foreign.help("write one of the addresses that follow `listen`"));
+        } else if on.contains(&address) {
+            let twice = Diagnostic::new(entry.span().into(), format!("{address} is listed twice"));
+            mistakes.push(twice.help("keep one of them"));
+        }
+        on.push(address);
+    }
+    on
+}
+
 /// Who may ask, which is asked before anything else happens.
 fn decode_clients(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Option<Clients> {
-    let index = nodes.iter().position(|node| node.name().value() == "clients")?;
-    if index > 0 {
-        let late = Diagnostic::new(head(&nodes[index]), "`clients` must come first in a zone");
+    let node = first(mistakes, nodes, "clients")?;
+    Some(clients::decode(mistakes, &clients::OF_ZONE, node))
+}
+
+/// The node with this name, which must be in front of all stages.
+fn first<'k>(mistakes: &mut Mistakes, nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
+    let index = nodes.iter().position(|node| node.name().value() == name)?;
+    if nodes[..index].iter().any(is_stage) {
+        let late = Diagnostic::new(head(&nodes[index]), format!("`{name}` must come first in a zone"));
         mistakes.push(late.help("move it above all stages"));
     }
-    Some(clients::decode(mistakes, &clients::OF_ZONE, &nodes[index]))
+    Some(&nodes[index])
 }
 
 /// The index of the filter that a `use` names.
@@ -137,7 +185,7 @@ fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode
 /// Reports stages that no query gets to, and caches with nothing to keep.
 fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]) {
     let known = |node: &&KdlNode| ZONE.children.contains(&node.name().value());
-    if nodes.iter().all(|node| node.name().value() == "clients") {
+    if !nodes.iter().any(is_stage) {
         let empty = Diagnostic::new(head(zone), "this zone has no stages");
         mistakes.push(empty.help(format!("give it at least one: {}", ZONE.example)));
         return;
@@ -216,6 +264,53 @@ mod tests {
         assert!(matches!(stages[2], Stage::Filter(0)));
         assert!(matches!(stages[3], Stage::Source(_)));
         assert_eq!(stages.len(), 4);
+    }
+
+    #[test]
+    fn a_name_may_be_in_zones_on_different_addresses() {
+        let zones = |first: &str, second: &str| {
+            let zone = |on: &str| format!("zone \".\" {{\n{on}\nforward \"192.0.2.1\" }}\n");
+            format!(
+                "listen \"127.0.0.1\" \"127.0.0.2:5300\"\n{}{}",
+                zone(first),
+                zone(second)
+            )
+        };
+        let config = config(&zones(
+            "on \"127.0.0.1\"",
+            "on \"127.0.0.2:5300\"; clients { allow \"private\" }",
+        ));
+        assert_eq!(config.zones[1].on, ["127.0.0.2:5300".parse().unwrap()]);
+        for (first, second, expected) in [
+            (
+                "on \"127.0.0.1\"",
+                "on \"127.0.0.2\"",
+                "127.0.0.2:53 is not an address of `listen`",
+            ),
+            (
+                "on \"127.0.0.1\"",
+                "on \"127.0.0.1\"",
+                "zone \".\" is written twice",
+            ),
+            ("", "on \"127.0.0.1\"", "zone \".\" is written twice"),
+            (
+                "on \"127.0.0.1\" \"127.0.0.1\"",
+                "on \"127.0.0.2:5300\"",
+                "127.0.0.1:53 is listed twice",
+            ),
+            (
+                "on \"127.0.0.1\"",
+                "use \"x\"; on \"127.0.0.2:5300\"",
+                "`on` must come first in a zone",
+            ),
+        ] {
+            assert!(
+                problems(&zones(first, second))
+                    .iter()
+                    .any(|found| found == expected),
+                "{second}"
+            );
+        }
     }
 
     #[test]

@@ -162,6 +162,11 @@ impl Predecessors {
         }
     }
 
+    /// Where they listened.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Whether another process has begun to listen there since: a successor, which answers for both of us.
     pub fn have_been_followed(&self) -> bool {
         let now = tcp_listeners(self.address);

@@ -1,5 +1,6 @@
 //! What a configuration wants of the node: a pure function, so that it can be shown before it is done.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -208,7 +209,7 @@ impl Plan {
             link: node.interface.clone().map(|name| Link { name, addresses }),
             rules: ruled
                 .iter()
-                .flat_map(|&listener| rules_for(node, listener, config.admin))
+                .flat_map(|&listener| rules_for(node, listener, &config.admin))
                 .collect(),
             detours: ruled
                 .iter()
@@ -260,8 +261,10 @@ fn detour_for(node: &Node, from: SocketAddr) -> Option<Detour> {
     Some(Detour { from, to })
 }
 
-fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Vec<Rule> {
+fn rules_for(node: &Node, listener: SocketAddr, admin: &[SocketAddr]) -> Vec<Rule> {
     let ip = listener.ip();
+    let ports: BTreeSet<u16> = admin.iter().map(SocketAddr::port).collect();
+    let probed = || ports.iter().flat_map(|port| probes(ip, *port));
     let mut rules = match (node.mode, cluster_dns(node, listener)) {
         // kube-proxy's own rules stand behind this address, and the node's own queries to it are meant for them.
         (NodeMode::FallThrough, _) if node.cluster_dns.contains(&ip) => {
@@ -273,7 +276,7 @@ fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Ve
         (NodeMode::FallThrough, Some(_)) => {
             let mut rules = switched(listener);
             rules.extend(from_the_node(listener));
-            rules.extend(admin.into_iter().flat_map(|admin| probes(ip, admin.port())));
+            rules.extend(probed());
             rules
         }
         // IPVS stands behind the cluster DNS address, and takes packets after every DNAT.
@@ -295,7 +298,7 @@ fn rules_for(node: &Node, listener: SocketAddr, admin: Option<SocketAddr>) -> Ve
         _ => {
             let mut rules = always(listener);
             rules.extend(from_the_node(listener));
-            rules.extend(admin.into_iter().flat_map(|admin| probes(ip, admin.port())));
+            rules.extend(probed());
             rules
         }
     };

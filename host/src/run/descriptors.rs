@@ -84,7 +84,7 @@ impl Descriptors {
             most = most.saturating_add(source.most_sockets(workers));
         }
         let of_worker = WORKER + GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
-        let admin = GENERATIONS * config.admin.map_or(0, |_| 1 + admin::CONNECTIONS);
+        let admin = GENERATIONS * config.admin.len() * (1 + admin::CONNECTIONS);
         let fixed = BASE + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
         // Enough that connections which are kept leave as many sockets for queries over UDP.
         let sockets_minimum = most.min(UPSTREAM_SOCKETS_MINIMUM.max(GENERATIONS.saturating_mul(kept)));

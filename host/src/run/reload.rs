@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::before::Before;
 use super::descriptors::Descriptors;
 use super::worker::{self, Adoption, Command};
-use super::{Prepared, Proxy, Signals, Stop, bind, ceiling, interval, load, machine, port, prepare, watch};
+use super::{Origin, Prepared, Proxy, Signals, Stop, bind, ceiling, interval, machine, port, prepare, watch};
 use crate::config::Config;
 use crate::filter::{self, Filter, Instance};
 use crate::listen::Limits;
@@ -128,9 +128,10 @@ impl Proxy {
 
     /// Makes the next generation of what the file says now, and changes nothing. It is given up if this is dropped.
     async fn load_next(&self) -> Result<Prepared, Stop> {
-        let Some(file) = self.file.clone() else {
+        let origin = self.origin.clone();
+        if let Origin::Demonstration = origin {
             return Err(machine("there is no configuration file to reload"));
-        };
+        }
         let current = Arc::clone(&self.state.generation.read());
         let (number, workers) = (current.number + 1, self.workers.len());
         let without_test_cases = self.without_test_cases;
@@ -138,7 +139,7 @@ impl Proxy {
         let loaded = filter::beside(&self.engine, move |_| {
             // What was given up for this one may still be reading data, of which there is no room for more.
             let _alone = LOADING.lock();
-            load(Some(&file), without_test_cases)
+            origin.load(without_test_cases, false)
         });
         let mut config = loaded.await.map_err(machine)??;
         self.state.deliveries.deliver(&mut config).await?;

@@ -88,7 +88,7 @@ impl Generation {
         Generation {
             number: 0,
             config: Config::nothing(workers),
-            zones: Zones::new([].into_iter(), false),
+            zones: Zones::default(),
             pipelines: Vec::new(),
             filters: Vec::new(),
             identities: Vec::new(),
@@ -151,7 +151,10 @@ impl Generation {
             pipeline.note_phases(&filters);
         }
         let zones = Zones::new(
-            pipelines.iter().map(|pipeline| &pipeline.zones[..]),
+            pipelines
+                .iter()
+                .zip(&config.zones)
+                .map(|(pipeline, zone)| (&pipeline.zones[..], &zone.on[..])),
             config.local_zones,
         );
         let interests = || filters.iter().map(|loaded| loaded.filter.interest());

@@ -13,6 +13,7 @@ use super::gate::Gate;
 use super::generation::{Generation, Stage};
 use super::request::Request;
 use super::stores::Shared;
+use super::zones::ZoneMatch;
 
 /// What a worker needs of a generation for itself: filter instances, upstream sockets, counters.
 pub struct Live {
@@ -102,6 +103,15 @@ impl Live {
         self.gates.get(usize::from(server))?.as_ref()
     }
 
+    /// The owner of a query's name, on the listener that it came to.
+    // As `Zones::find`.
+    #[inline(always)]
+    pub fn owner(&self, request: &Request) -> Option<ZoneMatch> {
+        let listener = || self.server(request.client.server).parse().ok();
+        let zones = &self.generation.zones;
+        zones.find(request.name.as_bytes(), request.qtype, listener)
+    }
+
     /// The counters of the zone that owns a query.
     // Once or twice for every query; left to itself, the compiler makes a call of it.
     #[inline(always)]
@@ -134,18 +144,10 @@ impl Live {
         }
     }
 
-    /// Whether a name is one that a source of the pipeline that owns it sent out to see whether it comes back. It was
-    /// sent below the pipeline's own zone: no other pipeline has to be asked.
-    pub fn is_own_probe(&self, pipeline: usize, name: &[u8]) -> bool {
-        let sources = &self.generation.sources;
-        let mut stages = self.generation.pipelines[pipeline].stages.iter();
-        let of_zone = stages.any(|stage| match stage {
-            Stage::Source(index) => sources[*index].is_own_probe(name),
-            Stage::Filter { .. } | Stage::Cache(_) => false,
-        });
-        // Those of sources with names are below the root, and so in any zone.
-        let mut named = sources[self.generation.first_named..].iter();
-        of_zone || named.any(|source| source.is_own_probe(name))
+    /// Whether a name is one that a source sent out to see whether it comes back, to whatever listener.
+    pub fn is_own_probe(&self, name: &[u8]) -> bool {
+        let mut sources = self.generation.sources.iter();
+        sources.any(|source| source.is_own_probe(name))
     }
 
     /// What a source is asked for a query.

@@ -380,7 +380,7 @@ impl Worker {
             .shared
             .hasher
             .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
-        match live.generation.zones.find(inner.name.as_bytes(), inner.qtype) {
+        match live.owner(inner) {
             Some(ZoneMatch::Pipeline { pipeline, zone }) => {
                 (inner.pipeline, inner.zone) = (pipeline, zone);
                 self.travel(live, inner, 0).await

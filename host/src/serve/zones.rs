@@ -1,5 +1,8 @@
 //! Which zone owns a name: the one with the longest suffix that matches.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
 use crate::dns::name::Name;
 use crate::dns::special::{self, Special};
 use crate::dns::suffix_map::SuffixMap;
@@ -18,44 +21,115 @@ pub enum ZoneMatch {
     Special(Special),
 }
 
+/// What a suffix leads to: one owner, or a list of them, of which each has listeners of its own.
+#[derive(Debug, Clone, Copy)]
+enum Owner {
+    One(ZoneMatch),
+    ByListener(usize),
+}
+
 /// Suffixes and their owners.
-pub struct Zones(SuffixMap<ZoneMatch>);
+#[derive(Default)]
+pub struct Zones {
+    owners: SuffixMap<Owner>,
+    by_listener: Vec<ByListener>,
+}
+
+/// The owners of a name that different listeners have different zones for.
+struct ByListener {
+    of: Vec<(SocketAddr, ZoneMatch)>,
+    /// Where the others lead, unless it is where the name above leads.
+    others: Option<ZoneMatch>,
+}
+
+/// A pipeline's zones, and the listeners that they are for; none: all.
+pub type OfPipeline<'a> = (&'a [Name], &'a [SocketAddr]);
 
 impl Zones {
     /// The zones of all pipelines, in their order, and the special-use names they leave alone; if `local`, also the
     /// zones that are served locally on demand.
-    pub fn new<'a>(pipelines: impl Iterator<Item = &'a [Name]>, local: bool) -> Zones {
-        let mut zones = SuffixMap::default();
-        for (pipeline, names) in pipelines.enumerate() {
+    pub fn new<'a>(pipelines: impl Iterator<Item = OfPipeline<'a>>, local: bool) -> Zones {
+        let mut zones = Zones::default();
+        let mut of_some: HashMap<Vec<u8>, ByListener> = HashMap::new();
+        for (pipeline, (names, listeners)) in pipelines.enumerate() {
             for (zone, name) in names.iter().enumerate() {
-                zones.insert(name.as_bytes(), ZoneMatch::Pipeline { pipeline, zone });
+                let owner = ZoneMatch::Pipeline { pipeline, zone };
+                if listeners.is_empty() {
+                    zones.owners.insert(name.as_bytes(), Owner::One(owner));
+                    continue;
+                }
+                let owners = of_some.entry(name.as_bytes().to_vec()).or_insert(ByListener {
+                    of: Vec::new(),
+                    others: None,
+                });
+                owners
+                    .of
+                    .extend(listeners.iter().map(|listener| (*listener, owner)));
             }
         }
         // After the configuration, which may claim their names.
         let on_demand = local.then(special::local).into_iter().flatten();
         for (name, special) in special::ALWAYS.into_iter().chain(on_demand) {
-            if let Ok(name) = Name::parse(name) {
-                zones.insert(name.as_bytes(), ZoneMatch::Special(special));
+            let Ok(name) = Name::parse(name) else { continue };
+            match of_some.get_mut(name.as_bytes()) {
+                Some(owners) => owners.others = Some(ZoneMatch::Special(special)),
+                None => zones
+                    .owners
+                    .insert(name.as_bytes(), Owner::One(ZoneMatch::Special(special))),
             }
         }
-        Zones(zones)
+        for (name, owners) in of_some {
+            let index = zones.by_listener.len();
+            zones.owners.insert(&name, Owner::ByListener(index));
+            zones.by_listener.push(owners);
+        }
+        zones
     }
 
-    /// The owner of a question about a lowercased wire name.
+    /// The owner of a question about a lowercased wire name that came to a listener.
     // Every query comes here from one place; left to itself, the compiler makes a call of it.
     #[inline(always)]
-    pub fn find(&self, name: &[u8], qtype: u16) -> Option<ZoneMatch> {
-        match self.0.longest(name).copied() {
-            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => self.find_above(name, qtype),
-            owner => owner,
+    pub fn find(
+        &self,
+        name: &[u8],
+        qtype: u16,
+        listener: impl Fn() -> Option<SocketAddr>,
+    ) -> Option<ZoneMatch> {
+        match self.owners.longest(name).copied() {
+            Some(Owner::One(ZoneMatch::Special(special))) if special.leaves(name, qtype) => {
+                self.find_above(name, qtype, listener())
+            }
+            Some(Owner::One(owner)) => Some(owner),
+            Some(Owner::ByListener(index)) => self.find_on(index, name, qtype, listener()),
+            None => None,
         }
     }
 
     /// The owner of a question that is answered above its zone's cut.
     #[cold]
-    fn find_above(&self, name: &[u8], qtype: u16) -> Option<ZoneMatch> {
+    fn find_above(&self, name: &[u8], qtype: u16, listener: Option<SocketAddr>) -> Option<ZoneMatch> {
         let above = name.get(1 + usize::from(*name.first()?)..)?;
-        self.find(above, qtype)
+        self.find(above, qtype, || listener)
+    }
+
+    /// The owner of a question about a name that not every listener has the same zone for.
+    #[inline(never)]
+    fn find_on(
+        &self,
+        index: usize,
+        name: &[u8],
+        qtype: u16,
+        listener: Option<SocketAddr>,
+    ) -> Option<ZoneMatch> {
+        let owners = self.by_listener.get(index)?;
+        let of_listener = owners.of.iter().find(|(of, _)| Some(*of) == listener);
+        match of_listener.map(|(_, owner)| *owner).or(owners.others) {
+            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => {
+                self.find_above(name, qtype, listener)
+            }
+            None => self.find_above(name, qtype, listener),
+            owner => owner,
+        }
     }
 }
 
@@ -77,8 +151,8 @@ mod tests {
             names(&["."]),
             names(&["a.localhost"]),
         ];
-        let zones = Zones::new(pipelines.iter().map(Vec::as_slice), true);
-        let find = |name: &str, qtype| zones.find(Name::parse(name).unwrap().as_bytes(), qtype);
+        let zones = Zones::new(pipelines.iter().map(|names| (&names[..], &[][..])), true);
+        let find = |name: &str, qtype| zones.find(Name::parse(name).unwrap().as_bytes(), qtype, || None);
         for (name, expected) in [
             ("cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
             ("a.b.cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
@@ -105,10 +179,43 @@ mod tests {
         let root = Some(ZoneMatch::Pipeline { pipeline: 1, zone: 0 });
         assert_eq!(find("home.arpa", rtype::DS), root);
         assert_ne!(find("x.home.arpa", rtype::DS), root);
-        let some = Zones::new([names(&["a"])].iter().map(Vec::as_slice), false);
-        let find = |name: &str| some.find(Name::parse(name).unwrap().as_bytes(), rtype::A);
+        let only = names(&["a"]);
+        let some = Zones::new([(&only[..], &[][..])].into_iter(), false);
+        let find = |name: &str| some.find(Name::parse(name).unwrap().as_bytes(), rtype::A, || None);
         assert_eq!((find("b"), find("home.arpa")), (None, None));
         assert!(find("resolver.arpa").is_some(), "always");
         assert!(find(&"a.".repeat(127)).is_some());
+    }
+
+    #[test]
+    fn a_name_may_have_an_owner_for_each_listener() {
+        let names = |text: &str| vec![Name::parse(text).unwrap()];
+        let listener = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let pipelines = [
+            (names("."), vec![listener(1)]),
+            (names("a.example"), vec![listener(1), listener(2)]),
+            (names("b.a.example"), vec![listener(2)]),
+            (names("localhost"), vec![listener(3)]),
+            (names("example"), vec![]),
+        ];
+        let of_pipelines = pipelines.iter().map(|(names, on)| (&names[..], &on[..]));
+        let zones = Zones::new(of_pipelines, false);
+        let find = |name: &str, port| {
+            let name = Name::parse(name).unwrap();
+            match zones.find(name.as_bytes(), rtype::A, || Some(listener(port))) {
+                Some(ZoneMatch::Pipeline { pipeline, .. }) => Some(pipeline),
+                Some(ZoneMatch::Special(_)) => Some(99),
+                None => None,
+            }
+        };
+        for (name, owners) in [
+            ("x.org", [Some(0), None, None]),
+            ("x.a.example", [Some(1), Some(1), Some(4)]),
+            ("x.y.b.a.example", [Some(1), Some(2), Some(4)]),
+            ("example", [Some(4); 3]),
+            ("x.localhost", [Some(99), Some(99), Some(3)]),
+        ] {
+            assert_eq!([1, 2, 3].map(|port| find(name, port)), owners, "{name}");
+        }
     }
 }

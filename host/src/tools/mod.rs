@@ -8,6 +8,7 @@ pub mod artifacts;
 pub mod command_line;
 pub mod dev;
 pub mod explain;
+pub mod import;
 pub mod info;
 mod modules;
 pub mod new;

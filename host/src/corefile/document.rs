@@ -1,0 +1,131 @@
+//! Writing KDL, with comments.
+
+/// A node, with what is said about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Node {
+    head: String,
+    comments: Vec<String>,
+    children: Vec<Node>,
+}
+
+/// Columns of a comment.
+const WIDTH: usize = 100;
+
+impl Node {
+    pub fn new(name: &str) -> Node {
+        Node {
+            head: name.to_owned(),
+            ..Node::default()
+        }
+    }
+
+    /// A string.
+    pub fn text(self, text: &str) -> Node {
+        self.raw(&quoted(text))
+    }
+
+    /// A value that is written as it is.
+    pub fn raw(mut self, value: &str) -> Node {
+        self.head.push(' ');
+        self.head.push_str(value);
+        self
+    }
+
+    /// A number.
+    pub fn number(self, number: u64) -> Node {
+        self.raw(&number.to_string())
+    }
+
+    /// `NAME="TEXT"`
+    pub fn property(self, name: &str, text: &str) -> Node {
+        self.raw(&format!("{name}={}", quoted(text)))
+    }
+
+    /// A node in its block.
+    pub fn child(mut self, child: Node) -> Node {
+        self.children.push(child);
+        self
+    }
+
+    /// Nodes in its block.
+    pub fn children(mut self, children: impl IntoIterator<Item = Node>) -> Node {
+        self.children.extend(children);
+        self
+    }
+
+    /// A comment in front of it.
+    pub fn comment(mut self, text: impl Into<String>) -> Node {
+        self.comments.push(text.into());
+        self
+    }
+
+    /// Whether this is its name.
+    pub fn is(&self, name: &str) -> bool {
+        self.head.split(' ').next() == Some(name)
+    }
+
+    /// The same without comments, to see whether two nodes mean the same.
+    pub fn bare(&self) -> Node {
+        Node {
+            head: self.head.clone(),
+            comments: Vec::new(),
+            children: self.children.iter().map(Node::bare).collect(),
+        }
+    }
+
+    /// Appends it to a text, with its comments in front of it.
+    pub fn write(&self, depth: usize, out: &mut String) {
+        let indent = "    ".repeat(depth);
+        for comment in &self.comments {
+            write_comment(&indent, comment, out);
+        }
+        out.push_str(&indent);
+        out.push_str(&self.head);
+        if !self.children.is_empty() {
+            out.push_str(" {\n");
+            for child in &self.children {
+                child.write(depth + 1, out);
+            }
+            out.push_str(&indent);
+            out.push('}');
+        }
+        out.push('\n');
+    }
+}
+
+/// Appends a comment, broken into lines.
+pub fn write_comment(indent: &str, text: &str, out: &mut String) {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent.len() + line.len() + word.len() > WIDTH {
+            out.push_str(&format!("{indent}//{line}\n"));
+            line.clear();
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    out.push_str(&format!("{indent}//{line}\n"));
+}
+
+/// A string in KDL.
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            // What KDL does not allow in a text, or takes for the end of a line.
+            _ if character.is_control()
+                || ('\u{2028}'..='\u{202e}').contains(&character)
+                || character == '\u{feff}' =>
+            {
+                quoted.push_str(&format!("\\u{{{:x}}}", u32::from(character)));
+            }
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,81 @@
+//! What is common to all zones while a configuration is drafted: what is wrong, and the filters.
+
+use std::time::Duration;
+
+use crate::config::{Diagnostic, Span, spell_duration};
+
+use super::blocks::PluginOption;
+use super::document::Node;
+
+/// What is common to all zones.
+#[derive(Default)]
+pub struct Draft {
+    pub mistakes: Vec<Diagnostic>,
+    pub filters: Filters,
+}
+
+impl Draft {
+    pub fn mistake(&mut self, span: Span, problem: impl Into<String>, help: impl Into<String>) {
+        self.mistakes.push(Diagnostic::new(span, problem).help(help));
+    }
+
+    /// The one argument of an option, in a form that it takes.
+    pub fn argument<T>(
+        &mut self,
+        option: &PluginOption,
+        what: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let value = match &option.arguments[..] {
+            [argument] => read(&argument.text),
+            _ => None,
+        };
+        if value.is_none() {
+            let problem = format!("`{}` needs {what}", option.name.text);
+            self.mistake(option.span(), problem, "");
+        }
+        value
+    }
+}
+
+/// A duration in our words: a whole number and one unit.
+pub fn spelled(time: Duration) -> String {
+    spell_duration(Duration::from_millis(time.as_millis() as u64))
+}
+
+/// Filters that zones use, each once.
+#[derive(Default)]
+pub struct Filters(Vec<(String, Node)>);
+
+impl Filters {
+    /// The stage that uses a filter with this configuration.
+    pub fn stage(&mut self, name: &str, module: &str, config: Vec<Node>) -> Node {
+        let of = |name: &str| {
+            let node = Node::new("filter")
+                .text(name)
+                .child(Node::new("module").text(&format!("builtin:{module}")));
+            match config.is_empty() {
+                true => node,
+                false => node.child(Node::new("config").children(config.clone())),
+            }
+        };
+        if let Some((known, _)) = self.0.iter().find(|(known, node)| *node == of(known)) {
+            return Node::new("use").text(known);
+        }
+        let taken = |name: &str| self.0.iter().any(|(known, _)| known == name);
+        let mut unique = name.to_owned();
+        for number in 2.. {
+            if !taken(&unique) {
+                break;
+            }
+            unique = format!("{name}-{number}");
+        }
+        self.0.push((unique.clone(), of(&unique)));
+        Node::new("use").text(&unique)
+    }
+
+    /// What defines them.
+    pub fn nodes(&self) -> impl Iterator<Item = Node> {
+        self.0.iter().map(|(_, node)| node.clone())
+    }
+}

@@ -1,0 +1,326 @@
+//! `cache` and `forward`.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::blocks::{Plugin, PluginOption};
+use super::document::Node;
+use super::draft::{Draft, spelled};
+use super::key;
+use super::values::duration;
+
+/// What CoreDNS takes for the highest and the lowest TTL of an answer, in seconds, unless told otherwise.
+const SUCCESS: (u64, u64) = (3600, 5);
+const DENIAL: (u64, u64) = (1800, 5);
+
+/// `cache [TTL] [ZONES]`
+pub fn cache(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+    let ttl = plugin
+        .arguments
+        .first()
+        .and_then(|word| word.text.parse::<u64>().ok());
+    let (mut success, mut denial) = (SUCCESS, DENIAL);
+    if let Some(ttl) = ttl {
+        (success.0, denial.0) = (ttl, ttl);
+    }
+    let mut others = Vec::new();
+    for option in &plugin.options {
+        match option.name.text.as_str() {
+            "success" => success = capacity(draft, option, success)?,
+            "denial" => denial = capacity(draft, option, denial)?,
+            "prefetch" => others.extend(prefetch(draft, option)?),
+            "serve_stale" => others.push(serve_stale(draft, option)?),
+            "servfail" => {
+                let time = draft.argument(option, "a duration such as 5s", duration)?;
+                let time = time.clamp(Duration::from_secs(1), Duration::from_secs(300));
+                others.push(Node::new("failure").text(&spelled(time)));
+            }
+            _ => {}
+        }
+    }
+    let bounds = |name: &str, (max, min): (u64, u64)| {
+        let (min, max) = (min.min(max).min(WEEK), max.min(WEEK));
+        Node::new(name)
+            .property("min", &format!("{min}s"))
+            .property("max", &format!("{max}s"))
+    };
+    let node = Node::new("cache")
+        .child(bounds("success", success))
+        .child(bounds("denial", denial));
+    Some(node.children(others))
+}
+
+/// The longest TTL that our cache keeps to, in seconds.
+const WEEK: u64 = 7 * 24 * 3600;
+
+/// `success CAPACITY [TTL] [MINTTL]`
+fn capacity(draft: &mut Draft, option: &PluginOption, (max, min): (u64, u64)) -> Option<(u64, u64)> {
+    let numbers: Option<Vec<u64>> = option
+        .arguments
+        .iter()
+        .map(|word| word.text.parse().ok())
+        .collect();
+    match numbers.as_deref() {
+        Some([_]) => Some((max, min)),
+        Some([_, max]) if *max > 0 => Some((*max, min)),
+        Some([_, max, min]) if *max > 0 => Some((*max, *min)),
+        _ => {
+            let problem = format!("`{}` needs a capacity and TTLs in seconds", option.name.text);
+            let help = format!("write it like: {} 9984 30", option.name.text);
+            draft.mistake(option.span(), problem, help);
+            None
+        }
+    }
+}
+
+/// `prefetch AMOUNT [DURATION] [PERCENTAGE%]`; none of it if the amount is zero.
+fn prefetch(draft: &mut Draft, option: &PluginOption) -> Option<Option<Node>> {
+    let word = |index: usize| option.arguments.get(index).map(|word| word.text.as_str());
+    let amount: Option<u64> = word(0).and_then(|text| text.parse().ok());
+    let apart = word(1).is_none_or(|text| duration(text).is_some());
+    let percent: Option<u64> = word(2).map_or(Some(10), |text| text.strip_suffix('%')?.parse().ok());
+    match (amount, percent.filter(|percent| (10..=90).contains(percent))) {
+        (Some(0), Some(_)) if apart => Some(None),
+        (Some(amount), Some(percent)) if apart && option.arguments.len() <= 3 => {
+            let hits = format!("hits={}", amount.min(u64::from(u16::MAX)));
+            Some(Some(
+                Node::new("prefetch")
+                    .raw(&hits)
+                    .raw(&format!("percent={percent}")),
+            ))
+        }
+        _ => {
+            draft.mistake(
+                option.span(),
+                "this is no `prefetch`",
+                "write it like: prefetch 10 1m 10%",
+            );
+            None
+        }
+    }
+}
+
+/// `serve_stale [DURATION] [immediate|verify [TIMEOUT]] [TTL] [RECHECK]`
+fn serve_stale(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
+    let mut words = option.arguments.iter().map(|word| word.text.as_str());
+    let second = Duration::from_secs(1);
+    let up_to = words.next().map_or(Some(3600 * second), duration);
+    let after = match words.next().map(str::to_ascii_lowercase).as_deref() {
+        None | Some("immediate") => Some(Duration::ZERO),
+        // Until the upstream has failed, which takes five seconds at most.
+        Some("verify") => match words.next().map_or(Some(Duration::ZERO), duration) {
+            Some(Duration::ZERO) => Some(5 * second),
+            timeout => timeout,
+        },
+        Some(_) => None,
+    };
+    let ttl = words.next().map_or(Some(Duration::ZERO), duration);
+    // How soon a failure is tried again is what `failure` says.
+    let recheck = words.next().is_none_or(|text| duration(text).is_some());
+    let (Some(up_to), Some(after), Some(ttl), true, None) = (up_to, after, ttl, recheck, words.next()) else {
+        draft.mistake(
+            option.span(),
+            "this is no `serve_stale`",
+            "write it like: serve_stale 1h immediate",
+        );
+        return None;
+    };
+    let up_to = up_to.clamp(second, Duration::from_secs(WEEK));
+    let node = Node::new("serve-stale")
+        .text(&spelled(up_to))
+        .property("ttl", &spelled(ttl.clamp(second, 3600 * second)))
+        .property("after", &spelled(after.min(10 * second)));
+    Some(node)
+}
+
+/// The `forward`s of a zone, up to the first that leaves nothing to others.
+pub fn forwards(draft: &mut Draft, plugins: &[&Plugin], any: bool) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for (index, plugin) in plugins.iter().enumerate() {
+        let last = index + 1 == plugins.len();
+        let Some((node, passes_on)) = forward(draft, plugin, any, last) else {
+            continue;
+        };
+        nodes.push(node);
+        if !passes_on {
+            break;
+        }
+    }
+    nodes
+}
+
+/// `forward FROM TO…`, and whether it leaves anything to the next one.
+fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<(Node, bool)> {
+    let mut node = upstreams(draft, plugin)?;
+    let mut except = Node::new("except");
+    let mut next: Vec<String> = Vec::new();
+    for option in &plugin.options {
+        match option.name.text.as_str() {
+            "except" => {
+                for word in &option.arguments {
+                    match key::zones(&word.text) {
+                        Ok(zones) => except = zones.iter().fold(except, |node, zone| node.text(zone)),
+                        Err((problem, help)) => draft.mistake(word.span, problem, help),
+                    }
+                }
+            }
+            "next" => next.extend(option.arguments.iter().map(|word| word.text.to_ascii_uppercase())),
+            "next_on_nodata" => next.push("NODATA".into()),
+            "failover" => {
+                for word in &option.arguments {
+                    if !["SERVFAIL", "REFUSED"].contains(&word.text.to_ascii_uppercase().as_str()) {
+                        let problem = format!("no other upstream is asked after {}", word.text);
+                        draft.mistake(
+                            word.span,
+                            problem,
+                            "remove it; `next` asks the upstreams of another `forward`",
+                        );
+                    }
+                }
+            }
+            _ => node = node.children(setting(draft, option)),
+        }
+    }
+    if !any {
+        node = node.child(Node::new("any").comment("CoreDNS forwards ANY unless the plugin `any` is there."));
+    }
+    let excepts = except != Node::new("except");
+    if excepts {
+        node = node.child(except);
+    }
+    // CoreDNS gives the client what it has if there is no other `forward`.
+    if !next.is_empty() && !last {
+        let known = ["NXDOMAIN", "NODATA", "SERVFAIL", "REFUSED"];
+        if let Some(unknown) = next.iter().find(|outcome| !known.contains(&outcome.as_str())) {
+            let problem = format!("no other `forward` is asked after {unknown}");
+            draft.mistake(
+                plugin.span(),
+                problem,
+                format!("valid in `next`: {}", known.join(", ")),
+            );
+        }
+        node = node.child(
+            next.iter()
+                .fold(Node::new("next"), |node, outcome| node.text(outcome)),
+        );
+        return Some((node, true));
+    }
+    Some((node, excepts))
+}
+
+/// An option that is one setting of ours.
+fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
+    let time = "a duration such as 5s";
+    let ms = Duration::from_millis;
+    let number = |text: &str| text.parse::<u64>().ok();
+    match option.name.text.as_str() {
+        "force_tcp" => Some(Node::new("protocol").text("tcp")),
+        // TCP has the last word in CoreDNS.
+        "prefer_udp" => None,
+        "policy" => {
+            let word = |text: &str| match text {
+                "random" | "sequential" => Some(text.to_owned()),
+                "round_robin" => Some("round-robin".to_owned()),
+                _ => None,
+            };
+            let policy = draft.argument(option, "one of random, round_robin, sequential", word)?;
+            Some(Node::new("policy").text(&policy))
+        }
+        "max_fails" => {
+            let fails = draft.argument(option, "a number", number)?;
+            Some(Node::new("max-fails").number(fails.min(1000)))
+        }
+        "max_concurrent" => {
+            // None at all is what CoreDNS has unless told otherwise.
+            let most = draft.argument(option, "a number", number)?;
+            (most > 0).then(|| Node::new("concurrent").number(most.min(1_000_000)))
+        }
+        "max_connect_attempts" => {
+            let most = draft.argument(option, "a number", number)?;
+            (most > 0).then(|| Node::new("attempts").number(most.min(10)))
+        }
+        "max_idle_conns" => {
+            let most = draft.argument(option, "a number", number)?;
+            (most > 0).then(|| Node::new("connections").number(most.min(64)))
+        }
+        "read_timeout" => {
+            let timeout = draft.argument(option, time, duration)?;
+            Some(Node::new("timeout").text(&spelled(timeout.clamp(ms(10), ms(5000)))))
+        }
+        "expire" => {
+            let idle = draft.argument(option, time, duration)?;
+            Some(Node::new("idle").text(&spelled(idle.clamp(ms(100), ms(3_600_000)))))
+        }
+        "health_check" => {
+            let (every, others) = option.arguments.split_first()?;
+            if let Some(other) = others.first() {
+                let help = "remove it: an upstream is asked for the NS records of its zone";
+                draft.mistake(other.span, format!("`{}` is not supported", other.text), help);
+            }
+            let Some(every) = duration(&every.text) else {
+                draft.mistake(every.span, format!("`health_check` needs {time}"), "");
+                return None;
+            };
+            Some(Node::new("probe").text(&spelled(every.clamp(ms(10), ms(60_000)))))
+        }
+        _ => None,
+    }
+}
+
+/// `forward "ADDRESS"…`
+fn upstreams(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+    let [from, to @ ..] = &plugin.arguments[..] else {
+        draft.mistake(
+            plugin.span(),
+            "`forward` needs a name and an upstream",
+            "write it like: forward . 192.0.2.1",
+        );
+        return None;
+    };
+    if let Err((problem, help)) = key::zones(&from.text) {
+        draft.mistake(from.span, problem, help);
+    }
+    if to.is_empty() {
+        draft.mistake(
+            plugin.span(),
+            "`forward` needs an upstream",
+            "write it like: forward . 192.0.2.1",
+        );
+        return None;
+    }
+    let (mut node, mut known) = (Node::new("forward"), Vec::new());
+    for word in to {
+        let text = match word.text.split_once("://") {
+            None => word.text.as_str(),
+            Some(("dns", rest)) => rest,
+            Some((scheme, _)) => {
+                let problem = format!("upstreams cannot be asked over {scheme}://");
+                draft.mistake(
+                    word.span,
+                    problem,
+                    "write the address of a server that answers over UDP or TCP",
+                );
+                continue;
+            }
+        };
+        let bare = text.split('%').next().unwrap_or(text);
+        let address = bare.parse::<IpAddr>().is_ok()
+            || text.parse::<std::net::SocketAddr>().is_ok()
+            || text.starts_with('[');
+        // A file is a path from somewhere else for us than for CoreDNS, unless it is a whole one.
+        if !address && !text.starts_with('/') {
+            let problem = format!("{text} is neither an address nor the whole path of a file");
+            draft.mistake(
+                word.span,
+                problem,
+                "write the upstream's address, or a path such as /etc/resolv.conf",
+            );
+            continue;
+        }
+        if !known.contains(&text) {
+            known.push(text);
+            node = node.text(text);
+        }
+    }
+    (!known.is_empty()).then_some(node)
+}

@@ -1,0 +1,183 @@
+//! The rules of `rewrite`.
+
+use super::document::Node;
+use super::tokens::Token;
+
+/// Why a rule cannot be said, and what to do.
+type Wrong = (String, &'static str);
+
+const KINDS: [&str; 5] = ["exact", "prefix", "suffix", "substring", "regex"];
+
+/// `rewrite [continue|stop] FIELD …`
+///
+/// # Errors
+/// In words.
+pub fn rule(words: &[&Token]) -> Result<Node, Wrong> {
+    let mut words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let mut goes_on = false;
+    if let Some(mode @ ("continue" | "stop")) = words.first().map(|word| word.to_ascii_lowercase()).as_deref()
+    {
+        goes_on = mode == "continue";
+        words.remove(0);
+    }
+    let Some((field, rest)) = words.split_first() else {
+        return Err((
+            "`rewrite` needs a rule".into(),
+            "write it like: rewrite name old.example new.example",
+        ));
+    };
+    let node = match field.to_ascii_lowercase().as_str() {
+        "name" => name(rest)?,
+        "type" => two("type", rest)?,
+        "class" => two("class", rest)?,
+        "ttl" => ttl(rest)?,
+        "rcode" => rcode(rest)?,
+        "cname" => {
+            let (kind, from, rest) = matched(rest, 1)?;
+            // It always ends the list.
+            return Ok(Node::new("cname").text(kind).text(&from).text(rest[0]));
+        }
+        "edns0" => return Err(("EDNS options are not rewritten".into(), "remove it")),
+        other => {
+            return Err((
+                format!("`{other}` cannot be rewritten"),
+                "valid here: name, type, class, ttl, rcode, cname",
+            ));
+        }
+    };
+    Ok(if goes_on {
+        node.property("then", "continue")
+    } else {
+        node
+    })
+}
+
+/// `[KIND] NAME …`, with exactly so many words after it. A name that is matched as a text ends in a dot, as CoreDNS has it.
+fn matched<'w>(words: &[&'w str], after: usize) -> Result<(&'static str, String, Vec<&'w str>), Wrong> {
+    let wrong = || {
+        (
+            "this is no rule".to_owned(),
+            "write it like: rewrite ttl suffix example.org 30",
+        )
+    };
+    let (kind, words) = match words.len().checked_sub(after) {
+        Some(1) => ("exact", words),
+        Some(2) => {
+            let kind = words[0].to_ascii_lowercase();
+            let kind = KINDS.into_iter().find(|known| *known == kind);
+            (kind.ok_or_else(wrong)?, &words[1..])
+        }
+        _ => return Err(wrong()),
+    };
+    Ok((kind, from(kind, words[0]), words[1..].to_vec()))
+}
+
+/// What a name is compared with.
+fn from(kind: &str, text: &str) -> String {
+    match kind {
+        // CoreDNS's names end in a dot; for our expressions, names end where it would be.
+        "regex" => match (text.strip_suffix(r"\.$"), text.strip_suffix(r"\.")) {
+            (Some(before), _) if !before.ends_with('\\') => format!("{before}$"),
+            (_, Some(before)) if !before.ends_with('\\') => format!(r"{before}(?:\.|$)"),
+            _ => text.to_owned(),
+        },
+        _ => dotted(text),
+    }
+}
+
+fn dotted(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    if lower.ends_with('.') { lower } else { lower + "." }
+}
+
+/// `name [KIND] FROM TO [answer …]`
+fn name(words: &[&str]) -> Result<Node, Wrong> {
+    let (kind, words) = match words {
+        [_, _] => ("exact", words),
+        [kind, rest @ ..] if rest.len() >= 2 => {
+            let kind = kind.to_ascii_lowercase();
+            match KINDS.into_iter().find(|known| *known == kind) {
+                Some(kind) => (kind, rest),
+                None => {
+                    return Err((
+                        format!("`{kind}` is no way to match a name"),
+                        "valid here: exact, prefix, suffix, substring, regex",
+                    ));
+                }
+            }
+        }
+        _ => {
+            return Err((
+                "this is no rule for a name".into(),
+                "write it like: rewrite name old.example new.example",
+            ));
+        }
+    };
+    let node = Node::new("name")
+        .text(kind)
+        .text(&from(kind, words[0]))
+        .text(&dotted(words[1]));
+    match &words[2..] {
+        // The names in answers to these are always changed back.
+        [] if kind == "exact" => Ok(node),
+        [] => Ok(node.property("answers", "keep")),
+        ["answer", "auto"] => Ok(node),
+        ["answer", "name", _, _] => Ok(node.comment(
+            "CoreDNS changes the names of records by an expression here; dnsweir gives them the name that was asked for.",
+        )),
+        _ => Err((
+            "this way of changing answers is not supported".into(),
+            "write `answer auto`: the name that was asked for is put back",
+        )),
+    }
+}
+
+/// `type FROM TO`, `class FROM TO`
+fn two(field: &str, words: &[&str]) -> Result<Node, Wrong> {
+    match words {
+        [from, to] => Ok(Node::new(field)
+            .text(&from.to_ascii_uppercase())
+            .text(&to.to_ascii_uppercase())),
+        _ => Err((
+            format!("`{field}` needs two words"),
+            "write it like: rewrite type ANY HINFO",
+        )),
+    }
+}
+
+/// `ttl [KIND] NAME SECONDS`, `… MIN-MAX`
+fn ttl(words: &[&str]) -> Result<Node, Wrong> {
+    let (kind, from, rest) = matched(words, 1)?;
+    let node = Node::new("ttl").text(kind).text(&from);
+    let wrong = || {
+        (
+            format!("{} is no TTL", rest[0]),
+            "write it like 30, 30-300, 30- or -300",
+        )
+    };
+    let seconds = |text: &str| {
+        text.parse::<u32>()
+            .map(|seconds| format!("{seconds}s"))
+            .map_err(|_| wrong())
+    };
+    match rest[0].split_once('-') {
+        None => Ok(node.text(&seconds(rest[0])?)),
+        Some(("", "")) => Err(wrong()),
+        Some((min, "")) => Ok(node.property("min", &seconds(min)?)),
+        Some(("", max)) => Ok(node.property("max", &seconds(max)?)),
+        Some((min, max)) => Ok(node
+            .property("min", &seconds(min)?)
+            .property("max", &seconds(max)?)),
+    }
+}
+
+/// `rcode [KIND] NAME FROM TO`
+fn rcode(words: &[&str]) -> Result<Node, Wrong> {
+    let (kind, from, rest) = matched(words, 2)?;
+    let code = |text: &str| text.to_ascii_uppercase();
+    Ok(Node::new("rcode")
+        .text(kind)
+        .text(&from)
+        .text(&code(rest[0]))
+        .text(&code(rest[1])))
+}

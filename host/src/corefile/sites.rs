@@ -1,0 +1,258 @@
+//! Who answers for which names, and where: server blocks by the addresses they are bound to, cut where plugins are only
+//! for some of the names.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::config::{Diagnostic, Span};
+
+use super::blocks::{Block, Plugin};
+use super::key::{self, Key};
+
+/// Names of a block that are answered on the same addresses.
+#[derive(Debug)]
+pub struct Site<'a> {
+    pub block: &'a Block,
+    /// Each with its key.
+    pub zones: Vec<(String, Span)>,
+    pub listeners: BTreeSet<SocketAddr>,
+}
+
+/// The sites of all blocks; what cannot be told is added to `mistakes`.
+pub fn sites<'a>(blocks: &'a [Block], port: u16, mistakes: &mut Vec<Diagnostic>) -> Vec<Site<'a>> {
+    let mut sites: Vec<Site<'a>> = Vec::new();
+    for block in blocks {
+        let addresses = bound(block, mistakes);
+        let mut of_block: Vec<(u16, Site<'a>)> = Vec::new();
+        for token in &block.keys {
+            let key = match Key::parse(&token.text) {
+                Ok(key) => key,
+                Err((problem, help)) => {
+                    mistakes.push(Diagnostic::new(token.span, problem).help(help));
+                    continue;
+                }
+            };
+            let port = key.port.unwrap_or(port);
+            let zones = key.zones.into_iter().map(|zone| (zone, token.span));
+            match of_block.iter_mut().find(|(known, _)| *known == port) {
+                Some((_, site)) => site.zones.extend(zones),
+                None => {
+                    let listeners = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+                    let zones = zones.collect();
+                    of_block.push((
+                        port,
+                        Site {
+                            block,
+                            zones,
+                            listeners,
+                        },
+                    ));
+                }
+            }
+        }
+        sites.extend(of_block.into_iter().map(|(_, site)| site));
+    }
+    refuse_overlaps(&sites, mistakes);
+    sites
+}
+
+/// The addresses that a block is bound to: those of `bind`, or all that the host has.
+fn bound(block: &Block, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    let binds = || block.plugins.iter().filter(|plugin| plugin.name.text == "bind");
+    for word in binds().flat_map(|bind| &bind.arguments) {
+        match word.text.parse() {
+            Ok(address) => addresses.push(address),
+            Err(_) => {
+                let interface = Diagnostic::new(word.span, format!("{} is no IP address", word.text));
+                mistakes.push(interface.help("write the addresses of the interface that is meant"));
+            }
+        }
+    }
+    for bind in binds().filter(|bind| bind.arguments.is_empty()) {
+        let bare = Diagnostic::new(bind.span(), "`bind` needs an address");
+        mistakes.push(bare.help("write: bind 127.0.0.1"));
+    }
+    if binds().next().is_none() {
+        addresses = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    }
+    addresses
+}
+
+/// Reports names that two blocks answer for on the same address.
+fn refuse_overlaps(sites: &[Site<'_>], mistakes: &mut Vec<Diagnostic>) {
+    let mut known: Vec<(&str, &BTreeSet<SocketAddr>, Span)> = Vec::new();
+    for site in sites {
+        for (zone, span) in &site.zones {
+            let same = |(name, listeners, _): &&(&str, &BTreeSet<SocketAddr>, Span)| {
+                *name == zone && !listeners.is_disjoint(&site.listeners)
+            };
+            if let Some((_, _, first)) = known.iter().find(same) {
+                let twice = Diagnostic::new(*span, format!("{zone} is served twice on the same address"));
+                mistakes.push(
+                    twice
+                        .label("again")
+                        .other(*first, "first here")
+                        .help("keep one of them"),
+                );
+            }
+            known.push((zone, &site.listeners, *span));
+        }
+    }
+}
+
+/// A zone, and where it is answered.
+#[derive(Debug)]
+pub struct Cut {
+    pub zone: String,
+    pub listeners: BTreeSet<SocketAddr>,
+}
+
+/// The zones of a site: its own, and those below them that a plugin tells apart, as far as no other site has them.
+pub fn cuts(site: &Site<'_>, all: &[Site<'_>]) -> Vec<Cut> {
+    let own = site.zones.iter().map(|(zone, _)| zone.clone());
+    let mut cuts: Vec<Cut> = own
+        .map(|zone| Cut {
+            zone,
+            listeners: site.listeners.clone(),
+        })
+        .collect();
+    let told_apart: BTreeSet<String> = site.block.plugins.iter().flat_map(scopes).collect();
+    for zone in told_apart {
+        let Some(above) = closest(&zone, site.zones.iter().map(|(zone, _)| zone.as_str())) else {
+            continue;
+        };
+        let taken = |listener: &SocketAddr| {
+            let others = all.iter().filter(|other| other.listeners.contains(listener));
+            let zones = others
+                .flat_map(|other| &other.zones)
+                .map(|(zone, _)| zone.as_str());
+            closest(&zone, zones) != Some(above)
+        };
+        let listeners: BTreeSet<_> = site.listeners.iter().filter(|it| !taken(it)).copied().collect();
+        if above != zone && !listeners.is_empty() {
+            cuts.push(Cut { zone, listeners });
+        }
+    }
+    cuts
+}
+
+/// The longest of `zones` that a name is in.
+fn closest<'z>(name: &str, zones: impl Iterator<Item = &'z str>) -> Option<&'z str> {
+    zones
+        .filter(|zone| is_in(name, zone))
+        .max_by_key(|zone| zone.len())
+}
+
+/// Whether a name is a zone's own or below it.
+pub fn is_in(name: &str, zone: &str) -> bool {
+    let above = name.strip_suffix(zone);
+    zone == "." || above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}
+
+/// The zones that a plugin names: it is for these only, or does something else there.
+fn scopes(plugin: &Plugin) -> Vec<String> {
+    let mut names = scope(plugin);
+    for option in plugin
+        .options
+        .iter()
+        .filter(|option| option.name.text == "fallthrough")
+    {
+        names.extend(option.arguments.iter().map(|argument| argument.text.as_str()));
+    }
+    names
+        .into_iter()
+        .filter_map(|name| key::zones(name).ok())
+        .flatten()
+        .collect()
+}
+
+/// What a plugin is for; empty: for all names of its block.
+fn scope(plugin: &Plugin) -> Vec<&str> {
+    let arguments = plugin.arguments.iter().map(|argument| argument.text.as_str());
+    match plugin.name.text.as_str() {
+        "forward" => arguments.take(1).collect(),
+        "hosts" => arguments.skip(1).collect(),
+        "cache" => arguments
+            .enumerate()
+            .filter(|(index, text)| *index > 0 || text.parse::<u32>().is_err())
+            .map(|(_, text)| text)
+            .collect(),
+        "log" => arguments.filter(|text| !text.contains('{')).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a plugin is for a zone.
+pub fn is_for(plugin: &Plugin, zone: &str) -> bool {
+    let scope = scope(plugin);
+    let zones = || scope.iter().filter_map(|name| key::zones(name).ok()).flatten();
+    scope.is_empty() || zones().any(|of| is_in(zone, &of))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::Source;
+
+    use super::super::blocks;
+    use super::*;
+
+    fn shown(text: &str) -> Result<Vec<String>, Vec<String>> {
+        let source = Source::new("Corefile", text);
+        let corefile = blocks::read(source, Path::new("/"), &|_| None).unwrap();
+        let mut mistakes = Vec::new();
+        let sites = sites(&corefile.blocks, 53, &mut mistakes);
+        if !mistakes.is_empty() {
+            return Err(mistakes.into_iter().map(|mistake| mistake.message).collect());
+        }
+        let cuts = sites.iter().flat_map(|site| cuts(site, &sites));
+        Ok(cuts
+            .map(|cut| {
+                let listeners: Vec<String> = cut.listeners.iter().map(ToString::to_string).collect();
+                format!("{} @ {}", cut.zone, listeners.join(" "))
+            })
+            .collect())
+    }
+
+    #[test]
+    fn blocks_are_told_apart_by_their_addresses() {
+        assert_eq!(
+            shown("a b:5300 {\n bind 127.0.0.1 ::1\n}\n. {\n bind 127.0.0.2\n}").unwrap(),
+            [
+                "a. @ 127.0.0.1:53 [::1]:53",
+                "b. @ 127.0.0.1:5300 [::1]:5300",
+                ". @ 127.0.0.2:53"
+            ]
+        );
+        assert_eq!(shown(".").unwrap(), [". @ 0.0.0.0:53 [::]:53"]);
+        assert_eq!(
+            shown(". {\n bind 127.0.0.1\n}\n. {\n bind 127.0.0.1 127.0.0.2\n}").unwrap_err(),
+            [". is served twice on the same address"]
+        );
+        assert_eq!(
+            shown(". {\n bind eth0\n bind\n}").unwrap_err(),
+            ["eth0 is no IP address", "`bind` needs an address"]
+        );
+    }
+
+    #[test]
+    fn zones_are_cut_where_plugins_differ() {
+        let text = ". {\n bind 127.0.0.1\n forward a.example 192.0.2.1\n forward b.org 192.0.2.3\n forward . 192.0.2.2\n hosts /etc/hosts c.example {\n fallthrough d.c.example\n }\n cache 30 a.example\n}\n\
+                    b.org x.example {\n bind 127.0.0.1\n forward y.a.example 192.0.2.1\n}";
+        let found = shown(text).unwrap();
+        let zones: Vec<&str> = found.iter().map(|cut| cut.split(' ').next().unwrap()).collect();
+        assert_eq!(
+            zones,
+            [
+                ".",
+                "a.example.",
+                "c.example.",
+                "d.c.example.",
+                "b.org.",
+                "x.example."
+            ]
+        );
+    }
+}

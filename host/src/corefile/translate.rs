@@ -1,0 +1,407 @@
+//! From server blocks to a configuration.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::config::{Diagnostic, Span};
+
+use super::blocks::{Block, Corefile, Plugin};
+use super::document::{Node, write_comment};
+use super::draft::{Draft, spelled};
+use super::sites::{self, Cut, Site};
+use super::words::{Fate, WORDS, fate};
+use super::{filters, forward, values};
+
+/// In which order a query passes plugins, whatever the order in which they are written: that of CoreDNS 1.15.0.
+const ORDER: [&str; 6] = ["errors", "log", "rewrite", "cache", "hosts", "forward"];
+
+/// The same until CoreDNS 1.14.7, as in node-cache.
+const CACHE_FIRST: [&str; 6] = ["errors", "log", "cache", "rewrite", "hosts", "forward"];
+
+/// How a Corefile is meant.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Port of keys without one.
+    pub port: u16,
+    /// `rewrite` comes after `cache`, as it did in CoreDNS until 1.14.7.
+    pub cache_first: bool,
+    /// The `node` section, if there is to be one.
+    pub node: Option<Node>,
+    /// One more address of `admin`.
+    pub admin: Option<String>,
+}
+
+/// What Corefiles say of the whole server.
+#[derive(Default)]
+struct Server {
+    draft: Draft,
+    admin: Vec<SocketAddr>,
+    udp_size: Option<(u64, Span)>,
+    /// `tcp-read`, `tcp-write`, `tcp-idle`: of all blocks the longest.
+    timeouts: [Option<Duration>; 3],
+    workers: Option<u64>,
+    node: Option<Node>,
+}
+
+/// A zone as it is written.
+struct Zone {
+    names: Vec<String>,
+    listeners: BTreeSet<SocketAddr>,
+    stages: Vec<Node>,
+    comments: Vec<String>,
+}
+
+/// Writes a configuration.
+///
+/// # Errors
+/// Everything that cannot be said in it.
+pub fn translate(corefile: &Corefile, options: &Options) -> Result<String, Vec<Diagnostic>> {
+    let mut server = Server {
+        node: options.node.clone(),
+        ..Server::default()
+    };
+    if let Some(admin) = &options.admin {
+        server.admin(admin, Span::default());
+    }
+    for block in &corefile.blocks {
+        server.check(block);
+        server.take_in(block);
+    }
+    let sites = sites::sites(&corefile.blocks, options.port, &mut server.draft.mistakes);
+    if sites.is_empty() && server.draft.mistakes.is_empty() {
+        let empty = Diagnostic::new(Span::default(), "this Corefile has no server block");
+        server
+            .draft
+            .mistakes
+            .push(empty.help("write one: . { forward . /etc/resolv.conf }"));
+    }
+    let order = if options.cache_first { CACHE_FIRST } else { ORDER };
+    let mut zones: Vec<Zone> = Vec::new();
+    for site in &sites {
+        for cut in sites::cuts(site, &sites) {
+            let zone = server.zone(site, cut, order);
+            let same = |known: &&mut Zone| {
+                let bare = |zone: &Zone| zone.stages.iter().map(Node::bare).collect::<Vec<_>>();
+                known.listeners == zone.listeners && bare(known) == bare(&zone)
+            };
+            match zones.iter_mut().find(same) {
+                Some(known) => known.names.extend(zone.names),
+                None => zones.push(zone),
+            }
+        }
+    }
+    match server.draft.mistakes.is_empty() {
+        true => Ok(server.write(&zones, options)),
+        false => Err(server.draft.mistakes),
+    }
+}
+
+impl Server {
+    /// Reports plugins and options that nobody knows, and those that are refused.
+    fn check(&mut self, block: &Block) {
+        for plugin in &block.plugins {
+            let name = plugin.name.text.as_str();
+            match fate(name, "") {
+                None => {
+                    let problem = format!("`{name}` is no plugin of CoreDNS");
+                    self.draft.mistake(
+                        plugin.name.span,
+                        problem,
+                        "see docs/coredns.md for what can be imported",
+                    );
+                    continue;
+                }
+                Some(Fate::Refused(help)) => {
+                    self.draft
+                        .mistake(plugin.span(), format!("`{name}` is not supported"), help);
+                    continue;
+                }
+                Some(_) => {}
+            }
+            for option in plugin
+                .options
+                .iter()
+                .filter(|option| !filters::is_row(name, option))
+            {
+                let word = option.name.text.as_str();
+                match fate(name, word) {
+                    None => {
+                        let problem = format!("`{name}` has no option `{word}`");
+                        let known = WORDS
+                            .iter()
+                            .filter(|known| known.plugin == name && !known.option.is_empty());
+                        let known: Vec<&str> = known.map(|known| known.option).collect();
+                        let help = match known.is_empty() {
+                            true => "remove it".to_owned(),
+                            false => format!("valid here: {}", known.join(", ")),
+                        };
+                        self.draft.mistake(option.name.span, problem, help);
+                    }
+                    Some(Fate::Refused(help)) => {
+                        self.draft
+                            .mistake(option.span(), format!("`{word}` is not supported"), help);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes in what a block says of the whole server.
+    fn take_in(&mut self, block: &Block) {
+        for plugin in &block.plugins {
+            match plugin.name.text.as_str() {
+                "health" => self.admin(argument(plugin).unwrap_or(":8080"), plugin.span()),
+                "prometheus" => self.admin(argument(plugin).unwrap_or("localhost:9153"), plugin.span()),
+                "ready" => self.admin(argument(plugin).unwrap_or(":8181"), plugin.span()),
+                "bufsize" => self.bufsize(plugin),
+                "timeouts" => self.timeouts(plugin),
+                "multisocket" => {
+                    let number = plugin.arguments.first().and_then(|word| word.text.parse().ok());
+                    self.workers = number
+                        .filter(|number| (1..=256).contains(number))
+                        .max(self.workers);
+                }
+                "nodecache" => {
+                    let skip = plugin.arguments.iter().any(|word| word.text == "skipteardown");
+                    let node = Node::new("node")
+                        .child(Node::new("interface").text("nodecache"))
+                        .child(Node::new("iptables"))
+                        .child(Node::new("mode").text("bypass"));
+                    self.node = Some(if skip {
+                        node.child(Node::new("skip-teardown"))
+                    } else {
+                        node
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// An address of a server of HTTP. One that a wildcard takes already is not taken again.
+    fn admin(&mut self, text: &str, span: Span) {
+        let Some(address) = values::server(text) else {
+            let problem = format!("{text} is no address with a port");
+            return self
+                .draft
+                .mistake(span, problem, "write it like 127.0.0.1:9253 or :9253");
+        };
+        let covers = |wide: &SocketAddr, address: &SocketAddr| {
+            wide == address
+                || wide.ip().is_unspecified()
+                    && wide.port() == address.port()
+                    && wide.is_ipv4() == address.is_ipv4()
+        };
+        if !self.admin.iter().any(|known| covers(known, &address)) {
+            self.admin.retain(|known| !covers(&address, known));
+            self.admin.push(address);
+        }
+    }
+
+    fn bufsize(&mut self, plugin: &Plugin) {
+        let size = plugin
+            .arguments
+            .first()
+            .map_or(Some(1232), |word| word.text.parse().ok());
+        let Some(size) = size.filter(|size| (512..=4096).contains(size)) else {
+            return self.draft.mistake(
+                plugin.span(),
+                "this is no size of a reply",
+                "write a number from 512 to 4096",
+            );
+        };
+        match self.udp_size {
+            Some((known, first)) if known != size => {
+                let other = Diagnostic::new(plugin.span(), "all zones have the same `udp-size`");
+                let other = other.other(first, "this block has another one");
+                self.draft
+                    .mistakes
+                    .push(other.help("write the same size in all blocks"));
+            }
+            _ => self.udp_size = Some((size, plugin.span())),
+        }
+    }
+
+    fn timeouts(&mut self, plugin: &Plugin) {
+        for option in &plugin.options {
+            let names = ["read", "write", "idle"];
+            let Some(index) = names.iter().position(|name| *name == option.name.text) else {
+                continue;
+            };
+            let time = self
+                .draft
+                .argument(option, "a duration such as 5s", values::duration);
+            self.timeouts[index] = self.timeouts[index].max(time);
+        }
+    }
+
+    /// The stages of one zone.
+    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 6]) -> Zone {
+        let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
+        let plugins = &site.block.plugins;
+        for name in order {
+            let here = |plugin: &&Plugin| plugin.name.text == name && sites::is_for(plugin, &cut.zone);
+            match name {
+                "cache" => stages.extend(
+                    plugins
+                        .iter()
+                        .find(here)
+                        .and_then(|plugin| forward::cache(&mut self.draft, plugin)),
+                ),
+                "forward" => {
+                    let any = plugins.iter().any(|plugin| plugin.name.text == "any");
+                    let here: Vec<&Plugin> = plugins.iter().filter(here).collect();
+                    stages.extend(forward::forwards(&mut self.draft, &here, any));
+                }
+                "rewrite" => {
+                    let rules: Vec<&Plugin> = plugins.iter().filter(here).collect();
+                    stages.extend(filters::rewrite(&mut self.draft, &rules));
+                }
+                _ => {
+                    for plugin in plugins.iter().filter(here) {
+                        let stage = filters::stage(&mut self.draft, plugin, &cut.zone);
+                        let new =
+                            stage.filter(|stage| stages.iter().all(|known| known.bare() != stage.bare()));
+                        stages.extend(new);
+                    }
+                }
+            }
+        }
+        // A cache that nothing could fill.
+        if stages.last().is_some_and(|stage| stage.is("cache")) {
+            stages.pop();
+        }
+        // What is refused may have been what answers.
+        if stages.is_empty() && self.draft.mistakes.is_empty() {
+            let (_, key) = site.zones[0];
+            let problem = format!("nothing in this block answers for {}", cut.zone);
+            self.draft
+                .mistake(key, problem, "add a plugin that does, such as `forward`");
+        }
+        for plugin in plugins {
+            comments.extend(noted(plugin));
+        }
+        Zone {
+            names: vec![cut.zone],
+            listeners: cut.listeners,
+            stages,
+            comments,
+        }
+    }
+
+    /// All of it, in KDL.
+    fn write(&self, zones: &[Zone], options: &Options) -> String {
+        let mut listeners: Vec<SocketAddr> = Vec::new();
+        for listener in zones.iter().flat_map(|zone| &zone.listeners) {
+            if !listeners.contains(listener) {
+                listeners.push(*listener);
+            }
+        }
+        let mut nodes = vec![self.listen(&listeners)];
+        if listeners.iter().any(|listener| !is_private(listener.ip())) && self.node.is_none() {
+            let open =
+                "CoreDNS answers everybody. Without this, only private networks and the node's own may ask.";
+            nodes.push(
+                Node::new("clients")
+                    .comment(open)
+                    .child(Node::new("allow").text("any")),
+            );
+        }
+        if !self.admin.is_empty() {
+            nodes.push(
+                self.admin
+                    .iter()
+                    .fold(Node::new("admin"), |node, at| node.text(&at.to_string())),
+            );
+        }
+        nodes.extend(self.workers.map(|workers| Node::new("workers").number(workers)));
+        nodes.extend(self.draft.filters.nodes());
+        for zone in zones {
+            let mut node = zone
+                .names
+                .iter()
+                .fold(Node::new("zone"), |node, name| node.text(name));
+            for comment in &zone.comments {
+                node = node.comment(comment);
+            }
+            if zone.listeners.len() < listeners.len() {
+                let on = zone
+                    .listeners
+                    .iter()
+                    .fold(Node::new("on"), |node, at| node.text(&at.to_string()));
+                node = node.child(on);
+            }
+            nodes.push(node.children(zone.stages.iter().cloned()));
+        }
+        nodes.extend(self.node.clone());
+        let mut text = String::new();
+        let order = match options.cache_first {
+            true => "`rewrite` below `cache`, as CoreDNS had it until 1.14.7",
+            false => "`rewrite` above `cache`, as CoreDNS has it since 1.14.7",
+        };
+        write_comment(
+            "",
+            &format!("Translated from a Corefile, with {order}."),
+            &mut text,
+        );
+        for node in nodes {
+            text.push('\n');
+            node.write(0, &mut text);
+        }
+        text
+    }
+
+    fn listen(&self, listeners: &[SocketAddr]) -> Node {
+        let mut node = listeners.iter().fold(Node::new("listen"), |node, at| {
+            node.text(&match at.port() {
+                53 => at.ip().to_string(),
+                _ => at.to_string(),
+            })
+        });
+        let size = match self.udp_size {
+            Some((size, _)) => Node::new("udp-size").number(size),
+            None => Node::new("udp-size").number(4096).comment(
+                "Without `bufsize`, CoreDNS sends whatever clients accept. 1232, which is the default here, avoids fragments.",
+            ),
+        };
+        node = node.child(size);
+        let bounds = [("tcp-read", 60), ("tcp-write", 60), ("tcp-idle", 3600)];
+        for ((word, most), time) in bounds.into_iter().zip(self.timeouts) {
+            if let Some(time) = time {
+                let time = time.clamp(Duration::from_millis(100), Duration::from_secs(most));
+                node = node.child(Node::new(word).text(&spelled(time)));
+            }
+        }
+        node
+    }
+}
+
+fn argument(plugin: &Plugin) -> Option<&str> {
+    plugin.arguments.first().map(|word| word.text.as_str())
+}
+
+/// What is said of a plugin for which nothing is written, or not for all of it.
+fn noted(plugin: &Plugin) -> Vec<String> {
+    let name = plugin.name.text.as_str();
+    let mut comments = Vec::new();
+    if let Some(Fate::Noted(note)) = fate(name, "") {
+        comments.push(format!("{name}: {note}."));
+    }
+    for option in &plugin.options {
+        let word = option.name.text.as_str();
+        if let Some(Fate::Noted(note)) = fate(name, word) {
+            comments.push(format!("{name}, {word}: {note}."));
+        }
+    }
+    comments
+}
+
+/// Whether nobody outside of a private network comes to an address.
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}

@@ -1,0 +1,86 @@
+//! Words of a Corefile that stand for something: durations as Go writes them, numbers, addresses of servers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// `1m30s`, `500ms`, `1.5h`; none: it is none, or negative.
+pub fn duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut total = 0.0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
+        let (number, unit) = rest.split_at(digits);
+        let end = unit
+            .find(|character: char| character.is_ascii_digit())
+            .unwrap_or(unit.len());
+        let (unit, after) = unit.split_at(end);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        total += number.parse::<f64>().ok()? * seconds;
+        rest = after;
+    }
+    (!text.is_empty() && total < 1e9).then(|| Duration::from_secs_f64(total))
+}
+
+/// `:9253`, `localhost:9153`, `169.254.20.10:8080`: where a server of HTTP listens.
+pub fn server(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    let ip: IpAddr = match host {
+        "" => [0, 0, 0, 0].into(),
+        "localhost" => [127, 0, 0, 1].into(),
+        _ => host.trim_start_matches('[').trim_end_matches(']').parse().ok()?,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_go() {
+        for (text, milliseconds) in [
+            ("0", 0),
+            ("0s", 0),
+            ("500ms", 500),
+            ("1m30s", 90_000),
+            ("1.5h", 5_400_000),
+            ("10s", 10_000),
+        ] {
+            assert_eq!(
+                duration(text),
+                Some(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
+        }
+        for text in ["", "10", "s", "-1s", "1d", "1s2", "1..s", "99999999999h"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn servers_are_addresses_with_ports() {
+        for (text, address) in [
+            (":9253", "0.0.0.0:9253"),
+            ("localhost:9153", "127.0.0.1:9153"),
+            ("[::1]:80", "[::1]:80"),
+            ("169.254.20.10:8080", "169.254.20.10:8080"),
+        ] {
+            assert_eq!(server(text), address.parse().ok(), "{text}");
+        }
+        for text in ["", "8080", "example.org:80", "127.0.0.1:x"] {
+            assert_eq!(server(text), None, "{text}");
+        }
+    }
+}

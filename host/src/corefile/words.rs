@@ -1,0 +1,311 @@
+//! Every plugin and option that CoreDNS has, and what becomes of it.
+
+/// What becomes of a word of a Corefile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is written as this.
+    Written(&'static str),
+    /// Nothing has to be written: this is what dnsweir does.
+    Noted(&'static str),
+    /// It is an error, and this is what to do.
+    Refused(&'static str),
+}
+
+use Fate::{Noted, Refused, Written};
+
+/// A plugin, or an option of one.
+#[derive(Debug, Clone, Copy)]
+pub struct Word {
+    /// The plugin.
+    pub plugin: &'static str,
+    /// The option; empty: the plugin itself.
+    pub option: &'static str,
+    /// What becomes of it.
+    pub fate: Fate,
+}
+
+const fn plugin(plugin: &'static str, fate: Fate) -> Word {
+    option(plugin, "", fate)
+}
+
+const fn option(plugin: &'static str, option: &'static str, fate: Fate) -> Word {
+    Word { plugin, option, fate }
+}
+
+const ENCRYPTED: &str = "ask the upstream over UDP or TCP, or put a proxy for DNS over TLS beside dnsweir";
+const KEEP: &str = "keep CoreDNS for these names, and `forward` them to it";
+const DEBUGGING: &str = "remove it; `dnsweir explain` and `--log-level debug` show what happens to a query";
+const REMOVE: &str = "remove it: dnsweir has nothing like it";
+const FILTER: &str = "remove it, or write a filter that does the same: docs/coredns-plugins.md";
+
+/// All of them, by plugin.
+pub const WORDS: &[Word] = &[
+    plugin(
+        "acl",
+        Refused("write who may ask in the imported zone: `clients { allow … }`"),
+    ),
+    plugin(
+        "any",
+        Written("`forward` without `any`: ANY is answered with HINFO (RFC 8482)"),
+    ),
+    plugin("auto", Refused(KEEP)),
+    plugin(
+        "autopath",
+        Refused("remove it: clients then search their domains themselves"),
+    ),
+    plugin("azure", Refused(KEEP)),
+    plugin(
+        "bind",
+        Written("`listen`, and `on` in the zone where not all zones are on the same addresses"),
+    ),
+    option("bind", "except", Refused("write the addresses that are meant")),
+    plugin("bufsize", Written("`udp-size` in `listen`")),
+    plugin("cache", Written("`cache`")),
+    option(
+        "cache",
+        "success",
+        Written("`success`; all zones share one cache, of which `cache-memory` is the size"),
+    ),
+    option(
+        "cache",
+        "denial",
+        Written("`denial`; all zones share one cache, of which `cache-memory` is the size"),
+    ),
+    option(
+        "cache",
+        "prefetch",
+        Written("`prefetch`; hits count however far apart they are"),
+    ),
+    option(
+        "cache",
+        "serve_stale",
+        Written("`serve-stale`, with a TTL of at least 1 s (RFC 8767)"),
+    ),
+    option(
+        "cache",
+        "serve_stale_policy",
+        Noted("a failure never takes the place of a stale answer"),
+    ),
+    option("cache", "servfail", Written("`failure`, at least 1 s (RFC 9520)")),
+    option(
+        "cache",
+        "disable",
+        Refused("use the filter `builtin:nodecache` with `no-cache` below `cache`"),
+    ),
+    option(
+        "cache",
+        "keepttl",
+        Refused("remove it: TTLs count down while an answer is cached (RFC 2181)"),
+    ),
+    plugin(
+        "cancel",
+        Refused("remove it: `deadline` in `forward` says how long a query may take"),
+    ),
+    plugin("chaos", Refused(REMOVE)),
+    plugin("clouddns", Refused(KEEP)),
+    plugin("debug", Refused(DEBUGGING)),
+    plugin("dns64", Refused("use the filter in examples/dns64")),
+    plugin("dnssec", Refused(KEEP)),
+    plugin("dnstap", Refused(REMOVE)),
+    plugin("dynupdate", Refused(KEEP)),
+    plugin("erratic", Refused(REMOVE)),
+    plugin("errors", Written("`use` of `builtin:log` with `class \"error\"`")),
+    option(
+        "errors",
+        "consolidate",
+        Noted("each query that failed is a line of its own"),
+    ),
+    option("errors", "stacktrace", Noted("a failure has no stack to show")),
+    plugin("etcd", Refused(KEEP)),
+    plugin("file", Refused(KEEP)),
+    plugin("forward", Written("`forward`")),
+    option("forward", "doh_method", Refused(ENCRYPTED)),
+    option("forward", "except", Written("`except`")),
+    option("forward", "expire", Written("`idle`")),
+    option(
+        "forward",
+        "failfast_all_unhealthy_upstreams",
+        Refused("remove it: when all upstreams are out of use, dnsweir still tries one"),
+    ),
+    option(
+        "forward",
+        "failover",
+        Noted("after SERVFAIL and REFUSED, other upstreams are always asked"),
+    ),
+    option("forward", "force_tcp", Written("`protocol \"tcp\"`")),
+    option("forward", "health_check", Written("`probe`")),
+    option(
+        "forward",
+        "max_age",
+        Refused("remove it; `expire` says how long an unused connection is kept"),
+    ),
+    option("forward", "max_concurrent", Written("`concurrent`")),
+    option(
+        "forward",
+        "max_connect_attempts",
+        Written("`attempts`, at most 10"),
+    ),
+    option("forward", "max_fails", Written("`max-fails`")),
+    option("forward", "max_idle_conns", Written("`connections`")),
+    option("forward", "next", Written("`next`")),
+    option("forward", "next_on_nodata", Written("`next \"NODATA\"`")),
+    option("forward", "policy", Written("`policy`")),
+    option("forward", "prefer_udp", Written("`protocol \"udp\"`")),
+    option("forward", "read_timeout", Written("`timeout`")),
+    option("forward", "resolver", Refused("write the upstreams' addresses")),
+    option(
+        "forward",
+        "source_address",
+        Refused("remove it; a route with `src` has the same effect"),
+    ),
+    option("forward", "tls", Refused(ENCRYPTED)),
+    option("forward", "tls_servername", Refused(ENCRYPTED)),
+    plugin("geoip", Refused(REMOVE)),
+    plugin("grpc", Refused(ENCRYPTED)),
+    plugin("grpc_server", Refused(REMOVE)),
+    plugin("header", Refused(FILTER)),
+    plugin("health", Written("`admin`, at /health")),
+    option(
+        "health",
+        "lameduck",
+        Noted(
+            "SIGTERM: what is under way is answered, for up to 5 s, and a successor on the node takes over without a gap",
+        ),
+    ),
+    plugin("hosts", Written("`use` of `builtin:hosts`")),
+    option("hosts", "fallthrough", Written("no `unlisted`")),
+    option(
+        "hosts",
+        "fallthrough_unsupported",
+        Refused("remove it: a listed name has no other types"),
+    ),
+    option("hosts", "no_reverse", Written("`reverse #false`")),
+    option("hosts", "reload", Noted("a changed file is loaded at once")),
+    option("hosts", "ttl", Written("`ttl`")),
+    plugin("https", Refused(REMOVE)),
+    plugin("https3", Refused(REMOVE)),
+    plugin("k8s_external", Refused(KEEP)),
+    plugin(
+        "kubernetes",
+        Refused("`forward` the cluster's domain to the cluster's DNS: forward cluster.local ADDRESS"),
+    ),
+    plugin("loadbalance", Refused("use the filter in examples/rotation")),
+    plugin(
+        "local",
+        Noted("`localhost` and what is below it are answered here anyway (RFC 6761)"),
+    ),
+    plugin("log", Written("`use` of `builtin:log`")),
+    option("log", "class", Written("`class`")),
+    plugin(
+        "loop",
+        Noted("every `forward` notices loops, and asks an upstream that loops no more"),
+    ),
+    plugin("metadata", Refused(REMOVE)),
+    plugin("minimal", Refused(FILTER)),
+    plugin("multisocket", Written("`workers`: each has sockets of its own")),
+    plugin("nodecache", Written("`node`")),
+    plugin("nomad", Refused(KEEP)),
+    plugin("nsid", Refused(REMOVE)),
+    plugin("on", Refused(REMOVE)),
+    plugin("pprof", Refused(DEBUGGING)),
+    plugin("prometheus", Written("`admin`, at /metrics")),
+    plugin(
+        "proxy",
+        Refused("write `forward`, which took its place in CoreDNS 1.5"),
+    ),
+    plugin("proxyproto", Refused(REMOVE)),
+    plugin("quic", Refused(REMOVE)),
+    plugin("ready", Written("`admin`, at /ready")),
+    option(
+        "ready",
+        "monitor",
+        Noted("/ready says at any time what is the case then"),
+    ),
+    plugin(
+        "reload",
+        Noted("a changed file is loaded at once, and one with mistakes is not taken"),
+    ),
+    plugin("rewrite", Written("`use` of `builtin:rewrite`")),
+    plugin("root", Refused("write whole paths")),
+    plugin("route53", Refused(KEEP)),
+    plugin("secondary", Refused(KEEP)),
+    plugin(
+        "shed",
+        Refused("remove it: `waiting-queries` bounds what may wait"),
+    ),
+    plugin("sign", Refused(KEEP)),
+    plugin("siit", Refused(REMOVE)),
+    plugin("template", Refused(FILTER)),
+    plugin(
+        "timeouts",
+        Written("`tcp-read`, `tcp-write` and `tcp-idle` in `listen`"),
+    ),
+    option("timeouts", "read", Written("`tcp-read`")),
+    option("timeouts", "write", Written("`tcp-write`")),
+    option("timeouts", "idle", Written("`tcp-idle`")),
+    plugin("tls", Refused("put a proxy for DNS over TLS in front of dnsweir")),
+    plugin("trace", Refused(DEBUGGING)),
+    plugin("transfer", Refused(KEEP)),
+    plugin("tsig", Refused(KEEP)),
+    plugin(
+        "upstream",
+        Refused("remove it: CoreDNS has ignored it since 1.3, and resolves such names itself"),
+    ),
+    plugin(
+        "view",
+        Refused(
+            "`clients { allow … }` in a zone says who may ask; different answers by client need a filter",
+        ),
+    ),
+    plugin("whoami", Refused(FILTER)),
+];
+
+/// What becomes of a plugin, or of its option; none: there is no such word.
+pub fn fate(plugin: &str, option: &str) -> Option<Fate> {
+    let found = WORDS
+        .iter()
+        .find(|word| word.plugin == plugin && word.option == option);
+    found.map(|word| word.fate)
+}
+
+/// The table for documents, in Markdown.
+pub fn table() -> String {
+    let mut text = String::from("| in the Corefile | in dnsweir |\n|---|---|\n");
+    for Word { plugin, option, fate } in WORDS {
+        let word = match *option {
+            "" => format!("`{plugin}`"),
+            option => format!("`{plugin}`: `{option}`"),
+        };
+        let becomes = match fate {
+            Written(text) => (*text).to_owned(),
+            Noted(text) => format!("nothing to write: {text}"),
+            Refused(text) => format!("**refused**: {text}"),
+        };
+        text.push_str(&format!("| {word} | {becomes} |\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_there_once_and_in_order() {
+        let words: Vec<_> = WORDS.iter().map(|word| (word.plugin, word.option)).collect();
+        let mut plugins: Vec<_> = words.iter().map(|(plugin, _)| *plugin).collect();
+        assert!(plugins.is_sorted(), "by plugin");
+        plugins.dedup();
+        for plugin in plugins {
+            assert_eq!(
+                words.iter().filter(|word| **word == (plugin, "")).count(),
+                1,
+                "{plugin}"
+            );
+        }
+        let mut once = words.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), words.len());
+    }
+}

@@ -1,0 +1,137 @@
+//! `dnsweir import`: Corefiles in our words.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::harness::{Proxy, proxy};
+
+fn import(corefile: &Path) -> Output {
+    let mut command = proxy::command();
+    command.arg("import").arg(corefile);
+    command.output().expect("dnsweir import")
+}
+
+/// What is printed of a Corefile, which must be valid.
+fn imported(text: &str) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let corefile = folder.path().join("Corefile");
+    std::fs::write(&corefile, text).expect("a Corefile");
+    let done = import(&corefile);
+    assert!(
+        done.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+/// What is wrong with a Corefile.
+fn refused(text: &str) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let corefile = folder.path().join("Corefile");
+    std::fs::write(&corefile, text).expect("a Corefile");
+    let done = import(&corefile);
+    assert_eq!(done.status.code(), Some(64), "{text}");
+    String::from_utf8_lossy(&done.stderr).into_owned()
+}
+
+/// Every Corefile of the corpus becomes the configuration beside it, or is refused with the words beside it. With
+/// `BLESS=1`, what is beside them is written anew.
+#[test]
+fn the_corpus_is_translated() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corefiles");
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).expect("the corpus").flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "Corefile") {
+            continue;
+        }
+        count += 1;
+        let done = import(&path);
+        let (text, extension) = match done.status.success() {
+            true => (done.stdout, "kdl"),
+            false => (done.stderr, "refusal"),
+        };
+        let text = String::from_utf8_lossy(&text).replace(&format!("{}/", folder.display()), "");
+        let beside = path.with_extension(extension);
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&beside, &text).expect("a result");
+        }
+        if std::fs::read_to_string(&beside).unwrap_or_default() != text {
+            wrong.push(format!("{}:\n{text}", beside.display()));
+        }
+    }
+    assert!(count >= 10, "{count} Corefiles");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_cannot_be_said_is_underlined() {
+    let shown = refused(
+        ". {\n    kubernetes cluster.local\n    forward . tls://192.0.2.1 {\n        tls_servername x\n    }\n    nonsense\n}\n",
+    );
+    for part in [
+        "`kubernetes` is not supported",
+        "Corefile:2:5",
+        "over tls://",
+        "`tls_servername` is not supported",
+        "`nonsense` is no plugin of CoreDNS",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+/// The document has the very table that the program prints.
+#[test]
+fn the_document_has_the_table() {
+    let mut command = proxy::command();
+    let printed = command
+        .args(["import", "--table"])
+        .output()
+        .expect("dnsweir import --table");
+    let table = String::from_utf8_lossy(&printed.stdout).into_owned();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/coredns.md");
+    let document = std::fs::read_to_string(path).expect("docs/coredns.md");
+    assert!(
+        document.contains(&table),
+        "docs/coredns.md needs this table:\n{table}"
+    );
+}
+
+/// Server blocks on different addresses: each answers for its own names there, and nobody else's.
+#[test]
+fn blocks_answer_where_they_are_bound() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let hosts = |address: &str| {
+        format!(
+            "hosts {} {{\n {address} a.example\n ttl 77\n fallthrough\n }}",
+            folder.path().join("none").display()
+        )
+    };
+    let text = format!(
+        "example:5301 {{\n bind 127.0.0.1\n {}\n}}\nexample:5302 b.example:5301 {{\n bind 127.0.0.1\n {}\n}}\n",
+        hosts("192.0.2.1"),
+        hosts("192.0.2.2"),
+    );
+    let ours = imported(&text);
+    let own = ours
+        .replace("127.0.0.1:5301", "$LISTEN")
+        .replace("127.0.0.1:5302", "127.0.0.9:5302");
+    assert!(
+        own.contains("on \"$LISTEN\"") && own.contains("on \"127.0.0.9:5302\""),
+        "{own}"
+    );
+    let proxy = Proxy::start(&own.replace("listen \"$LISTEN\"", "admin \"$ADMIN\"\nlisten \"$LISTEN\""));
+    let first = proxy.query("a.example", "A");
+    assert_eq!(
+        (first.answers(), first.ttl()),
+        (vec!["a.example. A 192.0.2.1".to_owned()], 77)
+    );
+    let query = crate::harness::Message::query("a.example", "A");
+    let second = crate::harness::ask("127.0.0.9:5302".parse().expect("an address"), &query);
+    assert_eq!(second.answers(), ["a.example. A 192.0.2.2"]);
+    // What the zone on the other address answers, this one does not know.
+    assert_eq!(proxy.query("x.b.example", "A").rcode(), "REFUSED");
+    assert_eq!(proxy.query("org", "A").rcode(), "REFUSED");
+}
