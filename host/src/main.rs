@@ -93,7 +93,11 @@ fn command_line() -> Args {
 }
 
 /// What a child process does for the proxy, which has to have given up its rights.
-fn work_for_parent(kept: std::io::Result<()>, child: &Child, work: impl FnOnce(u32, Confinement) -> u8) -> ExitCode {
+fn work_for_parent(
+    kept: std::io::Result<()>,
+    child: &Child,
+    work: impl FnOnce(u32, Confinement) -> u8,
+) -> ExitCode {
     if let Err(error) = kept {
         eprintln!("dnsweir: could not drop capabilities: {error}");
         return ExitCode::FAILURE;

@@ -88,7 +88,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "tools",
-        &["registry", "run", "serve", "cases", "filter", "corefile", "config", "dns"],
+        &[
+            "registry", "run", "serve", "cases", "filter", "corefile", "config", "dns",
+        ],
     ),
     (
         "fuzzing",

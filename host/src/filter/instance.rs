@@ -16,6 +16,7 @@ use super::batch::{Batch, Portable};
 use super::bindings::dnsweir::filter::types::{AskedQuery, AskedResponse, Event, Query, Response};
 use super::check::{self, Garbage};
 use super::counters::{PhaseCounters, add};
+use super::data::Published;
 use super::failure::{Failure, Reason};
 use super::health::Health;
 use super::interest::Interest;
@@ -30,6 +31,8 @@ use super::verdict::{Outcome, QueryOutcome, ResponseOutcome};
 pub struct Instance {
     filter: Arc<Filter>,
     memo: Memo,
+    /// What the filter's refresh publishes; none: it has no refresh.
+    published: Option<Arc<Published>>,
     /// What was published when the first of them was remembered.
     revision: u64,
     /// Verdicts recalled and not yet [settled](Instance::settle).
@@ -81,9 +84,14 @@ impl Instance {
             #[cfg(test)]
             skew: Duration::ZERO,
         };
+        let published = filter
+            .exports
+            .refreshes()
+            .then(|| Arc::clone(&filter.context.published));
         Instance {
             filter,
             memo: Memo::default(),
+            published,
             revision: 0,
             recalled: 0,
             supervisor,
@@ -105,19 +113,27 @@ impl Instance {
     /// same clock as for [`queries`](Instance::queries).
     #[inline]
     pub fn recall(&mut self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
-        let recalled = self.memo.recall(key, now)?;
-        if self.revision != self.filter.context.published.revision() {
+        if self.revision != self.published_revision() {
             // It depended on what is not published any more.
             return None;
         }
+        let recalled = self.memo.recall(key, now)?;
         self.recalled += 1;
         Some(recalled)
+    }
+
+    /// Which data is published now; always the same where there is no refresh.
+    #[inline]
+    fn published_revision(&self) -> u64 {
+        self.published
+            .as_ref()
+            .map_or(0, |published| published.revision())
     }
 
     /// Forgets what depended on data that is not published any more. Before a call: what it says depends on what is published
     /// now, or later.
     fn forget_outdated(&mut self) {
-        let revision = self.filter.context.published.revision();
+        let revision = self.published_revision();
         if self.revision != revision {
             (self.revision, self.memo) = (revision, Memo::default());
         }

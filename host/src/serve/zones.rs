@@ -31,6 +31,14 @@ enum Owner {
 /// Suffixes and their owners.
 #[derive(Default)]
 pub struct Zones {
+    owners: SuffixMap<ZoneMatch>,
+    /// All of them once more where some are only for some listeners: then this is asked, and not the other.
+    disputed: Option<Box<Disputed>>,
+}
+
+/// Suffixes whose owners may depend on the listener.
+#[derive(Default)]
+struct Disputed {
     owners: SuffixMap<Owner>,
     by_listener: Vec<ByListener>,
 }
@@ -50,12 +58,17 @@ impl Zones {
     /// zones that are served locally on demand.
     pub fn new<'a>(pipelines: impl Iterator<Item = OfPipeline<'a>>, local: bool) -> Zones {
         let mut zones = Zones::default();
+        let mut disputed = Disputed::default();
+        let mut own = |name: &[u8], owner: ZoneMatch| {
+            zones.owners.insert(name, owner);
+            disputed.owners.insert(name, Owner::One(owner));
+        };
         let mut of_some: HashMap<Vec<u8>, ByListener> = HashMap::new();
         for (pipeline, (names, listeners)) in pipelines.enumerate() {
             for (zone, name) in names.iter().enumerate() {
                 let owner = ZoneMatch::Pipeline { pipeline, zone };
                 if listeners.is_empty() {
-                    zones.owners.insert(name.as_bytes(), Owner::One(owner));
+                    own(name.as_bytes(), owner);
                     continue;
                 }
                 let owners = of_some.entry(name.as_bytes().to_vec()).or_insert(ByListener {
@@ -73,15 +86,16 @@ impl Zones {
             let Ok(name) = Name::parse(name) else { continue };
             match of_some.get_mut(name.as_bytes()) {
                 Some(owners) => owners.others = Some(ZoneMatch::Special(special)),
-                None => zones
-                    .owners
-                    .insert(name.as_bytes(), Owner::One(ZoneMatch::Special(special))),
+                None => own(name.as_bytes(), ZoneMatch::Special(special)),
             }
         }
         for (name, owners) in of_some {
-            let index = zones.by_listener.len();
-            zones.owners.insert(&name, Owner::ByListener(index));
-            zones.by_listener.push(owners);
+            let index = disputed.by_listener.len();
+            disputed.owners.insert(&name, Owner::ByListener(index));
+            disputed.by_listener.push(owners);
+        }
+        if !disputed.by_listener.is_empty() {
+            zones.disputed = Some(Box::new(disputed));
         }
         zones
     }
@@ -95,42 +109,47 @@ impl Zones {
         qtype: u16,
         listener: impl Fn() -> Option<SocketAddr>,
     ) -> Option<ZoneMatch> {
+        if let Some(disputed) = &self.disputed {
+            return disputed.find(name, qtype, listener());
+        }
         match self.owners.longest(name).copied() {
-            Some(Owner::One(ZoneMatch::Special(special))) if special.leaves(name, qtype) => {
-                self.find_above(name, qtype, listener())
-            }
-            Some(Owner::One(owner)) => Some(owner),
-            Some(Owner::ByListener(index)) => self.find_on(index, name, qtype, listener()),
-            None => None,
+            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => self.find_above(name, qtype),
+            owner => owner,
         }
     }
 
     /// The owner of a question that is answered above its zone's cut.
     #[cold]
-    fn find_above(&self, name: &[u8], qtype: u16, listener: Option<SocketAddr>) -> Option<ZoneMatch> {
-        let above = name.get(1 + usize::from(*name.first()?)..)?;
-        self.find(above, qtype, || listener)
+    fn find_above(&self, name: &[u8], qtype: u16) -> Option<ZoneMatch> {
+        self.find(above(name)?, qtype, || None)
     }
+}
 
-    /// The owner of a question about a name that not every listener has the same zone for.
+impl Disputed {
+    /// The same where owners depend on the listener.
     #[inline(never)]
-    fn find_on(
-        &self,
-        index: usize,
-        name: &[u8],
-        qtype: u16,
-        listener: Option<SocketAddr>,
-    ) -> Option<ZoneMatch> {
-        let owners = self.by_listener.get(index)?;
-        let of_listener = owners.of.iter().find(|(of, _)| Some(*of) == listener);
-        match of_listener.map(|(_, owner)| *owner).or(owners.others) {
-            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => {
-                self.find_above(name, qtype, listener)
+    fn find(&self, name: &[u8], qtype: u16, listener: Option<SocketAddr>) -> Option<ZoneMatch> {
+        let owner = match self.owners.longest(name).copied()? {
+            Owner::One(owner) => Some(owner),
+            Owner::ByListener(index) => {
+                let owners = self.by_listener.get(index)?;
+                let of_listener = owners.of.iter().find(|(of, _)| Some(*of) == listener);
+                of_listener.map(|(_, owner)| *owner).or(owners.others)
             }
-            None => self.find_above(name, qtype, listener),
+        };
+        match owner {
+            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => {
+                self.find(above(name)?, qtype, listener)
+            }
+            None => self.find(above(name)?, qtype, listener),
             owner => owner,
         }
     }
+}
+
+/// A name without its first label; none: it is the root.
+fn above(name: &[u8]) -> Option<&[u8]> {
+    name.get(1 + usize::from(*name.first()?)..)
 }
 
 #[cfg(test)]
