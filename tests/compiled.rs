@@ -16,6 +16,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .expect("a folder")
         .map(|entry| entry.expect("an entry").path())
+        // What is fetched or pulled has folders in there.
+        .filter(|path| path.is_file())
         .collect();
     files.sort();
     files

@@ -323,11 +323,12 @@ fn with_files(text: &str, folder: &Path) -> String {
             .or_else(|| line.split_once("(data)\""));
         if let Some(list) = annotated.and_then(|(_, rest)| rest.split('"').next()) {
             let file = folder.join("list");
-            let text = match list.ends_with(".zone") {
-                true => "$TTL 60\nads CNAME .\n",
-                false => "ads.example\n",
+            let octets = match Path::new(list).extension().and_then(|end| end.to_str()) {
+                Some("zone") => b"$TTL 60\nads CNAME .\n".to_vec(),
+                Some("mmdb") => crate::examples::country::database_of("DE"),
+                _ => b"ads.example\n".to_vec(),
             };
-            fs::write(&file, text).expect("a file");
+            fs::write(&file, octets).expect("a file");
             line = line.replace(&format!("\"{list}\""), &format!("\"{}\"", file.display()));
         }
         if let Some(module) = line

@@ -10,6 +10,11 @@ use maker::database;
 #[path = "../../examples/country/tests/maker/mod.rs"]
 mod maker;
 
+/// A database that has all of loopback in a country.
+pub fn database_of(country: &str) -> Vec<u8> {
+    database(28, &[("::127.0.0.0", 96 + 8, country, "EU")])
+}
+
 /// The alias that loopback clients get, if any.
 fn alias(proxy: &Proxy) -> Option<String> {
     let answer = proxy.query("www.example", "A");
@@ -22,8 +27,7 @@ fn alias(proxy: &Proxy) -> Option<String> {
 fn the_documented_configuration_sends_clients_where_they_belong() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("country.mmdb");
-    let here = |country: &str| database(28, &[("::127.0.0.0", 96 + 8, country, "EU")]);
-    fs::write(&file, here("DE")).expect("a database");
+    fs::write(&file, database_of("DE")).expect("a database");
     let upstream = anything();
     let path = file.display().to_string();
     let replaced = [
@@ -35,7 +39,7 @@ fn the_documented_configuration_sends_clients_where_they_belong() {
     assert_eq!(alias(&proxy).as_deref(), Some("de.www.example."));
     let new = folder.path().join("new");
     for (country, expected) in [("FR", Some("eu.www.example.")), ("AT", Some("de.www.example."))] {
-        fs::write(&new, here(country)).expect("a database");
+        fs::write(&new, database_of(country)).expect("a database");
         fs::rename(&new, &file).expect("a database");
         until("the new database counts", || alias(&proxy).as_deref() == expected);
     }

@@ -5,7 +5,7 @@ mod big_block_list;
 mod block_list;
 mod canary;
 mod cname_uncloak;
-mod country;
+pub mod country;
 mod dns64;
 mod dns_lists;
 mod fetched_block_list;
@@ -71,7 +71,8 @@ fn documented(name: &str, upstream: SocketAddr, replaced: &[(&str, &str)]) -> St
 /// What each example says to the questions recorded for it, whole responses included, is what it said then.
 #[test]
 fn recorded_questions_get_the_recorded_answers() {
-    for name in EXAMPLES {
+    // The database that `country` looks into is made by its own tests.
+    for name in EXAMPLES.into_iter().filter(|name| *name != "country") {
         let cases = root().join("examples").join(name).join("test-cases.kdl");
         let mut test = proxy::command();
         test.args(["filter", "test"]).arg(example(name));

@@ -1,5 +1,7 @@
 //! What becomes of sources.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use dnsweir_filter::test::{self, Running, node, query, start};
 use dnsweir_filter::{ExtendedError, Rcode, Type, Verdict};
 use example_fetched_block_list::FetchedBlockList;

@@ -1,5 +1,7 @@
 //! What is counted of events.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use dnsweir_filter::test::{Running, event, node, query, start};

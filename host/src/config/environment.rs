@@ -36,12 +36,14 @@ fn replace_by(
 }
 
 /// The same entry with the variable's value, at the same place in the file.
+#[allow(
+    clippy::result_large_err,
+    reason = "a mistake is made once for each value, while a file is read"
+)]
 fn found(entry: &KdlEntry, look: &dyn Fn(&str) -> Option<String>) -> Result<KdlEntry, Diagnostic> {
-    let wrong = |problem: String, help: &str| {
-        Err(Diagnostic::new(entry.span().into(), problem).help(help.to_owned()))
-    };
+    let wrong = |problem: String, help: &str| Diagnostic::new(entry.span().into(), problem).help(help);
     let Some(name) = entry.value().as_string() else {
-        return wrong("`(env)` takes a name".into(), "write: (env)\"NAME\"");
+        return Err(wrong("`(env)` takes a name".into(), "write: (env)\"NAME\""));
     };
     // What the system's functions do not take for a name.
     let value = match name.is_empty() || name.contains(['=', '\0']) {
@@ -50,7 +52,7 @@ fn found(entry: &KdlEntry, look: &dyn Fn(&str) -> Option<String>) -> Result<KdlE
     };
     let Some(value) = value.filter(|value| !value.is_empty()) else {
         let help = "set it where dnsweir is started, or write the value itself";
-        return wrong(format!("the environment has no {name}"), help);
+        return Err(wrong(format!("the environment has no {name}"), help));
     };
     let mut found = match entry.name() {
         Some(key) => KdlEntry::new_prop(key.clone(), value),

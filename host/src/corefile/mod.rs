@@ -4,12 +4,16 @@
 //! writes the configuration. Whatever cannot be said in it is an error that points at the word: nothing is left out
 //! without a word.
 
+#![allow(
+    clippy::result_large_err,
+    reason = "a mistake is made once for each word, while a file is read"
+)]
+
 mod blocks;
 mod document;
 mod draft;
 mod filters;
 mod forward;
-
 mod key;
 mod rewrite;
 mod sites;

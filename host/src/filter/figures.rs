@@ -52,9 +52,7 @@ impl Filter {
         let metric = figures.counter("filter_lines_dropped", help);
         metric.add(&[filter], counters.lines_dropped.load(Relaxed));
         show_own(filter, counters, figures);
-        if self.refresh_config().is_some() {
-            self.show_refreshes(filter, figures);
-        }
+        self.show_refreshes(filter, figures);
         if let Some(tables) = self.context.tables.get() {
             tables.show(clock(), self.name(), figures);
         }
@@ -62,27 +60,28 @@ impl Filter {
 }
 
 impl Filter {
+    /// Named for every filter, so that a page has them whatever is configured; only one with a refresh has figures.
     fn show_refreshes(&self, filter: (&'static str, &str), figures: &mut Figures) {
-        let refreshes = self.refreshes();
-        let metric = figures.counter(
-            "filter_refreshes",
-            "Refreshes of a filter's data, by how they came out",
-        );
-        for (result, count) in [
-            ("new", &refreshes.new),
-            ("unchanged", &refreshes.unchanged),
-            ("failed", &refreshes.failed),
-        ] {
-            metric.add(&[filter, ("result", result)], count.load(Relaxed));
+        let refreshes = self.refresh_config().map(|_| self.refreshes());
+        let help = "Refreshes of a filter's data, by how they came out";
+        let metric = figures.counter("filter_refreshes", help);
+        if let Some(refreshes) = refreshes {
+            for (result, count) in [
+                ("new", &refreshes.new),
+                ("unchanged", &refreshes.unchanged),
+                ("failed", &refreshes.failed),
+            ] {
+                metric.add(&[filter, ("result", result)], count.load(Relaxed));
+            }
         }
-        let metric = figures.gauge(
-            "filter_published_bytes",
-            "Octets that a filter's refresh has published",
-        );
-        metric.add(&[filter], self.published_octets() as u64);
-        if let Some(age) = refreshes.age() {
-            let help = "Seconds since a filter's refresh succeeded";
-            let metric = figures.gauge("filter_refresh_age_seconds", help);
+        let help = "Octets that a filter's refresh has published";
+        let metric = figures.gauge("filter_published_bytes", help);
+        if refreshes.is_some() {
+            metric.add(&[filter], self.published_octets() as u64);
+        }
+        let help = "Seconds since a filter's refresh succeeded";
+        let metric = figures.gauge("filter_refresh_age_seconds", help);
+        if let Some(age) = refreshes.and_then(|refreshes| refreshes.age()) {
             metric.add(&[filter], age.as_secs());
         }
     }

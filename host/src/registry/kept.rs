@@ -154,7 +154,8 @@ mod tests {
         let limit = 2 * octets;
         kept.store(&one, limit, &[]).unwrap();
         kept.store(&two, limit, &[]).unwrap();
-        kept.store(&three, limit, &[one.digest.clone()]).unwrap();
+        kept.store(&three, limit, std::slice::from_ref(&one.digest))
+            .unwrap();
         assert_eq!([&one, &two, &three].map(find), [true, false, true]);
         let wrong = kept
             .store(&two, limit, &[one.digest.clone(), three.digest.clone()])
