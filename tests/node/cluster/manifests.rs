@@ -110,13 +110,13 @@ const WRONG: [&str; 5] = [
     "image.digest=latest",
 ];
 
-/// Helm, about to print the chart's manifests with these values.
+/// Helm, about to print the manifests of a release called `chart`, since `dnsweir` is there, with these values.
 fn template(values: &[&str]) -> Command {
     let helm = PathBuf::from(std::env::var_os("KUBE_BIN").expect("KUBE_BIN")).join("helm");
     let mut command = Command::new(helm);
     let chart = root().join("deploy/helm/dnsweir");
     command
-        .args(["template", "dnsweir"])
+        .args(["template", "chart"])
         .arg(chart)
         .args(["--namespace", "kube-system"]);
     for value in values {

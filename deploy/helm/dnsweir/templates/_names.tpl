@@ -28,10 +28,10 @@ node {
     interface "dnsweir"
     {{- if ne $mode "no-kube-proxy" }}
     iptables
-    cluster-dns {{ $cluster }}
-    {{- end }}
     {{- if eq $mode "ipvs" }}
     mode "link-local"
+    {{- end }}
+    cluster-dns {{ $cluster }}
     {{- end }}
 }
 {{- end }}
