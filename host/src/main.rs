@@ -18,7 +18,7 @@ use dnsweir::args::{
     self, Args, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCacheFlags, NodeCommand,
 };
 use dnsweir::run::privileges::{self, Needs};
-use dnsweir::run::{self, Origin, Spectators, Stop, by_hand};
+use dnsweir::run::{self, ConfigOrigin, Spectators, Stop, by_hand};
 use dnsweir::{Confinement, Outcome, compile_for_parent, nodecache, output, pull_for_parent, tools};
 use tracing::level_filters::LevelFilter;
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         } => {
             log(log_level, log_format);
             serve(
-                config.map_or(Origin::Demonstration, Origin::File),
+                config.map_or(ConfigOrigin::Demonstration, ConfigOrigin::File),
                 compiled_cache,
                 kept,
             )
@@ -113,11 +113,11 @@ fn node_cache(flags: NodeCacheFlags, kept: io::Result<()>) -> ExitCode {
     log(LogLevel::Info, LogFormat::Text);
     let options = nodecache::Options::from(flags);
     tracing::info!(template = %options.template.display(), "running in node-cache's place");
-    serve(Origin::NodeCache(Arc::new(options)), None, kept)
+    serve(ConfigOrigin::NodeCache(Arc::new(options)), None, kept)
 }
 
 /// Answers queries until it is told to stop. What is `kept` are capabilities.
-fn serve(origin: Origin, compiled_cache: Option<PathBuf>, kept: io::Result<()>) -> ExitCode {
+fn serve(origin: ConfigOrigin, compiled_cache: Option<PathBuf>, kept: io::Result<()>) -> ExitCode {
     if let Err(error) = kept {
         tracing::warn!(%error, "could not drop unneeded capabilities");
     }
@@ -146,7 +146,7 @@ fn needs(command: &Command) -> Option<Needs> {
         Command::Run { config: None, .. } => Some(Needs::Port),
         Command::Run {
             config: Some(config), ..
-        } => Some(Origin::File(config.clone()).needs()),
+        } => Some(ConfigOrigin::File(config.clone()).needs()),
         Command::NodeCache(flags) if flags.keeps_network() => Some(Needs::Network),
         Command::NodeCache(_) => Some(Needs::Port),
         Command::Node { .. } | Command::Filter(FilterCommand::New { .. }) => None,

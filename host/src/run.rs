@@ -6,6 +6,7 @@
 
 mod before;
 pub mod by_hand;
+mod config_origin;
 mod descriptors;
 pub mod privileges;
 mod refresh;
@@ -33,15 +34,14 @@ use crate::fetch::Copies;
 use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{ClientConnections, Limits, Port, Sockets};
 use crate::node::{self, Plan, Reconciler};
-use crate::nodecache;
 use crate::private_folder::PrivateFolder;
 use crate::registry::{self, Deliveries};
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
 use crate::serve::trace::TraceSink;
 use crate::state::State;
+pub use config_origin::ConfigOrigin;
 use descriptors::Descriptors;
-use privileges::Needs;
 use refresh::Refresher;
 use watchdog::Watchdog;
 use worker::{Command, WorkerThread};
@@ -51,9 +51,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// How much longer workers may take to end. One that hangs is not waited for.
 const LATE: Duration = Duration::from_secs(1);
-
-/// What `dnsweir run` serves without `--config`.
-const DEFAULT: &str = include_str!("default.kdl");
 
 /// Why the proxy did not start, or did not go on.
 #[derive(Debug)]
@@ -81,46 +78,6 @@ impl From<Report> for Stop {
 
 fn machine(error: impl fmt::Display) -> Stop {
     Stop::Machine(error.to_string())
-}
-
-/// Where a configuration comes from.
-#[derive(Debug, Clone)]
-pub enum Origin {
-    /// The one that is built in.
-    Demonstration,
-    /// A file of ours.
-    File(PathBuf),
-    /// node-cache's command line and files.
-    NodeCache(Arc<nodecache::Options>),
-}
-
-impl Origin {
-    /// What a process needs that serves it.
-    pub fn needs(&self) -> Needs {
-        let network = match self {
-            Origin::Demonstration => false,
-            Origin::File(file) => config::keeps_network(file),
-            Origin::NodeCache(options) => options.keeps_network(),
-        };
-        if network { Needs::Network } else { Needs::Port }
-    }
-
-    /// What it says now; `start`: there is nothing that could go on instead.
-    fn load(&self, without_test_cases: bool, start: bool) -> Result<Config, Report> {
-        let mut config = match self {
-            Origin::File(file) => config::load(file, filter::BUILTINS),
-            Origin::NodeCache(options) => options.load(filter::BUILTINS, start),
-            Origin::Demonstration => {
-                config::parse("the embedded default", DEFAULT, Path::new("/"), filter::BUILTINS)
-            }
-        }?;
-        if without_test_cases {
-            for filter in &mut config.filters {
-                filter.test_cases = None;
-            }
-        }
-        Ok(config)
-    }
 }
 
 /// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
@@ -188,7 +145,7 @@ pub struct Spectators {
 pub type Onlooker = Box<dyn Fn(Result<&Generation, &Stop>)>;
 
 /// Runs the proxy until it is told to stop. Compiled filters are kept in `compiled`.
-pub fn run(origin: Origin, compiled: Option<PathBuf>, spectators: Spectators) -> Result<(), Stop> {
+pub fn run(origin: ConfigOrigin, compiled: Option<PathBuf>, spectators: Spectators) -> Result<(), Stop> {
     // Before any socket: when a process is killed, the kernel closes the newest descriptors first, and
     // inotify's takes some twenty milliseconds, in which sockets after it would go on taking queries.
     let mut changes = watch::Changes::new();
@@ -308,7 +265,7 @@ fn copies(folder: Option<&PrivateFolder>) -> Option<Copies> {
 
 /// The running proxy, as the main thread sees it.
 struct Proxy {
-    origin: Origin,
+    origin: ConfigOrigin,
     engine: Arc<Engine>,
     state: Arc<State>,
     workers: Vec<WorkerThread>,
@@ -362,7 +319,7 @@ fn prepare(
 impl Proxy {
     /// Starts; nothing comes of it if it is told to stop before it has.
     async fn start(
-        origin: Origin,
+        origin: ConfigOrigin,
         folder: Option<PrivateFolder>,
         spectators: Spectators,
         changes: &mut watch::Changes,
@@ -392,7 +349,7 @@ impl Proxy {
     /// One that serves nothing yet, with as many workers as `config` wants. Only now the node's network can be given into
     /// its care: later it has lost the rights to it.
     fn of_nothing(
-        origin: Origin,
+        origin: ConfigOrigin,
         folder: Option<PrivateFolder>,
         spectators: Spectators,
         config: &Config,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use kdl::{KdlNode, KdlValue};
 
 use super::address::{DNS_PORT, address};
-use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, whole};
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, whole};
 use super::error::{Diagnostic, Span};
 use super::network::left_aligned;
 use super::{Clients, Network, Rate};
@@ -136,7 +136,7 @@ pub(super) fn decode_of_listener(
 ) -> Vec<(SocketAddr, Clients)> {
     let mut found = Vec::new();
     let mut taken: HashMap<SocketAddr, Span> = HashMap::new();
-    for node in nodes.iter().filter(|node| node.name().value() == "clients") {
+    for node in named_nodes(nodes, "clients") {
         let clients = decode(mistakes, &OF_LISTENER, node);
         for entry in arguments(node) {
             let Some(address) = mistakes.value("clients", entry, address(DNS_PORT)) else {

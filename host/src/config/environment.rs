@@ -45,11 +45,7 @@ fn found(entry: &KdlEntry, look: &dyn Fn(&str) -> Option<String>) -> Result<KdlE
     let Some(name) = entry.value().as_string() else {
         return Err(wrong("`(env)` takes a name".into(), "write: (env)\"NAME\""));
     };
-    // What the system's functions do not take for a name.
-    let value = match name.is_empty() || name.contains(['=', '\0']) {
-        true => None,
-        false => look(name),
-    };
+    let value = is_name(name).then(|| look(name)).flatten();
     let Some(value) = value.filter(|value| !value.is_empty()) else {
         let help = "set it where dnsweir is started, or write the value itself";
         return Err(wrong(format!("the environment has no {name}"), help));
@@ -60,6 +56,11 @@ fn found(entry: &KdlEntry, look: &dyn Fn(&str) -> Option<String>) -> Result<KdlE
     };
     found.set_span(entry.span());
     Ok(found)
+}
+
+/// Whether the system's functions take this for a variable's name.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['=', '\0'])
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub use location::Location;
 pub use module::{Builtins, Module, unreadable_help};
 pub use network::left_aligned;
 pub use reference::Reference;
-pub use refresh::{Origin, Refresh, RefreshSource};
+pub use refresh::{Refresh, RefreshOrigin, RefreshSource};
 pub use registries::{Key, Registries};
 pub use schema::schema;
 pub use spell::spell;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kdl::KdlNode;
 
-use super::decode::{Mistakes, Shape, arguments, block, head, text};
+use super::decode::{Mistakes, Shape, arguments, block, child, head, named_nodes, text};
 use super::error::{Diagnostic, Span};
 use super::location::{self, Location};
 use super::units::{duration, ms, s, size};
@@ -49,14 +49,14 @@ pub struct RefreshSource {
     /// What the filter knows it by.
     pub name: String,
     /// Where it is.
-    pub origin: Origin,
+    pub origin: RefreshOrigin,
     /// Octets of it that are taken, over all files of a folder.
     pub size: usize,
 }
 
 /// Where a source is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum RefreshOrigin {
     /// A file, or a folder, of which every file is taken.
     Path(PathBuf),
     /// Somewhere else.
@@ -77,7 +77,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> 
     let every = mistakes.scalar(nodes, r#"every "1h""#, duration(s(1)..=s(30 * 86_400)));
     let wait = mistakes.scalar(nodes, r#"wait "10s""#, duration(ms(0)..=s(3600)));
     let mut sources: Vec<RefreshSource> = Vec::new();
-    for node in nodes.iter().filter(|node| node.name().value() == "source") {
+    for node in named_nodes(nodes, "source") {
         let Some(source) = source(mistakes, folder, node) else {
             continue;
         };
@@ -87,7 +87,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> 
         }
         sources.push(source);
     }
-    if nodes.iter().all(|node| node.name().value() != "source") {
+    if child(nodes, "source").is_none() {
         let empty = Diagnostic::new(head(node), "this `refresh` has no source");
         mistakes.push(empty.help(format!("write: {}", SOURCE.example)));
     }
@@ -112,7 +112,7 @@ fn source(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<Refr
         return Some(RefreshSource {
             name,
             size: location.size,
-            origin: Origin::Location(Box::new(location)),
+            origin: RefreshOrigin::Location(Box::new(location)),
         });
     }
     for property in node.entries().iter().filter(|entry| entry.name().is_some()) {
@@ -124,7 +124,7 @@ fn source(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<Refr
     }
     Some(RefreshSource {
         name,
-        origin: Origin::Path(folder.join(written)),
+        origin: RefreshOrigin::Path(folder.join(written)),
         size: mistakes.property(node, "size", size(1..=4 << 30)).unwrap_or(SIZE),
     })
 }
@@ -157,9 +157,9 @@ mod tests {
         let [a, b, c, d, e] = &found.sources[..] else {
             panic!()
         };
-        assert_eq!(a.origin, Origin::Path("/etc/lists/".into()));
+        assert_eq!(a.origin, RefreshOrigin::Path("/etc/lists/".into()));
         assert_eq!((a.size, b.size, c.size), (64 << 20, 1 << 20, 2 << 20));
-        let Origin::Location(location) = &c.origin else {
+        let RefreshOrigin::Location(location) = &c.origin else {
             panic!()
         };
         assert_eq!(location.url.as_str(), "https://lists.example/ads");
@@ -169,11 +169,14 @@ mod tests {
         assert_eq!(location.address, Some([192, 0, 2, 1].into()));
         assert_eq!(location.time, s(5));
         for other in [d, e] {
-            assert!(matches!(other.origin, Origin::Location(_)));
+            assert!(matches!(other.origin, RefreshOrigin::Location(_)));
         }
         let found = refresh("refresh { source \"a\" \"b\" }");
         assert_eq!((found.every, found.wait), (s(3600), s(10)));
-        assert_eq!(found.sources[0].origin, Origin::Path("/nonexistent/b".into()));
+        assert_eq!(
+            found.sources[0].origin,
+            RefreshOrigin::Path("/nonexistent/b".into())
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, text};
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, text};
+use super::environment::is_name;
 use super::error::{Diagnostic, Span};
 use super::{Folder, Wasi};
 
@@ -53,7 +54,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Wa
         mistakes.check(node, &ENV);
         env.extend(arguments(node).filter_map(|entry| mistakes.value("env", entry, variable)));
     }
-    let folders = nodes.iter().filter(|node| node.name().value() == "folder");
+    let folders = named_nodes(nodes, "folder");
     Wasi {
         clock: mistakes.switch(nodes, "clock"),
         random: mistakes.switch(nodes, "random"),
@@ -65,7 +66,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Wa
 /// The name of a variable of the environment.
 fn variable(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
-    if name.is_empty() || name.contains(['=', '\0']) {
+    if !is_name(&name) {
         let help = "write its name alone: env \"TZ\"";
         return Err(Wrong::new("is not the name of an environment variable", help));
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::config::{Data, Location};
+use crate::config::{Data, Location, hex};
 use crate::private_folder::{PrivateFolder, Unfinished};
 
 /// Octets of the longest description.
@@ -82,8 +82,7 @@ pub(super) fn in_memory() -> io::Result<File> {
 
 /// What the copy of a location is called: its URL may be as long and odd as it likes.
 fn name(location: &Location) -> String {
-    let digest = Sha256::digest(location.url.as_str());
-    digest.iter().map(|octet| format!("{octet:02x}")).collect()
+    hex::digits(&Sha256::digest(location.url.as_str()))
 }
 
 fn described(name: &str) -> String {

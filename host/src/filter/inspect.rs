@@ -10,7 +10,7 @@ use super::load;
 use super::load_error::LoadError;
 use super::text;
 use super::wasi::Part;
-use crate::config::Limits;
+use crate::config::{Limits, hex};
 
 /// A module as it lies there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,10 +60,7 @@ pub fn inspect(engine: &Engine, bytes: &[u8], limits: &Limits) -> Result<Anatomy
     Ok(Anatomy {
         component: layer(bytes) == Some(Layer::Component),
         size: bytes.len(),
-        digest: Sha256::digest(bytes)
-            .iter()
-            .map(|octet| format!("{octet:02x}"))
-            .collect(),
+        digest: hex::digits(&Sha256::digest(bytes)),
         imports,
         exports,
     })

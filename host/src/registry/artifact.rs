@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::config::{Reference, spell_size};
+use crate::config::{Reference, hex, spell_size};
 
 /// Media types of the manifest, its configuration and its one layer.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -56,11 +56,7 @@ pub struct Descriptor {
 
 /// The digest of `octets`, as registries write it.
 pub fn digest(octets: &[u8]) -> String {
-    let digits: String = Sha256::digest(octets)
-        .iter()
-        .map(|octet| format!("{octet:02x}"))
-        .collect();
-    format!("sha256:{digits}")
+    format!("sha256:{}", hex::digits(&Sha256::digest(octets)))
 }
 
 /// The one layer of a `manifest`, which holds the module.

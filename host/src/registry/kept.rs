@@ -8,7 +8,7 @@ use std::io;
 use sha2::{Digest as _, Sha256};
 
 use super::artifact::Artifact;
-use crate::config::{Reference, spell_size};
+use crate::config::{Reference, hex, spell_size};
 use crate::private_folder::{Entry, PrivateFolder};
 
 /// Of the folder that everything is kept in.
@@ -97,11 +97,7 @@ fn artifact_file(digest: &str) -> String {
 }
 
 fn tag_file(reference: &Reference) -> String {
-    let digits: String = Sha256::digest(reference.to_string())
-        .iter()
-        .map(|octet| format!("{octet:02x}"))
-        .collect();
-    format!("{digits}{TAG}")
+    format!("{}{TAG}", hex::digits(&Sha256::digest(reference.to_string())))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::watch::Changes;
-use crate::config::{self, Data, Origin, RefreshSource};
+use crate::config::{self, Data, RefreshOrigin, RefreshSource};
 use crate::fetch::{Client, Copies, Upstreams};
 use crate::filter::{Filter, SourceFile};
 use crate::serve::generation::Generation;
@@ -222,8 +222,10 @@ impl Task {
 
     async fn files_of(&self, source: &RefreshSource) -> Result<Found, String> {
         let location = match &source.origin {
-            Origin::Path(path) => return files_at(source, path).map(Found::from).map_err(|e| e.to_string()),
-            Origin::Location(location) => location,
+            RefreshOrigin::Path(path) => {
+                return files_at(source, path).map(Found::from).map_err(|e| e.to_string());
+            }
+            RefreshOrigin::Location(location) => location,
         };
         let upstreams = self.upstreams.lock().clone();
         let client = Client::new(upstreams, self.copies.clone());
@@ -311,7 +313,7 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
 fn watched(config: &config::Refresh) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for source in &config.sources {
-        let Origin::Path(path) = &source.origin else {
+        let RefreshOrigin::Path(path) = &source.origin else {
             continue;
         };
         all.push(path.clone());

@@ -15,7 +15,9 @@ use tokio::sync::oneshot;
 use super::before::Before;
 use super::descriptors::Descriptors;
 use super::worker::{self, Adoption, Command};
-use super::{Origin, Prepared, Proxy, Signals, Stop, bind, ceiling, interval, machine, port, prepare, watch};
+use super::{
+    ConfigOrigin, Prepared, Proxy, Signals, Stop, bind, ceiling, interval, machine, port, prepare, watch,
+};
 use crate::config::Config;
 use crate::filter::{self, Filter, Instance};
 use crate::listen::Limits;
@@ -129,7 +131,7 @@ impl Proxy {
     /// Makes the next generation of what the file says now, and changes nothing. It is given up if this is dropped.
     async fn load_next(&self) -> Result<Prepared, Stop> {
         let origin = self.origin.clone();
-        if let Origin::Demonstration = origin {
+        if let ConfigOrigin::Demonstration = origin {
             return Err(machine("there is no configuration file to reload"));
         }
         let current = Arc::clone(&self.state.generation.read());

@@ -26,7 +26,9 @@ pub struct Live {
     /// One for each of [`Generation::sources`].
     pub sources: Vec<WorkerSource>,
     counters: Counters,
-    /// One for each listener there has ever been.
+    /// The address of each listener there has ever been.
+    listeners: Vec<Option<SocketAddr>>,
+    /// One for each of them.
     gates: Vec<Option<Gate>>,
 }
 
@@ -72,10 +74,9 @@ impl Live {
         });
         let offsets = offsets.collect();
         let servers = shared.servers.lock().clone();
-        let gates = servers.iter().map(|server| {
-            let address = server.parse::<SocketAddr>().ok()?;
-            Gate::of_listener(&generation.config, address)
-        });
+        let listeners: Vec<Option<SocketAddr>> = servers.iter().map(|server| server.parse().ok()).collect();
+        let gates = listeners.iter();
+        let gates = gates.map(|address| Gate::of_listener(&generation.config, (*address)?));
         let gates = gates.collect();
         let stride = total + 1;
         let cells = vec![OnceCell::new(); servers.len() * stride];
@@ -93,6 +94,7 @@ impl Live {
             events,
             sources,
             counters,
+            listeners,
             gates,
         }
     }
@@ -107,7 +109,7 @@ impl Live {
     // As `Zones::find`.
     #[inline(always)]
     pub fn owner(&self, request: &Request) -> Option<ZoneMatch> {
-        let listener = || self.server(request.client.server).parse().ok();
+        let listener = || *self.listeners.get(usize::from(request.client.server))?;
         let zones = &self.generation.zones;
         zones.find(request.name.as_bytes(), request.qtype, listener)
     }

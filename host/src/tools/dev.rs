@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::{Stop, test};
 use crate::config;
-use crate::run::{self, End, Origin, Spectators};
+use crate::run::{self, ConfigOrigin, End, Spectators};
 use package::{Built, Package, Watch};
 use view::View;
 
@@ -118,7 +118,7 @@ fn keep_building(
 fn serve(file: &Path, view: &Arc<View>) -> Result<(), run::Stop> {
     let (queries, generations) = (Arc::clone(view), Arc::clone(view));
     run::run(
-        Origin::File(file.to_owned()),
+        ConfigOrigin::File(file.to_owned()),
         None,
         Spectators {
             queries: Some(Box::new(move |told| queries.query(told))),

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::*;
-use crate::config::{DataWriter, Origin, Refresh, RefreshSource};
+use crate::config::{DataWriter, Refresh, RefreshOrigin, RefreshSource};
 use crate::filter::SourceFile;
 
 /// A block that is refreshed. Where the source is does not matter: nobody looks there.
@@ -15,7 +15,7 @@ fn refreshed(module: Vec<u8>) -> config::Filter {
         wait: Duration::ZERO,
         sources: vec![RefreshSource {
             name: "list".to_owned(),
-            origin: Origin::Path("/nowhere".into()),
+            origin: RefreshOrigin::Path("/nowhere".into()),
             size: 1 << 20,
         }],
     });
