@@ -36,6 +36,7 @@ mod cache;
 mod compiled;
 mod corefiles;
 mod delaying;
+mod encrypted;
 mod examples;
 mod failover;
 mod forwarding;

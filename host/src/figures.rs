@@ -109,6 +109,11 @@ impl Metric {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.max(more));
     }
 
+    /// The least of all numbers that have these labels.
+    pub fn least(&mut self, labels: &[(&str, &str)], number: u64) {
+        self.join(labels, Sample::Whole(number), |known, more| known.min(more));
+    }
+
     /// Adds to the sample with these labels what may be less than 0.
     pub fn add_signed(&mut self, labels: &[(&'static str, &str)], number: i64) {
         self.join(labels, Sample::Signed(number), |known, _| known);

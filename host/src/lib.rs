@@ -40,6 +40,7 @@ pub mod run;
 mod serve;
 mod source;
 mod state;
+mod tls;
 pub mod tools;
 
 pub use confine::Confinement;

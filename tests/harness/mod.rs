@@ -15,7 +15,9 @@
 
 pub mod address;
 pub mod browser;
+pub mod certificates;
 pub mod client;
+pub mod encrypted;
 pub mod guests;
 pub mod message;
 pub mod metrics;

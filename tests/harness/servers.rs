@@ -1,6 +1,7 @@
 //! Name servers from elsewhere, as upstreams.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::process::Process;
 use super::tools::command;
@@ -18,7 +19,25 @@ pub struct Server {
 /// unbound, answering from these lines of a zone file, NXDOMAIN for the rest of `zone`. It logs every
 /// query, so that [`Server::queries`] can count them.
 pub fn unbound(zone: &str, lines: &[&str]) -> Server {
+    unbound_with(zone, lines, address::fresh_socket(), "")
+}
+
+/// The same, over TLS as well, with a certificate and its key; gives the address for that.
+pub fn unbound_over_tls(zone: &str, lines: &[&str], files: &(PathBuf, PathBuf)) -> (Server, SocketAddr) {
     let address = address::fresh_socket();
+    let tls = SocketAddr::new(address.ip(), address.port() + 1);
+    let more = format!(
+        "  interface: {}@{}\n  tls-port: {}\n  tls-service-pem: \"{}\"\n  tls-service-key: \"{}\"\n",
+        tls.ip(),
+        tls.port(),
+        tls.port(),
+        files.0.display(),
+        files.1.display()
+    );
+    (unbound_with(zone, lines, address, &more), tls)
+}
+
+fn unbound_with(zone: &str, lines: &[&str], address: SocketAddr, more: &str) -> Server {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let data: String = lines
         .iter()
@@ -27,7 +46,7 @@ pub fn unbound(zone: &str, lines: &[&str]) -> Server {
     let text = format!(
         "server:\n  interface: {}@{}\n  access-control: 127.0.0.0/8 allow\n  do-daemonize: no\n  username: \"\"\n  \
          chroot: \"\"\n  pidfile: \"\"\n  directory: \"{}\"\n  use-syslog: no\n  logfile: \"\"\n  log-queries: yes\n  \
-         verbosity: 1\n  num-threads: 1\n  module-config: \"iterator\"\n  local-zone: \"{zone}\" static\n{data}\
+         verbosity: 1\n  num-threads: 1\n  module-config: \"iterator\"\n  local-zone: \"{zone}\" static\n{data}{more}\
          remote-control:\n  control-enable: no\n",
         address.ip(),
         address.port(),

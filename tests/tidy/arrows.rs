@@ -8,7 +8,8 @@ use crate::tree::{File, Tree};
 
 /// The rooms of the host, and which others each may use. A room is a file or folder at the top of `host/src`, or both.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("config", &[]),
+    ("tls", &[]),
+    ("config", &["tls"]),
     ("corefile", &["config"]),
     ("nodecache", &["corefile", "config"]),
     ("dns", &[]),
@@ -21,8 +22,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("confine", &[]),
     ("private_folder", &[]),
     ("attempts", &[]),
-    ("fetch", &["private_folder", "config", "dns"]),
-    ("source", &["admission", "histogram", "figures", "config", "dns"]),
+    ("fetch", &["private_folder", "config", "tls", "dns"]),
+    (
+        "source",
+        &["admission", "histogram", "figures", "config", "tls", "dns"],
+    ),
     (
         "filter",
         &[
@@ -134,7 +138,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("miette", &["config"]),
     ("clap", &["args", "main", "tools"]),
     ("reqwest", &["fetch"]),
-    ("rustls", &["fetch", "registry"]),
+    ("rustls", &["tls", "fetch", "registry", "source", "listen"]),
+    ("tokio_rustls", &["fetch", "source", "listen"]),
+    ("rustls_platform_verifier", &["tls"]),
+    ("x509_parser", &["tls"]),
     ("url", &["config"]),
     ("hyper", &["admin"]),
     ("hyper_util", &["admin"]),
@@ -144,7 +151,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("etherparse", &["node"]),
     ("oci_client", &["registry"]),
     ("ring", &["registry"]),
-    ("base64", &["registry"]),
+    ("base64", &["config", "registry", "tls"]),
     ("notify", &["run", "tools"]),
     ("hickory_proto", &["dns", "config", "fetch"]),
     ("rtnetlink", &["node"]),
@@ -161,7 +168,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "run",
         ],
     ),
-    ("sha2", &["config", "fetch", "filter", "registry"]),
+    ("sha2", &["config", "fetch", "filter", "registry", "tls"]),
     ("rand", &["fetch", "filter", "node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),
     ("tracing_subscriber", &["main"]),

@@ -20,20 +20,26 @@ pub(super) fn address(port: u16) -> impl Fn(&KdlValue) -> Result<SocketAddr, Wro
         let Some(address) = parse(text, port) else {
             return Err(Wrong::new("is not an IP address", help));
         };
-        if address.port() == 0 {
-            return Err(Wrong::new(
-                "has port 0, which cannot be used",
-                "write a port from 1 to 65535",
-            ));
-        }
-        if address.ip().is_multicast() || address.ip() == IpAddr::from([255; 4]) {
-            return Err(Wrong::new(
-                "is a multicast or broadcast address",
-                "write the address of one host",
-            ));
-        }
+        check(address)?;
         Ok(address)
     }
+}
+
+/// Whether an address is one that somebody may have.
+pub(super) fn check(address: SocketAddr) -> Result<(), Wrong> {
+    if address.port() == 0 {
+        return Err(Wrong::new(
+            "has port 0, which cannot be used",
+            "write a port from 1 to 65535",
+        ));
+    }
+    if address.ip().is_multicast() || address.ip() == IpAddr::from([255; 4]) {
+        return Err(Wrong::new(
+            "is a multicast or broadcast address",
+            "write the address of one host",
+        ));
+    }
+    Ok(())
 }
 
 /// An IP address without a port, of one host.

@@ -7,12 +7,13 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::{self, DNS_PORT, address};
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, whole, word};
+use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::files;
 use super::listen::Listeners;
 use super::name::zone_name;
 use super::units::{duration, ms, s, spell_duration};
-use super::{Forward, Next, Node, NodeMode, Policy, Protocol};
+use super::{Forward, Next, Node, NodeMode, Policy, Protocol, Trust, Upstream};
 
 /// Upstreams of one `forward`, those of a resolv.conf included.
 const MOST_UPSTREAMS: usize = 16;
@@ -23,6 +24,7 @@ pub(super) const FORWARD: Shape = Shape {
     properties: &[],
     children: &[
         "protocol",
+        "tls",
         "policy",
         "timeout",
         "deadline",
@@ -78,11 +80,11 @@ pub(super) struct Place<'a> {
 pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Forward {
     mistakes.check(node, &FORWARD);
     let nodes = block(node);
+    let (upstreams, scheme) = upstreams(mistakes, place, node);
     let forward = Forward {
-        upstreams: upstreams(mistakes, place, node),
-        protocol: mistakes
-            .scalar(nodes, r#"protocol "udp""#, word(&PROTOCOLS))
-            .unwrap_or_default(),
+        upstreams,
+        protocol: protocol(mistakes, nodes, scheme),
+        trust: trust(mistakes, place, nodes, scheme),
         policy: mistakes
             .scalar(nodes, r#"policy "random""#, word(&POLICIES))
             .unwrap_or_default(),
@@ -127,6 +129,43 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
     forward
 }
 
+/// What upstreams are asked over: what `protocol` says, or their scheme.
+fn protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Protocol>) -> Protocol {
+    let written = mistakes.scalar(nodes, r#"protocol "udp""#, word(&PROTOCOLS));
+    if let (Some(scheme), Some(node)) = (scheme, child(nodes, "protocol")) {
+        let problem = format!(
+            "the upstreams are asked over {}://, and not over this",
+            scheme.word()
+        );
+        mistakes.push(Diagnostic::new(head(node), problem).help("remove `protocol`"));
+    }
+    scheme.or(written).unwrap_or_default()
+}
+
+/// `tls { … }`
+fn trust(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    nodes: &[KdlNode],
+    scheme: Option<Protocol>,
+) -> Trust {
+    let Some(node) = child(nodes, "tls") else {
+        return Trust::default();
+    };
+    if scheme.is_none() {
+        let problem = "`tls` is for upstreams that are asked over TLS, and these are asked in clear text";
+        mistakes.push(
+            Diagnostic::new(head(node), problem)
+                .help("write the upstreams with their scheme, as in \"tls://192.0.2.1%dns.example\""),
+        );
+    }
+    let mut files = encrypted::Files {
+        folder: place.folder,
+        met: place.files,
+    };
+    encrypted::trust(mistakes, &mut files, node)
+}
+
 /// The values of the node `name`, if it is there.
 fn list<T>(
     mistakes: &mut Mistakes,
@@ -144,28 +183,35 @@ fn list<T>(
         .collect()
 }
 
-/// The addresses that are written, and those in the files that are named.
-fn upstreams(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Vec<SocketAddr> {
-    let mut found: Vec<(SocketAddr, Span)> = Vec::new();
+/// The upstreams that are written, and those in the files that are named; and the scheme that all have, if any has.
+fn upstreams(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    node: &KdlNode,
+) -> (Vec<Upstream>, Option<Protocol>) {
+    let mut found: Vec<(Upstream, Span)> = Vec::new();
+    let mut schemes: Vec<(Option<Protocol>, Span)> = Vec::new();
     for entry in arguments(node) {
         let span = Span::from(entry.span());
         let path = entry.value().as_string().filter(|text| is_path(text));
         match path {
             Some(path) => {
+                schemes.push((None, span));
                 // glibc asks a server twice that is named twice; that is no reason to refuse.
-                for upstream in resolv_conf(mistakes, place, entry, path) {
-                    if !found.iter().any(|(known, _)| *known == upstream) {
-                        found.push((upstream, span));
+                for address in resolv_conf(mistakes, place, entry, path) {
+                    if !found.iter().any(|(known, _)| known.address == address) {
+                        found.push((address.into(), span));
                     }
                 }
             }
             None => {
-                let Some(upstream) = mistakes.value("forward", entry, upstream) else {
+                let Some((upstream, scheme)) = mistakes.value("forward", entry, upstream) else {
                     continue;
                 };
+                schemes.push((scheme, span));
                 match found.iter().find(|(known, _)| *known == upstream) {
                     Some((_, first)) => mistakes.push(
-                        Diagnostic::new(span, format!("upstream {upstream} is written twice"))
+                        Diagnostic::new(span, format!("upstream {} is written twice", upstream.address))
                             .label("again")
                             .other(*first, "first here")
                             .help("keep one of them"),
@@ -183,9 +229,30 @@ fn upstreams(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> 
         mistakes.push(Diagnostic::new(head(node), problem).help("remove some of them"));
     }
     for (upstream, span) in &found {
-        refuse_loop(mistakes, place, *upstream, *span);
+        refuse_loop(mistakes, place, upstream.address, *span);
     }
-    found.into_iter().map(|(upstream, _)| upstream).collect()
+    refuse_mixture(mistakes, &schemes);
+    let scheme = schemes.first().and_then(|(scheme, _)| *scheme);
+    (found.into_iter().map(|(upstream, _)| upstream).collect(), scheme)
+}
+
+/// Reports upstreams of one stage that are asked in different ways. Whoever can keep us from one that is encrypted would get
+/// to read what is asked instead.
+fn refuse_mixture(mistakes: &mut Mistakes, schemes: &[(Option<Protocol>, Span)]) {
+    let Some((first, first_span)) = schemes.first() else {
+        return;
+    };
+    if let Some((_, span)) = schemes.iter().find(|(scheme, _)| scheme != first) {
+        let problem = "the upstreams of one `forward` are asked in one way, and these are not";
+        mistakes.push(
+            Diagnostic::new(*span, problem)
+                .label("another way than the first")
+                .other(*first_span, "the first")
+                .help(
+                    "give each way a `forward` of its own; the first asks the next with `next \"SERVFAIL\"`",
+                ),
+        );
+    }
 }
 
 /// Whether an argument names a file; no address begins like that.
@@ -195,14 +262,19 @@ fn is_path(text: &str) -> bool {
         .any(|beginning| text.starts_with(beginning))
 }
 
-fn upstream(value: &KdlValue) -> Result<SocketAddr, Wrong> {
-    address(DNS_PORT)(value).map_err(|wrong| {
+fn upstream(value: &KdlValue) -> Result<(Upstream, Option<Protocol>), Wrong> {
+    if let Some(scheme) = value.as_string().and_then(encrypted::scheme) {
+        let (protocol, port, rest) = scheme?;
+        return Ok((encrypted::upstream(rest, port)?, Some(protocol)));
+    }
+    let plain = address(DNS_PORT)(value).map_err(|wrong| {
         let help = format!(
             "{}; or the path of a resolv.conf, which begins with / or ./",
             wrong.help
         );
         Wrong { help, ..wrong }
-    })
+    })?;
+    Ok((plain.into(), None))
 }
 
 /// Reports an upstream that is this proxy itself.
@@ -309,17 +381,23 @@ mod tests {
         }
     }
 
+    /// Upstreams without more than an address.
+    fn to(addresses: &[&str]) -> Vec<Upstream> {
+        let parsed = addresses
+            .iter()
+            .map(|address| address.parse::<SocketAddr>().unwrap());
+        parsed.map(Upstream::from).collect()
+    }
+
     #[test]
     fn everything_but_the_upstreams_has_a_default() {
         let forward = forward(r#"forward "192.0.2.1" "[2001:db8::1]:5353""#);
         assert_eq!(
             forward,
             Forward {
-                upstreams: vec![
-                    "192.0.2.1:53".parse().unwrap(),
-                    "[2001:db8::1]:5353".parse().unwrap()
-                ],
+                upstreams: to(&["192.0.2.1:53", "[2001:db8::1]:5353"]),
                 protocol: Protocol::Udp,
+                trust: Trust::default(),
                 policy: Policy::Random,
                 timeout: s(2),
                 deadline: s(5),
@@ -369,16 +447,144 @@ mod tests {
     }
 
     #[test]
+    fn a_scheme_and_a_name_surround_an_address() {
+        for (text, address, name) in [
+            ("tls://192.0.2.1", "192.0.2.1:853", None),
+            (
+                "tls://192.0.2.1%Dns.Example",
+                "192.0.2.1:853",
+                Some("dns.example"),
+            ),
+            (
+                "tls://192.0.2.1%dns.example:8853",
+                "192.0.2.1:8853",
+                Some("dns.example"),
+            ),
+            (
+                "tls://[2001:db8::1]%dns.example",
+                "[2001:db8::1]:853",
+                Some("dns.example"),
+            ),
+            (
+                "tls://[fe80::1%7]%dns.example:853",
+                "[fe80::1%7]:853",
+                Some("dns.example"),
+            ),
+            (
+                "tls://2001:db8::1%dns.example",
+                "[2001:db8::1]:853",
+                Some("dns.example"),
+            ),
+        ] {
+            let forward = forward(&format!("forward \"{text}\""));
+            let name = name.map(str::to_owned);
+            let address = address.parse().unwrap();
+            assert_eq!(forward.upstreams, [Upstream { address, name }], "{text}");
+            assert_eq!(forward.protocol, Protocol::Tls);
+        }
+    }
+
+    #[test]
+    fn files_of_certificates_are_read_and_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let parse = |tls: &str| {
+            parse_in(
+                folder.path(),
+                &in_zone(&format!("forward \"tls://192.0.2.1\" {{ tls {{ {tls} }} }}")),
+            )
+        };
+        let issuer = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        let other = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("ca.pem", &issuer.cert.pem());
+        write("key.pem", &issuer.signing_key.serialize_pem());
+        write("other.pem", &other.signing_key.serialize_pem());
+        write(
+            "garbage.pem",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        );
+        write("text.pem", "no PEM");
+        let config = parse("ca \"ca.pem\"; certificate \"ca.pem\" key=\"key.pem\"").unwrap();
+        assert_eq!(
+            config.files,
+            ["ca.pem", "key.pem"].map(|name| folder.path().join(name))
+        );
+        for (text, expected) in [
+            ("ca \"none.pem\"", "\"none.pem\" cannot be read"),
+            ("ca \"text.pem\"", "\"text.pem\" has no certificate in PEM"),
+            (
+                "ca \"garbage.pem\"",
+                "\"garbage.pem\" has something that is no certificate of an authority",
+            ),
+            (
+                "certificate \"ca.pem\" key=\"ca.pem\"",
+                "\"ca.pem\" has no private key in PEM",
+            ),
+            (
+                "certificate \"ca.pem\" key=\"other.pem\"",
+                "\"other.pem\" is the key of another certificate",
+            ),
+            (
+                "certificate \"garbage.pem\" key=\"key.pem\"",
+                "\"garbage.pem\" cannot be used",
+            ),
+        ] {
+            let report = parse(text).unwrap_err().to_string();
+            assert!(report.contains(expected), "{text}\n{report}");
+        }
+    }
+
+    #[test]
+    fn mistakes_of_encrypted_upstreams_are_found() {
+        for (text, expected) in [
+            (
+                "forward \"tsl://192.0.2.1\"",
+                "`forward`: \"tsl://192.0.2.1\" is of a scheme that is not known",
+            ),
+            (
+                "forward \"tls://dns.example\"",
+                "`forward`: \"tls://dns.example\" is not an IP address",
+            ),
+            (
+                "forward \"tls://192.0.2.1%\"",
+                "`forward`: \"tls://192.0.2.1%\" has \"\" for a name, which is none",
+            ),
+            (
+                "forward \"tls://192.0.2.1:853%dns.example\"",
+                "`forward`: \"tls://192.0.2.1:853%dns.example\" has its port before the name",
+            ),
+            (
+                "forward \"tls://192.0.2.1\" \"192.0.2.2\"",
+                "the upstreams of one `forward` are asked in one way, and these are not",
+            ),
+            (
+                "forward \"tls://192.0.2.1\" { protocol \"tcp\" }",
+                "the upstreams are asked over tls://, and not over this",
+            ),
+            (
+                "forward \"192.0.2.1\" { tls }",
+                "`tls` is for upstreams that are asked over TLS, and these are asked in clear text",
+            ),
+            (
+                "forward \"tls://192.0.2.1\" { tls { pin \"sha256/AAAA\" } }",
+                "`pin`: \"sha256/AAAA\" is not the digest of a key",
+            ),
+            (
+                "forward \"tls://192.0.2.1\" { tls { certificate \"a.pem\" } }",
+                "`certificate` needs the file of its key",
+            ),
+        ] {
+            assert_eq!(problems(&in_zone(text)), [expected], "{text}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_found() {
         for (text, expected) in [
             ("forward", "`forward` needs a value"),
             (
                 "forward \"dns.example\"",
                 "`forward`: \"dns.example\" is not an IP address",
-            ),
-            (
-                "forward \"tls://1.1.1.1\"",
-                "`forward`: \"tls://1.1.1.1\" is not an IP address",
             ),
             ("forward \"0.0.0.0\"", "0.0.0.0:53 is not the address of a server"),
             (
@@ -501,13 +707,7 @@ mod tests {
         let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
             panic!("{config:?}")
         };
-        assert_eq!(
-            forward.upstreams,
-            [
-                "192.0.2.1:53".parse().unwrap(),
-                "[2001:db8::1]:53".parse().unwrap()
-            ]
-        );
+        assert_eq!(forward.upstreams, to(&["192.0.2.1:53", "[2001:db8::1]:53"]));
         assert_eq!(config.files, [folder.path().join("./resolv.conf")]);
 
         for (content, expected) in [

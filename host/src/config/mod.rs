@@ -13,6 +13,7 @@ mod clients;
 pub(crate) mod config_block;
 mod data;
 pub(crate) mod decode;
+mod encrypted;
 mod environment;
 mod error;
 pub(crate) mod files;
@@ -47,6 +48,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use crate::tls::Trust;
 pub use data::{Data, DataWriter};
 pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
@@ -492,9 +494,12 @@ pub struct ServeStale {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Forward {
     /// Addresses, or what a resolv.conf named; port 53 unless written.
-    pub upstreams: Vec<SocketAddr>,
-    /// `protocol "udp" | "tcp"`. With `udp`, a truncated answer is asked for again over TCP.
+    pub upstreams: Vec<Upstream>,
+    /// `protocol "udp" | "tcp"`, or what all upstreams have for a scheme. With `udp`, a truncated answer is asked for again
+    /// over TCP.
     pub protocol: Protocol,
+    /// `tls { … }`: how upstreams prove who they are, and we to them.
+    pub trust: Trust,
     /// `policy "random" | "round-robin" | "sequential"`
     pub policy: Policy,
     /// `timeout "2s"`: how long one attempt may take.
@@ -524,6 +529,44 @@ pub struct Forward {
     pub next: Vec<Next>,
 }
 
+/// `"192.0.2.1"`, or `"tls://192.0.2.1%dns.example:853"`
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Upstream {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What its certificate is for; none: the address.
+    pub name: Option<String>,
+}
+
+impl Upstream {
+    /// As it would be written.
+    pub fn spelled(&self, protocol: Protocol) -> String {
+        match protocol {
+            Protocol::Udp | Protocol::Tcp => self.address.to_string(),
+            Protocol::Tls => match (&self.name, self.address) {
+                (None, address) => format!("{}://{address}", protocol.word()),
+                (Some(name), SocketAddr::V4(address)) => {
+                    format!("{}://{}%{name}:{}", protocol.word(), address.ip(), address.port())
+                }
+                (Some(name), SocketAddr::V6(address)) => {
+                    format!(
+                        "{}://[{}]%{name}:{}",
+                        protocol.word(),
+                        address.ip(),
+                        address.port()
+                    )
+                }
+            },
+        }
+    }
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(address: SocketAddr) -> Upstream {
+        Upstream { address, name: None }
+    }
+}
+
 /// An answer that is left to the next stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Next {
@@ -545,6 +588,27 @@ pub enum Protocol {
     Udp,
     /// Over TCP only.
     Tcp,
+    /// `tls://`: over TLS (RFC 7858).
+    Tls,
+}
+
+impl Protocol {
+    /// Whether nobody on the way can read what is asked.
+    pub fn is_encrypted(self) -> bool {
+        match self {
+            Protocol::Udp | Protocol::Tcp => false,
+            Protocol::Tls => true,
+        }
+    }
+
+    /// As a word of metrics; of one that is encrypted also its scheme.
+    pub fn word(self) -> &'static str {
+        match self {
+            Protocol::Udp => "udp",
+            Protocol::Tcp => "tcp",
+            Protocol::Tls => "tls",
+        }
+    }
 }
 
 /// Which upstream is asked first.

@@ -22,7 +22,18 @@ pub const UDP_DEFAULT: u16 = 1232;
 
 const OPTION_SUBNET: u16 = 8;
 const OPTION_KEEPALIVE: u16 = 11;
+const OPTION_PADDING: u16 = 12;
 const OPTION_ERROR: u16 = 15;
+
+/// Octets of an option before its value: code and length (RFC 6891 section 6.1.2).
+pub const OPTION_HEADER: usize = 4;
+
+/// Appends a Padding option (RFC 7830 section 3) with a value of so many octets, all of them 0.
+pub fn pad(options: &mut Vec<u8>, padding: usize) {
+    options.extend(OPTION_PADDING.to_be_bytes());
+    options.extend((padding as u16).to_be_bytes());
+    options.resize(options.len() + padding, 0);
+}
 
 /// What a query's OPT record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

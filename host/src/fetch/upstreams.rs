@@ -12,14 +12,17 @@ use std::time::Duration;
 use hickory_proto::op::Message;
 use hickory_proto::rr::RData;
 use reqwest::dns::{Addrs, Name as Host, Resolve, Resolving};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
-use crate::config::{Config, SourceConfig, Stage};
+use crate::config::{self, Config, Forward, SourceConfig, Stage};
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::{MESSAGE_MAXIMUM, build, flag};
+use crate::tls;
 
 /// How long one server may take to answer.
 const TIME: Duration = Duration::from_secs(2);
@@ -38,7 +41,15 @@ const NXDOMAIN: u16 = 3;
 
 /// The servers that the configuration's zones ask.
 #[derive(Debug, Clone, Default)]
-pub struct Upstreams(Arc<SuffixMap<Vec<SocketAddr>>>);
+pub struct Upstreams(Arc<SuffixMap<Vec<Server>>>);
+
+/// One of them.
+#[derive(Debug, Clone)]
+struct Server {
+    address: SocketAddr,
+    /// Who it has to be, if it is asked over TLS and never otherwise.
+    secured: Option<(tls::Client, ServerName<'static>)>,
+}
 
 impl Upstreams {
     /// Those of all zones that forward.
@@ -46,10 +57,10 @@ impl Upstreams {
         let mut zones = SuffixMap::default();
         for zone in &config.zones {
             let forwards = zone.stages.iter().filter_map(|stage| match stage {
-                Stage::Source(SourceConfig::Forward(forward)) => Some(&forward.upstreams),
+                Stage::Source(SourceConfig::Forward(forward)) => Some(servers(forward)),
                 _ => None,
             });
-            let servers: Vec<SocketAddr> = forwards.flatten().copied().collect();
+            let servers: Vec<Server> = forwards.flatten().collect();
             for name in zone.names.iter().filter_map(|name| Name::parse(name).ok()) {
                 zones.insert(name.as_bytes(), servers.clone());
             }
@@ -71,13 +82,29 @@ impl Upstreams {
         }
         let mut problem = None;
         for server in (0..ROUNDS).flat_map(|_| servers) {
-            match ask(*server, &name).await {
+            match ask(server, &name).await {
                 Ok(found) => return Ok(found),
-                Err(error) => problem = Some(format!("{server}: {error}")),
+                Err(error) => problem = Some(format!("{}: {error}", server.address)),
             }
         }
         Err(io::Error::other(problem.unwrap_or_default()))
     }
+}
+
+/// The upstreams of one `forward`.
+fn servers(forward: &Forward) -> Vec<Server> {
+    let client = forward
+        .protocol
+        .is_encrypted()
+        .then(|| tls::Client::new(&forward.trust, &[b"dot"]));
+    let server = |upstream: &config::Upstream| Server {
+        address: upstream.address,
+        secured: client.clone().map(|client| {
+            let name = upstream.name.as_deref().and_then(tls::server_name);
+            (client, name.unwrap_or_else(|| upstream.address.ip().into()))
+        }),
+    };
+    forward.upstreams.iter().map(server).collect()
 }
 
 impl Resolve for Upstreams {
@@ -93,7 +120,7 @@ impl Resolve for Upstreams {
 }
 
 /// A host's addresses as one server knows them. It may have none of one type, or of both.
-async fn ask(server: SocketAddr, name: &Name) -> io::Result<Vec<IpAddr>> {
+async fn ask(server: &Server, name: &Name) -> io::Result<Vec<IpAddr>> {
     let [v4, v6] = TYPES.map(|qtype| ask_for(server, name, qtype));
     let (v4, v6) = tokio::join!(v4, v6);
     let found = match (v4, v6) {
@@ -107,15 +134,23 @@ async fn ask(server: SocketAddr, name: &Name) -> io::Result<Vec<IpAddr>> {
     Ok(found)
 }
 
-async fn ask_for(server: SocketAddr, name: &Name, qtype: u16) -> io::Result<Vec<IpAddr>> {
+async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<IpAddr>> {
     let mut query = build::upstream_query(name.as_bytes(), qtype, IN, flag::RD, false, None);
     let id: [u8; 2] = rand::random();
     query[..2].copy_from_slice(&id);
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-    let mut answer = timeout(TIME, over_udp(server, &query)).await.map_err(late)??;
-    if answer.metadata.truncation {
-        answer = timeout(TIME, over_tcp(server, &query)).await.map_err(late)??;
-    }
+    let address = server.address;
+    let answer = match &server.secured {
+        Some(secured) => timeout(TIME, over_tls(address, secured, &query))
+            .await
+            .map_err(late)??,
+        None => match timeout(TIME, over_udp(address, &query)).await.map_err(late)?? {
+            answer if answer.metadata.truncation => {
+                timeout(TIME, over_tcp(address, &query)).await.map_err(late)??
+            }
+            answer => answer,
+        },
+    };
     let rcode = u16::from(answer.metadata.response_code);
     if rcode != 0 && rcode != NXDOMAIN {
         return Err(io::Error::other(format!(
@@ -151,9 +186,23 @@ async fn over_udp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
 }
 
 async fn over_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
-    let mut stream = TcpStream::connect(server).await?;
+    over_stream(TcpStream::connect(server).await?, query).await
+}
+
+async fn over_tls(
+    server: SocketAddr,
+    (client, name): &(tls::Client, ServerName<'static>),
+    query: &[u8],
+) -> io::Result<Message> {
+    let connector = TlsConnector::from(client.config().map_err(io::Error::other)?);
+    let stream = TcpStream::connect(server).await?;
+    over_stream(connector.connect(name.clone(), stream).await?, query).await
+}
+
+async fn over_stream(mut stream: impl AsyncRead + AsyncWrite + Unpin, query: &[u8]) -> io::Result<Message> {
     let length = query.len() as u16;
     stream.write_all(&[&length.to_be_bytes(), query].concat()).await?;
+    stream.flush().await?;
     let mut answer = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut answer).await?;
     answer_to(query, &answer).ok_or_else(|| io::Error::other("answers something else"))

@@ -17,6 +17,7 @@ use super::forwarder::Forwarder;
 use super::message::{Query, Reply};
 use super::pool::Pool;
 use super::quota::{Quota, Quotas};
+use super::secured::BLOCK;
 use super::udp;
 use super::upstream::Upstream;
 use crate::config::Protocol;
@@ -51,10 +52,14 @@ impl Forward {
         })
     }
 
-    /// The query as this upstream is asked it: without EDNS where that is not missed and the upstream is known to
-    /// drop it, or may be, having been silent until the `last` time.
-    pub(super) fn without_edns(&self, index: usize, query: &Rc<Query>, last: bool) -> Rc<Query> {
+    /// The query as this upstream is asked it: padded where it is encrypted, and without EDNS where that is not missed and
+    /// the upstream is known to drop it, or may be, having been silent until the `last` time.
+    pub(super) fn as_asked(&self, index: usize, query: &Rc<Query>, last: bool) -> Rc<Query> {
         let upstream = &self.shared.upstreams[index];
+        if upstream.secured.is_some() {
+            // Whoever speaks TLS knows EDNS.
+            return query.padded(BLOCK).map_or_else(|| Rc::clone(query), Rc::new);
+        }
         if (last || upstream.drops_edns())
             && let Some(plain) = query.without_idle_edns()
         {
@@ -116,7 +121,7 @@ impl Forward {
                 let reply = self.sockets[index].exchange(query);
                 timeout(limit, reply).await.unwrap_or(Err(Fault::Timeout))
             }
-            Protocol::Tcp => {
+            Protocol::Tcp | Protocol::Tls => {
                 counters.tcp.fetch_add(1, Relaxed);
                 // In a box of its own, or every attempt over UDP would be as large.
                 Box::pin(self.pools[index].exchange(query, limit)).await

@@ -1,6 +1,7 @@
 //! What a `forward` stage may hold at most, for all that clients ask and upstreams send: sockets and octets.
 
 use super::connection::CONNECTION_OCTETS;
+use super::secured::TLS_OCTETS;
 use crate::config;
 
 /// Octets that a query under way holds: itself, twice, and an answer of the size that upstreams are told to keep to
@@ -17,7 +18,7 @@ impl config::Forward {
         self.concurrent + workers * self.upstreams.len() + self.most_connections(workers)
     }
 
-    /// How many of these are TCP connections that are kept for the next queries, at most.
+    /// How many of these are connections that are kept for the next queries, at most.
     pub fn most_connections(&self, workers: usize) -> usize {
         workers * self.upstreams.len() * self.connections
     }
@@ -26,6 +27,11 @@ impl config::Forward {
     /// workers. What the clients are owed is not among them.
     pub fn most_octets(&self, workers: usize) -> usize {
         let query = QUERY_OCTETS + self.attempts as usize * ATTEMPT_OCTETS;
-        self.concurrent * query + self.most_connections(workers) * CONNECTION_OCTETS
+        let tls = if self.protocol.is_encrypted() {
+            TLS_OCTETS
+        } else {
+            0
+        };
+        self.concurrent * query + self.most_connections(workers) * (CONNECTION_OCTETS + tls)
     }
 }

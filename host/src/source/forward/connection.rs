@@ -192,24 +192,22 @@ impl Connection {
     /// The connection's whole life, in which it holds its permit. Establishing the `stream` may take as long as `dial`.
     pub async fn run<S: AsyncRead + AsyncWrite>(
         self: Rc<Self>,
-        stream: impl Future<Output = io::Result<S>>,
+        stream: impl Future<Output = Result<S, Fault>>,
         dial: Duration,
         upstream: Arc<Upstream>,
         _permit: Permit,
     ) {
         let fault = match timeout(dial, stream).await {
-            Ok(Ok(stream)) => {
-                self.serve(stream, &upstream).await;
-                Fault::Closed
-            }
-            Ok(Err(error)) => Fault::of_network(&error),
+            Ok(Ok(stream)) => self.serve(stream, &upstream).await,
+            Ok(Err(fault)) => fault,
             Err(_) => Fault::Timeout,
         };
         self.close(fault);
     }
 
-    /// Writes what is in the outbox and hands out what comes in, until either side has had enough.
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite, upstream: &Upstream) {
+    /// Writes what is in the outbox and hands out what comes in, until either side has had enough; the result is why queries
+    /// on it have no answer.
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite, upstream: &Upstream) -> Fault {
         let (mut reader, mut writer) = io::split(stream);
         let mut inbox = Vec::with_capacity(INBOX);
         let (mut sending, mut sent) = (Vec::new(), 0);
@@ -224,7 +222,7 @@ impl Connection {
             let idle_until = {
                 let state = self.state.borrow();
                 if state.closed {
-                    return;
+                    return Fault::Closed;
                 }
                 let idle = if state.retiring {
                     Duration::ZERO
@@ -236,20 +234,21 @@ impl Connection {
             tokio::select! {
                 read = reader.read_buf(&mut inbox) => match read {
                     // A half-closed connection has nothing to tell us any more (RFC 7766 section 6.2.4).
-                    Ok(0) | Err(_) => return,
+                    Ok(0) => return Fault::Closed,
+                    Err(error) => return Fault::of_stream(&error),
                     Ok(_) => self.unpack(&mut inbox, upstream),
                 },
                 // The prefix and its message leave in one write (RFC 7766 section 8), with others if they
                 // wait.
                 written = write(&mut writer, &sending[sent..]), if sent < sending.len() || unflushed => {
                     match written {
-                        Ok(0) if sent < sending.len() => return,
+                        Ok(0) if sent < sending.len() => return Fault::Closed,
                         Ok(count) => (sent, unflushed) = (sent + count, count > 0),
-                        Err(_) => return,
+                        Err(error) => return Fault::of_stream(&error),
                     }
                 }
                 () = self.wake.notified() => {}
-                () = sleep_until(idle_until.unwrap_or_else(Instant::now)), if idle_until.is_some() => return,
+                () = sleep_until(idle_until.unwrap_or_else(Instant::now)), if idle_until.is_some() => return Fault::Closed,
             }
         }
     }

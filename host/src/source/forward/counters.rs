@@ -7,13 +7,14 @@ use std::time::Duration;
 use super::failure::Fault;
 use crate::dns::rcode;
 use crate::histogram::Histogram;
+use crate::tls::Problem;
 
 /// What has been counted about one upstream. All are totals, updated without order between them.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Queries sent over UDP.
     pub udp: AtomicU64,
-    /// Queries sent over TCP.
+    /// Queries sent over TCP, or what lies upon it.
     pub tcp: AtomicU64,
     /// Time from sending to a reply, for those that got one.
     pub durations: Histogram<17>,
@@ -70,11 +71,25 @@ pub enum Reason {
     Servfail,
     /// RCODE 5: the next upstream was tried.
     Refused,
+    /// A certificate for another name.
+    CertificateName,
+    /// A certificate whose time is over.
+    CertificateExpired,
+    /// A certificate whose time has not come.
+    CertificateEarly,
+    /// A certificate of an authority that is not trusted.
+    CertificateIssuer,
+    /// A key that is not among those pinned.
+    CertificateKey,
+    /// Another fault of a certificate.
+    Certificate,
+    /// No TLS for another reason.
+    Tls,
 }
 
 impl Reason {
     /// In the order of [`Counters::failures`].
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 17] = [
         Self::Timeout,
         Self::ConnectionRefused,
         Self::Network,
@@ -85,6 +100,13 @@ impl Reason {
         Self::Local,
         Self::Servfail,
         Self::Refused,
+        Self::CertificateName,
+        Self::CertificateExpired,
+        Self::CertificateEarly,
+        Self::CertificateIssuer,
+        Self::CertificateKey,
+        Self::Certificate,
+        Self::Tls,
     ];
 
     /// As a label's value.
@@ -100,6 +122,13 @@ impl Reason {
             Self::Local => "local",
             Self::Servfail => "servfail",
             Self::Refused => "refused",
+            Self::CertificateName => "certificate_name",
+            Self::CertificateExpired => "certificate_expired",
+            Self::CertificateEarly => "certificate_early",
+            Self::CertificateIssuer => "certificate_issuer",
+            Self::CertificateKey => "certificate_key",
+            Self::Certificate => "certificate",
+            Self::Tls => "tls",
         }
     }
 
@@ -121,6 +150,15 @@ impl From<Fault> for Reason {
             Fault::Network(_) => Self::Network,
             Fault::Closed => Self::Closed,
             Fault::Malformed => Self::Malformed,
+            Fault::Tls(problem) => match problem {
+                Problem::WrongName => Self::CertificateName,
+                Problem::Expired => Self::CertificateExpired,
+                Problem::NotYetValid => Self::CertificateEarly,
+                Problem::UnknownIssuer => Self::CertificateIssuer,
+                Problem::WrongKey => Self::CertificateKey,
+                Problem::Certificate => Self::Certificate,
+                Problem::Alert(_) | Problem::Protocol => Self::Tls,
+            },
             Fault::Forged => Self::Forged,
             Fault::Busy => Self::Busy,
             Fault::Local(_) => Self::Local,

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use super::message::NotAQuery;
 use crate::dns::edns::ExtendedError;
+use crate::tls::Problem;
 
 /// How one attempt at one upstream ended without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +23,9 @@ pub enum Fault {
     /// It closed the TCP connection with the query on it.
     #[error("closed the connection before it answered")]
     Closed,
+    /// TLS did not come about with it.
+    #[error("{0}")]
+    Tls(Problem),
     /// Its reply has the right ID and question, and is not a DNS message otherwise.
     #[error("sent a malformed reply")]
     Malformed,
@@ -50,6 +54,14 @@ impl Fault {
         }
     }
 
+    /// What an error of a connection that was established says about its other end: that it closed it, or in TLS why.
+    pub(super) fn of_stream(error: &io::Error) -> Self {
+        let inner = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        inner.map_or(Self::Closed, |error| Self::Tls(Problem::of(error)))
+    }
+
     /// Whether the same upstream is worth another attempt for the same query. What was lost may arrive the
     /// second time; what was refused stays refused for now.
     pub(super) fn may_pass(self) -> bool {
@@ -60,7 +72,7 @@ impl Fault {
     pub(super) fn blames_upstream(self) -> bool {
         matches!(
             self,
-            Self::Timeout | Self::Refused | Self::Network(_) | Self::Closed | Self::Malformed
+            Self::Timeout | Self::Refused | Self::Network(_) | Self::Closed | Self::Malformed | Self::Tls(_)
         )
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::counters::{Counters, Reason};
 use super::forwarder::Forwarder;
+use crate::config::Protocol;
 use crate::figures::Figures;
 
 /// A counter that is shown as it is: name, help, and where it is.
@@ -50,8 +51,27 @@ impl Forwarder {
             let to = upstream.address.to_string();
             let (to, counters) = (("to", &*to), &upstream.counters);
             let requests = figures.counter("forward_requests", "Queries sent to upstreams");
-            requests.add(&[to, ("proto", "udp")], counters.udp.load(Relaxed));
-            requests.add(&[to, ("proto", "tcp")], counters.tcp.load(Relaxed));
+            let (udp, connections) = (counters.udp.load(Relaxed), counters.tcp.load(Relaxed));
+            match self.config.protocol {
+                Protocol::Udp | Protocol::Tcp => {
+                    requests.add(&[to, ("proto", "udp")], udp);
+                    requests.add(&[to, ("proto", "tcp")], connections);
+                }
+                protocol => requests.add(&[to, ("proto", protocol.word())], connections),
+            }
+            if let Some(secured) = &upstream.secured {
+                let help = "TLS handshakes with upstreams that succeeded, by whether they resumed an earlier session";
+                let handshakes = figures.counter("forward_tls_handshakes", help);
+                handshakes.add(&[to, ("resumed", "false")], secured.full.load(Relaxed));
+                handshakes.add(&[to, ("resumed", "true")], secured.resumed.load(Relaxed));
+                if let Some(expires) = secured.expires() {
+                    let help =
+                        "When the certificate expires that the upstream had last, in seconds since 1970";
+                    figures
+                        .gauge("forward_certificate_expiry_timestamp_seconds", help)
+                        .least(&[to], expires);
+                }
+            }
             let help = "Time from sending a query to an upstream to its reply";
             figures
                 .histogram("forward_request_duration_seconds", help)

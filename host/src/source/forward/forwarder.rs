@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::failure::Failure;
 use super::policy::Rotation;
 use super::quota::Quota;
+use super::secured;
 use super::upstream::Upstream;
 use crate::admission::{Full, JOSTLE, Place, Room};
 use crate::config;
@@ -39,10 +40,11 @@ pub struct Forwarder {
 impl Forwarder {
     /// A stage of `zone`, for so many workers. Nothing is known about the upstreams yet: all count as healthy.
     pub fn new(config: &config::Forward, zone: &Name, workers: usize) -> Arc<Self> {
+        let client = secured::client(config);
         let upstreams = config
             .upstreams
             .iter()
-            .map(|&address| Arc::new(Upstream::new(address, config.max_fails)));
+            .map(|upstream| Arc::new(Upstream::new(upstream, client.as_ref(), config.max_fails)));
         let mut except = SuffixMap::default();
         for name in config.except.iter().filter_map(|name| Name::parse(name).ok()) {
             except.insert(name.as_bytes(), ());

@@ -86,6 +86,20 @@ impl Query {
         self.message.len() <= usize::from(UDP_DEFAULT)
     }
 
+    /// The same in a whole number of blocks, for who can see only how long it is (RFC 8467 section 4.1). None if it carries no
+    /// OPT to pad it with (RFC 7830 section 3), or one that a MAC covers.
+    pub fn padded(&self, block: usize) -> Option<Self> {
+        let opt = self.last_opt.as_ref()?;
+        let before = self.message.len() + edns::OPTION_HEADER;
+        let padding = before.next_multiple_of(block) - before;
+        let length = u16::try_from(opt.data.len() + edns::OPTION_HEADER + padding).ok()?;
+        let mut message = Vec::with_capacity(before + padding);
+        message.extend_from_slice(&self.message);
+        message[opt.data.start - 2..opt.data.start].copy_from_slice(&length.to_be_bytes());
+        edns::pad(&mut message, padding);
+        Self::new(&message).ok()
+    }
+
     /// The same question to a server that predates EDNS. None if it carries no OPT, or one with
     /// something after it: that would be a TSIG, whose MAC covers the OPT (RFC 8945 section 4.3).
     pub fn without_edns(&self) -> Option<Self> {
@@ -191,7 +205,7 @@ impl Query {
 fn is_bare_error(bytes: &[u8], over: Protocol) -> bool {
     let expected = match u16_at(bytes, 2) & flag::RCODE {
         rcode::FORMERR | rcode::NOTIMP => true,
-        rcode::SERVFAIL | rcode::REFUSED => over == Protocol::Tcp,
+        rcode::SERVFAIL | rcode::REFUSED => over != Protocol::Udp,
         _ => false,
     };
     expected && counts(bytes)[..2] == [0, 0]

@@ -11,8 +11,8 @@ use super::connection::Connection;
 use super::failure::Fault;
 use super::message::{Query, Reply};
 use super::quota::Quotas;
-use super::tcp;
 use super::upstream::Upstream;
+use super::{tcp, tls};
 
 /// One worker's connections to one upstream.
 pub(super) struct Pool {
@@ -89,12 +89,18 @@ impl Pool {
     fn connect(&self) -> Result<Rc<Connection>, Fault> {
         let permit = self.quotas.take()?;
         let connection = Rc::new(Connection::new(&self.opened, self.idle));
-        // The one line that knows what the queries travel on.
-        let stream = tcp::connect(self.upstream.address);
-        let running = connection
-            .clone()
-            .run(stream, self.dial, self.upstream.clone(), permit);
-        tokio::task::spawn_local(running);
+        // Nothing else knows what the queries travel on.
+        let (opened, upstream) = (Rc::clone(&connection), Arc::clone(&self.upstream));
+        match upstream.secured {
+            None => {
+                let stream = tcp::connect(upstream.address);
+                tokio::task::spawn_local(opened.run(stream, self.dial, upstream, permit))
+            }
+            Some(_) => {
+                let stream = tls::connect(Arc::clone(&upstream));
+                tokio::task::spawn_local(opened.run(stream, self.dial, upstream, permit))
+            }
+        };
         Ok(connection)
     }
 

@@ -145,7 +145,7 @@ impl Race<'_> {
         }
         let earlier = self.earlier(index);
         let last = self.begun + 1 == self.forward.shared.config.attempts || earlier + 1 == MOST_DATAGRAMS;
-        let query = self.forward.without_edns(index, self.query, earlier > 0 && last);
+        let query = self.forward.as_asked(index, self.query, earlier > 0 && last);
         let over = self.protocol(earlier);
         self.attempts.push(Attempt {
             index,
@@ -170,10 +170,10 @@ impl Race<'_> {
     fn protocol(&self, earlier: usize) -> Protocol {
         // RFC 9520 section 3.1: three times over one transport, and then perhaps over another one. Where
         // datagrams are lost, TCP sends again by itself.
-        if self.query.fits_datagram() && earlier < MOST_DATAGRAMS {
-            self.forward.shared.config.protocol
-        } else {
-            Protocol::Tcp
+        match self.forward.shared.config.protocol {
+            Protocol::Udp if self.query.fits_datagram() && earlier < MOST_DATAGRAMS => Protocol::Udp,
+            Protocol::Udp | Protocol::Tcp => Protocol::Tcp,
+            Protocol::Tls => Protocol::Tls,
         }
     }
 
@@ -182,8 +182,10 @@ impl Race<'_> {
     fn rto(&self, index: usize) -> Duration {
         let shared = &self.forward.shared;
         match shared.config.protocol {
-            Protocol::Tcp if self.rotation.has_one() => shared.config.timeout,
-            Protocol::Tcp | Protocol::Udp => shared.upstreams[index].rto().min(shared.config.timeout),
+            Protocol::Tcp | Protocol::Tls if self.rotation.has_one() => shared.config.timeout,
+            Protocol::Udp | Protocol::Tcp | Protocol::Tls => {
+                shared.upstreams[index].rto().min(shared.config.timeout)
+            }
         }
     }
 

@@ -26,8 +26,9 @@ impl Forwarder {
 
     /// What `/status` shows of it.
     pub fn status(&self) -> Status {
-        let upstreams = self.upstreams.iter().map(|upstream| UpstreamStatus {
-            address: upstream.address.to_string(),
+        let upstreams = self.upstreams.iter().zip(&self.config.upstreams);
+        let upstreams = upstreams.map(|(upstream, config)| UpstreamStatus {
+            address: config.spelled(self.config.protocol),
             healthy: upstream.healthy(),
             looping: upstream.looping(),
         });

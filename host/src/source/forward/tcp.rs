@@ -1,14 +1,16 @@
 //! Plain TCP to an upstream, for the queries of a [`pool`](super::pool). Another transport of streams gets a file like this
 //! one.
 
-use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
+use super::failure::Fault;
+
 /// Connects to an upstream.
-pub(super) async fn connect(upstream: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(upstream).await?;
+pub(super) async fn connect(upstream: SocketAddr) -> Result<TcpStream, Fault> {
+    let connected = TcpStream::connect(upstream).await;
+    let stream = connected.map_err(|error| Fault::of_network(&error))?;
     // Otherwise a query would wait for the acknowledgement of the one before.
     let _ = stream.set_nodelay(true);
     Ok(stream)

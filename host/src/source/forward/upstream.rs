@@ -11,6 +11,9 @@ use super::counters::Counters;
 use super::failure::Fault;
 use super::health::{FAILURE, Health};
 use super::pace::{HedgeBudget, RoundTrip};
+use super::secured::Secured;
+use crate::config;
+use crate::tls::Client;
 
 /// An upstream is never given less time than this before the query is sent again: most that is slower on a
 /// node's own network is lost, and what is not is bounded by [`HedgeBudget`].
@@ -34,6 +37,8 @@ pub struct Upstream {
     pub counters: Counters,
     pub(super) health: Health,
     pub(super) hedge_budget: HedgeBudget,
+    /// Who it has to be, if it is asked over TLS.
+    pub(super) secured: Option<Secured>,
     rtt: RoundTrip,
     /// Answers in a row that came only without EDNS.
     edns_silences: AtomicU32,
@@ -48,9 +53,12 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(address: SocketAddr, max_fails: u32) -> Self {
+    /// One of which nothing is known; with a client it is asked over TLS.
+    pub(super) fn new(upstream: &config::Upstream, client: Option<&Client>, max_fails: u32) -> Self {
+        let address = upstream.address;
         Self {
             address,
+            secured: client.map(|client| Secured::new(client.clone(), upstream)),
             counters: Counters::default(),
             health: Health::new(address, max_fails),
             hedge_budget: HedgeBudget::default(),
@@ -156,7 +164,7 @@ mod tests {
     use super::*;
 
     fn upstream(max_fails: u32) -> Upstream {
-        Upstream::new(([127, 0, 0, 1], 53).into(), max_fails)
+        Upstream::new(&SocketAddr::from(([127, 0, 0, 1], 53)).into(), None, max_fails)
     }
 
     #[test]

@@ -20,8 +20,9 @@ pub fn run(test: impl Future<Output = ()>) {
 
 pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
     config::Forward {
-        upstreams: upstreams.to_vec(),
+        upstreams: upstreams.iter().copied().map(Into::into).collect(),
         protocol: config::Protocol::Udp,
+        trust: config::Trust::default(),
         policy: config::Policy::Sequential,
         timeout: Duration::from_millis(500),
         deadline: Duration::from_secs(2),

@@ -68,7 +68,11 @@ fn queries_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
     run(async {
         let (ours, mut theirs) = tokio::io::duplex(4096);
         let stream = async { Ok(tokio::io::BufStream::new(ours)) };
-        let upstream = Arc::new(Upstream::new(([127, 0, 0, 1], 53).into(), 0));
+        let upstream = Arc::new(Upstream::new(
+            &SocketAddr::from(([127, 0, 0, 1], 53)).into(),
+            None,
+            0,
+        ));
         let permit = Quotas::unbounded().take().unwrap();
         let connection = Rc::new(Connection::new(&Rc::default(), SOON));
         spawn_local(connection.clone().run(stream, SOON, upstream, permit));

@@ -1,0 +1,192 @@
+//! `tls://`, `tls { … }` and `certificate`: upstreams and listeners with TLS, and the files that this takes.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kdl::{KdlEntry, KdlNode, KdlValue};
+
+use super::address::{check, parse};
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, property, text};
+use super::error::Diagnostic;
+use super::files;
+use super::{Protocol, Upstream};
+use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
+
+/// The schemes of encrypted transports, and their ports (RFC 7858 section 3.1).
+const SCHEMES: [(&str, Protocol, u16); 1] = [("tls", Protocol::Tls, 853)];
+
+/// Octets of the largest file with certificates or a key that is read: a list of all authorities has a quarter of that.
+const LARGEST: u64 = 1 << 20;
+
+pub(super) const TLS: Shape = Shape {
+    example: r#"tls { ca "/etc/dnsweir/ca.pem" }"#,
+    arguments: 0..=0,
+    properties: &[],
+    children: &["ca", "pin", "certificate"],
+    repeated: &[],
+};
+
+const PIN: Shape = Shape::plain(
+    1..=8,
+    r#"pin "sha256/9SjxtnXx8sIcJRzFT2tBuKGnQWGIP6tqYBhZ9AbLT8g=""#,
+);
+
+pub(super) const CERTIFICATE: Shape = Shape {
+    example: r#"certificate "/etc/dnsweir/tls.crt" key="/etc/dnsweir/tls.key""#,
+    arguments: 1..=1,
+    properties: &["key"],
+    children: &[],
+    repeated: &[],
+};
+
+/// The files that matter, and where relative paths begin.
+pub(super) struct Files<'a> {
+    pub folder: &'a Path,
+    /// Every file that is read is added, also one that cannot be: that it changes is a reason to reload.
+    pub met: &'a mut Vec<PathBuf>,
+}
+
+impl Files<'_> {
+    fn read(&mut self, written: &str) -> Result<Vec<u8>, String> {
+        let path = self.folder.join(written);
+        if !self.met.contains(&path) {
+            self.met.push(path.clone());
+        }
+        files::read(&path, LARGEST).map_err(|error| format!("cannot be read: {error}"))
+    }
+}
+
+/// The scheme of an encrypted transport that an argument begins with, and the rest.
+pub(super) fn scheme(text: &str) -> Option<Result<(Protocol, u16, &str), Wrong>> {
+    let (scheme, rest) = text.split_once("://")?;
+    let known = SCHEMES.iter().find(|(known, ..)| *known == scheme);
+    Some(match known {
+        Some((_, protocol, port)) => Ok((*protocol, *port, rest)),
+        None => {
+            let known: Vec<String> = SCHEMES.iter().map(|(name, ..)| format!("{name}://")).collect();
+            let help = format!(
+                "write {}, or an address alone for DNS in clear text",
+                known.join(" or ")
+            );
+            Err(Wrong::new("is of a scheme that is not known", help))
+        }
+    })
+}
+
+/// `ADDRESS[%NAME][:PORT]` behind a scheme, as CoreDNS has it: whom to ask, and the name that its certificate has.
+pub(super) fn upstream(rest: &str, port: u16) -> Result<Upstream, Wrong> {
+    let help = "write the server's address, and behind it the name in its certificate: \"tls://9.9.9.9%dns.quad9.net\", \
+                \"tls://[2620:fe::fe]%dns.quad9.net:853\"";
+    let wrong = |problem: String| Wrong::new(problem, help);
+    // In brackets, what follows a percent sign is an interface.
+    let end = rest.find(']').unwrap_or(0);
+    let (written, name, port) = match rest[end..].split_once('%') {
+        Some((before, behind)) => {
+            let (name, port) = match behind.split_once(':') {
+                Some((name, port)) => (
+                    name,
+                    port.parse()
+                        .map_err(|_| wrong(format!("has {port:?} for a port")))?,
+                ),
+                None => (behind, port),
+            };
+            (&rest[..end + before.len()], Some(name), port)
+        }
+        None => (rest, None, port),
+    };
+    // No server listens on port 0, so one that is not 0 was written.
+    let unwritten = 0;
+    let mut address = parse(written, unwritten).ok_or_else(|| wrong("is not an IP address".into()))?;
+    match (address.port() == unwritten, name) {
+        (true, _) => address.set_port(port),
+        (false, Some(_)) => return Err(wrong("has its port before the name".into())),
+        (false, None) => {}
+    }
+    check(address).map_err(|found| wrong(found.problem))?;
+    let name = match name {
+        Some(name) if server_name(name).is_none() => {
+            return Err(wrong(format!("has {name:?} for a name, which is none")));
+        }
+        name => name.map(|name| name.trim_end_matches('.').to_ascii_lowercase()),
+    };
+    Ok(Upstream { address, name })
+}
+
+/// Decodes `tls { ca "FILE"; pin "sha256/…"; certificate "FILE" key="FILE" }`.
+pub(super) fn trust(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Trust {
+    mistakes.check(node, &TLS);
+    let nodes = block(node);
+    let mut trust = Trust {
+        authorities: mistakes
+            .scalar(nodes, r#"ca "/etc/dnsweir/ca.pem""#, text)
+            .and_then(|_| authorities(mistakes, files, arguments(child(nodes, "ca")?).next()?)),
+        ..Trust::default()
+    };
+    if let Some(node) = child(nodes, "pin") {
+        mistakes.check(node, &PIN);
+        trust.pins = arguments(node)
+            .filter_map(|entry| mistakes.value("pin", entry, pin))
+            .collect();
+    }
+    trust.identity = child(nodes, "certificate").and_then(|node| identity(mistakes, files, node));
+    trust
+}
+
+fn authorities(mistakes: &mut Mistakes, files: &mut Files<'_>, entry: &KdlEntry) -> Option<Authorities> {
+    let written = text(entry.value()).ok()?;
+    let read = files.read(&written).and_then(|pem| Authorities::from_pem(&pem));
+    read.map_err(|problem| {
+        let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
+        mistakes.push(wrong.help("name a file with the certificates of authorities, in PEM"));
+    })
+    .ok()
+}
+
+/// Decodes `certificate "FILE" key="FILE"`.
+pub(super) fn identity(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Identity> {
+    mistakes.check(node, &CERTIFICATE);
+    let certificate = mistakes.argument(node, text);
+    let Some(key_entry) = property(node, "key") else {
+        let missing = Diagnostic::new(head(node), "`certificate` needs the file of its key");
+        mistakes.push(missing.help(format!("write: {}", CERTIFICATE.example)));
+        return None;
+    };
+    let key = mistakes.property(node, "key", text);
+    let (certificate, key) = (certificate?, key?);
+    let entry = arguments(node).next()?;
+    let mut read = |written: &str, entry: &KdlEntry| {
+        files.read(written).map_err(|problem| {
+            let unreadable = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
+            mistakes.push(unreadable.help("name a file in PEM that dnsweir can read"));
+        })
+    };
+    let (pem, key_pem) = (read(&certificate, entry), read(&key, key_entry));
+    let identity = Identity::from_pem(&pem.ok()?, &key_pem.ok()?);
+    identity
+        .map_err(|(of_key, problem)| {
+            let (written, entry) = if of_key {
+                (&key, key_entry)
+            } else {
+                (&certificate, entry)
+            };
+            let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
+            mistakes.push(wrong.help(
+                "name a certificate, with those between it and its authority, and its key, both in PEM",
+            ));
+        })
+        .ok()
+}
+
+/// `sha256/` and the digest of a public key in base64, as RFC 7858 section 4.2 and curl write it.
+fn pin(value: &KdlValue) -> Result<Pin, Wrong> {
+    let written = text(value)?;
+    let digest = written
+        .strip_prefix("sha256/")
+        .and_then(|digest| STANDARD.decode(digest).ok());
+    digest.and_then(|digest| digest.try_into().ok()).ok_or_else(|| {
+        let help =
+            "write \"sha256/\" and the base64 of 32 octets; `kdig +tls +tls-pin=… -d` shows a server's";
+        Wrong::new("is not the digest of a key", help)
+    })
+}

@@ -1,0 +1,117 @@
+//! An upstream that is asked over TLS (RFC 7858): who it has to be, and what is known of its certificate.
+//!
+//! The server proves who it is, or it is not asked: that is the strict profile of RFC 8310 section 5, and there is no other
+//! here. What is wrong with a certificate is logged once, until it changes.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, HandshakeKind};
+use tokio_rustls::TlsConnector;
+
+use super::failure::Fault;
+use crate::config;
+use crate::tls::{Client, Explained, Problem, expiry, server_name};
+
+/// The name of DNS in a handshake, as the registry of RFC 7301 has it.
+const ALPN: &[u8] = b"dot";
+
+/// Octets that TLS holds of a connection beside what is written and read upon it: a record that is being read, one that
+/// was, and what is to be sent.
+pub(super) const TLS_OCTETS: usize = 2 * (18 << 10) + (64 << 10);
+
+/// Octets of a block that queries are padded to (RFC 8467 section 4.1).
+pub(super) const BLOCK: usize = 128;
+
+/// An upstream that is asked over TLS: who it has to be, and what is known of its certificate.
+#[derive(Debug)]
+pub(super) struct Secured {
+    address: SocketAddr,
+    client: Client,
+    name: ServerName<'static>,
+    /// Until when its certificate was valid that it had last, in seconds since 1970; 0: none is known.
+    expires: AtomicI64,
+    /// Handshakes that began a session.
+    pub full: AtomicU64,
+    /// Those that went on with one.
+    pub resumed: AtomicU64,
+    /// What was wrong the last time, if something was.
+    wrong: Mutex<Option<String>>,
+}
+
+/// What all upstreams of a stage have in common, if they are encrypted.
+pub(super) fn client(config: &config::Forward) -> Option<Client> {
+    let encrypted = config.protocol.is_encrypted();
+    encrypted.then(|| Client::new(&config.trust, &[ALPN]))
+}
+
+impl Secured {
+    /// Nothing is known of its certificate yet.
+    pub fn new(client: Client, upstream: &config::Upstream) -> Secured {
+        let name = upstream.name.as_deref().and_then(server_name);
+        Secured {
+            address: upstream.address,
+            client,
+            name: name.unwrap_or_else(|| upstream.address.ip().into()),
+            expires: AtomicI64::new(0),
+            full: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
+            wrong: Mutex::new(None),
+        }
+    }
+
+    /// Until when its certificate is valid, in seconds since 1970, if it has shown one.
+    pub fn expires(&self) -> Option<u64> {
+        u64::try_from(self.expires.load(Relaxed))
+            .ok()
+            .filter(|&expires| expires > 0)
+    }
+
+    /// What makes TLS of a connection, and the name to ask for.
+    pub fn connector(&self) -> Result<(TlsConnector, ServerName<'static>), Fault> {
+        let config = self
+            .client
+            .config()
+            .map_err(|error| Fault::Tls(Problem::of(&error)))?;
+        Ok((TlsConnector::from(config), self.name.clone()))
+    }
+
+    /// A handshake succeeded.
+    pub fn connected(&self, connection: &ClientConnection) {
+        let counter = match connection.handshake_kind() {
+            Some(HandshakeKind::Resumed) => &self.resumed,
+            _ => &self.full,
+        };
+        counter.fetch_add(1, Relaxed);
+        let certificate = connection.peer_certificates().and_then(|chain| chain.first());
+        if let Some(expires) = certificate.and_then(expiry) {
+            self.expires.store(expires, Relaxed);
+        }
+        if self.wrong.lock().take().is_some() {
+            tracing::info!(upstream = %self.address, "TLS to the upstream works again");
+        }
+    }
+
+    /// A handshake failed. It is logged, unless it failed in the same way before.
+    pub fn failed(&self, error: &std::io::Error) -> Fault {
+        let inner = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let Some(error) = inner else {
+            return Fault::of_network(error);
+        };
+        let explained = Explained::of(error, &self.name);
+        if let Some(expired) = explained.expired {
+            self.expires.store(expired, Relaxed);
+        }
+        let mut wrong = self.wrong.lock();
+        if wrong.as_ref() != Some(&explained.text) {
+            tracing::error!(upstream = %self.address, "the upstream is not asked: {}", explained.text);
+            *wrong = Some(explained.text);
+        }
+        Fault::Tls(explained.problem)
+    }
+}

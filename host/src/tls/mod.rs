@@ -1,0 +1,58 @@
+//! TLS: who a server has to be, who we are, and in plain words what is wrong if somebody is not.
+//!
+//! It knows certificates and keys, and neither DNS nor sockets. The cryptography is ring's; TLS is 1.2 or 1.3, as RFC 8310
+//! section 9 has it. Early data (0-RTT) is never sent nor taken: it can be replayed (RFC 8446 section 8).
+
+mod authorities;
+mod client;
+mod identity;
+mod problem;
+
+use std::sync::{Arc, LazyLock};
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use sha2::{Digest as _, Sha256};
+
+pub use authorities::Authorities;
+pub use client::{Client, Pin, Trust};
+pub use identity::Identity;
+pub use problem::{Explained, Problem};
+
+/// ring, chosen here and not by whatever else is in the process.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
+    Arc::clone(&PROVIDER)
+}
+
+/// A host's name or address as certificates have it.
+pub fn server_name(text: &str) -> Option<ServerName<'static>> {
+    ServerName::try_from(text.trim_end_matches('.').to_owned()).ok()
+}
+
+/// Until when a certificate is valid, in seconds since 1970.
+pub fn expiry(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+/// The certificates in a PEM text.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|error| format!("is not PEM: {error}"))?;
+    match found.is_empty() {
+        true => Err("has no certificate in PEM".into()),
+        false => Ok(found),
+    }
+}
+
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}

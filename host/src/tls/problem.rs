@@ -1,0 +1,157 @@
+//! What is wrong with a handshake, in plain words.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::{AlertDescription, CertificateError, Error};
+use x509_parser::time::ASN1Time;
+
+use super::client::{NoAuthorities, WrongKey};
+
+/// Why TLS did not come about, or ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The certificate is for other names.
+    #[error("has a certificate for another name")]
+    WrongName,
+    /// Its time is over.
+    #[error("has a certificate that has expired")]
+    Expired,
+    /// Its time has not come.
+    #[error("has a certificate that is not valid yet")]
+    NotYetValid,
+    /// No authority that is trusted has signed it.
+    #[error("has a certificate of an unknown authority")]
+    UnknownIssuer,
+    /// The key is not one of those pinned.
+    #[error("has another key than those pinned")]
+    WrongKey,
+    /// Something else is wrong with the certificate.
+    #[error("has an unusable certificate")]
+    Certificate,
+    /// The other end said why it does not go on.
+    #[error("ended TLS: {0:?}")]
+    Alert(AlertDescription),
+    /// The other end does not speak TLS, or not as we do.
+    #[error("does not speak TLS as we do")]
+    Protocol,
+}
+
+/// A problem, and what an operator should know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explained {
+    /// Which it is.
+    pub problem: Problem,
+    /// What is wrong, with all that is known, and what to do.
+    pub text: String,
+    /// When the certificate expired, in seconds since 1970, if that is the problem.
+    pub expired: Option<i64>,
+}
+
+impl Problem {
+    /// What an error of rustls is.
+    pub fn of(error: &Error) -> Problem {
+        match error {
+            Error::InvalidCertificate(error) => match error {
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                    Problem::WrongName
+                }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => Problem::Expired,
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    Problem::NotYetValid
+                }
+                // Another key than that of the authority here with the same name.
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => Problem::UnknownIssuer,
+                CertificateError::Other(other) if other.0.is::<WrongKey>() => Problem::WrongKey,
+                CertificateError::Other(other) if other.0.is::<NoAuthorities>() => Problem::UnknownIssuer,
+                _ => Problem::Certificate,
+            },
+            Error::AlertReceived(alert) => Problem::Alert(*alert),
+            _ => Problem::Protocol,
+        }
+    }
+}
+
+impl Explained {
+    /// What an error means that came of a handshake with a server that should be `name`.
+    pub fn of(error: &Error, name: &ServerName<'_>) -> Explained {
+        let problem = Problem::of(error);
+        let name = name.to_str();
+        let expired = not_after(error);
+        let text = match (problem, error) {
+            (Problem::WrongName, error) => format!(
+                "its certificate is not for {name}{}: write the name that it is for behind the address, as in \
+                 tls://192.0.2.1%dns.example, or make sure that this is the right server",
+                presented(error)
+            ),
+            (Problem::Expired, _) => {
+                let when = expired.and_then(|at| ASN1Time::from_timestamp(at).ok());
+                let when = when.map(|when| format!(" on {when}")).unwrap_or_default();
+                format!(
+                    "its certificate expired{when}: whoever runs it has to renew it; check this machine's clock, too"
+                )
+            }
+            (Problem::NotYetValid, _) => {
+                "its certificate is not valid yet: check this machine's clock".into()
+            }
+            (Problem::UnknownIssuer, Error::InvalidCertificate(CertificateError::Other(missing))) => {
+                format!("{missing}: install them (Debian: ca-certificates), or name a file with `ca`")
+            }
+            (Problem::UnknownIssuer, _) => UNTRUSTED.into(),
+            (Problem::WrongKey, Error::InvalidCertificate(CertificateError::Other(other))) => {
+                let pin = other.0.downcast_ref::<WrongKey>().map(|WrongKey(pin)| pin);
+                let key = pin.map(|pin| STANDARD.encode(pin)).unwrap_or_default();
+                format!(
+                    "its key is none of those pinned but sha256/{key}: if it has a new one, and you know that from \
+                     elsewhere, write that as `pin`"
+                )
+            }
+            (Problem::Alert(AlertDescription::CertificateRequired), _) => {
+                "it wants to know who asks: name a certificate and its key with `certificate`".into()
+            }
+            (Problem::Alert(_), _) => format!("it ended TLS: {error}"),
+            _ => format!("TLS does not come about: {error}"),
+        };
+        Explained {
+            problem,
+            text,
+            expired,
+        }
+    }
+}
+
+const UNTRUSTED: &str = "its certificate is of an authority that is not trusted here: if it should be, name the file with the \
+                         authority's certificate with `ca`";
+
+/// The names that a certificate has instead, a few of them.
+fn presented(error: &Error) -> String {
+    const SHOWN: usize = 4;
+    let Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) = error else {
+        return String::new();
+    };
+    if presented.is_empty() {
+        return ", and for no other name either".into();
+    }
+    let names: Vec<&str> = presented.iter().take(SHOWN).map(|name| shown(name)).collect();
+    let more = if presented.len() > SHOWN { ", …" } else { "" };
+    format!(" but for {}{more}", names.join(", "))
+}
+
+/// A name as rustls has it: `DnsName("dns.example")`.
+fn shown(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, rest)| rest);
+    inner.trim_matches(|c| matches!(c, '(' | ')' | '"'))
+}
+
+fn not_after(error: &Error) -> Option<i64> {
+    match error {
+        Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
+            Some(seconds(*not_after))
+        }
+        _ => None,
+    }
+}
+
+fn seconds(time: UnixTime) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}
