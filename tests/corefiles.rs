@@ -69,10 +69,10 @@ fn the_corpus_is_translated() {
 #[test]
 fn what_cannot_be_said_is_underlined() {
     let shown = refused(
-        ". {\n    kubernetes cluster.local\n    forward . tls://192.0.2.1 {\n        tls_servername x\n    }\n    nonsense\n}\n",
+        ". {\n    etcd skydns.local\n    forward . tls://192.0.2.1 {\n        tls_servername x\n    }\n    nonsense\n}\n",
     );
     for part in [
-        "`kubernetes` is not supported",
+        "`etcd` is not supported",
         "Corefile:2:5",
         "over tls://",
         "`tls_servername` is not supported",
@@ -96,6 +96,60 @@ fn the_document_has_the_table() {
     assert!(
         document.contains(&table),
         "docs/coredns.md needs this table:\n{table}"
+    );
+}
+
+/// What CoreDNS answers from a cluster, with the rest of the block behind it only where it falls through.
+#[test]
+fn the_records_of_a_cluster_are_translated() {
+    let text = imported(
+        ". {\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n pods insecure\n ttl 30\n fallthrough in-addr.arpa ip6.arpa\n \
+         namespaces a b\n labels app in (x, y)\n ignore empty_service\n endpoint_pod_names\n startup_timeout 7s\n \
+         apiserver_qps 5\n }\n cache 30 {\n disable success cluster.local\n disable denial cluster.local\n }\n \
+         forward . 192.0.2.1\n}\n",
+    );
+    let cluster = text
+        .split("zone \"cluster.local.\"")
+        .nth(1)
+        .unwrap()
+        .split("\n}")
+        .next()
+        .unwrap();
+    for part in [
+        "domain \"cluster.local.\"",
+        "pods \"insecure\"",
+        "ttl \"30s\"",
+        "namespaces \"a\" \"b\"",
+        "labels \"app in (x, y)\"",
+        "ignore-empty-services",
+        "endpoint-pod-names",
+        "wait \"7s\"",
+    ] {
+        assert!(cluster.contains(part), "{part}: {text}");
+    }
+    assert!(
+        !cluster.contains("cache") && !cluster.contains("forward"),
+        "{text}"
+    );
+    let reverse = text.split("zone \"in-addr.arpa.\" \"ip6.arpa.\"").nth(1).unwrap();
+    let reverse = reverse.split("\n}").next().unwrap();
+    for part in ["cache", "fallthrough", "forward \"192.0.2.1\""] {
+        assert!(reverse.contains(part), "{part}: {text}");
+    }
+    for (options, expected) in [
+        ("endpoint https://192.0.2.1", "write a kubeconfig"),
+        ("pods some", "`pods` needs disabled, insecure or verified"),
+        ("multicluster clusterset.local", "`multicluster` is not supported"),
+    ] {
+        let shown = refused(&format!(
+            ". {{\n kubernetes cluster.local {{\n {options}\n }}\n}}\n"
+        ));
+        assert!(shown.contains(expected), "{shown}");
+    }
+    let shown = refused(". {\n cache {\n disable success a.example\n }\n forward . 192.0.2.1\n}\n");
+    assert!(
+        shown.contains("keeps all answers for a.example. or none"),
+        "{shown}"
     );
 }
 

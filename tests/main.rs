@@ -42,6 +42,7 @@ mod failover;
 mod forwarding;
 mod hostile;
 mod instructions;
+mod kubernetes;
 mod passing_on;
 mod sharing;
 mod stale;

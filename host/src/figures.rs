@@ -99,6 +99,11 @@ impl Metric {
         self.join(labels, sample, |known, more| known + more);
     }
 
+    /// The sample with these labels, which several show that share what it is about.
+    pub fn shared(&mut self, labels: &[(&str, &str)], count: u64) {
+        self.join(labels, Sample::Whole(count), |known, more| known.max(more));
+    }
+
     /// One for what holds of all that have these labels, else 0.
     pub fn all(&mut self, labels: &[(&str, &str)], holds: bool) {
         self.join(labels, Sample::Whole(holds.into()), |known, more| known.min(more));

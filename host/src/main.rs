@@ -308,8 +308,10 @@ fn log(level: LogLevel, format: LogFormat) {
         // Without a thread for it there is no log, and soon nothing else.
         return;
     };
+    // What goes wrong with an API server is told where it is known what that means.
+    let filter = tracing_subscriber::EnvFilter::new(format!("{level},kube_client=error"));
     let logs = tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_env_filter(filter)
         .with_writer(stderr)
         .with_ansi(std::io::stderr().is_terminal());
     match format {

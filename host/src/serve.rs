@@ -233,7 +233,7 @@ impl Worker {
                 store: false,
                 ..Response::error(*rcode, ExtendedError::Other)
             }),
-            Step::Responding(_) | Step::HeldBack(_) => Immediate::Deferred,
+            Step::Aliased(..) | Step::Responding(_) | Step::HeldBack(_) => Immediate::Deferred,
             Step::Passing | Step::Arrived | Step::Gone => {
                 let pipeline = &live.generation.pipelines[request.pipeline];
                 match pipeline.stages.get(request.stage) {

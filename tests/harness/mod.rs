@@ -14,6 +14,7 @@
 )]
 
 pub mod address;
+pub mod api_server;
 pub mod browser;
 pub mod certificates;
 pub mod client;

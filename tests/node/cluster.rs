@@ -4,6 +4,7 @@
 mod boot;
 mod manifests;
 mod migration;
+mod records;
 mod source;
 
 use std::path::PathBuf;

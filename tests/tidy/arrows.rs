@@ -154,8 +154,12 @@ const CRATES: &[(&str, &[&str])] = &[
     ("base64", &["config", "registry", "tls"]),
     ("notify", &["run", "tools"]),
     ("hickory_proto", &["dns", "config", "fetch"]),
-    ("rtnetlink", &["node"]),
-    ("futures_util", &["node", "registry"]),
+    ("rtnetlink", &["node", "source"]),
+    ("futures_util", &["node", "registry", "source"]),
+    ("kube", &["source"]),
+    ("k8s_openapi", &["source"]),
+    ("rpds", &["source"]),
+    ("arc_swap", &["source"]),
     (
         "rustix",
         &[

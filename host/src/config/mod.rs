@@ -20,6 +20,7 @@ pub(crate) mod files;
 mod filter;
 mod forward;
 pub(crate) mod hex;
+mod kubernetes;
 mod listen;
 mod load;
 mod location;
@@ -435,6 +436,8 @@ pub enum Stage {
 pub enum SourceConfig {
     /// `forward "ADDRESS"… { … }`
     Forward(Forward),
+    /// `kubernetes { … }`
+    Kubernetes(Kubernetes),
 }
 
 /// `source "NAME" { … }`
@@ -621,6 +624,56 @@ pub enum Policy {
     RoundRobin,
     /// The first in the list that is not out.
     Sequential,
+}
+
+/// `kubernetes { … }`
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Kubernetes {
+    /// `domain "cluster.local"`: what the names that addresses lead back to end in; lowercased, ending in a dot.
+    pub domain: String,
+    /// `pods "disabled" | "insecure" | "verified"`
+    pub pods: Pods,
+    /// `namespaces "NAME"…`: only these; none: all.
+    pub namespaces: Vec<String>,
+    /// `namespace-labels "SELECTOR"`: only namespaces with these labels.
+    pub namespace_labels: Option<String>,
+    /// `labels "SELECTOR"`: only services, slices of endpoints and pods with these labels.
+    pub labels: Option<String>,
+    /// `endpoint-pod-names`: endpoints without a hostname are called like their pods.
+    pub endpoint_pod_names: bool,
+    /// `ignore-empty-services`: services without endpoints do not exist.
+    pub ignore_empty_services: bool,
+    /// `ttl "5s"`
+    pub ttl: Duration,
+    /// `fallthrough "NAME"…`: names below these that do not exist are left to the next stage; `.` is all.
+    pub fallthrough: Vec<String>,
+    /// `kubeconfig "FILE" context="NAME"`; absent: the service account of the pod.
+    pub kubeconfig: Option<Kubeconfig>,
+    /// `wait "1m"`: how long the proxy is not ready at most while nothing is known yet.
+    pub wait: Duration,
+    /// `memory "256MiB"`: what is known of the cluster may take so many bytes.
+    pub memory: usize,
+}
+
+/// `pods "disabled" | "insecure" | "verified"`: which names of pods there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Pods {
+    /// None.
+    #[default]
+    Disabled,
+    /// That of every address.
+    Insecure,
+    /// Those of addresses that a pod of the namespace has.
+    Verified,
+}
+
+/// `kubeconfig "FILE" context="NAME"`
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Kubeconfig {
+    /// The file.
+    pub path: PathBuf,
+    /// Which of its contexts; none: the current one.
+    pub context: Option<String>,
 }
 
 /// `node { … }`: the node's network. Checked here, applied by the node set-up.

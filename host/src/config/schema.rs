@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 
 use super::decode::Shape;
 use super::{
-    cache, clients, filter, forward, listen, load, module, node, refresh, registries, source, wasi, zone,
+    cache, clients, filter, forward, kubernetes, listen, load, module, node, refresh, registries, source,
+    wasi, zone,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
@@ -46,6 +47,10 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("source", "forward", &forward::FORWARD),
     ("forward", "except", &forward::EXCEPT),
     ("forward", "next", &forward::NEXT),
+    ("zone", "kubernetes", &kubernetes::KUBERNETES),
+    ("kubernetes", "namespaces", &kubernetes::NAMESPACES),
+    ("kubernetes", "fallthrough", &kubernetes::FALLTHROUGH),
+    ("kubernetes", "kubeconfig", &kubernetes::KUBECONFIG),
     ("", "source", &source::SOURCE),
     ("refresh", "source", &refresh::SOURCE),
     ("", "node", &node::NODE),

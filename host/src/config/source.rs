@@ -6,22 +6,27 @@ use kdl::KdlNode;
 
 use super::decode::{Mistakes, Shape, block, child, head, text};
 use super::error::{Diagnostic, Span};
-use super::{NamedSource, SourceConfig, forward};
+use super::{NamedSource, SourceConfig, forward, kubernetes};
 
 /// What a zone may hold. Whatever is not `on`, `clients`, `use` or `cache` is a source.
-pub(super) const IN_ZONE: &[&str] = &["on", "clients", "use", "cache", "forward"];
+pub(super) const IN_ZONE: &[&str] = &["on", "clients", "use", "cache", "forward", "kubernetes"];
 
 /// The words that name sources.
 pub(super) const WORDS: &[&str] = IN_ZONE.split_at(4).1;
 
-/// Decodes a node that one of [`WORDS`] names.
+/// Decodes a node that one of [`WORDS`] names, in a zone with these names.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
     place: &mut forward::Place<'_>,
+    zones: &[String],
     node: &KdlNode,
 ) -> Option<SourceConfig> {
     match node.name().value() {
         "forward" => Some(SourceConfig::Forward(forward::decode(mistakes, place, node))),
+        "kubernetes" => {
+            let kubernetes = kubernetes::decode(mistakes, place, zones, node);
+            Some(SourceConfig::Kubernetes(kubernetes))
+        }
         _ => None,
     }
 }
@@ -54,6 +59,11 @@ pub(super) fn decode_named<'k>(
             }
             continue;
         };
+        if inner.name().value() == "kubernetes" {
+            let problem = "`kubernetes` answers for the names of a zone, and a named source has none";
+            mistakes.push(Diagnostic::new(head(inner), problem).help("write it in a zone"));
+            continue;
+        }
         for word in forward::PASSES_ON {
             if let Some(passes_on) = child(block(inner), word) {
                 let problem =
@@ -61,7 +71,7 @@ pub(super) fn decode_named<'k>(
                 mistakes.push(Diagnostic::new(head(passes_on), problem).help("remove it"));
             }
         }
-        let source = decode(mistakes, place, inner);
+        let source = decode(mistakes, place, &[], inner);
         let (Some(name), Some(source)) = (name, source) else {
             continue;
         };
@@ -83,9 +93,8 @@ pub(super) fn decode_named<'k>(
 
 /// Whether a node that one of [`WORDS`] names leaves some questions to the stages below it.
 pub(super) fn passes_on(node: &KdlNode) -> bool {
-    forward::PASSES_ON
-        .iter()
-        .any(|word| child(block(node), word).is_some())
+    let mut words = forward::PASSES_ON.iter().chain(&kubernetes::PASSES_ON);
+    words.any(|word| child(block(node), word).is_some())
 }
 
 impl SourceConfig {
@@ -93,6 +102,7 @@ impl SourceConfig {
     pub fn wants_any(&self) -> bool {
         match self {
             SourceConfig::Forward(forward) => forward.any,
+            SourceConfig::Kubernetes(_) => false,
         }
     }
 

@@ -106,7 +106,7 @@ pub(super) fn decode(
             }
             "cache" => stages.push(Stage::Cache(cache::decode(mistakes, stage))),
             // What is no source either, `check` has reported.
-            _ => stages.extend(source::decode(mistakes, place, stage).map(Stage::Source)),
+            _ => stages.extend(source::decode(mistakes, place, &names, stage).map(Stage::Source)),
         }
     }
     refuse_unreachable(mistakes, node, nodes);
@@ -203,10 +203,12 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
         let word = nodes[source].name().value();
         for stage in &nodes[source + 1..] {
             let problem = format!("no query reaches this `{}`", stage.name().value());
-            let help = if is(stage, word) {
-                format!("name all upstreams in one `{word}`, or write `except` or `next` in it")
-            } else {
-                format!("move it above `{word}`: stages run in the order they are written")
+            let help = match word {
+                "forward" if is(stage, word) => {
+                    format!("name all upstreams in one `{word}`, or write `except` or `next` in it")
+                }
+                "kubernetes" => format!("move it above `{word}`, or write `fallthrough` in that"),
+                _ => format!("move it above `{word}`: stages run in the order they are written"),
             };
             mistakes.push(
                 Diagnostic::new(head(stage), problem)
@@ -217,12 +219,11 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
         }
     }
     if let Some(last) = nodes.last().filter(|node| is_source(node))
-        && let Some(next) = child(block(last), "next")
+        && let Some(next) = child(block(last), "next").or(child(block(last), "fallthrough"))
     {
-        mistakes.push(
-            Diagnostic::new(head(next), "there is no next stage")
-                .help("write the stage that is to be asked instead below this one, or remove `next`"),
-        );
+        let word = next.name().value();
+        let help = format!("write the stage that is to be asked instead below this one, or remove `{word}`");
+        mistakes.push(Diagnostic::new(head(next), "there is no next stage").help(help));
     }
     let reached = &nodes[..source.map_or(nodes.len(), |source| source + 1)];
     let first = reached.iter().position(|node| is(node, "cache"));

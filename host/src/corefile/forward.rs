@@ -7,14 +7,18 @@ use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
 use super::draft::{Draft, spelled};
 use super::key;
+use super::sites::is_in;
 use super::values::duration;
 
 /// What CoreDNS takes for the highest and the lowest TTL of an answer, in seconds, unless told otherwise.
 const SUCCESS: (u64, u64) = (3600, 5);
 const DENIAL: (u64, u64) = (1800, 5);
 
-/// `cache [TTL] [ZONES]`
-pub fn cache(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+/// `cache [TTL] [ZONES]` for a zone; none: nothing is kept there.
+pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
+    if disabled(draft, plugin, zone) {
+        return None;
+    }
     let ttl = plugin
         .arguments
         .first()
@@ -48,6 +52,36 @@ pub fn cache(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
         .child(bounds("success", success))
         .child(bounds("denial", denial));
     Some(node.children(others))
+}
+
+/// Whether `disable success [ZONES]` and `disable denial [ZONES]` leave nothing to keep.
+fn disabled(draft: &mut Draft, plugin: &Plugin, zone: &str) -> bool {
+    let mut kinds = Vec::new();
+    for option in plugin
+        .options
+        .iter()
+        .filter(|option| option.name.text == "disable")
+    {
+        let zones = option.arguments.iter().skip(1);
+        let zones: Vec<String> = zones
+            .filter_map(|word| key::zones(&word.text).ok())
+            .flatten()
+            .collect();
+        if zones.is_empty() || zones.iter().any(|of| is_in(zone, of)) {
+            let kind = option.arguments.first().map_or("", |word| word.text.as_str());
+            kinds.push((kind, option.span()));
+        }
+    }
+    let is = |wanted: &str| kinds.iter().any(|(kind, _)| *kind == wanted);
+    if let (Some((_, span)), false) = (kinds.first(), is("success") && is("denial")) {
+        let problem = format!("`cache` keeps all answers for {zone} or none");
+        draft.mistake(
+            *span,
+            problem,
+            "write `disable` for both `success` and `denial`, or for none",
+        );
+    }
+    !kinds.is_empty()
 }
 
 /// The longest TTL that our cache keeps to, in seconds.

@@ -15,6 +15,7 @@ mod draft;
 mod filters;
 mod forward;
 mod key;
+mod kubernetes;
 mod rewrite;
 mod sites;
 mod tokens;

@@ -160,6 +160,14 @@ fn scopes(plugin: &Plugin) -> Vec<String> {
     {
         names.extend(option.arguments.iter().map(|argument| argument.text.as_str()));
     }
+    for option in plugin
+        .options
+        .iter()
+        .filter(|option| option.name.text == "disable")
+    {
+        let zones = option.arguments.iter().skip(1);
+        names.extend(zones.map(|argument| argument.text.as_str()));
+    }
     names
         .into_iter()
         .filter_map(|name| key::zones(name).ok())
@@ -172,6 +180,7 @@ fn scope(plugin: &Plugin) -> Vec<&str> {
     let arguments = plugin.arguments.iter().map(|argument| argument.text.as_str());
     match plugin.name.text.as_str() {
         "forward" => arguments.take(1).collect(),
+        "kubernetes" => arguments.collect(),
         "hosts" => arguments.skip(1).collect(),
         "cache" => arguments
             .enumerate()

@@ -11,13 +11,29 @@ use super::document::{Node, write_comment};
 use super::draft::{Draft, spelled};
 use super::sites::{self, Cut, Site};
 use super::words::{Fate, WORDS, fate};
-use super::{filters, forward, values};
+use super::{filters, forward, kubernetes, values};
 
 /// In which order a query passes plugins, whatever the order in which they are written: that of CoreDNS 1.15.0.
-const ORDER: [&str; 6] = ["errors", "log", "rewrite", "cache", "hosts", "forward"];
+const ORDER: [&str; 7] = [
+    "errors",
+    "log",
+    "rewrite",
+    "cache",
+    "hosts",
+    "kubernetes",
+    "forward",
+];
 
 /// The same until CoreDNS 1.14.7, as in node-cache.
-const CACHE_FIRST: [&str; 6] = ["errors", "log", "cache", "rewrite", "hosts", "forward"];
+const CACHE_FIRST: [&str; 7] = [
+    "errors",
+    "log",
+    "cache",
+    "rewrite",
+    "hosts",
+    "kubernetes",
+    "forward",
+];
 
 /// How a Corefile is meant.
 #[derive(Debug, Default)]
@@ -238,7 +254,7 @@ impl Server {
     }
 
     /// The stages of one zone.
-    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 6]) -> Zone {
+    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 7]) -> Zone {
         let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
         let plugins = &site.block.plugins;
         for name in order {
@@ -248,12 +264,23 @@ impl Server {
                     plugins
                         .iter()
                         .find(here)
-                        .and_then(|plugin| forward::cache(&mut self.draft, plugin)),
+                        .and_then(|plugin| forward::cache(&mut self.draft, plugin, &cut.zone)),
                 ),
                 "forward" => {
                     let any = plugins.iter().any(|plugin| plugin.name.text == "any");
                     let here: Vec<&Plugin> = plugins.iter().filter(here).collect();
                     stages.extend(forward::forwards(&mut self.draft, &here, any));
+                }
+                "kubernetes" => {
+                    if let Some(plugin) = plugins.iter().find(here) {
+                        let (stage, through) =
+                            kubernetes::kubernetes(&mut self.draft, plugin, site, &cut.zone);
+                        stages.push(stage);
+                        // Nothing comes to what is below it.
+                        if !through {
+                            break;
+                        }
+                    }
                 }
                 "rewrite" => {
                     let rules: Vec<&Plugin> = plugins.iter().filter(here).collect();

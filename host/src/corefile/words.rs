@@ -36,6 +36,8 @@ const ENCRYPTED: &str = "ask the upstream over UDP or TCP, or put a proxy for DN
 const KEEP: &str = "keep CoreDNS for these names, and `forward` them to it";
 const DEBUGGING: &str = "remove it; `dnsweir explain` and `--log-level debug` show what happens to a query";
 const REMOVE: &str = "remove it: dnsweir has nothing like it";
+const ONE_WATCH: &str = "each kind of objects is listed once and then watched, whatever is asked";
+const KUBECONFIG: &str = "write a kubeconfig and name it: kubeconfig FILE";
 const FILTER: &str = "remove it, or write a filter that does the same: docs/coredns-plugins.md";
 
 /// All of them, by plugin.
@@ -90,7 +92,7 @@ pub const WORDS: &[Word] = &[
     option(
         "cache",
         "disable",
-        Refused("use the filter `builtin:nodecache` with `no-cache` below `cache`"),
+        Written("no `cache` for names for which both `success` and `denial` are disabled"),
     ),
     option(
         "cache",
@@ -185,9 +187,36 @@ pub const WORDS: &[Word] = &[
     plugin("https", Refused(REMOVE)),
     plugin("https3", Refused(REMOVE)),
     plugin("k8s_external", Refused(KEEP)),
-    plugin(
+    plugin("kubernetes", Written("`kubernetes`")),
+    option("kubernetes", "apiserver_burst", Noted(ONE_WATCH)),
+    option("kubernetes", "apiserver_max_inflight", Noted(ONE_WATCH)),
+    option("kubernetes", "apiserver_qps", Noted(ONE_WATCH)),
+    option("kubernetes", "endpoint", Refused(KUBECONFIG)),
+    option(
         "kubernetes",
-        Refused("`forward` the cluster's domain to the cluster's DNS: forward cluster.local ADDRESS"),
+        "endpoint_pod_names",
+        Written("`endpoint-pod-names`"),
+    ),
+    option("kubernetes", "fallthrough", Written("`fallthrough`")),
+    option("kubernetes", "ignore", Written("`ignore-empty-services`")),
+    option("kubernetes", "kubeconfig", Written("`kubeconfig`")),
+    option("kubernetes", "labels", Written("`labels`")),
+    option("kubernetes", "multicluster", Refused(KEEP)),
+    option("kubernetes", "namespace_labels", Written("`namespace-labels`")),
+    option("kubernetes", "namespaces", Written("`namespaces`")),
+    option(
+        "kubernetes",
+        "noendpoints",
+        Refused("remove it: dnsweir follows endpoints, whatever is asked"),
+    ),
+    option("kubernetes", "pods", Written("`pods`")),
+    option("kubernetes", "startup_timeout", Written("`wait`")),
+    option("kubernetes", "tls", Refused(KUBECONFIG)),
+    option("kubernetes", "ttl", Written("`ttl`")),
+    option(
+        "kubernetes",
+        "zonal",
+        Refused("remove it: dnsweir has no names of zones"),
     ),
     plugin("loadbalance", Refused("use the filter in examples/rotation")),
     plugin(

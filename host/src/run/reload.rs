@@ -152,6 +152,9 @@ impl Proxy {
         let prepared = prepared.await.map_err(machine)??;
         let refreshed = self.refresher.bring_up(&prepared.generation).await;
         refreshed.map_err(machine)?;
+        for source in &prepared.generation.sources {
+            source.bring_up().await;
+        }
         Ok(prepared)
     }
 

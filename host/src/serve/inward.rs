@@ -76,6 +76,7 @@ impl Inward<'_> {
                                 answer,
                                 authoritative,
                             }) => *step = Step::Answered(answer, authoritative),
+                            Some(Resolution::Alias { target, ttl }) => *step = Step::Aliased(target, ttl),
                             Some(Resolution::Failed { error, local }) => {
                                 *step = Step::Unresolved(error, local);
                             }

@@ -76,7 +76,7 @@ impl Worker {
             && let Decision::Alias(targets) = &verdict.decision
         {
             // In a box, since what an alias leads to may be an alias.
-            let mut response = Box::pin(self.alias(live, request, targets)).await?;
+            let mut response = Box::pin(self.alias(live, request, targets, None)).await?;
             if let Some(edit) = &verdict.edit {
                 response.edit(edit, request);
             }
@@ -88,13 +88,37 @@ impl Worker {
             // As an alias.
             return Box::pin(self.ask_about_query(live, request, Arc::clone(verdict))).await;
         }
+        if let Step::Aliased(target, ttl) = step {
+            return self.source_alias(live, request, &target, ttl).await;
+        }
         match self.stage(live, request) {
             Some(&Stage::Source(index)) => match self.resolve(live, request, index).await {
                 Resolution::NotMine => Box::pin(self.pass_on(live, request)).await,
+                Resolution::Alias { target, ttl } => self.source_alias(live, request, &target, ttl).await,
                 resolution => Some(Response::of_source(resolution)),
             },
             _ => Some(Response::error(rcode::SERVFAIL, ExtendedError::Other)),
         }
+    }
+
+    /// What a query gets whose name stands for another one, as a source says.
+    async fn source_alias(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &Request,
+        target: &[u8],
+        ttl: u32,
+    ) -> Option<Response> {
+        let response = Box::pin(self.alias(live, request, &[target.into()], Some(ttl))).await?;
+        Some(Response {
+            // AA is about the name that was asked for (RFC 1035 section 4.1.1).
+            authoritative: response.answer_count() > 0,
+            origin: match response.origin {
+                Origin::Filter => Origin::Local,
+                origin => origin,
+            },
+            ..response
+        })
     }
 
     /// What a query gets that its source leaves to the next stage.
@@ -315,12 +339,14 @@ impl Worker {
         }
     }
 
-    /// The answer that leads through a CNAME to the first of `targets` that exists, or else to the last.
+    /// The answer that leads through a CNAME to the first of `targets` that exists, or else to the last; `ttl`: that of
+    /// the CNAME, if it is not that of what was found.
     async fn alias(
         self: &Rc<Self>,
         live: &Rc<Live>,
         request: &Request,
         targets: &[Box<[u8]>],
+        ttl: Option<u32>,
     ) -> Option<Response> {
         // Lists in lists would multiply what one query costs, so that only the first alias may have several names.
         if request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
@@ -340,10 +366,10 @@ impl Worker {
         if inner.name == request.name {
             return Some(found);
         }
-        let ttl = match found.answer_count() {
+        let ttl = ttl.unwrap_or_else(|| match found.answer_count() {
             0 => ALIAS_TTL,
             _ => found.lowest_ttl(),
-        };
+        });
         let message = match request.qtype {
             // The CNAME itself was asked for.
             rtype::CNAME => build::empty(&inner.question, rcode::NOERROR),

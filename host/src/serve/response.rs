@@ -116,8 +116,10 @@ impl Response {
                 ..Response::error(rcode::NOERROR, ExtendedError::Other)
             },
             Resolution::Failed { error, local } => Response::unresolved(error, local),
-            // As where no stage is left.
-            Resolution::NotMine => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
+            // As where no stage is left. Aliases are followed before.
+            Resolution::NotMine | Resolution::Alias { .. } => {
+                Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)
+            }
         }
     }
 

@@ -9,16 +9,21 @@
 //! Everything else about it, from `/status` to the keys of the cache, goes through what a source can say of itself.
 
 pub mod forward;
+mod kubernetes;
 mod question;
 mod resolution;
 
+use std::future::ready;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use futures_util::future::Either;
 
 use crate::config::SourceConfig;
 use crate::dns::name::Name;
 use crate::figures::Figures;
 use forward::{Forward, Forwarder, Quota};
+use kubernetes::Kubernetes;
 
 pub use question::Question;
 pub use resolution::{Refused, Resolution, Resolved};
@@ -35,6 +40,7 @@ pub struct Source {
 
 enum Kind {
     Forward(Arc<Forwarder>),
+    Kubernetes(Kubernetes),
 }
 
 /// What a worker has of a source for itself: sockets and connections.
@@ -47,6 +53,8 @@ pub struct WorkerSource {
 #[derive(Clone)]
 enum WorkerKind {
     Forward(Rc<Forward>),
+    /// All that it says, it says at once.
+    Kubernetes,
 }
 
 /// What `/status` shows of a source.
@@ -81,6 +89,7 @@ impl Source {
     fn made(config: &SourceConfig, zone: &Name, name: Option<Box<str>>, workers: usize) -> Arc<Source> {
         let kind = match config {
             SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, zone, workers)),
+            SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Kubernetes::new(kubernetes)),
         };
         Arc::new(Source {
             zone: zone.clone(),
@@ -110,6 +119,7 @@ impl Source {
     pub fn immediate(&self, question: &Question<'_>) -> Option<Resolution> {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.immediate(question),
+            Kind::Kubernetes(kubernetes) => Some(kubernetes.immediate(question)),
         }
     }
 
@@ -118,6 +128,16 @@ impl Source {
     pub fn begin(&self) {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.begin(),
+            Kind::Kubernetes(kubernetes) => kubernetes.begin(),
+        }
+    }
+
+    /// Begins to learn what it has to know before it is asked, and waits for that, but no longer than its configuration
+    /// says.
+    pub async fn bring_up(&self) {
+        match &self.kind {
+            Kind::Forward(_) => {}
+            Kind::Kubernetes(kubernetes) => kubernetes.bring_up().await,
         }
     }
 
@@ -126,6 +146,7 @@ impl Source {
     pub fn is_own_probe(&self, name: &[u8]) -> bool {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.loop_found(name),
+            Kind::Kubernetes(_) => false,
         }
     }
 
@@ -133,6 +154,7 @@ impl Source {
     pub async fn ready(&self) {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.answer().await,
+            Kind::Kubernetes(kubernetes) => kubernetes.ready().await,
         }
     }
 
@@ -150,6 +172,7 @@ impl Source {
                 Some(format!("{whose}: no upstream has answered yet"))
             }
             Kind::Forward(_) => None,
+            Kind::Kubernetes(kubernetes) => kubernetes.not_ready().map(|why| format!("{whose}: {why}")),
         }
     }
 
@@ -157,6 +180,7 @@ impl Source {
     pub fn status(&self) -> Status {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.status(),
+            Kind::Kubernetes(kubernetes) => kubernetes.status(),
         }
     }
 
@@ -164,6 +188,7 @@ impl Source {
     pub fn show(&self, figures: &mut Figures) {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.show(figures),
+            Kind::Kubernetes(kubernetes) => kubernetes.show(figures),
         }
     }
 }
@@ -173,6 +198,7 @@ impl WorkerSource {
     pub fn new(shared: &Arc<Source>, sockets: &Arc<Quota>) -> WorkerSource {
         let kind = match &shared.kind {
             Kind::Forward(forwarder) => WorkerKind::Forward(Forward::new(Arc::clone(forwarder), sockets)),
+            Kind::Kubernetes(_) => WorkerKind::Kubernetes,
         };
         WorkerSource {
             shared: Arc::clone(shared),
@@ -189,7 +215,12 @@ impl WorkerSource {
     /// A bound that is reached is told at once, by a future that is ready.
     pub fn ask(&self, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
         match &self.kind {
-            WorkerKind::Forward(forward) => forward.ask(question),
+            WorkerKind::Forward(forward) => Either::Left(forward.ask(question)),
+            WorkerKind::Kubernetes => Either::Right(ready(Resolved {
+                resolution: self.shared.immediate(question).unwrap_or(Resolution::NotMine),
+                refused: None,
+                words: None,
+            })),
         }
     }
 }
@@ -199,6 +230,7 @@ impl SourceConfig {
     pub fn most_sockets(&self, workers: usize) -> usize {
         match self {
             SourceConfig::Forward(forward) => forward.most_sockets(workers),
+            SourceConfig::Kubernetes(_) => kubernetes::MOST_SOCKETS,
         }
     }
 
@@ -206,6 +238,7 @@ impl SourceConfig {
     pub fn most_connections(&self, workers: usize) -> usize {
         match self {
             SourceConfig::Forward(forward) => forward.most_connections(workers),
+            SourceConfig::Kubernetes(_) => kubernetes::MOST_SOCKETS,
         }
     }
 
@@ -213,6 +246,7 @@ impl SourceConfig {
     pub fn most_octets(&self, workers: usize) -> usize {
         match self {
             SourceConfig::Forward(forward) => forward.most_octets(workers),
+            SourceConfig::Kubernetes(kubernetes) => kubernetes.memory,
         }
     }
 }

@@ -15,6 +15,13 @@ pub enum Resolution {
         /// Whether AA is set.
         authoritative: bool,
     },
+    /// The name stands for another one, which is asked for in its place.
+    Alias {
+        /// In wire format.
+        target: Arc<[u8]>,
+        /// That of the CNAME record, in seconds.
+        ttl: u32,
+    },
     /// A message to be relayed as it is: the answer to a signed query.
     Verbatim(Arc<[u8]>),
     /// The question is not the source's: the next stage goes on.

@@ -1,0 +1,273 @@
+//! `kubernetes`: the records of a cluster.
+
+use kdl::{KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, property, text, word};
+use super::error::Diagnostic;
+use super::files;
+use super::forward::Place;
+use super::name::zone_name;
+use super::units::{duration, ms, s, size, ttl};
+use super::{Kubeconfig, Kubernetes, Pods};
+
+pub(super) const KUBERNETES: Shape = Shape {
+    example: r#"kubernetes { pods "verified"; fallthrough "in-addr.arpa" "ip6.arpa" }"#,
+    arguments: 0..=0,
+    properties: &[],
+    children: &[
+        "domain",
+        "pods",
+        "namespaces",
+        "namespace-labels",
+        "labels",
+        "endpoint-pod-names",
+        "ignore-empty-services",
+        "ttl",
+        "fallthrough",
+        "kubeconfig",
+        "wait",
+        "memory",
+    ],
+    repeated: &[],
+};
+
+pub(super) const NAMESPACES: Shape = Shape::plain(1..=256, r#"namespaces "default" "shop""#);
+pub(super) const FALLTHROUGH: Shape = Shape::plain(0..=256, r#"fallthrough "in-addr.arpa" "ip6.arpa""#);
+pub(super) const KUBECONFIG: Shape = Shape {
+    example: r#"kubeconfig "/etc/dnsweir/kubeconfig" context="lab""#,
+    arguments: 1..=1,
+    properties: &["context"],
+    children: &[],
+    repeated: &[],
+};
+
+/// With it, some questions are left to the stages below.
+pub(super) const PASSES_ON: [&str; 1] = ["fallthrough"];
+
+const PODS: [(&str, Pods); 3] = [
+    ("disabled", Pods::Disabled),
+    ("insecure", Pods::Insecure),
+    ("verified", Pods::Verified),
+];
+
+/// The domain of a cluster that was given no other.
+const DOMAIN: &str = "cluster.local.";
+
+/// What a kubeconfig has at most, in octets.
+const LONGEST_KUBECONFIG: u64 = 1 << 20;
+
+/// Decodes `kubernetes` in a zone with these names.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    place: &Place<'_>,
+    zones: &[String],
+    node: &KdlNode,
+) -> Kubernetes {
+    mistakes.check(node, &KUBERNETES);
+    let nodes = block(node);
+    let domain = mistakes.scalar(nodes, r#"domain "cluster.local""#, zone_name);
+    let own = || {
+        zones
+            .iter()
+            .find(|zone| *zone != "." && !is_reverse(zone))
+            .cloned()
+    };
+    Kubernetes {
+        domain: domain.or_else(own).unwrap_or_else(|| DOMAIN.to_owned()),
+        pods: mistakes
+            .scalar(nodes, r#"pods "disabled""#, word(&PODS))
+            .unwrap_or_default(),
+        namespaces: list(mistakes, nodes, "namespaces", &NAMESPACES, label).unwrap_or_default(),
+        namespace_labels: mistakes.scalar(nodes, r#"namespace-labels "team=shop""#, selector),
+        labels: mistakes.scalar(nodes, r#"labels "tier in (web, api)""#, selector),
+        endpoint_pod_names: mistakes.switch(nodes, "endpoint-pod-names"),
+        ignore_empty_services: mistakes.switch(nodes, "ignore-empty-services"),
+        ttl: mistakes
+            .scalar(nodes, r#"ttl "5s""#, ttl(s(0)..=s(3600)))
+            .unwrap_or(s(5)),
+        fallthrough: match list(mistakes, nodes, "fallthrough", &FALLTHROUGH, zone_name) {
+            // Without names: whatever it is.
+            Some(names) if names.is_empty() => vec![".".to_owned()],
+            names => names.unwrap_or_default(),
+        },
+        kubeconfig: kubeconfig(mistakes, place, nodes),
+        wait: mistakes
+            .scalar(nodes, r#"wait "1m""#, duration(ms(0)..=s(3600)))
+            .unwrap_or(s(60)),
+        memory: mistakes
+            .scalar(nodes, r#"memory "256MiB""#, size(1 << 20..=1 << 36))
+            .unwrap_or(256 << 20),
+    }
+}
+
+/// The values of the node `name`; none if it is not there.
+fn list<T>(
+    mistakes: &mut Mistakes,
+    nodes: &[KdlNode],
+    name: &str,
+    shape: &Shape,
+    kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+) -> Option<Vec<T>> {
+    let node = child(nodes, name)?;
+    mistakes.check(node, shape);
+    let values = arguments(node).filter_map(|entry| mistakes.value(name, entry, &kind));
+    Some(values.collect())
+}
+
+fn kubeconfig(mistakes: &mut Mistakes, place: &Place<'_>, nodes: &[KdlNode]) -> Option<Kubeconfig> {
+    let node = child(nodes, "kubeconfig")?;
+    mistakes.check(node, &KUBECONFIG);
+    let path = place.folder.join(mistakes.argument(node, text)?);
+    if let Err(error) = files::read(&path, LONGEST_KUBECONFIG) {
+        let span = arguments(node)
+            .next()
+            .map_or(head(node), |entry| entry.span().into());
+        let problem = format!("{}: cannot be read: {error}", path.display());
+        mistakes.push(Diagnostic::new(span, problem).help("name a kubeconfig file that dnsweir may read"));
+    }
+    let context = property(node, "context").and_then(|entry| mistakes.value("context", entry, text));
+    Some(Kubeconfig { path, context })
+}
+
+/// The name of a namespace.
+fn label(value: &KdlValue) -> Result<String, Wrong> {
+    let name = text(value)?;
+    let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
+    match name.len() {
+        1..=63 if name.bytes().all(allowed) => Ok(name),
+        _ => Err(Wrong::new(
+            "is not the name of a namespace",
+            "a name has lower-case letters, digits and hyphens, 63 at most",
+        )),
+    }
+}
+
+/// A label selector. What is wrong with it inside, the API server says.
+fn selector(value: &KdlValue) -> Result<String, Wrong> {
+    let selector = text(value)?;
+    let has_name = selector.bytes().any(|octet| octet.is_ascii_alphanumeric());
+    match has_name && !selector.contains(|letter: char| letter.is_control()) {
+        true => Ok(selector),
+        false => Err(Wrong::new(
+            "is not a label selector",
+            "write it as for `kubectl -l`: \"app=web,tier in (front, back)\"",
+        )),
+    }
+}
+
+/// Whether names in a zone are those of addresses.
+fn is_reverse(zone: &str) -> bool {
+    let dotted = format!(".{zone}");
+    [".in-addr.arpa.", ".ip6.arpa."]
+        .iter()
+        .any(|end| dotted.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, in_zone, problems, zone};
+    use super::super::{SourceConfig, Stage};
+    use super::*;
+
+    fn kubernetes(stages: Vec<Stage>) -> Kubernetes {
+        match stages.into_iter().next() {
+            Some(Stage::Source(SourceConfig::Kubernetes(kubernetes))) => kubernetes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_has_a_default() {
+        assert_eq!(
+            kubernetes(zone("kubernetes").stages),
+            Kubernetes {
+                domain: "cluster.local.".into(),
+                pods: Pods::Disabled,
+                namespaces: vec![],
+                namespace_labels: None,
+                labels: None,
+                endpoint_pod_names: false,
+                ignore_empty_services: false,
+                ttl: s(5),
+                fallthrough: vec![],
+                kubeconfig: None,
+                wait: s(60),
+                memory: 256 << 20,
+            }
+        );
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let read = kubernetes(
+            zone(
+                r#"kubernetes {
+                    domain "Cluster.example"; pods "verified"; namespaces "a" "b"; namespace-labels "x"; labels "y=z"
+                    endpoint-pod-names; ignore-empty-services; ttl "30s"; fallthrough; wait "5s"; memory "1GiB"
+                }
+                forward "192.0.2.1""#,
+            )
+            .stages,
+        );
+        assert_eq!(
+            (read.domain.as_str(), read.pods),
+            ("cluster.example.", Pods::Verified)
+        );
+        assert_eq!(read.namespaces, ["a", "b"]);
+        assert_eq!(
+            (read.namespace_labels.as_deref(), read.labels.as_deref()),
+            (Some("x"), Some("y=z"))
+        );
+        assert!(read.endpoint_pod_names && read.ignore_empty_services);
+        assert_eq!((read.ttl, read.wait, read.memory), (s(30), s(5), 1 << 30));
+        assert_eq!(read.fallthrough, ["."]);
+    }
+
+    /// The names of services end in the first zone that is not for addresses.
+    #[test]
+    fn the_domain_is_that_of_its_zone() {
+        for (zones, expected) in [
+            (r#""10.in-addr.arpa" "cluster.example" "x""#, "cluster.example."),
+            (r#""in-addr.arpa" "ip6.arpa""#, "cluster.local."),
+        ] {
+            let config = config(&format!("listen \"127.0.0.1\"\nzone {zones} {{ kubernetes }}"));
+            let stages = config.zones[0].stages.clone();
+            assert_eq!(kubernetes(stages).domain, expected);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_found() {
+        for (text, expected) in [
+            ("kubernetes \"cluster.local\"", "`kubernetes` takes no values"),
+            (
+                "kubernetes { pods \"some\" }",
+                "`pods`: \"some\" is not a valid value",
+            ),
+            (
+                "kubernetes { namespaces \"A.b\" }",
+                "`namespaces`: \"A.b\" is not the name of a namespace",
+            ),
+            ("kubernetes { namespaces }", "`namespaces` needs a value"),
+            (
+                "kubernetes { labels \" \" }",
+                "`labels`: \" \" is not a label selector",
+            ),
+            ("kubernetes { ttl \"2h\" }", "`ttl`: \"2h\" is out of range"),
+            (
+                "kubernetes; forward \"192.0.2.1\"",
+                "no query reaches this `forward`",
+            ),
+            ("kubernetes { ttl \"1s\"; ttl \"2s\" }", "`ttl` is written twice"),
+        ] {
+            assert_eq!(problems(&in_zone(text)), [expected], "{text}");
+        }
+        let absent = problems(&in_zone("kubernetes { kubeconfig \"/none/such\" }"));
+        assert!(absent[0].starts_with("/none/such: cannot be read"), "{absent:?}");
+        let named = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\nsource \"a\" { kubernetes }";
+        assert_eq!(
+            problems(named),
+            ["`kubernetes` answers for the names of a zone, and a named source has none"]
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! `kubernetes`.
+
+use super::blocks::{Plugin, PluginOption};
+use super::document::Node;
+use super::draft::{Draft, spelled};
+use super::key;
+use super::sites::{Site, is_in};
+use super::values::duration;
+
+/// `kubernetes [ZONES…]` for one of its zones, and whether what does not exist there is left to others.
+pub fn kubernetes(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
+    let mut node = Node::new("kubernetes");
+    let domain = domain(plugin, site);
+    match domain {
+        Some(domain) => node = node.child(Node::new("domain").text(&domain)),
+        None => draft.mistake(
+            plugin.span(),
+            "`kubernetes` needs a zone that is not for addresses",
+            "write it: kubernetes cluster.local in-addr.arpa ip6.arpa",
+        ),
+    }
+    let mut through = false;
+    for option in &plugin.options {
+        match option.name.text.as_str() {
+            "fallthrough" => {
+                let zones = option
+                    .arguments
+                    .iter()
+                    .filter_map(|word| key::zones(&word.text).ok());
+                let zones: Vec<String> = zones.flatten().collect();
+                through |= zones.is_empty() || zones.iter().any(|of| is_in(zone, of));
+            }
+            _ => node = node.children(child(draft, option)),
+        }
+    }
+    if through {
+        node = node.child(Node::new("fallthrough"));
+    }
+    (node, through)
+}
+
+/// What an option is written as.
+fn child(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
+    let words = || option.arguments.iter().map(|word| word.text.as_str());
+    match option.name.text.as_str() {
+        "pods" => {
+            let known = |text: &str| ["disabled", "insecure", "verified"].contains(&text);
+            let pods = draft.argument(option, "disabled, insecure or verified", |text| {
+                known(text).then(|| text.to_owned())
+            })?;
+            Some(Node::new("pods").text(&pods))
+        }
+        "ttl" => {
+            let seconds = |text: &str| text.parse::<u16>().ok().filter(|ttl| *ttl <= 3600);
+            let ttl = draft.argument(option, "a number of seconds up to 3600", seconds)?;
+            Some(Node::new("ttl").text(&format!("{ttl}s")))
+        }
+        "startup_timeout" => {
+            let time = draft.argument(option, "a duration such as 5s", duration)?;
+            Some(Node::new("wait").text(&spelled(time)))
+        }
+        "endpoint_pod_names" => Some(Node::new("endpoint-pod-names")),
+        "ignore" => Some(Node::new("ignore-empty-services")),
+        "namespaces" => Some(words().fold(Node::new("namespaces"), Node::text)),
+        "labels" => Some(Node::new("labels").text(&words().collect::<Vec<_>>().join(" "))),
+        "namespace_labels" => {
+            Some(Node::new("namespace-labels").text(&words().collect::<Vec<_>>().join(" ")))
+        }
+        "kubeconfig" => {
+            let mut words = words();
+            let node = Node::new("kubeconfig").text(words.next().unwrap_or_default());
+            Some(match words.next() {
+                Some(context) => node.property("context", context),
+                None => node,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// What the names of services end in: the first zone that is not for addresses.
+fn domain(plugin: &Plugin, site: &Site<'_>) -> Option<String> {
+    let named = plugin
+        .arguments
+        .iter()
+        .filter_map(|word| key::zones(&word.text).ok());
+    let mut zones: Vec<String> = named.flatten().collect();
+    if plugin.arguments.is_empty() {
+        zones.extend(site.zones.iter().map(|(zone, _)| zone.clone()));
+    }
+    let is_reverse = |zone: &String| is_in(zone, "in-addr.arpa.") || is_in(zone, "ip6.arpa.");
+    zones.into_iter().find(|zone| !is_reverse(zone))
+}

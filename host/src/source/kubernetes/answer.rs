@@ -1,0 +1,239 @@
+//! From what is at a name to an answer.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use super::index::Index;
+use super::message::{ADDITIONAL, ANSWER, AUTHORITY, Message, Owner, pointer_to};
+use super::place::{Found, Labels, Place, full_name, is_reverse, name_servers};
+use super::rules::Rules;
+use crate::dns::{HEADER, edns::ExtendedError, rcode, rtype};
+use crate::source::{Question, Resolution};
+
+/// What the TXT record of `dns-version` says, as its data.
+const VERSION: &[u8] = b"\x051.1.0";
+
+/// For how long it may be kept, in seconds; it is the schema's and does not change.
+const VERSION_TTL: u32 = 28_800;
+
+/// The longest that the SOA record may be kept, in seconds.
+const SOA_TTL: u32 = 300;
+
+/// What SOA tells secondaries, in seconds: when to look, to look again, and to give up.
+const SOA_TIMERS: [u32; 3] = [7200, 1800, 86_400];
+
+/// What is known of a cluster, and how it is told.
+pub struct Teller<'a> {
+    pub index: &'a Index,
+    pub rules: &'a Rules,
+    /// The addresses of this host.
+    pub hosts: &'a [IpAddr],
+}
+
+/// A question and where its name's zone begins.
+struct Asked<'a> {
+    question: &'a Question<'a>,
+    /// Name, type and class, as they stand in a message.
+    section: Vec<u8>,
+    zone_at: usize,
+}
+
+impl Asked<'_> {
+    fn zone(&self) -> &[u8] {
+        &self.question.name[self.zone_at..]
+    }
+}
+
+impl Teller<'_> {
+    /// What is known of a question.
+    pub fn answer(&self, question: &Question<'_>) -> Resolution {
+        if !self.index.complete {
+            return Resolution::Failed {
+                error: ExtendedError::NotReady,
+                local: true,
+            };
+        }
+        let domain = self.rules.domain.as_bytes();
+        let zone = match is_below(question.name, domain) {
+            true => domain,
+            false => question.zone.as_bytes(),
+        };
+        if !is_below(question.name, zone) {
+            return Resolution::NotMine;
+        }
+        let mut section = question.name.to_vec();
+        section.extend(question.qtype.to_be_bytes());
+        section.extend(question.qclass.to_be_bytes());
+        let asked = Asked {
+            question,
+            section,
+            zone_at: question.name.len() - zone.len(),
+        };
+        let place = match Labels::read(question.name, asked.zone_at) {
+            // The root may hold the domain of a cluster, and is none.
+            Some(labels) if zone == domain || zone.len() > 1 => self.index.place(self.rules, &labels),
+            _ => Place::Nowhere,
+        };
+        match place {
+            Place::Nowhere if is_reverse(question.name) => {
+                self.at(&asked, self.index.reverse(self.rules, question.name))
+            }
+            place => self.at(&asked, place),
+        }
+    }
+
+    fn at(&self, asked: &Asked<'_>, place: Place<'_>) -> Resolution {
+        let qtype = asked.question.qtype;
+        let mut message = Message::new(&asked.section, self.rules.ttl);
+        match place {
+            Place::Nowhere if self.rules.falls_through(asked.question.name) => return Resolution::NotMine,
+            Place::Nowhere => return self.deny(asked, message, rcode::NXDOMAIN),
+            Place::Empty => {}
+            Place::Alias(target) if qtype != rtype::CNAME => {
+                return Resolution::Alias {
+                    target: target.into(),
+                    ttl: self.rules.ttl,
+                };
+            }
+            Place::Alias(target) => message.push(ANSWER, Owner::QUESTION, rtype::CNAME, target),
+            Place::Apex if qtype == rtype::SOA => self.push_soa(asked, &mut message, ANSWER),
+            Place::Apex if qtype == rtype::NS => self.push_name_servers(asked, &mut message),
+            Place::Apex => {}
+            Place::NameServer => {
+                for address in self.name_server_addresses() {
+                    push_asked_address(&mut message, qtype, address);
+                }
+            }
+            Place::Version if qtype == rtype::TXT => {
+                message.push_with_ttl(ANSWER, Owner::QUESTION, rtype::TXT, VERSION_TTL, VERSION);
+            }
+            Place::Version => {}
+            Place::Pod(address) => push_asked_address(&mut message, qtype, address),
+            Place::Services(found) if qtype == rtype::SRV => self.push_services(asked, &mut message, &found),
+            Place::Services(found) => {
+                let mut told = HashSet::new();
+                for found in found.iter().filter(|found| told.insert(found.address)) {
+                    push_asked_address(&mut message, qtype, found.address);
+                }
+            }
+            Place::Pointers(names) if qtype == rtype::PTR => {
+                for name in names {
+                    message.push(ANSWER, Owner::QUESTION, rtype::PTR, &name);
+                }
+            }
+            Place::Pointers(_) => {}
+        }
+        if message.count(ANSWER) == 0 {
+            return self.deny(asked, message, rcode::NOERROR);
+        }
+        answered(message, rcode::NOERROR)
+    }
+
+    /// That there is no such name or record (RFC 2308 section 2).
+    fn deny(&self, asked: &Asked<'_>, mut message: Message, rcode: u16) -> Resolution {
+        self.push_soa(asked, &mut message, AUTHORITY);
+        answered(message, rcode)
+    }
+
+    fn push_soa(&self, asked: &Asked<'_>, message: &mut Message, section: usize) {
+        let zone = pointer_to(HEADER + asked.zone_at);
+        let mut data = b"\x02ns\x03dns".to_vec();
+        data.extend(zone);
+        data.extend(b"\x0ahostmaster");
+        data.extend(zone);
+        let [refresh, retry, expire] = SOA_TIMERS;
+        for number in [self.index.serial, refresh, retry, expire, self.rules.ttl] {
+            data.extend(number.to_be_bytes());
+        }
+        let owner = Owner::At(HEADER + asked.zone_at);
+        message.push_with_ttl(section, owner, rtype::SOA, self.rules.ttl.min(SOA_TTL), &data);
+    }
+
+    /// One SRV record for each name and port, and the addresses of the names (RFC 2782).
+    fn push_services(&self, asked: &Asked<'_>, message: &mut Message, all: &[Found<'_>]) {
+        let weight = (100 / all.len().max(1)).max(1) as u16;
+        let mut told = HashSet::new();
+        let mut names = HashMap::new();
+        for found in all {
+            let Some(port) = found.port.filter(|&port| told.insert((found.label, port))) else {
+                continue;
+            };
+            let Some(name) = full_name(found.label, found.service, asked.zone()) else {
+                continue;
+            };
+            let mut data = vec![0; 6];
+            data[2..4].copy_from_slice(&weight.to_be_bytes());
+            data[4..6].copy_from_slice(&port.to_be_bytes());
+            let name_at = message.next_name(Owner::QUESTION, data.len());
+            data.extend(&name);
+            message.push(ANSWER, Owner::QUESTION, rtype::SRV, &data);
+            names.entry(found.label).or_insert((name_at, name));
+        }
+        let mut told = HashSet::new();
+        for found in all
+            .iter()
+            .filter(|found| told.insert((found.label, found.address)))
+        {
+            if let Some((name_at, name)) = names.get(&found.label) {
+                let owner = name_at.map_or(Owner::Name(name), Owner::At);
+                message.push_address(ADDITIONAL, owner, found.address);
+            }
+        }
+    }
+
+    fn push_name_servers(&self, asked: &Asked<'_>, message: &mut Message) {
+        let zone = match is_reverse(asked.zone()) {
+            true => self.rules.domain.as_bytes(),
+            false => asked.zone(),
+        };
+        let found = name_servers(self.index, self.hosts);
+        let mut glue: Vec<(Vec<u8>, IpAddr)> = found
+            .iter()
+            .filter_map(|found| Some((full_name(found.label, found.service, zone)?, found.address)))
+            .collect();
+        if glue.is_empty() {
+            let name = [b"\x02ns\x03dns", asked.zone()].concat();
+            glue = self.hosts.iter().map(|&host| (name.clone(), host)).collect();
+        }
+        let mut told = HashSet::new();
+        for (name, _) in glue.iter().filter(|(name, _)| told.insert(name)) {
+            message.push(ANSWER, Owner::QUESTION, rtype::NS, name);
+        }
+        for (name, address) in &glue {
+            message.push_address(ADDITIONAL, Owner::Name(name), *address);
+        }
+    }
+
+    fn name_server_addresses(&self) -> Vec<IpAddr> {
+        let found = name_servers(self.index, self.hosts);
+        match found.is_empty() {
+            true => self.hosts.to_vec(),
+            false => found.iter().map(|found| found.address).collect(),
+        }
+    }
+}
+
+/// Whether a name is another one or below it, both in wire format.
+fn is_below(name: &[u8], above: &[u8]) -> bool {
+    let mut at = 0;
+    while name.len() - at > above.len() {
+        at += 1 + usize::from(name[at]);
+    }
+    name[at.min(name.len())..] == *above
+}
+
+fn push_asked_address(message: &mut Message, qtype: u16, address: IpAddr) {
+    if matches!(
+        (qtype, address),
+        (rtype::A, IpAddr::V4(_)) | (rtype::AAAA, IpAddr::V6(_))
+    ) {
+        message.push_address(ANSWER, Owner::QUESTION, address);
+    }
+}
+
+fn answered(message: Message, rcode: u16) -> Resolution {
+    Resolution::Answer {
+        answer: message.finish(rcode),
+        authoritative: true,
+    }
+}

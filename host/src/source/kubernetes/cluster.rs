@@ -1,0 +1,424 @@
+//! A cluster that is followed: one thread beside the workers keeps its index.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::TryStreamExt;
+use kube::config::{KubeConfigOptions, Kubeconfig as File};
+use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+use super::index::{Index, Indexed};
+use super::known::{Change, Full, Known};
+use super::objects::{Interest, Malformed, Namespace, Pod, Reading, Service, Slice};
+use super::reflector::Reflector;
+use super::state::{Kind, News, State};
+use crate::config::{Kubeconfig, Kubernetes, Pods};
+
+/// What is heard before it is made part of the index; more waits.
+const WAITING: usize = 1024;
+
+/// How long until connecting is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection that is silent for so long is dead: the API server says something every minute.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// Pods that have ended have no address.
+const RUNNING: &str = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown";
+
+/// What of a configuration decides what is followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Scope {
+    kubeconfig: Option<Kubeconfig>,
+    namespaces: Vec<String>,
+    namespace_labels: Option<String>,
+    labels: Option<String>,
+    endpoint_pod_names: bool,
+    pods: bool,
+    memory: usize,
+}
+
+/// One that somebody uses.
+pub struct Cluster {
+    scope: Scope,
+    /// What is known of it.
+    pub state: Arc<State>,
+    begun: AtomicBool,
+    /// Dropped, it ends the thread.
+    thread: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+/// Those in use: zones that follow the same share what is known, and so do configurations that follow each other.
+static CLUSTERS: Mutex<Vec<Weak<Cluster>>> = Mutex::new(Vec::new());
+
+impl Cluster {
+    /// The one that a configuration asks for.
+    pub fn of(config: &Kubernetes) -> Arc<Cluster> {
+        let scope = Scope {
+            kubeconfig: config.kubeconfig.clone(),
+            namespaces: config.namespaces.clone(),
+            namespace_labels: config.namespace_labels.clone(),
+            labels: config.labels.clone(),
+            endpoint_pod_names: config.endpoint_pod_names,
+            pods: config.pods == Pods::Verified,
+            memory: config.memory,
+        };
+        let mut clusters = CLUSTERS.lock();
+        clusters.retain(|known| known.strong_count() > 0);
+        if let Some(known) = clusters
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|known| known.scope == scope)
+        {
+            return known;
+        }
+        let kinds = Kind::ALL
+            .into_iter()
+            .filter(|&kind| kind != Kind::Pods || scope.pods);
+        let cluster = Arc::new(Cluster {
+            state: Arc::new(State::new(kinds.collect())),
+            scope,
+            begun: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        });
+        clusters.push(Arc::downgrade(&cluster));
+        cluster
+    }
+
+    /// Begins to follow it. Only the first call does anything.
+    pub fn begin(&self) {
+        if self.begun.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (scope, state) = (self.scope.clone(), Arc::clone(&self.state));
+        let (end, ended) = oneshot::channel();
+        *self.thread.lock() = Some(end);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let started = runtime.and_then(|runtime| {
+            let thread = thread::Builder::new().name("kubernetes".into());
+            thread.spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        _ = ended => {}
+                        () = keep(&scope, &state) => {}
+                    }
+                });
+                runtime.shutdown_background();
+            })
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "kubernetes: there is no thread to follow the API server");
+        }
+    }
+}
+
+/// Keeps the index for good.
+async fn keep(scope: &Scope, state: &State) {
+    let (news, heard) = mpsc::channel(WAITING);
+    let interest = Interest {
+        namespaces: scope.namespaces.clone(),
+        endpoint_pod_names: scope.endpoint_pod_names,
+    };
+    let writer = Writer::new(state, scope.memory);
+    let follower = Follower {
+        scope,
+        interest: &interest,
+        state,
+        news,
+    };
+    // The writer has no end either: the news come from here.
+    tokio::join!(writer.run(heard), follower.run());
+}
+
+/// Who follows all kinds of objects.
+struct Follower<'a> {
+    scope: &'a Scope,
+    interest: &'a Interest,
+    state: &'a State,
+    news: mpsc::Sender<News>,
+}
+
+impl Follower<'_> {
+    /// Goes on for good, anew whenever other credentials are to be used.
+    async fn run(&self) {
+        let mut versions = [const { None }; Kind::ALL.len()];
+        loop {
+            let credentials = fingerprint(self.scope.kubeconfig.as_ref());
+            let client = match connect(self.scope).await {
+                Ok(client) => client,
+                Err(problem) => {
+                    let kinds = self.state.kinds.iter();
+                    kinds.for_each(|&kind| self.state.failed(kind, problem.clone()));
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            match addresses().await {
+                Ok(addresses) => self.state.hosts.store(Arc::new(addresses)),
+                Err(error) => tracing::warn!(%error, "kubernetes: this host's addresses cannot be read"),
+            }
+            tokio::select! {
+                () = self.reflect(&client, &mut versions) => return,
+                () = self.changed(credentials) => {
+                    tracing::info!("kubernetes: the kubeconfig has changed, connecting again");
+                }
+            }
+        }
+    }
+
+    /// Follows each kind from the version on that was heard of last.
+    async fn reflect(&self, client: &Client, versions: &mut [Option<String>; Kind::ALL.len()]) {
+        let [namespaces, services, slices, pods] = versions;
+        let of_namespaces = self.reflector(client, Kind::Namespaces, Interest::namespace, News::Namespace);
+        let of_services = self.reflector(client, Kind::Services, Interest::service, News::Service);
+        let of_slices = self.reflector(client, Kind::EndpointSlices, Interest::slice, News::Slice);
+        let of_pods = self.reflector(client, Kind::Pods, Interest::pod, News::Pod);
+        tokio::join!(
+            of_namespaces.run(namespaces),
+            of_services.run(services),
+            of_slices.run(slices),
+            async {
+                if self.scope.pods {
+                    of_pods.run(pods).await;
+                }
+            },
+        );
+    }
+
+    fn reflector<K, T>(
+        &self,
+        client: &Client,
+        kind: Kind,
+        read: fn(&Interest, K) -> Result<Reading<T>, Malformed>,
+        tell: fn(Change<T>) -> News,
+    ) -> Reflector<'_, K, T>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Reflector {
+            api: Api::all(client.clone()),
+            kind,
+            labels: match kind {
+                Kind::Namespaces => self.scope.namespace_labels.as_deref(),
+                _ => self.scope.labels.as_deref(),
+            },
+            fields: (kind == Kind::Pods).then_some(RUNNING),
+            state: self.state,
+            news: self.news.clone(),
+            read,
+            interest: self.interest,
+            tell,
+        }
+    }
+
+    /// Waits until a failure finds other credentials than those.
+    async fn changed(&self, credentials: u64) {
+        loop {
+            self.state.failure.notified().await;
+            if fingerprint(self.scope.kubeconfig.as_ref()) != credentials {
+                return;
+            }
+        }
+    }
+}
+
+/// A client of the API server, as the configuration has it.
+async fn connect(scope: &Scope) -> Result<Client, String> {
+    let mut config = match &scope.kubeconfig {
+        None => kube::Config::incluster().map_err(|error| format!("there is no service account: {error}"))?,
+        Some(kubeconfig) => {
+            let path = kubeconfig.path.display();
+            let file = File::read_from(&kubeconfig.path).map_err(|error| format!("{path}: {error}"))?;
+            let options = KubeConfigOptions {
+                context: kubeconfig.context.clone(),
+                ..KubeConfigOptions::default()
+            };
+            let config = kube::Config::from_custom_kubeconfig(file, &options).await;
+            config.map_err(|error| format!("{path}: {error}"))?
+        }
+    };
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
+    // When to try again is decided here, for all kinds of failures.
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| error.to_string())
+}
+
+/// Stands for what is in a kubeconfig and the files that it names. Those of a service account are read again by the client.
+fn fingerprint(kubeconfig: Option<&Kubeconfig>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let Some(kubeconfig) = kubeconfig else { return 0 };
+    std::fs::read(&kubeconfig.path).ok().hash(&mut hasher);
+    if let Ok(file) = File::read_from(&kubeconfig.path) {
+        let clusters = file.clusters.into_iter().filter_map(|named| named.cluster);
+        let authorities = clusters.filter_map(|cluster| cluster.certificate_authority);
+        let users = file.auth_infos.into_iter().filter_map(|named| named.auth_info);
+        let certificates = users
+            .flat_map(|user| [user.client_certificate, user.client_key])
+            .flatten();
+        for path in authorities.chain(certificates) {
+            std::fs::read(path).ok().hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// The addresses of this host that others can reach.
+async fn addresses() -> std::io::Result<Vec<IpAddr>> {
+    let (connection, handle, _) = rtnetlink::new_connection()?;
+    let connection = tokio::spawn(connection);
+    let messages = handle.address().get().execute().try_collect::<Vec<_>>().await;
+    connection.abort();
+    let messages = messages.map_err(std::io::Error::other)?;
+    let attributes = messages.into_iter().flat_map(|message| message.attributes);
+    let mut addresses: Vec<IpAddr> = attributes
+        .filter_map(|attribute| match attribute {
+            rtnetlink::packet_route::address::AddressAttribute::Address(address) => Some(address),
+            _ => None,
+        })
+        .filter(|address| !address.is_loopback() && !is_link_local(address))
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// Whether an address means something else on every link.
+fn is_link_local(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(six) => six.is_unicast_link_local(),
+    }
+}
+
+/// Who makes the index of what is heard.
+struct Writer<'a> {
+    state: &'a State,
+    memory: usize,
+    index: Index,
+    namespaces: Known<Namespace>,
+    services: Known<Service>,
+    slices: Known<Slice>,
+    pods: Known<Pod>,
+    /// The kinds that have not been listed yet.
+    missing: Vec<Kind>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(state: &'a State, memory: usize) -> Writer<'a> {
+        Writer {
+            state,
+            memory,
+            index: Index::default(),
+            namespaces: Known::default(),
+            services: Known::default(),
+            slices: Known::default(),
+            pods: Known::default(),
+            missing: state.kinds.clone(),
+        }
+    }
+
+    /// Makes what comes together part of the index, until nobody is there to tell.
+    async fn run(mut self, mut heard: mpsc::Receiver<News>) {
+        let mut news = Vec::with_capacity(WAITING);
+        while heard.recv_many(&mut news, WAITING).await > 0 {
+            let mut changed = false;
+            for news in news.drain(..) {
+                changed |= self.take(news);
+            }
+            self.publish(changed);
+        }
+    }
+
+    /// Whether any answer may change.
+    fn take(&mut self, news: News) -> bool {
+        let room = self.memory.saturating_sub(self.octets());
+        let (index, missing) = (&mut self.index, &mut self.missing);
+        let (kind, changed) = match news {
+            News::Namespace(change) => (
+                Kind::Namespaces,
+                taken(
+                    &mut self.namespaces,
+                    change,
+                    index,
+                    room,
+                    missing,
+                    Kind::Namespaces,
+                ),
+            ),
+            News::Service(change) => (
+                Kind::Services,
+                taken(&mut self.services, change, index, room, missing, Kind::Services),
+            ),
+            News::Slice(change) => (
+                Kind::EndpointSlices,
+                taken(
+                    &mut self.slices,
+                    change,
+                    index,
+                    room,
+                    missing,
+                    Kind::EndpointSlices,
+                ),
+            ),
+            News::Pod(change) => (
+                Kind::Pods,
+                taken(&mut self.pods, change, index, room, missing, Kind::Pods),
+            ),
+        };
+        changed.unwrap_or_else(|full| {
+            self.state.refuse(kind, full.to_string());
+            false
+        })
+    }
+
+    fn octets(&self) -> usize {
+        self.namespaces.octets() + self.services.octets() + self.slices.octets() + self.pods.octets()
+    }
+
+    fn publish(&mut self, changed: bool) {
+        let counts = [
+            self.namespaces.count(),
+            self.services.count(),
+            self.slices.count(),
+            self.pods.count(),
+        ];
+        for (kind, count) in Kind::ALL.into_iter().zip(counts) {
+            self.state.of(kind).objects.store(count, Ordering::Relaxed);
+        }
+        self.state.octets.store(self.octets(), Ordering::Relaxed);
+        let completed = self.missing.is_empty() && !self.index.complete;
+        if completed || changed && self.index.complete {
+            self.index.complete = true;
+            self.index.serial = next_serial(self.index.serial);
+            self.state.publish(self.index.clone());
+        }
+    }
+}
+
+fn taken<T: Indexed + PartialEq>(
+    known: &mut Known<T>,
+    change: Change<T>,
+    index: &mut Index,
+    room: usize,
+    missing: &mut Vec<Kind>,
+    kind: Kind,
+) -> Result<bool, Full> {
+    if let Change::ListEnds = change {
+        missing.retain(|missing| *missing != kind);
+    }
+    known.change(change, index, room)
+}
+
+/// The time, or one more than before if that is not more (RFC 1982).
+fn next_serial(before: u32) -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs() as u32).max(before.wrapping_add(1))
+}

@@ -1,0 +1,272 @@
+//! What queries are answered from: every name and address of the cluster, found in one step.
+//!
+//! An index does not change. One that is to say something else is a copy that shares all the rest.
+
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rpds::HashTrieMapSync;
+
+use super::objects::{Endpoint, Namespace, Pod, Port, Service, ServiceName, Slice};
+
+type Map<K, V> = HashTrieMapSync<K, V, foldhash::fast::RandomState>;
+
+/// All that is known of a cluster at one time.
+#[derive(Debug, Clone)]
+pub struct Index {
+    services: Map<ServiceName, Entry>,
+    addresses: Map<IpAddr, Box<[Holder]>>,
+    /// The namespaces of the pods that have an address.
+    pods: Map<IpAddr, Box<[Arc<Pod>]>>,
+    namespaces: Map<Box<[u8]>, ()>,
+    /// Of the SOA record: more than before whenever an answer changes.
+    pub serial: u32,
+    /// Whether everything has been listed once.
+    pub complete: bool,
+}
+
+/// A service and its endpoints, whichever is known.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// The service.
+    pub service: Option<Arc<Service>>,
+    slices: Box<[Arc<Slice>]>,
+}
+
+/// Who has an address.
+#[derive(Debug, Clone)]
+pub enum Holder {
+    /// A service.
+    Service(Arc<Service>),
+    /// An endpoint of these.
+    Endpoint(Arc<Slice>),
+}
+
+/// An object that the index has something of.
+pub trait Indexed {
+    /// Has the index know it.
+    fn enter(self: &Arc<Self>, index: &mut Index);
+    /// Has the index forget it.
+    fn leave(self: &Arc<Self>, index: &mut Index);
+    /// About how many octets it takes, here and in the index.
+    fn octets(&self) -> usize;
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        Index {
+            services: Map::new_with_hasher_and_ptr_kind(Default::default()),
+            addresses: Map::new_with_hasher_and_ptr_kind(Default::default()),
+            pods: Map::new_with_hasher_and_ptr_kind(Default::default()),
+            namespaces: Map::new_with_hasher_and_ptr_kind(Default::default()),
+            serial: 0,
+            complete: false,
+        }
+    }
+}
+
+impl Index {
+    /// What is known under the labels `service.namespace`.
+    pub fn service(&self, name: &[u8]) -> Option<&Entry> {
+        self.services.get(name)
+    }
+
+    /// Whether there is such a namespace.
+    pub fn has_namespace(&self, label: &[u8]) -> bool {
+        self.namespaces.contains_key(label)
+    }
+
+    /// Whether a pod of this namespace has this address.
+    pub fn has_pod(&self, namespace: &[u8], address: IpAddr) -> bool {
+        let pods = self.pods.get(&address);
+        pods.is_some_and(|pods| pods.iter().any(|pod| *pod.namespace == *namespace))
+    }
+
+    /// Who has an address.
+    pub fn holders(&self, address: IpAddr) -> &[Holder] {
+        self.addresses.get(&address).map_or(&[], |holders| holders)
+    }
+
+    fn change_entry(&mut self, name: &ServiceName, change: impl FnOnce(&mut Entry)) {
+        let mut entry = self.services.get(name).cloned().unwrap_or_default();
+        change(&mut entry);
+        if entry.service.is_none() && entry.slices.is_empty() {
+            self.services.remove_mut(name);
+        } else {
+            self.services.insert_mut(name.clone(), entry);
+        }
+    }
+}
+
+impl Entry {
+    /// All endpoints with the ports that each has.
+    pub fn endpoints(&self) -> impl Iterator<Item = (&Endpoint, &[Port])> {
+        let slices = self.slices.iter();
+        slices.flat_map(|slice| slice.endpoints.iter().map(|endpoint| (endpoint, &*slice.ports)))
+    }
+
+    /// Those of one label.
+    pub fn labelled(&self, label: &[u8]) -> impl Iterator<Item = (&Endpoint, &[Port])> {
+        self.slices.iter().flat_map(move |slice| {
+            let from = slice
+                .endpoints
+                .partition_point(|endpoint| *endpoint.label < *label);
+            let those = slice.endpoints[from..].iter();
+            let those = those.take_while(move |endpoint| *endpoint.label == *label);
+            those.map(|endpoint| (endpoint, &*slice.ports))
+        })
+    }
+
+    /// The ports of its endpoints.
+    pub fn endpoint_ports(&self) -> impl Iterator<Item = &Port> {
+        let slices = self.slices.iter().filter(|slice| !slice.endpoints.is_empty());
+        slices.flat_map(|slice| slice.ports.iter())
+    }
+}
+
+impl Holder {
+    fn is(&self, other: &Holder) -> bool {
+        match (self, other) {
+            (Holder::Service(one), Holder::Service(other)) => Arc::ptr_eq(one, other),
+            (Holder::Endpoint(one), Holder::Endpoint(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Indexed for Service {
+    fn enter(self: &Arc<Self>, index: &mut Index) {
+        index.change_entry(&self.name, |entry| entry.service = Some(Arc::clone(self)));
+        for &address in self.addresses() {
+            add(&mut index.addresses, address, Holder::Service(Arc::clone(self)));
+        }
+    }
+
+    fn leave(self: &Arc<Self>, index: &mut Index) {
+        index.change_entry(&self.name, |entry| entry.service = None);
+        let holder = Holder::Service(Arc::clone(self));
+        for &address in self.addresses() {
+            remove(&mut index.addresses, address, |other| holder.is(other));
+        }
+    }
+
+    fn octets(&self) -> usize {
+        let ports: usize = self.ports.iter().map(Port::octets).sum();
+        OBJECT + 2 * self.name.len() + ports + self.addresses().len() * ENTRY
+    }
+}
+
+impl Indexed for Slice {
+    fn enter(self: &Arc<Self>, index: &mut Index) {
+        index.change_entry(&self.service, |entry| {
+            let slices = entry.slices.iter().cloned();
+            entry.slices = slices.chain([Arc::clone(self)]).collect();
+        });
+        for address in self.addresses() {
+            add(&mut index.addresses, address, Holder::Endpoint(Arc::clone(self)));
+        }
+    }
+
+    fn leave(self: &Arc<Self>, index: &mut Index) {
+        index.change_entry(&self.service, |entry| {
+            let slices = entry.slices.iter().filter(|other| !Arc::ptr_eq(self, other));
+            entry.slices = slices.cloned().collect();
+        });
+        let holder = Holder::Endpoint(Arc::clone(self));
+        for address in self.addresses() {
+            remove(&mut index.addresses, address, |other| holder.is(other));
+        }
+    }
+
+    fn octets(&self) -> usize {
+        let ports: usize = self.ports.iter().map(Port::octets).sum();
+        let endpoints = self.endpoints.iter();
+        let endpoints: usize = endpoints
+            .map(|endpoint| size_of::<Endpoint>() + endpoint.label.len() + ENTRY)
+            .sum();
+        OBJECT + 2 * self.service.len() + ports + endpoints
+    }
+}
+
+impl Indexed for Pod {
+    fn enter(self: &Arc<Self>, index: &mut Index) {
+        for &address in &self.addresses {
+            add(&mut index.pods, address, Arc::clone(self));
+        }
+    }
+
+    fn leave(self: &Arc<Self>, index: &mut Index) {
+        for &address in &self.addresses {
+            remove(&mut index.pods, address, |other| Arc::ptr_eq(self, other));
+        }
+    }
+
+    fn octets(&self) -> usize {
+        OBJECT + self.namespace.len() + self.addresses.len() * ENTRY
+    }
+}
+
+impl Indexed for Namespace {
+    fn enter(self: &Arc<Self>, index: &mut Index) {
+        index.namespaces.insert_mut(self.label.clone(), ());
+    }
+
+    fn leave(self: &Arc<Self>, index: &mut Index) {
+        index.namespaces.remove_mut(&self.label);
+    }
+
+    fn octets(&self) -> usize {
+        OBJECT + 2 * self.label.len()
+    }
+}
+
+/// What an object takes besides its texts: the object, its place among the known ones, its key and its entry in a map.
+const OBJECT: usize = 320;
+
+/// What an address takes in a map.
+const ENTRY: usize = 160;
+
+impl Service {
+    fn addresses(&self) -> &[IpAddr] {
+        match &self.kind {
+            super::objects::ServiceKind::Cluster(addresses) => addresses,
+            _ => &[],
+        }
+    }
+}
+
+impl Slice {
+    /// Each address once.
+    fn addresses(&self) -> Vec<IpAddr> {
+        let addresses = self.endpoints.iter().map(|endpoint| endpoint.address);
+        let mut addresses: Vec<IpAddr> = addresses.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+}
+
+impl Port {
+    fn octets(&self) -> usize {
+        size_of::<Port>() + self.name.len() + self.protocol.len()
+    }
+}
+
+/// Adds one of those who share a key.
+fn add<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, value: V) {
+    let others = map.get(&key).into_iter().flatten().cloned();
+    let all = others.chain([value]).collect();
+    map.insert_mut(key, all);
+}
+
+/// Removes those of a key that are the same.
+fn remove<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, is: impl Fn(&V) -> bool) {
+    let Some(all) = map.get(&key) else { return };
+    let others: Box<[V]> = all.iter().filter(|other| !is(other)).cloned().collect();
+    if others.is_empty() {
+        map.remove_mut(&key);
+    } else {
+        map.insert_mut(key, others);
+    }
+}

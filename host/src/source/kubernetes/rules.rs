@@ -1,0 +1,45 @@
+//! How what is known of a cluster is told.
+
+use crate::config::{self, Pods};
+use crate::dns::name::Name;
+use crate::dns::suffix_map::SuffixMap;
+
+/// How what is known is told.
+pub struct Rules {
+    /// What services' names end in.
+    pub domain: Name,
+    /// Which names of pods there are.
+    pub pods: Pods,
+    /// Whether services without endpoints do not exist.
+    pub ignore_empty_services: bool,
+    /// In seconds.
+    pub ttl: u32,
+    fallthrough: SuffixMap<()>,
+}
+
+impl Rules {
+    /// Those of a configuration.
+    pub fn new(config: &config::Kubernetes) -> Rules {
+        let mut fallthrough = SuffixMap::default();
+        for name in config
+            .fallthrough
+            .iter()
+            .filter_map(|name| Name::parse(name).ok())
+        {
+            fallthrough.insert(name.as_bytes(), ());
+        }
+        Rules {
+            domain: Name::parse(&config.domain).unwrap_or(Name::ROOT),
+            pods: config.pods,
+            ignore_empty_services: config.ignore_empty_services,
+            // An hour at most.
+            ttl: config.ttl.as_secs() as u32,
+            fallthrough,
+        }
+    }
+
+    /// Whether a name that does not exist is left to the next stage.
+    pub fn falls_through(&self, name: &[u8]) -> bool {
+        self.fallthrough.longest(name).is_some()
+    }
+}

@@ -1,0 +1,266 @@
+//! What stands in for a Kubernetes API server where the faults are the point: lists and watches of a few objects, and
+//! whatever else it is told to say.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+
+use serde_json::{Value, json};
+
+/// What a request is answered with in place of the truth: all of it, status line and headers included.
+type Fault = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send>;
+
+/// A server. It listens for as long as the process lives.
+#[derive(Clone)]
+pub struct ApiServer {
+    /// Where it listens, without TLS.
+    pub address: SocketAddr,
+    shared: Arc<(Mutex<State>, Condvar)>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By kind and `namespace/name`.
+    objects: BTreeMap<(String, String), Value>,
+    version: u64,
+    /// What happened, each with its version and kind.
+    events: Vec<(u64, String, Value)>,
+    /// Versions before this one are forgotten.
+    oldest: u64,
+    fault: Option<Fault>,
+    /// How often everything was cut off.
+    cuts: u64,
+    requests: Vec<String>,
+}
+
+impl ApiServer {
+    /// Starts one with the namespace `zoo`.
+    pub fn start() -> ApiServer {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let server = ApiServer {
+            address: listener.local_addr().expect("its address"),
+            shared: Arc::default(),
+        };
+        server.put("namespaces", "zoo", json!({}));
+        let this = server.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let this = this.clone();
+                thread::spawn(move || this.converse(stream));
+            }
+        });
+        server
+    }
+
+    /// A kubeconfig for it, with this token.
+    pub fn kubeconfig(&self, token: &str) -> String {
+        let (cluster, user) = (
+            json!({"server": format!("http://{}", self.address)}),
+            json!({"token": token}),
+        );
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "test", "user": user}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        })
+        .to_string()
+    }
+
+    /// Creates an object or replaces it: `NAMESPACE/NAME`, or the name of one that is in none.
+    pub fn put(&self, kind: &str, name: &str, mut object: Value) {
+        let mut state = self.state();
+        state.version += 1;
+        let known = (kind.to_owned(), name.to_owned());
+        match name.split_once('/') {
+            Some((namespace, name)) => {
+                object["metadata"]["namespace"] = namespace.into();
+                object["metadata"]["name"] = name.into();
+            }
+            None => object["metadata"]["name"] = name.into(),
+        }
+        object["metadata"]["resourceVersion"] = state.version.to_string().into();
+        let what = if state.objects.contains_key(&known) {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
+        state.objects.insert(known, object.clone());
+        state.happened(kind, what, object);
+        self.shared.1.notify_all();
+    }
+
+    /// A service with this address.
+    pub fn put_service(&self, name: &str, address: &str) {
+        let spec = json!({"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80}]});
+        self.put("services", &format!("zoo/{name}"), json!({"spec": spec}));
+    }
+
+    /// Deletes an object.
+    pub fn delete(&self, kind: &str, name: &str) {
+        let mut state = self.state();
+        state.version += 1;
+        let mut object = state
+            .objects
+            .remove(&(kind.to_owned(), name.to_owned()))
+            .expect("an object");
+        object["metadata"]["resourceVersion"] = state.version.to_string().into();
+        state.happened(kind, "DELETED", object);
+        self.shared.1.notify_all();
+    }
+
+    /// Says this to every watch of a kind, as it is.
+    pub fn say(&self, kind: &str, event: Value) {
+        let mut state = self.state();
+        state.version += 1;
+        let version = state.version;
+        state.events.push((version, kind.to_owned(), event));
+        self.shared.1.notify_all();
+    }
+
+    /// Cuts all connections, and answers by this where it says something; requests are seen in lowercase.
+    pub fn fail(&self, fault: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static) {
+        let mut state = self.state();
+        state.fault = Some(Box::new(fault));
+        state.cuts += 1;
+        self.shared.1.notify_all();
+    }
+
+    /// Is as it should be again.
+    pub fn recover(&self) {
+        self.state().fault = None;
+    }
+
+    /// Forgets what happened until now: who was there before has to list again.
+    pub fn forget(&self) {
+        let mut state = self.state();
+        state.oldest = state.version + 1;
+        state.version += 1;
+        state.cuts += 1;
+        self.shared.1.notify_all();
+    }
+
+    /// How many requests have come that have this in them.
+    pub fn count(&self, part: &str) -> usize {
+        self.state()
+            .requests
+            .iter()
+            .filter(|request| request.contains(part))
+            .count()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().expect("no panic")
+    }
+
+    /// Requests of one connection, one after the other. A client that goes away is no mistake.
+    fn converse(&self, stream: TcpStream) -> Option<()> {
+        let mut reader = BufReader::new(stream);
+        loop {
+            let mut request = String::new();
+            while !request.ends_with("\r\n\r\n") {
+                match reader.read_line(&mut request) {
+                    Ok(1..) => (),
+                    _ => return None,
+                }
+            }
+            let request = request.to_lowercase();
+            let stream = reader.get_mut();
+            let fault = {
+                let mut state = self.state();
+                state.requests.push(request.clone());
+                state.fault.as_ref().and_then(|fault| fault(&request))
+            };
+            if let Some(octets) = fault {
+                return stream.write_all(&octets).ok();
+            }
+            let path = request.split(' ').nth(1)?.to_owned();
+            let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+            let kind = path.rsplit('/').next()?;
+            match query.contains("watch=true") {
+                true => return self.watch(stream, kind, query),
+                false => stream.write_all(&self.list(kind)).ok()?,
+            }
+        }
+    }
+
+    fn list(&self, kind: &str) -> Vec<u8> {
+        let state = self.state();
+        let items = state.objects.iter().filter(|((of, _), _)| of == kind);
+        let items: Vec<&Value> = items.map(|(_, object)| object).collect();
+        let version = state.version.to_string();
+        reply(
+            "200 OK",
+            &json!({"metadata": {"resourceVersion": version}, "items": items}).to_string(),
+        )
+    }
+
+    fn watch(&self, stream: &mut TcpStream, kind: &str, query: &str) -> Option<()> {
+        let from = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("resourceversion="));
+        let mut from: u64 = from?.parse().ok()?;
+        stream
+            .write_all(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+            )
+            .ok()?;
+        let mut state = self.state();
+        let cuts = state.cuts;
+        if from + 1 < state.oldest {
+            let status = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"});
+            return chunk(stream, &json!({"type": "ERROR", "object": status}));
+        }
+        loop {
+            if state.cuts != cuts {
+                return None;
+            }
+            let news: Vec<Value> = state
+                .events
+                .iter()
+                .filter(|(version, of, _)| *version > from && of == kind)
+                .map(|(_, _, event)| event.clone())
+                .collect();
+            from = state.version;
+            drop(state);
+            for event in news {
+                chunk(stream, &event)?;
+            }
+            let state_now = self.state();
+            state = match state_now.version == from && state_now.cuts == cuts {
+                true => self.shared.1.wait(state_now).expect("no panic"),
+                false => state_now,
+            };
+        }
+    }
+}
+
+impl State {
+    fn happened(&mut self, kind: &str, what: &str, object: Value) {
+        let event = json!({"type": what, "object": object});
+        self.events.push((self.version, kind.to_owned(), event));
+    }
+}
+
+/// A whole reply.
+pub fn reply(status: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into()
+}
+
+/// A failure as the API server tells of it.
+pub fn failure(code: u16, reason: &str, retry_after: u32) -> Vec<u8> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason,
+        "details": {"retryAfterSeconds": retry_after},
+    });
+    reply(&format!("{code} {reason}"), &status.to_string())
+}
+
+fn chunk(stream: &mut TcpStream, event: &Value) -> Option<()> {
+    let line = format!("{event}\n");
+    write!(stream, "{:x}\r\n{line}\r\n", line.len()).ok()
+}

@@ -1,0 +1,364 @@
+//! Records of a cluster, and an API server with every fault: what was known stays, and what is new is told again.
+
+use std::net::SocketAddr;
+
+use harness::api_server::{ApiServer, failure, reply};
+use harness::{Proxy, Upstream, until};
+use serde_json::json;
+
+/// A proxy that follows a cluster by the kubeconfig in a folder of its own.
+fn follow(server: &ApiServer, block: &str) -> (Proxy, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, server.kubeconfig("secret")).unwrap();
+    let kubeconfig = format!("kubeconfig {file:?}");
+    let proxy = Proxy::start(&format!(
+        "zone \"cluster.local\" \"in-addr.arpa\" {{ kubernetes {{ {kubeconfig}; {block} }} }}"
+    ));
+    (proxy, folder)
+}
+
+/// The first answer to a question for an address below `zoo.svc.cluster.local`, or the rcode.
+fn address(proxy: &Proxy, service: &str) -> String {
+    let answer = proxy.query(&format!("{service}.zoo.svc.cluster.local."), "A");
+    match answer.answers().first() {
+        Some(record) => record.rsplit(' ').next().unwrap().to_owned(),
+        None => answer.rcode(),
+    }
+}
+
+fn await_address(proxy: &Proxy, service: &str, expected: &str) {
+    until(&format!("{service} to be {expected}"), || {
+        address(proxy, service) == expected
+    });
+}
+
+/// Waits until a fault has been met, and sees that nothing was lost by it.
+fn await_failures(proxy: &Proxy) {
+    let failures = |proxy: &Proxy| {
+        proxy
+            .metrics()
+            .sum("dnsweir_kubernetes_failures_total", &[("kind", "services")])
+    };
+    let before = failures(proxy);
+    until("the fault to be met", || failures(proxy) > before + 1.0);
+    assert_eq!(address(proxy, "web"), "10.0.0.1");
+}
+
+#[test]
+fn objects_become_answers() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let (proxy, _folder) = follow(&server, "ttl \"30s\"");
+    let answer = proxy.query("WEB.zoo.svc.Cluster.local.", "A");
+    assert_eq!(answer.answers(), ["WEB.zoo.svc.Cluster.local. A 10.0.0.1"]);
+    assert_eq!(answer.ttl(), 30);
+    assert!(answer.has(harness::flags::AA));
+    let serial = |proxy: &Proxy| proxy.metrics().sum("dnsweir_kubernetes_serial", &[]);
+    let before = serial(&proxy);
+    server.put_service("api", "10.0.0.2");
+    await_address(&proxy, "api", "10.0.0.2");
+    assert!(serial(&proxy) > before);
+    server.delete("services", "zoo/web");
+    await_address(&proxy, "web", "NXDOMAIN");
+    // What changes no answer does not move the serial.
+    let before = serial(&proxy);
+    let events = |proxy: &Proxy| {
+        proxy
+            .metrics()
+            .sum("dnsweir_kubernetes_events_total", &[("kind", "services")])
+    };
+    let heard = events(&proxy);
+    server.put_service("api", "10.0.0.2");
+    until("the event", || events(&proxy) > heard);
+    assert_eq!(serial(&proxy), before);
+    server.put_service("more", "10.0.0.3");
+    await_address(&proxy, "more", "10.0.0.3");
+    let (status, page) = proxy.get("/status");
+    assert!(status == 200 && page.contains("2 services"), "{page}");
+}
+
+/// `ExternalName` leads on through the zone that its target belongs to, behind a cache, too.
+#[test]
+fn external_names_are_resolved_onward() {
+    let server = ApiServer::start();
+    for (name, target) in [
+        ("out", "www.example"),
+        ("gone", "no.example"),
+        ("loop", "loop.zoo.svc.cluster.local"),
+    ] {
+        let spec = json!({"type": "ExternalName", "externalName": target});
+        server.put("services", &format!("zoo/{name}"), json!({"spec": spec}));
+    }
+    let upstream = Upstream::zone(&["www.example. 60 A 192.0.2.2"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, server.kubeconfig("secret")).unwrap();
+    for cache in ["", "cache;"] {
+        let proxy = Proxy::start(&format!(
+            "zone \"cluster.local\" {{ {cache} kubernetes {{ kubeconfig {file:?} }} }}\n\
+             zone \"example\" {{ forward \"{}\" }}",
+            upstream.address
+        ));
+        for _ in 0..2 {
+            let answer = proxy.query("out.zoo.svc.cluster.local.", "A");
+            let lines = [
+                "out.zoo.svc.cluster.local. CNAME www.example.",
+                "www.example. A 192.0.2.2",
+            ];
+            assert_eq!(
+                (answer.rcode(), answer.answers()),
+                ("NOERROR".into(), lines.map(String::from).into())
+            );
+            let cname = proxy.query("out.zoo.svc.cluster.local.", "CNAME");
+            assert_eq!(cname.answers(), lines[..1]);
+            let gone = proxy.query("gone.zoo.svc.cluster.local.", "A");
+            assert_eq!((gone.rcode(), gone.answers().len()), ("NXDOMAIN".into(), 1));
+            assert_eq!(
+                proxy.query("loop.zoo.svc.cluster.local.", "A").rcode(),
+                "SERVFAIL"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_does_not_exist_falls_through() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let upstream = Upstream::zone(&["8.8.8.8.in-addr.arpa. 60 PTR dns.example."]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, server.kubeconfig("secret")).unwrap();
+    let proxy = Proxy::start(&format!(
+        "zone \"cluster.local\" \"in-addr.arpa\" {{ cache; kubernetes {{ kubeconfig {file:?}; fallthrough \"in-addr.arpa\" }}\n\
+         forward \"{}\" }}",
+        upstream.address
+    ));
+    let names = |name: &str| proxy.query(name, "PTR").answers();
+    assert_eq!(
+        names("8.8.8.8.in-addr.arpa."),
+        ["8.8.8.8.in-addr.arpa. PTR dns.example."]
+    );
+    assert_eq!(
+        names("1.0.0.10.in-addr.arpa."),
+        ["1.0.0.10.in-addr.arpa. PTR web.zoo.svc.cluster.local."]
+    );
+    assert_eq!(proxy.query("x.zoo.svc.cluster.local.", "A").rcode(), "NXDOMAIN");
+}
+
+/// While the API server is away, or says nonsense, what was known is served; then what happened meanwhile appears.
+#[test]
+fn what_was_known_outlives_every_fault() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let (proxy, _folder) = follow(&server, "");
+    assert_eq!(address(&proxy, "web"), "10.0.0.1");
+    type Fault = fn(&str) -> Option<Vec<u8>>;
+    let faults: [(&str, Fault); 8] = [
+        ("cut off", |_| Some(Vec::new())),
+        ("not HTTP", |_| Some(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec())),
+        ("not JSON", |_| {
+            Some(reply("200 OK", "<html>Sign in to the airport's network</html>"))
+        }),
+        ("other JSON", |_| {
+            Some(reply("200 OK", "{\"items\": [{\"metadata\": 7}], \"type\": 1}"))
+        }),
+        ("half an answer", |_| {
+            Some(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"items\": [".to_vec())
+        }),
+        ("overloaded", |_| Some(failure(429, "TooManyRequests", 1))),
+        ("unauthorized", |_| Some(failure(401, "Unauthorized", 0))),
+        ("forgetful", |request| {
+            request.contains("watch=true").then(|| failure(410, "Expired", 0))
+        }),
+    ];
+    for (index, (what, fault)) in faults.into_iter().enumerate() {
+        println!("{what}");
+        server.fail(fault);
+        await_failures(&proxy);
+        let (name, expected) = (format!("new{index}"), format!("10.0.1.{index}"));
+        server.put_service(&name, &expected);
+        server.recover();
+        await_address(&proxy, &name, &expected);
+        assert_eq!(address(&proxy, "web"), "10.0.0.1");
+    }
+}
+
+/// A watch that breaks goes on where it was; only when that is too long ago, everything is listed again.
+#[test]
+fn watches_are_resumed() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let (proxy, _folder) = follow(&server, "");
+    let lists = || {
+        proxy
+            .metrics()
+            .sum("dnsweir_kubernetes_lists_total", &[("kind", "services")])
+    };
+    server.fail(|_| Some(Vec::new()));
+    await_failures(&proxy);
+    server.put_service("web", "10.0.0.2");
+    server.recover();
+    await_address(&proxy, "web", "10.0.0.2");
+    assert_eq!(lists(), 1.0);
+    // Deleted while nobody listened, and forgotten.
+    let failures = || {
+        proxy
+            .metrics()
+            .sum("dnsweir_kubernetes_failures_total", &[("kind", "services")])
+    };
+    let before = failures();
+    server.fail(|_| Some(Vec::new()));
+    until("the fault to be met", || failures() > before);
+    server.delete("services", "zoo/web");
+    server.forget();
+    server.recover();
+    await_address(&proxy, "web", "NXDOMAIN");
+    assert_eq!(lists(), 2.0);
+}
+
+/// Nonsense in a watch is no change: everything is listed again.
+#[test]
+fn events_that_cannot_be_read_lose_nothing() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let (proxy, _folder) = follow(&server, "");
+    let count = |proxy: &Proxy| {
+        proxy
+            .metrics()
+            .sum("dnsweir_kubernetes_lists_total", &[("kind", "services")])
+    };
+    server.say(
+        "services",
+        json!({"type": "MODIFIED", "object": {"metadata": {"name": 7}}}),
+    );
+    until("another list", || count(&proxy) > 1.0);
+    assert_eq!(address(&proxy, "web"), "10.0.0.1");
+    server.put_service("web", "10.0.0.2");
+    await_address(&proxy, "web", "10.0.0.2");
+}
+
+/// An object that is not valid in DNS is named, and left as it was.
+#[test]
+fn malformed_objects_are_named() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let (proxy, _folder) = follow(&server, "");
+    let spec = json!({"clusterIP": "10.0.0.9", "ports": [{"name": "a b", "port": 80}]});
+    server.put("services", "zoo/web", json!({"spec": spec}));
+    server.put_service("after", "10.0.0.2");
+    await_address(&proxy, "after", "10.0.0.2");
+    assert_eq!(address(&proxy, "web"), "10.0.0.1");
+    proxy
+        .process
+        .logged("zoo/web: the port \"a b\" is not valid in DNS");
+    let refused = proxy
+        .metrics()
+        .sum("dnsweir_kubernetes_refused_objects_total", &[]);
+    assert_eq!(refused, 1.0);
+}
+
+/// Another token, another address: a kubeconfig that changed is read again.
+#[test]
+fn credentials_are_renewed() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let (proxy, folder) = follow(&server, "");
+    server.fail(|request| match request.contains("bearer renewed") {
+        true => None,
+        false => Some(failure(401, "Unauthorized", 0)),
+    });
+    await_failures(&proxy);
+    server.put_service("new", "10.0.0.2");
+    let (next, file) = (folder.path().join("next"), folder.path().join("kubeconfig"));
+    std::fs::write(&next, server.kubeconfig("renewed")).unwrap();
+    std::fs::rename(next, file).unwrap();
+    await_address(&proxy, "new", "10.0.0.2");
+    // What was heard before is not listed again.
+    let lists = proxy
+        .metrics()
+        .sum("dnsweir_kubernetes_lists_total", &[("kind", "services")]);
+    assert_eq!(lists, 1.0);
+}
+
+/// Before the first list names are not denied but failed, and the proxy is not ready for as long as it may wait.
+#[test]
+fn it_waits_for_the_first_list() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    server.fail(|_| Some(failure(503, "ServiceUnavailable", 0)));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, server.kubeconfig("secret")).unwrap();
+    let zone =
+        |block: &str| format!("zone \"cluster.local\" {{ kubernetes {{ kubeconfig {file:?}; {block} }} }}");
+    let mut waiting = Proxy::launch(&zone("wait \"1h\""), &[]);
+    let ready = |proxy: &Proxy| harness::proxy::try_get(SocketAddr::new(proxy.address.ip(), 9253), "/ready");
+    until("the first failure", || {
+        ready(&waiting).is_some_and(|(status, why)| status == 503 && why.contains("ServiceUnavailable"))
+    });
+    let other = Proxy::start(&zone("wait \"0s\""));
+    let answer = other.query("web.zoo.svc.cluster.local.", "A");
+    assert_eq!((answer.rcode(), answer.answers().len()), ("SERVFAIL".into(), 0));
+    server.recover();
+    waiting.await_ready();
+    assert_eq!(address(&waiting, "web"), "10.0.0.1");
+    await_address(&other, "web", "10.0.0.1");
+}
+
+/// A reload keeps what is known, also when it changes how it is told.
+#[test]
+fn reloads_keep_what_is_known() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let (proxy, folder) = follow(&server, "");
+    server.fail(|_| Some(Vec::new()));
+    let file = folder.path().join("kubeconfig");
+    proxy.reload(&format!(
+        "zone \"cluster.local\" {{ kubernetes {{ kubeconfig {file:?}; ttl \"7s\" }} }}"
+    ));
+    let answer = proxy.query("web.zoo.svc.cluster.local.", "A");
+    assert_eq!(
+        (answer.answers(), answer.ttl()),
+        (vec!["web.zoo.svc.cluster.local. A 10.0.0.1".into()], 7)
+    );
+}
+
+/// A reload that follows another cluster waits until that is known: no name is missing in between.
+#[test]
+fn a_reload_waits_for_another_cluster() {
+    let (before, after) = (ApiServer::start(), ApiServer::start());
+    before.put_service("web", "10.0.0.1");
+    after.put_service("web", "10.0.0.2");
+    after.fail(|_| Some(failure(503, "ServiceUnavailable", 0)));
+    let (proxy, folder) = follow(&before, "");
+    let file = folder.path().join("other");
+    std::fs::write(&file, after.kubeconfig("secret")).unwrap();
+    proxy.rewrite(&format!(
+        "zone \"cluster.local\" {{ kubernetes {{ kubeconfig {file:?} }} }}"
+    ));
+    proxy.process.signal("HUP");
+    until("the other cluster to be asked", || after.count("get ") > 4);
+    assert_eq!(address(&proxy, "web"), "10.0.0.1");
+    after.recover();
+    until("the other cluster's answer", || {
+        let address = address(&proxy, "web");
+        assert!(address.starts_with("10.0.0."), "{address}");
+        address == "10.0.0.2"
+    });
+}
+
+/// More than there is room for is left out, and named.
+#[test]
+fn memory_is_bounded() {
+    let server = ApiServer::start();
+    for n in 0..4000 {
+        server.put_service(&format!("s{n}"), &format!("10.1.{}.{}", n / 250, n % 250));
+    }
+    let (proxy, _folder) = follow(&server, "memory \"1MiB\"");
+    let metrics = proxy.metrics();
+    assert!(metrics.sum("dnsweir_kubernetes_memory_bytes", &[]) <= f64::from(1 << 20));
+    assert!(metrics.sum("dnsweir_kubernetes_refused_objects_total", &[]) > 0.0);
+    proxy.process.logged("does not fit into `memory`");
+}

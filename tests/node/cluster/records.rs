@@ -1,0 +1,406 @@
+//! The records of the cluster, asked of CoreDNS and of the proxy, with the same settings: every name of a zoo and many that do
+//! not exist, every type.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+
+use harness::guests::root;
+use harness::process::Process;
+use harness::tools::output;
+use harness::{Message, ask, proxy, until};
+
+use super::{kubectl, node, state};
+
+const COREDNS: &str = "10.200.0.2:5301";
+const DNSWEIR: &str = "10.200.0.2:5302";
+const ADMIN: &str = "10.200.0.2:5303";
+
+const SERVICES: [&str; 18] = [
+    "web",
+    "dual",
+    "six",
+    "node",
+    "balanced",
+    "peers",
+    "none",
+    "portless",
+    "outside",
+    "inside",
+    "missing",
+    "nobody",
+    "number",
+    "circle",
+    "set",
+    "unready",
+    "published",
+    "nosuch",
+];
+
+/// Services that are called after another name.
+const ALIASES: [&str; 5] = ["outside", "inside", "missing", "nobody", "circle"];
+
+const LABELS: [&str; 18] = [
+    "named",
+    "peer-0",
+    "unready",
+    "leaving",
+    "published",
+    "member-0",
+    "member-1",
+    "10-99-0-1",
+    "10-99-0-2",
+    "10-99-0-3",
+    "10-99-0-7",
+    "fd00-99--1",
+    "fd00-99--0",
+    "x",
+    "_tcp",
+    "_udp",
+    "_sctp",
+    "tcp",
+];
+
+const PORTS: [&str; 9] = [
+    "_http._tcp",
+    "_dns._udp",
+    "_http._udp",
+    "_six._sctp",
+    "http.tcp",
+    "x.y",
+    "_x._tcp",
+    "a.named",
+    "a.b.c",
+];
+
+const OTHERS: [&str; 18] = [
+    "",
+    "svc.",
+    "pod.",
+    "dns.",
+    "ns.dns.",
+    "a.ns.dns.",
+    "dns-version.",
+    "nosuch.",
+    "a.b.",
+    "zoo.svc.",
+    "empty.svc.",
+    "nosuch.svc.",
+    "a.nosuch.svc.",
+    "zoo.pod.",
+    "nosuch.pod.",
+    "kubernetes.default.svc.",
+    "_https._tcp.kubernetes.default.svc.",
+    "kube-dns.kube-system.svc.",
+];
+
+const PODS: [&str; 6] = [
+    "10-9-9-9",
+    "member-0",
+    "10-244-1-256",
+    "fd00--1",
+    "a.10-9-9-9",
+    "x",
+];
+
+const REVERSE: [&str; 8] = [
+    "in-addr.arpa.",
+    "10.in-addr.arpa.",
+    "1.96.10.in-addr.arpa.",
+    "9.9.9.9.in-addr.arpa.",
+    "x.1.96.10.in-addr.arpa.",
+    "ip6.arpa.",
+    "0.0.d.f.ip6.arpa.",
+    "10.0.96.10.in-addr.arpa.",
+];
+
+const TYPES: [&str; 11] = [
+    "A", "AAAA", "SRV", "TXT", "CNAME", "PTR", "MX", "SOA", "NS", "HTTPS", "CAA",
+];
+
+/// What a server says, as far as it is compared: rcode, AA, and the sections.
+#[derive(Debug, PartialEq, Eq)]
+struct Said(String, bool, [Vec<String>; 3]);
+
+impl Said {
+    fn read(message: &Message) -> Said {
+        let lines = |records: &[harness::Record]| {
+            let mut lines: Vec<String> = records
+                .iter()
+                .map(|record| without_serial(&record.to_string()))
+                .collect();
+            lines.sort();
+            lines
+        };
+        let sections = [&message.answers, &message.authority, &message.additional];
+        Said(
+            message.rcode(),
+            message.has(harness::flags::AA),
+            sections.map(|section| lines(section)),
+        )
+    }
+
+    fn denies(&self, rcode: &str) -> bool {
+        let Said(said, _, [answers, authority, _]) = self;
+        said == rcode && answers.is_empty() && authority.len() == 1
+    }
+}
+
+/// The serial says when the last change came, which is not the same for both.
+fn without_serial(line: &str) -> String {
+    let mut words: Vec<&str> = line.split(' ').collect();
+    if words.get(2) == Some(&"SOA") {
+        words[5] = "SERIAL";
+    }
+    words.join(" ")
+}
+
+fn start(pods: &str, folder: &Path) -> [Process; 2] {
+    let kubeconfig = state().join("kubeconfig").display().to_string();
+    let corefile = format!(
+        "cluster.local:5301 in-addr.arpa:5301 ip6.arpa:5301 example:5301 {{
+            bind 10.200.0.2
+            kubernetes cluster.local in-addr.arpa ip6.arpa {{
+                kubeconfig {kubeconfig}
+                pods {pods}
+            }}
+            template IN ANY invalid.example {{
+                rcode NXDOMAIN
+                authority \"example. 60 IN SOA ns.example. h.example. 1 2 3 4 60\"
+            }}
+            template IN A example {{
+                answer \"{{{{ .Name }}}} 60 IN A 192.0.2.2\"
+            }}
+            template IN ANY example {{
+                rcode NOERROR
+                authority \"example. 60 IN SOA ns.example. h.example. 1 2 3 4 60\"
+            }}
+        }}"
+    );
+    let ours = format!(
+        "listen \"{DNSWEIR}\"\nadmin \"{ADMIN}\"\n\
+         zone \"cluster.local\" \"in-addr.arpa\" \"ip6.arpa\" {{ kubernetes {{ kubeconfig \"{kubeconfig}\"; pods \"{pods}\" }} }}\n\
+         zone \"example\" {{ forward \"{COREDNS}\" }}"
+    );
+    let (theirs, file) = (folder.join("Corefile"), folder.join("dnsweir.kdl"));
+    fs::write(&theirs, corefile).expect("a file");
+    fs::write(&file, ours).expect("a file");
+    let inside = |program: &Path| {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net={}", node("node").0.display()))
+            .arg(program);
+        command
+    };
+    let coredns = Path::new(&std::env::var_os("KUBE_BIN").expect("Kubernetes")).join("coredns");
+    [
+        Process::start(inside(&coredns).arg("-conf").arg(theirs)),
+        Process::start(inside(&proxy::program()).args(["run", "--config"]).arg(file)),
+    ]
+}
+
+/// Every name that is asked for. Those of addresses that somebody has come first.
+fn names(addresses: &BTreeSet<IpAddr>) -> (BTreeSet<String>, BTreeSet<String>) {
+    let reverse: BTreeSet<String> = addresses.iter().map(|&address| reverse(address)).collect();
+    let mut names: BTreeSet<String> = REVERSE.map(String::from).into();
+    for service in SERVICES {
+        let service = format!("{service}.zoo.svc.cluster.local.");
+        let below = LABELS
+            .iter()
+            .chain(&PORTS)
+            .map(|labels| format!("{labels}.{service}"));
+        names.extend(below.chain([service.clone()]));
+        let dashed = addresses
+            .iter()
+            .map(|address| address.to_string().replace(['.', ':'], "-"));
+        names.extend(dashed.map(|label| format!("{label}.{service}")));
+    }
+    names.extend(OTHERS.map(|name| format!("{name}cluster.local.")));
+    let dashed = addresses
+        .iter()
+        .map(|address| address.to_string().replace(['.', ':'], "-"));
+    for pod in PODS.map(String::from).into_iter().chain(dashed) {
+        names.extend(["zoo", "nosuch"].map(|namespace| format!("{pod}.{namespace}.pod.cluster.local.")));
+    }
+    names.extend(reverse.iter().cloned());
+    (names, reverse)
+}
+
+fn reverse(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(four) => {
+            let [a, b, c, d] = four.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
+        }
+        IpAddr::V6(six) => {
+            let digits: Vec<char> = format!("{:032x}", u128::from(six)).chars().rev().collect();
+            let labels: String = digits.iter().map(|digit| format!("{digit}.")).collect();
+            format!("{labels}ip6.arpa.")
+        }
+    }
+}
+
+/// The addresses of services, endpoints and pods of the zoo.
+fn addresses() -> BTreeSet<IpAddr> {
+    let path =
+        |kind: &str, path: &str| kubectl(&["-n", "zoo", "get", kind, "-o", &format!("jsonpath={path}")]);
+    let all = [
+        path("services", "{.items[*].spec.clusterIPs[*]}"),
+        path("endpointslices", "{.items[*].endpoints[*].addresses[*]}"),
+        path("pods", "{.items[*].status.podIPs[*].ip}"),
+    ];
+    all.join(" ")
+        .split_whitespace()
+        .filter_map(|address| address.parse().ok())
+        .collect()
+}
+
+/// Why the two may say different things: the rows of the table in docs/kubernetes.md, in its order.
+fn reason(
+    name: &str,
+    qtype: &str,
+    theirs: &Said,
+    ours: &Said,
+    reverse: &BTreeSet<String>,
+) -> Option<&'static str> {
+    let below_zoo = name.strip_suffix(".zoo.svc.cluster.local.");
+    let exists = [
+        "svc.",
+        "pod.",
+        "zoo.svc.",
+        "empty.svc.",
+        "zoo.pod.",
+        "",
+        "ns.dns.",
+    ]
+    .map(|name| format!("{name}cluster.local."));
+    let exists = exists.iter().any(|known| known == name) || ["in-addr.arpa.", "ip6.arpa."].contains(&name);
+    let untyped = qtype == "TXT" && exists || reverse.contains(name) || name == "dns-version.cluster.local.";
+    let above = name == "dns.cluster.local."
+        || below_zoo.is_some_and(|name| name.starts_with('_') && !name.contains("._"));
+    let alias = below_zoo.is_some_and(|name| ALIASES.contains(&name));
+    let pod = name.ends_with(".pod.cluster.local.");
+    match () {
+        () if untyped && theirs.denies("NXDOMAIN") && ours.denies("NOERROR") => {
+            Some("a name exists for all types")
+        }
+        () if qtype == "SOA" && theirs.denies("NOERROR") && ours.denies("NXDOMAIN") => {
+            Some("a name that does not exist has no SOA")
+        }
+        () if above && theirs.denies("NXDOMAIN") && ours.denies("NOERROR") => {
+            Some("a name above another exists")
+        }
+        () if alias && ours.0 == "SERVFAIL" && theirs.denies("NOERROR") => Some("an alias of itself"),
+        () if alias && ours.2[0].first().is_some_and(|line| line.contains(" CNAME ")) => {
+            Some("an alias for all types")
+        }
+        () if pod && qtype == "SRV" && ours.denies("NOERROR") => Some("a pod has no ports"),
+        () if qtype == "NS" && exists => Some("the names of who answers"),
+        () if pod && theirs.denies("NXDOMAIN") && ours.0 == "NOERROR" => Some("another address of a pod"),
+        () => None,
+    }
+}
+
+/// What differs in a way that nobody has a reason for, and how much does for each reason.
+fn compare(
+    reverse: &BTreeSet<String>,
+    names: &BTreeSet<String>,
+) -> (Vec<String>, BTreeMap<&'static str, usize>) {
+    let (theirs, ours): (SocketAddr, SocketAddr) =
+        (COREDNS.parse().expect("one"), DNSWEIR.parse().expect("one"));
+    let (mut wrong, mut reasons) = (Vec::new(), BTreeMap::new());
+    for name in names {
+        for qtype in TYPES {
+            let query = Message::query(name, qtype).edns(4096);
+            let said = [theirs, ours].map(|server| Said::read(&ask(server, &query)));
+            let [theirs, ours] = &said;
+            let why = match theirs == ours {
+                true => Some("the same"),
+                false => reason(name, qtype, theirs, ours, reverse),
+            };
+            match why {
+                Some(why) => *reasons.entry(why).or_default() += 1,
+                None => wrong.push(format!(
+                    "{name} {qtype}\n  CoreDNS {theirs:?}\n  dnsweir {ours:?}"
+                )),
+            }
+        }
+    }
+    (wrong, reasons)
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn coredns_and_the_proxy_say_the_same() {
+    let zoo = root().join("tests/cluster/zoo.yaml").display().to_string();
+    kubectl(&["apply", "-f", &zoo]);
+    kubectl(&[
+        "-n",
+        "zoo",
+        "rollout",
+        "status",
+        "statefulset/member",
+        "--timeout=60s",
+    ]);
+    kubectl(&[
+        "-n",
+        "zoo",
+        "wait",
+        "--for=jsonpath={.status.podIP}",
+        "pod/unready",
+        "--timeout=60s",
+    ]);
+    until("endpoints of every pod", || {
+        let of = |service: &str| {
+            kubectl(&[
+                "-n",
+                "zoo",
+                "get",
+                "endpointslices",
+                "-l",
+                service,
+                "-o",
+                "jsonpath={..addresses}",
+            ])
+        };
+        let both =
+            ["set", "unready", "published"].map(|name| of(&format!("kubernetes.io/service-name={name}")));
+        both.iter().all(|addresses| !addresses.is_empty())
+    });
+    let addresses = addresses();
+    let (names, reverse) = names(&addresses);
+    for pods in ["disabled", "insecure", "verified"] {
+        let (wrong, reasons) = with(pods, &names, &reverse);
+        println!("pods {pods}: {reasons:#?}");
+        assert!(wrong.is_empty(), "pods {pods}:\n{}", wrong.join("\n"));
+    }
+    output(Command::new(state().join("kubectl")).args(["delete", "--wait=false", "-f", &zoo]));
+}
+
+/// What comes of asking both in this mode.
+fn with(
+    pods: &str,
+    names: &BTreeSet<String>,
+    reverse: &BTreeSet<String>,
+) -> (Vec<String>, BTreeMap<&'static str, usize>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut servers = start(pods, folder.path());
+    let (names, reverse) = (names.clone(), reverse.clone());
+    let compared = node("node").within(move || {
+        let ready = |server: &str| proxy::try_get(server.parse().expect("one"), "/ready");
+        until("the proxy to be ready", || {
+            ready(ADMIN).is_some_and(|(status, _)| status == 200)
+        });
+        let query = Message::query("_http._tcp.set.zoo.svc.cluster.local.", "SRV");
+        until("CoreDNS to be ready", || {
+            let said = std::panic::catch_unwind(|| ask(COREDNS.parse().expect("one"), &query));
+            said.is_ok_and(|said| !said.answers.is_empty())
+        });
+        compare(&reverse, &names)
+    });
+    let compared = compared.join().expect("a client");
+    servers.iter_mut().for_each(Process::stop);
+    compared
+}
