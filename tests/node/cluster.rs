@@ -2,6 +2,7 @@
 //! other node than the pod.
 
 mod boot;
+mod cluster_dns;
 mod manifests;
 mod migration;
 mod records;

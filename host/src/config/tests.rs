@@ -196,6 +196,15 @@ const NAMED: [&str; 8] = [
     "big-block-list.txt",
 ];
 
+/// A `forward` with this in its block, and one for what it leaves to the next.
+fn forward_with(inside: &str) -> String {
+    let below = match inside.contains("next ") {
+        true => "forward \"192.0.2.2\"",
+        false => "",
+    };
+    format!("forward \"192.0.2.1\" {{\n{inside}\n}}\n{below}")
+}
+
 /// Every example in the reference is a whole configuration, unless its fence says that it is a
 /// `fragment` of a file or of a zone, or that it `fails`.
 #[test]
@@ -224,14 +233,10 @@ fn the_documentation_is_right() {
             "kdl fragment=listen" => format!("{example}\nzone \".\" {{ forward \"192.0.2.1\" }}"),
             "kdl fragment=zone" => in_zone(&example),
             "kdl fragment=cache" => in_zone(&format!("cache {{\n{example}\n}}\nforward \"192.0.2.1\"")),
-            "kdl fragment=forward" => {
-                let below = if example.contains("next ") {
-                    "forward \"192.0.2.2\""
-                } else {
-                    ""
-                };
-                in_zone(&format!("forward \"192.0.2.1\" {{\n{example}\n}}\n{below}"))
+            "kdl fragment=kubernetes" => {
+                in_zone(&format!("kubernetes {{\n{example}\n}}\nforward \"192.0.2.1\""))
             }
+            "kdl fragment=forward" => in_zone(&forward_with(&example)),
             "kdl fragment=filter" => format!(
                 "filter \"f\" {{\n{}{example}\n}}\n{}",
                 if example.contains("module ") {

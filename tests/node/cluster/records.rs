@@ -116,8 +116,8 @@ const REVERSE: [&str; 8] = [
     "10.0.96.10.in-addr.arpa.",
 ];
 
-const TYPES: [&str; 11] = [
-    "A", "AAAA", "SRV", "TXT", "CNAME", "PTR", "MX", "SOA", "NS", "HTTPS", "CAA",
+const TYPES: [&str; 10] = [
+    "A", "AAAA", "SRV", "TXT", "CNAME", "PTR", "MX", "SOA", "NS", "HTTPS",
 ];
 
 /// What a server says, as far as it is compared: rcode, AA, and the sections.
