@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use crate::harness::api_server::ApiServer;
 use crate::harness::browser::Browser;
 use crate::harness::guests::root;
 use crate::harness::metrics::Metrics;
@@ -115,7 +116,15 @@ fn metrics_are_documented_and_described() {
         .map(|name| name.trim().trim_matches('`'))
         .collect();
     assert!(listed.len() > 20, "{listed:?}");
-    let served: BTreeSet<String> = metrics.families();
+    let mut served: BTreeSet<String> = metrics.families();
+    // What only those show who follow a cluster.
+    let (server, folder) = (ApiServer::start(), tempfile::tempdir().expect("a folder"));
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, server.kubeconfig("secret")).expect("a kubeconfig");
+    let following = Proxy::start(&format!("zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}"));
+    let more = following.metrics();
+    assert_eq!(more.undescribed(), BTreeSet::new());
+    served.extend(more.families());
     let served: BTreeSet<&str> = served.iter().map(String::as_str).collect();
     assert_eq!(listed, served);
     assert!(metrics.has("dnsweir_build_info", &[("version", env!("CARGO_PKG_VERSION"))]));
