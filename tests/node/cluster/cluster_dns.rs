@@ -31,7 +31,7 @@ fn scale_coredns(replicas: u8) {
     kubectl(&["-n", "kube-system", "scale", "deployment/coredns", &replicas]);
 }
 
-/// The addresses behind the cluster's DNS service.
+/// The IPv4 addresses behind the cluster's DNS service.
 fn servers() -> Vec<IpAddr> {
     let path =
         "jsonpath={range .items[*]}{range .endpoints[?(@.conditions.ready)]}{.addresses[0]} {end}{end}";
@@ -48,6 +48,7 @@ fn servers() -> Vec<IpAddr> {
     ]);
     all.split_whitespace()
         .filter_map(|address| address.parse().ok())
+        .filter(IpAddr::is_ipv4)
         .collect()
 }
 

@@ -105,7 +105,7 @@ const PODS: [&str; 6] = [
     "x",
 ];
 
-const REVERSE: [&str; 8] = [
+const REVERSE: [&str; 7] = [
     "in-addr.arpa.",
     "10.in-addr.arpa.",
     "1.96.10.in-addr.arpa.",
@@ -113,7 +113,6 @@ const REVERSE: [&str; 8] = [
     "x.1.96.10.in-addr.arpa.",
     "ip6.arpa.",
     "0.0.d.f.ip6.arpa.",
-    "10.0.96.10.in-addr.arpa.",
 ];
 
 const TYPES: [&str; 10] = [
@@ -161,7 +160,6 @@ fn start(pods: &str, folder: &Path) -> [Process; 2] {
     let kubeconfig = state().join("kubeconfig").display().to_string();
     let corefile = format!(
         "cluster.local:5301 in-addr.arpa:5301 ip6.arpa:5301 example:5301 {{
-            bind 10.200.0.2
             kubernetes cluster.local in-addr.arpa ip6.arpa {{
                 kubeconfig {kubeconfig}
                 pods {pods}
@@ -242,7 +240,7 @@ fn reverse(address: IpAddr) -> String {
     }
 }
 
-/// The addresses of services, endpoints and pods of the zoo.
+/// The addresses of services, endpoints and pods of the zoo, and of the cluster's DNS.
 fn addresses() -> BTreeSet<IpAddr> {
     let path =
         |kind: &str, path: &str| kubectl(&["-n", "zoo", "get", kind, "-o", &format!("jsonpath={path}")]);
@@ -251,8 +249,8 @@ fn addresses() -> BTreeSet<IpAddr> {
         path("endpointslices", "{.items[*].endpoints[*].addresses[*]}"),
         path("pods", "{.items[*].status.podIPs[*].ip}"),
     ];
-    all.join(" ")
-        .split_whitespace()
+    let all = format!("10.96.0.10 {}", all.join(" "));
+    all.split_whitespace()
         .filter_map(|address| address.parse().ok())
         .collect()
 }
@@ -277,7 +275,9 @@ fn reason(
     ]
     .map(|name| format!("{name}cluster.local."));
     let exists = exists.iter().any(|known| known == name) || ["in-addr.arpa.", "ip6.arpa."].contains(&name);
-    let untyped = qtype == "TXT" && exists || reverse.contains(name) || name == "dns-version.cluster.local.";
+    let untyped = qtype == "TXT" && exists
+        || reverse.contains(name)
+        || ["dns-version.cluster.local.", "ns.dns.cluster.local."].contains(&name);
     let above = name == "dns.cluster.local."
         || below_zoo.is_some_and(|name| name.starts_with('_') && !name.contains("._"));
     let alias = below_zoo.is_some_and(|name| ALIASES.contains(&name));
@@ -297,7 +297,7 @@ fn reason(
             Some("an alias for all types")
         }
         () if pod && qtype == "SRV" && ours.denies("NOERROR") => Some("a pod has no ports"),
-        () if qtype == "NS" && exists => Some("the names of who answers"),
+        () if qtype == "NS" && name.ends_with("arpa.") && exists => Some("who answers for addresses"),
         () if pod && theirs.denies("NXDOMAIN") && ours.0 == "NOERROR" => Some("another address of a pod"),
         () => None,
     }
