@@ -222,10 +222,10 @@ impl Indexed for Namespace {
 }
 
 /// What an object takes besides its texts: the object, its place among the known ones, its key and its entry in a map.
-const OBJECT: usize = 320;
+const OBJECT: usize = 480;
 
 /// What an address takes in a map.
-const ENTRY: usize = 160;
+const ENTRY: usize = 240;
 
 impl Service {
     fn addresses(&self) -> &[IpAddr] {

@@ -179,8 +179,8 @@ where
                         .resource_version
                         .filter(|version| !version.is_empty());
                     let version = version.ok_or(Failure::Versionless)?;
+                    self.state.listed(self.kind);
                     self.send(Change::ListEnds).await?;
-                    self.state.of(self.kind).lists.fetch_add(1, Relaxed);
                     return Ok(version);
                 }
             }

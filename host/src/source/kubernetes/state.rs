@@ -127,6 +127,13 @@ impl State {
         let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
     }
 
+    /// Counts a list that has come.
+    pub fn listed(&self, kind: Kind) {
+        let followed = self.of(kind);
+        followed.lists.fetch_add(1, Relaxed);
+        followed.health.lock().heard = Some(Instant::now());
+    }
+
     /// Notes that the API server is heard of.
     pub fn heard(&self, kind: Kind) {
         let mut health = self.of(kind).health.lock();
