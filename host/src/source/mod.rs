@@ -40,7 +40,7 @@ pub struct Source {
 
 enum Kind {
     Forward(Arc<Forwarder>),
-    Kubernetes(Kubernetes),
+    Kubernetes(Box<Kubernetes>),
 }
 
 /// What a worker has of a source for itself: sockets and connections.
@@ -89,7 +89,7 @@ impl Source {
     fn made(config: &SourceConfig, zone: &Name, name: Option<Box<str>>, workers: usize) -> Arc<Source> {
         let kind = match config {
             SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, zone, workers)),
-            SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Kubernetes::new(kubernetes)),
+            SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Box::new(Kubernetes::new(kubernetes))),
         };
         Arc::new(Source {
             zone: zone.clone(),
