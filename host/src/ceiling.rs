@@ -76,7 +76,8 @@ impl Ceiling {
             .sum();
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
         let cache = config.cache_memory;
-        let tcp = config.listen.tcp_memory + (connections + listen::LEAVING) * listen::CONNECTION_MEMORY;
+        let tcp = config.listen.tcp_memory
+            + (connections + listen::LEAVING) * listen::connection_memory(&config.listen);
         let waiting = config.waiting_queries * WAITING_OCTETS;
         let under_way: usize = upstreams.sum();
         let lookups = LOOKUP_OCTETS * usize::from(!config.filters.is_empty());

@@ -13,7 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::figures::{Figures, Kind, Metric, Sample};
-use crate::listen::{ClientConnections, CloseReason};
+use crate::listen::{ClientConnections, CloseReason, Handshake};
 use crate::state::State;
 use crate::{ceiling, node, nodecache, output};
 
@@ -121,6 +121,10 @@ fn process(state: &State, figures: &mut Figures) {
             .add(&[("stream", stream)], lines);
     }
     tcp(&state.connections, figures);
+    let generation = state.generation.read();
+    let identity = generation.config.listen.identity.as_ref();
+    certificate(identity.and_then(|identity| identity.expires), figures);
+    drop(generation);
     let help = "Upper bound of the process's memory under its configuration, by part";
     let ceiling = figures.gauge("memory_ceiling_bytes", help);
     for (part, octets) in &state.ceiling.read().parts {
@@ -150,6 +154,20 @@ fn tcp(connections: &ClientConnections, figures: &mut Figures) {
     let closed = figures.counter("tcp_closed", "Client connections closed by the proxy, by reason");
     for reason in CloseReason::ALL {
         closed.add(&[("reason", reason.as_str())], connections.closed(reason));
+    }
+    let handshakes = figures.counter("tls_handshakes", "TLS handshakes with clients, by outcome");
+    for outcome in Handshake::ALL {
+        handshakes.add(&[("outcome", outcome.as_str())], connections.handshakes(outcome));
+    }
+}
+
+/// The certificate that clients are shown, and expires then.
+fn certificate(expires: Option<i64>, figures: &mut Figures) {
+    if let Some(expires) = expires {
+        let help = "When the certificate expires that clients are shown, in seconds since 1970";
+        figures
+            .gauge("listen_certificate_expiry_timestamp_seconds", help)
+            .add_signed(&[], expires);
     }
 }
 

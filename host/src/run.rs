@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use crate::admin;
 use crate::ceiling::{Ceiling, OfFilters};
-use crate::config::{self, Config, Report};
+use crate::config::{self, Config, Encryption, Report};
 use crate::fetch::Copies;
 use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{ClientConnections, Limits, Port, Sockets};
@@ -587,13 +587,13 @@ fn port(config: &Config) -> Port {
 /// Binds every address once for every worker.
 fn bind(
     shared: &Shared,
-    addresses: &[SocketAddr],
+    addresses: &[(SocketAddr, Option<Encryption>)],
     workers: usize,
     port: Port,
 ) -> Result<Vec<worker::Bound>, io::Error> {
     let mut all: Vec<worker::Bound> = (0..workers).map(|_| Vec::new()).collect();
     for &address in addresses {
-        let server = shared.server(address);
+        let server = shared.server(address.0);
         let mut port = port;
         for sockets in &mut all {
             sockets.push((Sockets::bind(address, port).map_err(io::Error::other)?, server));

@@ -31,6 +31,13 @@ impl Authority {
         self.0.pem()
     }
 
+    /// What somebody knows who trusts it alone.
+    pub fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).expect("an authority");
+        roots
+    }
+
     /// A certificate for these names and addresses that is valid now.
     pub fn issue(&self, names: &[&str]) -> Certificate {
         self.issue_between(names, 2020, 2080)
@@ -83,9 +90,8 @@ impl Certificate {
         let builder = match clients {
             None => builder.with_no_client_auth(),
             Some(authority) => {
-                let mut roots = RootCertStore::empty();
-                roots.add(authority.0.der().clone()).expect("an authority");
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let roots = Arc::new(authority.roots());
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 builder.with_client_cert_verifier(verifier.build().expect("a verifier"))
             }
         };

@@ -1,13 +1,15 @@
-//! What speaks TLS before an [`Upstream`](super::Upstream).
+//! What speaks TLS: a server before an [`Upstream`](super::Upstream), and a client.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
-use super::address;
+use super::certificates::Authority;
 use super::client::{frame, read_frame};
+use super::{Message, PATIENCE, address};
 
 /// A server of DNS over TLS that has another one answer. It listens for as long as the process lives.
 pub struct TlsFront {
@@ -74,5 +76,66 @@ fn converse(
         let answer = read_frame(&mut behind)?;
         stream.write_all(&frame(&answer)).ok()?;
         stream.flush().ok()?;
+    }
+}
+
+/// What a client needs that trusts an authority. Sessions are resumed among those that share it.
+pub fn trusting(authority: &Authority) -> Arc<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(authority.roots())
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+/// A client of DNS over TLS.
+pub struct TlsClient(StreamOwned<ClientConnection, TcpStream>);
+
+impl TlsClient {
+    /// Connects to a server that has to be `name`.
+    #[track_caller]
+    pub fn connect(server: SocketAddr, name: &str, config: Arc<ClientConfig>) -> TlsClient {
+        let mut stream = TcpStream::connect_timeout(&server, PATIENCE).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        let name = ServerName::try_from(name.to_owned()).expect("a name");
+        let mut tls = ClientConnection::new(config, name).expect("a client");
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream).expect("a handshake");
+        }
+        TlsClient(StreamOwned::new(tls, stream))
+    }
+
+    /// Whether it goes on with an earlier session.
+    pub fn is_resumed(&self) -> bool {
+        self.0.conn.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Sends queries.
+    #[track_caller]
+    pub fn send(&mut self, queries: &[Message]) {
+        let octets: Vec<u8> = queries.iter().flat_map(|query| frame(&query.encode())).collect();
+        self.write(&octets);
+    }
+
+    /// Sends octets.
+    #[track_caller]
+    pub fn write(&mut self, octets: &[u8]) {
+        self.0
+            .write_all(octets)
+            .and_then(|()| self.0.flush())
+            .expect("a write");
+    }
+
+    /// The next message and its length, or none at the end.
+    #[track_caller]
+    pub fn receive(&mut self) -> Option<(usize, Message)> {
+        let mut length = [0; 2];
+        self.0.read_exact(&mut length).ok()?;
+        let mut octets = vec![0; usize::from(u16::from_be_bytes(length))];
+        self.0.read_exact(&mut octets).ok()?;
+        Some((octets.len(), Message::decode(&octets).expect("a message")))
     }
 }

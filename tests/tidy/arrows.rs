@@ -58,7 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dns",
         ],
     ),
-    ("listen", &["netstat", "serve", "filter", "config", "dns"]),
+    ("listen", &["netstat", "serve", "filter", "config", "tls", "dns"]),
     ("node", &["netstat", "config", "dns"]),
     ("ceiling", &["registry", "listen", "serve", "filter", "config"]),
     ("state", &["registry", "ceiling", "listen", "node", "serve"]),

@@ -103,9 +103,10 @@ const CHILDREN: [&str; WORDS.len() + 1] = {
     children
 };
 
-const TRANSPORTS: [(&str, Transport); 3] = [
+const TRANSPORTS: [(&str, Transport); 4] = [
     ("udp", Transport::Udp),
     ("tcp", Transport::Tcp),
+    ("tls", Transport::Tls),
     ("internal", Transport::Internal),
 ];
 

@@ -5,11 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use kdl::{KdlNode, KdlValue};
 
-use super::address::{DNS_PORT, address};
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, whole};
 use super::error::{Diagnostic, Span};
 use super::network::left_aligned;
-use super::{Clients, Network, Rate};
+use super::{Clients, Network, Rate, encrypted};
 
 /// In the file, for all listeners that have none of their own.
 pub(super) const CLIENTS: Shape = Shape {
@@ -139,7 +138,7 @@ pub(super) fn decode_of_listener(
     for node in named_nodes(nodes, "clients") {
         let clients = decode(mistakes, &OF_LISTENER, node);
         for entry in arguments(node) {
-            let Some(address) = mistakes.value("clients", entry, address(DNS_PORT)) else {
+            let Some(address) = mistakes.value("clients", entry, encrypted::listening_address) else {
                 continue;
             };
             let span = Span::from(entry.span());

@@ -1,20 +1,21 @@
 //! `tls://`, `tls { … }` and `certificate`: upstreams and listeners with TLS, and the files that this takes.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::address::{check, parse};
+use super::address::{DNS_PORT, address, check, parse};
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, property, text};
 use super::error::Diagnostic;
 use super::files;
-use super::{Protocol, Upstream};
+use super::{Encryption, Upstream};
 use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
 
-/// The schemes of encrypted transports, and their ports (RFC 7858 section 3.1).
-const SCHEMES: [(&str, Protocol, u16); 1] = [("tls", Protocol::Tls, 853)];
+/// What has a scheme.
+const ENCRYPTIONS: [Encryption; 1] = [Encryption::Tls];
 
 /// Octets of the largest file with certificates or a key that is read: a list of all authorities has a quarter of that.
 const LARGEST: u64 = 1 << 20;
@@ -27,7 +28,7 @@ pub(super) const TLS: Shape = Shape {
     repeated: &[],
 };
 
-const PIN: Shape = Shape::plain(
+pub(super) const PIN: Shape = Shape::plain(
     1..=8,
     r#"pin "sha256/9SjxtnXx8sIcJRzFT2tBuKGnQWGIP6tqYBhZ9AbLT8g=""#,
 );
@@ -57,21 +58,35 @@ impl Files<'_> {
     }
 }
 
-/// The scheme of an encrypted transport that an argument begins with, and the rest.
-pub(super) fn scheme(text: &str) -> Option<Result<(Protocol, u16, &str), Wrong>> {
+/// The scheme that an argument begins with, if it has one, and the rest.
+pub(super) fn scheme(text: &str) -> Option<Result<(Encryption, &str), Wrong>> {
     let (scheme, rest) = text.split_once("://")?;
-    let known = SCHEMES.iter().find(|(known, ..)| *known == scheme);
-    Some(match known {
-        Some((_, protocol, port)) => Ok((*protocol, *port, rest)),
-        None => {
-            let known: Vec<String> = SCHEMES.iter().map(|(name, ..)| format!("{name}://")).collect();
-            let help = format!(
-                "write {}, or an address alone for DNS in clear text",
-                known.join(" or ")
-            );
-            Err(Wrong::new("is of a scheme that is not known", help))
-        }
-    })
+    let known = ENCRYPTIONS.into_iter().find(|known| known.word() == scheme);
+    let unknown = || {
+        let known: Vec<String> = ENCRYPTIONS
+            .iter()
+            .map(|known| format!("{}://", known.word()))
+            .collect();
+        let known = known.join(" or ");
+        let help = format!("write {known}, or an address alone for DNS in clear text");
+        Wrong::new("is of a scheme that is not known", help)
+    };
+    Some(known.map(|known| (known, rest)).ok_or_else(unknown))
+}
+
+/// An address to listen on, and what is spoken there if it has a scheme.
+pub(super) fn listener(value: &KdlValue) -> Result<(SocketAddr, Option<Encryption>), Wrong> {
+    let Some(scheme) = value.as_string().and_then(scheme) else {
+        return Ok((address(DNS_PORT)(value)?, None));
+    };
+    let (encryption, rest) = scheme?;
+    let found = address(encryption.port())(&KdlValue::String(rest.into()))?;
+    Ok((found, Some(encryption)))
+}
+
+/// The same, of which only the address matters.
+pub(super) fn listening_address(value: &KdlValue) -> Result<SocketAddr, Wrong> {
+    listener(value).map(|(address, _)| address)
 }
 
 /// `ADDRESS[%NAME][:PORT]` behind a scheme, as CoreDNS has it: whom to ask, and the name that its certificate has.

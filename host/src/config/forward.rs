@@ -13,7 +13,7 @@ use super::files;
 use super::listen::Listeners;
 use super::name::zone_name;
 use super::units::{duration, ms, s, spell_duration};
-use super::{Forward, Next, Node, NodeMode, Policy, Protocol, Trust, Upstream};
+use super::{Encryption, Forward, Next, Node, NodeMode, Policy, Protocol, Trust, Upstream};
 
 /// Upstreams of one `forward`, those of a resolv.conf included.
 const MOST_UPSTREAMS: usize = 16;
@@ -130,7 +130,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
 }
 
 /// What upstreams are asked over: what `protocol` says, or their scheme.
-fn protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Protocol>) -> Protocol {
+fn protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Encryption>) -> Protocol {
     let written = mistakes.scalar(nodes, r#"protocol "udp""#, word(&PROTOCOLS));
     if let (Some(scheme), Some(node)) = (scheme, child(nodes, "protocol")) {
         let problem = format!(
@@ -139,7 +139,7 @@ fn protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Protocol>
         );
         mistakes.push(Diagnostic::new(head(node), problem).help("remove `protocol`"));
     }
-    scheme.or(written).unwrap_or_default()
+    scheme.map(Protocol::Encrypted).or(written).unwrap_or_default()
 }
 
 /// `tls { … }`
@@ -147,7 +147,7 @@ fn trust(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
     nodes: &[KdlNode],
-    scheme: Option<Protocol>,
+    scheme: Option<Encryption>,
 ) -> Trust {
     let Some(node) = child(nodes, "tls") else {
         return Trust::default();
@@ -188,9 +188,9 @@ fn upstreams(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
     node: &KdlNode,
-) -> (Vec<Upstream>, Option<Protocol>) {
+) -> (Vec<Upstream>, Option<Encryption>) {
     let mut found: Vec<(Upstream, Span)> = Vec::new();
-    let mut schemes: Vec<(Option<Protocol>, Span)> = Vec::new();
+    let mut schemes: Vec<(Option<Encryption>, Span)> = Vec::new();
     for entry in arguments(node) {
         let span = Span::from(entry.span());
         let path = entry.value().as_string().filter(|text| is_path(text));
@@ -238,7 +238,7 @@ fn upstreams(
 
 /// Reports upstreams of one stage that are asked in different ways. Whoever can keep us from one that is encrypted would get
 /// to read what is asked instead.
-fn refuse_mixture(mistakes: &mut Mistakes, schemes: &[(Option<Protocol>, Span)]) {
+fn refuse_mixture(mistakes: &mut Mistakes, schemes: &[(Option<Encryption>, Span)]) {
     let Some((first, first_span)) = schemes.first() else {
         return;
     };
@@ -262,10 +262,10 @@ fn is_path(text: &str) -> bool {
         .any(|beginning| text.starts_with(beginning))
 }
 
-fn upstream(value: &KdlValue) -> Result<(Upstream, Option<Protocol>), Wrong> {
+fn upstream(value: &KdlValue) -> Result<(Upstream, Option<Encryption>), Wrong> {
     if let Some(scheme) = value.as_string().and_then(encrypted::scheme) {
-        let (protocol, port, rest) = scheme?;
-        return Ok((encrypted::upstream(rest, port)?, Some(protocol)));
+        let (encryption, rest) = scheme?;
+        return Ok((encrypted::upstream(rest, encryption.port())?, Some(encryption)));
     }
     let plain = address(DNS_PORT)(value).map_err(|wrong| {
         let help = format!(
@@ -480,7 +480,7 @@ mod tests {
             let name = name.map(str::to_owned);
             let address = address.parse().unwrap();
             assert_eq!(forward.upstreams, [Upstream { address, name }], "{text}");
-            assert_eq!(forward.protocol, Protocol::Tls);
+            assert_eq!(forward.protocol, Protocol::Encrypted(Encryption::Tls));
         }
     }
 

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::address::{DNS_PORT, address};
-use super::decode::{Mistakes, Shape, arguments, block, child};
+use super::address::address;
+use super::decode::{Mistakes, Shape, arguments, block, child, head};
 use super::error::{Diagnostic, Span};
 use super::units::{duration, ms, s, size};
-use super::{Listen, clients, decode};
+use super::{Encryption, Identity, Listen, clients, decode, encrypted};
 
 pub(super) const LISTEN: Shape = Shape {
     example: r#"listen "169.254.20.10" "10.96.0.10""#,
@@ -22,6 +22,7 @@ pub(super) const LISTEN: Shape = Shape {
         "tcp-idle",
         "tcp-read",
         "tcp-write",
+        "certificate",
         "clients",
     ],
     repeated: &["clients"],
@@ -81,13 +82,19 @@ impl Listeners {
 }
 
 /// Decodes `listen`. The addresses come back even where something else is wrong, for later checks.
-pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> (Listen, Listeners) {
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    files: &mut encrypted::Files<'_>,
+    node: &KdlNode,
+) -> (Listen, Listeners) {
     mistakes.check(node, &LISTEN);
     let mut listeners = Listeners::default();
+    let mut encrypted = Vec::new();
     for entry in arguments(node) {
-        let Some(address) = mistakes.value("listen", entry, address(DNS_PORT)) else {
+        let Some((address, encryption)) = mistakes.value("listen", entry, encrypted::listener) else {
             continue;
         };
+        encrypted.extend(encryption.map(|encryption| (address, encryption)));
         let span = Span::from(entry.span());
         match listeners.0.iter().find(|(earlier, _)| *earlier == address) {
             Some((_, first)) => mistakes.push(
@@ -104,6 +111,8 @@ pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> (Listen, Listen
     let listen = Listen {
         clients: clients::decode_of_listener(mistakes, nodes, &addresses),
         addresses,
+        identity: identity(mistakes, files, node, &encrypted),
+        encrypted,
         udp_size: mistakes
             .scalar(nodes, "udp-size 1232", decode::whole(512..=4096))
             .unwrap_or(1232),
@@ -129,6 +138,34 @@ pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> (Listen, Listen
             .unwrap_or(s(5)),
     };
     (listen, listeners)
+}
+
+/// Decodes `certificate`, which encrypted listeners need and others do not.
+fn identity(
+    mistakes: &mut Mistakes,
+    files: &mut encrypted::Files<'_>,
+    node: &KdlNode,
+    encrypted: &[(SocketAddr, Encryption)],
+) -> Option<Identity> {
+    match (child(block(node), "certificate"), encrypted.first()) {
+        (Some(certificate), Some(_)) => encrypted::identity(mistakes, files, certificate),
+        (Some(certificate), None) => {
+            let problem = "`certificate` is for addresses with a scheme, and there is none";
+            mistakes.push(
+                Diagnostic::new(head(certificate), problem).help("write one: listen \"tls://192.0.2.1\""),
+            );
+            None
+        }
+        (None, Some((address, encryption))) => {
+            let problem = format!("{}://{address} needs a certificate", encryption.word());
+            mistakes.push(Diagnostic::new(head(node), problem).help(format!(
+                "write in the block of `listen`: {}",
+                encrypted::CERTIFICATE.example
+            )));
+            None
+        }
+        (None, None) => None,
+    }
 }
 
 /// Decodes `admin`. Its ports must not be ones that a listener takes TCP queries on.
@@ -238,6 +275,18 @@ mod tests {
                 "`listen`: \"127.0.0.1:0\" has port 0, which cannot be used",
             ),
             ("listen 53", "`listen`: 53 is not an address"),
+            (
+                "listen \"tls://127.0.0.1\"",
+                "tls://127.0.0.1:853 needs a certificate",
+            ),
+            (
+                "listen \"127.0.0.1\" { certificate \"a.pem\" key=\"a.key\" }",
+                "`certificate` is for addresses with a scheme, and there is none",
+            ),
+            (
+                "listen \"dot://127.0.0.1\"",
+                "`listen`: \"dot://127.0.0.1\" is of a scheme that is not known",
+            ),
             ("listen \"::1\" \"[::1]:53\"", "[::1]:53 is listed twice"),
             (
                 "listen \"::1\"\nlisten \"127.0.0.1\"",

@@ -15,7 +15,8 @@ use super::module::{Builtins, Module};
 use super::registries::Key;
 use super::units::{duration, s, size};
 use super::{
-    Config, ConfigNode, Zone, address, clients, config_block, forward, listen, node, registries, source, zone,
+    Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, encrypted, forward, listen, node,
+    registries, source, zone,
 };
 
 /// What may stand in a file.
@@ -116,8 +117,8 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
 ///
 /// # Errors
 /// When it cannot be read, or is no KDL.
-pub fn listeners(path: &Path) -> Result<Vec<SocketAddr>, Report> {
-    let address = |entry: &KdlEntry| address::parse(entry.value().as_string()?, address::DNS_PORT);
+pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, Report> {
+    let address = |entry: &KdlEntry| encrypted::listener(entry.value()).ok();
     document(&read_source(path)?, |_, nodes| {
         let entries = named_nodes(nodes, "listen").flat_map(arguments);
         entries.filter_map(address).collect()
@@ -141,13 +142,11 @@ fn decode(
 ) -> Option<Config> {
     mistakes.check_block(nodes, None, &SECTIONS, &REPEATED);
     check_presence(mistakes, nodes);
-    let (listen, listeners) = child(nodes, "listen")
-        .map(|node| listen::decode(mistakes, node))
-        .unzip();
+    let mut files = Files::new(folder);
+    let (listen, listeners) = decode_listen(mistakes, &mut files, nodes).unzip();
     let listeners = listeners.unwrap_or_default();
     let node = child(nodes, "node").map(|node| node::decode(mistakes, &listeners, node));
 
-    let mut files = Files::new(folder);
     let keys = registries::signatures(mistakes, &mut files, nodes);
     let mut filters = decode_filters(mistakes, &mut files, nodes, builtins, &keys);
     let mut names = zone::Names::default();
@@ -193,6 +192,19 @@ fn decode(
         keys,
         source: source.clone(),
     })
+}
+
+/// Where clients ask.
+fn decode_listen(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    nodes: &[KdlNode],
+) -> Option<(Listen, listen::Listeners)> {
+    let mut files = encrypted::Files {
+        folder: files.folder,
+        met: &mut files.met,
+    };
+    Some(listen::decode(mistakes, &mut files, child(nodes, "listen")?))
 }
 
 /// Those with a node, and those that a zone uses and that a folder has.

@@ -49,7 +49,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use crate::tls::Trust;
+pub use crate::tls::{Identity, Trust};
 pub use data::{Data, DataWriter};
 pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
@@ -131,6 +131,8 @@ impl Config {
         Config {
             listen: Listen {
                 addresses: Vec::new(),
+                encrypted: Vec::new(),
+                identity: None,
                 udp_size: 1232,
                 tcp_connections: None,
                 tcp_connections_per_client: 0,
@@ -168,8 +170,12 @@ impl Config {
 /// `listen "ADDRESS"… { … }`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
-    /// Both UDP and TCP; port 53 unless written.
+    /// Both UDP and TCP; port 53 unless written. Or what `encrypted` says.
     pub addresses: Vec<SocketAddr>,
+    /// Those of them that have a scheme.
+    pub encrypted: Vec<(SocketAddr, Encryption)>,
+    /// `certificate "FILE" key="FILE"`: who we are there.
+    pub identity: Option<Identity>,
     /// `udp-size 1232`: octets of the largest reply over UDP, 512 to 4096 (RFC 9715 section 3.1).
     pub udp_size: u16,
     /// `tcp-connections 1024`: open client connections, over all addresses and workers. None: 1024, or as many as
@@ -187,6 +193,28 @@ pub struct Listen {
     pub tcp_write: Duration,
     /// `clients "ADDRESS"… { … }`: who may ask on some of the addresses.
     pub clients: Vec<(SocketAddr, Clients)>,
+}
+
+impl Listen {
+    /// What is spoken on an address; none: DNS over UDP and TCP.
+    pub fn encryption(&self, address: SocketAddr) -> Option<Encryption> {
+        let found = self.encrypted.iter().find(|(known, _)| *known == address);
+        found.map(|(_, encryption)| *encryption)
+    }
+
+    /// All addresses, and what is spoken there.
+    pub fn each(&self) -> impl Iterator<Item = (SocketAddr, Option<Encryption>)> {
+        self.addresses
+            .iter()
+            .map(|&address| (address, self.encryption(address)))
+    }
+
+    /// The addresses for DNS over UDP and TCP.
+    pub fn plain(&self) -> impl Iterator<Item = SocketAddr> {
+        self.each()
+            .filter(|(_, encryption)| encryption.is_none())
+            .map(|(address, _)| address)
+    }
 }
 
 /// `clients { … }`
@@ -544,22 +572,14 @@ pub struct Upstream {
 impl Upstream {
     /// As it would be written.
     pub fn spelled(&self, protocol: Protocol) -> String {
-        match protocol {
-            Protocol::Udp | Protocol::Tcp => self.address.to_string(),
-            Protocol::Tls => match (&self.name, self.address) {
-                (None, address) => format!("{}://{address}", protocol.word()),
-                (Some(name), SocketAddr::V4(address)) => {
-                    format!("{}://{}%{name}:{}", protocol.word(), address.ip(), address.port())
-                }
-                (Some(name), SocketAddr::V6(address)) => {
-                    format!(
-                        "{}://[{}]%{name}:{}",
-                        protocol.word(),
-                        address.ip(),
-                        address.port()
-                    )
-                }
-            },
+        let Protocol::Encrypted(encryption) = protocol else {
+            return self.address.to_string();
+        };
+        let (scheme, port) = (encryption.word(), self.address.port());
+        match (&self.name, self.address) {
+            (None, address) => format!("{scheme}://{address}"),
+            (Some(name), SocketAddr::V4(address)) => format!("{scheme}://{}%{name}:{port}", address.ip()),
+            (Some(name), SocketAddr::V6(address)) => format!("{scheme}://[{}]%{name}:{port}", address.ip()),
         }
     }
 }
@@ -591,26 +611,38 @@ pub enum Protocol {
     Udp,
     /// Over TCP only.
     Tcp,
-    /// `tls://`: over TLS (RFC 7858).
+    /// So that nobody on the way can read it.
+    Encrypted(Encryption),
+}
+
+/// What is spoken where nobody on the way can read it; the scheme of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encryption {
+    /// `tls://`: TLS (RFC 7858).
     Tls,
+}
+
+impl Encryption {
+    /// The scheme, and the word of metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Encryption::Tls => "tls",
+        }
+    }
+
+    /// The port where none is written.
+    pub fn port(self) -> u16 {
+        match self {
+            // RFC 7858 section 3.1.
+            Encryption::Tls => 853,
+        }
+    }
 }
 
 impl Protocol {
     /// Whether nobody on the way can read what is asked.
     pub fn is_encrypted(self) -> bool {
-        match self {
-            Protocol::Udp | Protocol::Tcp => false,
-            Protocol::Tls => true,
-        }
-    }
-
-    /// As a word of metrics; of one that is encrypted also its scheme.
-    pub fn word(self) -> &'static str {
-        match self {
-            Protocol::Udp => "udp",
-            Protocol::Tcp => "tcp",
-            Protocol::Tls => "tls",
-        }
+        matches!(self, Protocol::Encrypted(_))
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::decode::Shape;
 use super::{
-    cache, clients, filter, forward, kubernetes, listen, load, module, node, refresh, registries, source,
+    cache, clients, encrypted, filter, forward, kubernetes, listen, load, module, node, refresh, registries, source,
     wasi, zone,
 };
 
@@ -15,6 +15,7 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("", "listen", &listen::LISTEN),
     ("", "clients", &clients::CLIENTS),
     ("listen", "clients", &clients::OF_LISTENER),
+    ("listen", "certificate", &encrypted::CERTIFICATE),
     ("zone", "clients", &clients::OF_ZONE),
     ("clients", "allow", &clients::ALLOW),
     ("clients", "refuse", &clients::ALLOW),
@@ -47,6 +48,9 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("source", "forward", &forward::FORWARD),
     ("forward", "except", &forward::EXCEPT),
     ("forward", "next", &forward::NEXT),
+    ("forward", "tls", &encrypted::TLS),
+    ("tls", "pin", &encrypted::PIN),
+    ("tls", "certificate", &encrypted::CERTIFICATE),
     ("zone", "kubernetes", &kubernetes::KUBERNETES),
     ("kubernetes", "namespaces", &kubernetes::NAMESPACES),
     ("kubernetes", "fallthrough", &kubernetes::FALLTHROUGH),
@@ -183,12 +187,15 @@ mod tests {
         };
         check(&[], include_str!("../default.kdl"), &mut found);
         for (owner, name, shape) in SHAPES {
-            let around = SHAPES.iter().find(|(_, known, _)| known == owner);
-            let owners = match around {
-                Some((above, _, _)) => vec![*above, *owner],
-                None => vec![*owner],
-            };
-            let owners: Vec<&str> = owners.into_iter().filter(|owner| !owner.is_empty()).collect();
+            let mut owners: Vec<&str> = Vec::new();
+            let mut above = *owner;
+            while !above.is_empty() {
+                owners.insert(0, above);
+                above = SHAPES
+                    .iter()
+                    .find(|(_, known, _)| *known == above)
+                    .map_or("", |(owner, _, _)| *owner);
+            }
             if shape.example.starts_with(name) {
                 check(&owners, shape.example, &mut found);
             }

@@ -5,13 +5,11 @@ use std::net::SocketAddr;
 
 use kdl::KdlNode;
 
-use super::address::{DNS_PORT, address};
-
 use super::decode::{Mistakes, Shape, arguments, block, child, head, name_span, nearest, suggestion, text};
 use super::error::{Diagnostic, Span};
 use super::filter::Filters;
 use super::name::zone_name;
-use super::{Clients, Stage, Zone, cache, clients, forward, source};
+use super::{Clients, Stage, Zone, cache, clients, encrypted, forward, source};
 
 pub(super) const ZONE: Shape = Shape {
     example: r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#,
@@ -127,7 +125,7 @@ fn decode_on(mistakes: &mut Mistakes, place: &forward::Place<'_>, nodes: &[KdlNo
     mistakes.check(node, &ON);
     let mut on = Vec::new();
     for entry in arguments(node) {
-        let Some(address) = mistakes.value("on", entry, address(DNS_PORT)) else {
+        let Some(address) = mistakes.value("on", entry, encrypted::listening_address) else {
             continue;
         };
         if !place.listeners.has(address) && place.listeners.count() > 0 {

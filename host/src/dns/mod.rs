@@ -10,6 +10,7 @@ pub mod edns;
 pub mod name;
 pub mod names;
 mod origin;
+pub mod padding;
 pub mod parts;
 pub mod query;
 pub mod records;

@@ -7,6 +7,8 @@ pub enum Transport {
     Udp,
     /// A connection, messages with their length before them (RFC 1035 section 4.2.2).
     Tcp,
+    /// The same, upon TLS (RFC 7858).
+    Tls,
     /// Nothing: the proxy asks itself, to refresh an entry or for the target of an alias.
     Internal,
 }

@@ -23,6 +23,7 @@ pub fn transport_number(transport: Transport) -> u8 {
     match transport {
         Transport::Udp => 0,
         Transport::Tcp => 1,
+        Transport::Tls => 2,
         Transport::Internal => 5,
     }
 }

@@ -146,6 +146,11 @@ impl Open {
         drop(stream);
         self.reason = reason;
     }
+
+    /// Ends it after its stream, for a reason if that was our decision.
+    pub fn close(mut self, reason: Option<CloseReason>) {
+        self.reason = reason;
+    }
 }
 
 impl Drop for Open {

@@ -78,11 +78,13 @@ pub enum CloseReason {
     Memory,
     /// It sent what is no query.
     Malformed,
+    /// Its TLS handshake was not over after `tcp-read`.
+    Handshake,
 }
 
 impl CloseReason {
     /// All of them.
-    pub const ALL: [CloseReason; 7] = [
+    pub const ALL: [CloseReason; 8] = [
         CloseReason::Idle,
         CloseReason::Read,
         CloseReason::Write,
@@ -90,6 +92,7 @@ impl CloseReason {
         CloseReason::Client,
         CloseReason::Memory,
         CloseReason::Malformed,
+        CloseReason::Handshake,
     ];
 
     /// Its label in `/metrics`.
@@ -102,6 +105,7 @@ impl CloseReason {
             CloseReason::Client => "connections-per-client",
             CloseReason::Memory => "memory",
             CloseReason::Malformed => "malformed",
+            CloseReason::Handshake => "handshake",
         }
     }
 }

@@ -29,6 +29,31 @@ pub const LEAVING: usize = 64;
 /// has taken what it was sent.
 const SHARE: usize = 4;
 
+/// What became of a TLS handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handshake {
+    /// A session began.
+    Full,
+    /// A session went on.
+    Resumed,
+    /// The two did not come together in time, or at all.
+    Failed,
+}
+
+impl Handshake {
+    /// All of them.
+    pub const ALL: [Handshake; 3] = [Handshake::Full, Handshake::Resumed, Handshake::Failed];
+
+    /// Its label in `/metrics`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Handshake::Full => "full",
+            Handshake::Resumed => "resumed",
+            Handshake::Failed => "failed",
+        }
+    }
+}
+
 /// All connections of clients.
 #[derive(Default)]
 pub struct ClientConnections {
@@ -38,6 +63,8 @@ pub struct ClientConnections {
     table: Mutex<Table>,
     /// By [`CloseReason`].
     closed: [AtomicU64; CloseReason::ALL.len()],
+    /// By [`Handshake`].
+    handshakes: [AtomicU64; Handshake::ALL.len()],
 }
 
 #[derive(Default)]
@@ -105,6 +132,16 @@ impl ClientConnections {
     /// Connections closed for a reason.
     pub fn closed(&self, reason: CloseReason) -> u64 {
         self.closed[reason as usize].load(Relaxed)
+    }
+
+    /// Counts a TLS handshake.
+    pub fn count(&self, handshake: Handshake) {
+        self.handshakes[handshake as usize].fetch_add(1, Relaxed);
+    }
+
+    /// TLS handshakes with an outcome.
+    pub fn handshakes(&self, handshake: Handshake) -> u64 {
+        self.handshakes[handshake as usize].load(Relaxed)
     }
 
     /// Adds a connection that was accepted at `now`. Where there is no room, the connection that has been quiet
@@ -292,6 +329,13 @@ impl ClientConnection {
     /// Resolves when there is something to send, or it was dismissed.
     pub async fn woken(&self) {
         self.wake.notified().await;
+    }
+
+    /// Resolves when it was dismissed. Nothing is to be sent yet.
+    pub async fn dismissed(&self) {
+        while !self.is_closed() {
+            self.woken().await;
+        }
     }
 
     /// Has [`ClientConnection::woken`] resolve.

@@ -143,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         connection: Arc<ClientConnection>,
     ) -> Conversation<S> {
         Conversation {
-            owed: Rc::new(Owed::new(Rc::clone(&worker), connection)),
+            owed: Rc::new(Owed::new(Rc::clone(&worker), connection, client.transport)),
             worker,
             stream,
             client,

@@ -18,9 +18,11 @@ mod datagrams;
 #[doc(hidden)]
 pub mod framing;
 mod outbox;
+mod secured;
 mod service;
 mod switch;
 mod tcp;
+mod tls;
 mod udp;
 
 use std::cell::RefCell;
@@ -33,20 +35,28 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local};
 
-use crate::config::Listen;
+use crate::config::{Encryption, Listen};
 use crate::netstat::Protocol;
 use crate::serve::Worker;
 use service::Service;
 
 pub use bind::{BindError, CONNECTION_KERNEL_MEMORY, LISTENER_KERNEL_MEMORY, Port, in_use};
 pub use bounds::CloseReason;
-pub use client_connections::{ClientConnections, LEAVING};
+pub use client_connections::{ClientConnections, Handshake, LEAVING};
 pub use service::Limits;
 pub use switch::{Switch, steer};
 
 /// Octets of memory for each connection, whether it holds anything or not: its task, its socket's registration, its entry
 /// among all.
-pub const CONNECTION_MEMORY: usize = 4 << 10;
+const CONNECTION_MEMORY: usize = 4 << 10;
+
+/// The same where some may be encrypted.
+pub fn connection_memory(listen: &Listen) -> usize {
+    match listen.encrypted.is_empty() {
+        true => CONNECTION_MEMORY,
+        false => CONNECTION_MEMORY + tls::TLS_MEMORY,
+    }
+}
 
 /// Descriptors of one worker's listener on one address: two sockets, and each once more for its switch.
 pub const LISTENER_DESCRIPTORS: usize = 4;
@@ -60,6 +70,7 @@ pub fn listener_memory(listen: &Listen) -> usize {
 pub struct Sockets {
     /// What they are bound to.
     pub address: SocketAddr,
+    encryption: Option<Encryption>,
     sockets: Vec<Socket>,
     switch: Arc<Switch>,
 }
@@ -68,29 +79,37 @@ pub struct Sockets {
 enum Socket {
     Udp(UdpSocket),
     Tcp(TcpListener),
+    Tls(TcpListener),
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Socket::Udp(socket) => socket.as_fd(),
-            Socket::Tcp(listener) => listener.as_fd(),
+            Socket::Tcp(listener) | Socket::Tls(listener) => listener.as_fd(),
         }
     }
 }
 
 impl Sockets {
-    /// Binds both protocols of an address. A port of 0 is not supported: the two would differ. From then on
-    /// even a [`Port::Own`] is shared with sockets that ask for [`Port::Shared`].
-    pub fn bind(address: SocketAddr, port: Port) -> Result<Sockets, BindError> {
-        let sockets = vec![
-            Socket::Udp(bind::datagrams(address, port)?),
-            Socket::Tcp(bind::connections(address, port)?),
-        ];
+    /// Binds what is spoken on an address, without encryption both protocols. A port of 0 is not supported: the two would
+    /// differ. From then on even a [`Port::Own`] is shared with sockets that ask for [`Port::Shared`].
+    pub fn bind(
+        (address, encryption): (SocketAddr, Option<Encryption>),
+        port: Port,
+    ) -> Result<Sockets, BindError> {
+        let sockets = match encryption {
+            None => vec![
+                Socket::Udp(bind::datagrams(address, port)?),
+                Socket::Tcp(bind::connections(address, port)?),
+            ],
+            Some(Encryption::Tls) => vec![Socket::Tls(bind::connections(address, port)?)],
+        };
         let switch = Switch::new(address, &sockets)
             .map_err(|error| BindError::new(address, Protocol::Udp, port, error))?;
         Ok(Sockets {
             address,
+            encryption,
             sockets,
             switch: Arc::new(switch),
         })
@@ -100,6 +119,7 @@ impl Sockets {
 /// Sockets that are known to the runtime of the worker that will use them: nothing can fail any more.
 pub struct Registered {
     address: SocketAddr,
+    encryption: Option<Encryption>,
     sockets: Vec<Ready>,
     switch: Arc<Switch>,
 }
@@ -108,6 +128,7 @@ pub struct Registered {
 enum Ready {
     Udp(udp::Socket),
     Tcp(tokio::net::TcpListener),
+    Tls(tokio::net::TcpListener),
 }
 
 impl Registered {
@@ -120,9 +141,11 @@ impl Registered {
         let register = |socket| match socket {
             Socket::Udp(socket) => udp::Socket::new(socket, address).map(Ready::Udp),
             Socket::Tcp(listener) => tokio::net::TcpListener::from_std(listener).map(Ready::Tcp),
+            Socket::Tls(listener) => tokio::net::TcpListener::from_std(listener).map(Ready::Tls),
         };
         Ok(Registered {
             address,
+            encryption: sockets.encryption,
             sockets: sockets
                 .sockets
                 .into_iter()
@@ -135,8 +158,8 @@ impl Registered {
 
 /// A running listener. Dropped: it takes nothing new, and what it took is still answered.
 pub struct Listener {
-    /// What it listens on.
-    pub address: SocketAddr,
+    /// What it listens on, and what is spoken there.
+    pub address: (SocketAddr, Option<Encryption>),
     /// Its index as a server, for counters.
     pub server: u16,
     switch: Arc<Switch>,
@@ -163,9 +186,10 @@ impl Listener {
         let listen = |socket| match socket {
             Ready::Udp(socket) => spawn_local(udp::listen(socket, service.clone())),
             Ready::Tcp(listener) => spawn_local(tcp::listen(listener, service.clone())),
+            Ready::Tls(listener) => spawn_local(tls::listen(listener, service.clone())),
         };
         Listener {
-            address: registered.address,
+            address: (registered.address, registered.encryption),
             server,
             switch: registered.switch,
             tasks: registered.sockets.into_iter().map(listen).collect(),

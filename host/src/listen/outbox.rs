@@ -11,6 +11,8 @@ use tokio::io::AsyncWrite;
 
 use super::client_connections::ClientConnection;
 use super::framing::{FRAME_MAXIMUM, PREFIX};
+use crate::dns::Transport;
+use crate::dns::padding::{REPLY_BLOCK, pad};
 use crate::serve::{DeferredReply, Replies, Worker};
 
 /// Queries of one connection that may wait for upstreams; the client's next ones wait in its own buffer.
@@ -24,6 +26,8 @@ pub struct Owed {
     /// What it holds.
     pub connection: Arc<ClientConnection>,
     worker: Rc<Worker>,
+    /// Whether replies are padded, so that their length says less.
+    pads: bool,
     /// Queries without a reply yet.
     outstanding: Cell<usize>,
     /// Whether the stream may still keep some of what was written to it.
@@ -32,8 +36,9 @@ pub struct Owed {
 
 impl Owed {
     /// Nothing is owed yet.
-    pub fn new(worker: Rc<Worker>, connection: Arc<ClientConnection>) -> Owed {
+    pub fn new(worker: Rc<Worker>, connection: Arc<ClientConnection>, transport: Transport) -> Owed {
         Owed {
+            pads: transport == Transport::Tls,
             connection,
             worker,
             outstanding: Cell::new(0),
@@ -126,7 +131,13 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
     }
 
     /// Takes the reply that was written there.
-    pub fn take(&mut self, length: usize) {
+    pub fn take(&mut self, mut length: usize) {
+        if self.owed.pads {
+            let start = self.filled + PREFIX;
+            let padding = pad(&mut self.replies[start..start + length], REPLY_BLOCK);
+            self.replies[start + length..start + length + padding.len()].copy_from_slice(&padding);
+            length += padding.len();
+        }
         self.replies[self.filled..self.filled + PREFIX].copy_from_slice(&(length as u16).to_be_bytes());
         self.filled += PREFIX + length;
         self.largest = self.largest.max(PREFIX + length);
@@ -177,6 +188,16 @@ impl DeferredReply for DeferredFrame {
     fn send(self: Box<Self>, message: &[u8]) {
         // Before it leaves: the client may open its next connection, which looks who was quiet for longest, at once.
         self.0.connection.note(self.0.worker.now());
+        let mut padded = Vec::new();
+        let message = match self.0.pads {
+            true => {
+                padded.extend_from_slice(message);
+                let padding = pad(&mut padded, REPLY_BLOCK);
+                padded.extend(padding);
+                &padded
+            }
+            false => message,
+        };
         let length = (message.len() as u16).to_be_bytes();
         self.0.connection.push(&[&length, message]);
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::client_connections::ClientConnections;
+use super::secured::Secured;
 use crate::config::Listen;
 use crate::serve::Worker;
 
@@ -30,6 +31,8 @@ pub struct Limits {
     pub udp_size: usize,
     /// The connections of all clients.
     pub connections: Arc<ClientConnections>,
+    /// Who we are to connections over TLS that begin from now on.
+    pub secured: Secured,
     /// How many listeners the process has for each address, one for each worker.
     pub siblings: usize,
 }
@@ -38,6 +41,7 @@ impl Limits {
     /// The limits of a configuration for so many workers.
     pub fn new(listen: &Listen, workers: usize, connections: Arc<ClientConnections>) -> Limits {
         Limits {
+            secured: Secured::new(listen),
             udp_size: usize::from(listen.udp_size),
             connections,
             siblings: workers,

@@ -193,9 +193,7 @@ impl Plan {
         };
         let listeners: Vec<SocketAddr> = config
             .listen
-            .addresses
-            .iter()
-            .copied()
+            .plain()
             .filter(|&listener| concerns(node, listener))
             .collect();
         let mut addresses: Vec<IpAddr> = Vec::new();

@@ -4,7 +4,6 @@
 //! Whatever can fail has succeeded before the first worker is told, and whatever is under way when the process is told to
 //! end is given up.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -249,12 +248,10 @@ impl Proxy {
 
     /// Has addresses added, and binds those that are new: everything that can fail.
     async fn bind_next(&mut self, config: &Config, old: &Config) -> Result<(), Stop> {
-        let added: Vec<SocketAddr> = config
+        let added: Vec<_> = config
             .listen
-            .addresses
-            .iter()
-            .copied()
-            .filter(|address| !old.listen.addresses.contains(address))
+            .each()
+            .filter(|address| !old.listen.each().any(|known| known == *address))
             .collect();
         // A predecessor that ends must not take the addresses away before we listen on them.
         let _turn = match self.concerned(config, old) {

@@ -210,9 +210,9 @@ impl Work {
         let ready = std::mem::take(&mut self.ready);
         self.listeners.extend(self.listen(ready));
         let generation = Arc::clone(&self.worker.live().generation);
-        let wanted = &generation.config.listen.addresses;
+        let wanted = &generation.config.listen;
         self.listeners
-            .retain(|listener| wanted.contains(&listener.address));
+            .retain(|listener| wanted.each().any(|address| address == listener.address));
         self.pulse.guard(self.listeners.iter().map(Listener::switch));
         if self.index == 0 {
             // Those that are new begin with what they do by themselves.

@@ -45,7 +45,7 @@ const RCODES: usize = 24;
 #[derive(Debug, Default)]
 pub struct ZoneCounters {
     /// By transport and family ([`proto_family`]), then by type.
-    pub requests: [[AtomicU64; TYPES.len() + 1]; 6],
+    pub requests: [[AtomicU64; TYPES.len() + 1]; PROTO_FAMILY.len()],
     /// By rcode; dropped queries are not responses.
     pub responses: [AtomicU64; RCODES + 1],
     /// From a query to its response.
@@ -108,18 +108,21 @@ fn proto_family(transport: Transport, client: IpAddr) -> usize {
         Transport::Udp => 0,
         Transport::Tcp => 2,
         Transport::Internal => 4,
+        Transport::Tls => 6,
     };
     proto + usize::from(client.is_ipv6())
 }
 
 /// Labels of [`ZoneCounters::requests`].
-pub const PROTO_FAMILY: [(&str, &str); 6] = [
+pub const PROTO_FAMILY: [(&str, &str); 8] = [
     ("udp", "ipv4"),
     ("udp", "ipv6"),
     ("tcp", "ipv4"),
     ("tcp", "ipv6"),
     ("internal", "ipv4"),
     ("internal", "ipv6"),
+    ("tls", "ipv4"),
+    ("tls", "ipv6"),
 ];
 
 /// A zone on a listener, with each worker's counters.

@@ -7,6 +7,7 @@ mod authorities;
 mod client;
 mod identity;
 mod problem;
+mod server;
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,6 +20,7 @@ pub use authorities::Authorities;
 pub use client::{Client, Pin, Trust};
 pub use identity::Identity;
 pub use problem::{Explained, Problem};
+pub use server::server;
 
 /// ring, chosen here and not by whatever else is in the process.
 fn provider() -> Arc<CryptoProvider> {

@@ -17,7 +17,6 @@ use super::forwarder::Forwarder;
 use super::message::{Query, Reply};
 use super::pool::Pool;
 use super::quota::{Quota, Quotas};
-use super::secured::BLOCK;
 use super::udp;
 use super::upstream::Upstream;
 use crate::config::Protocol;
@@ -58,7 +57,7 @@ impl Forward {
         let upstream = &self.shared.upstreams[index];
         if upstream.secured.is_some() {
             // Whoever speaks TLS knows EDNS.
-            return query.padded(BLOCK).map_or_else(|| Rc::clone(query), Rc::new);
+            return query.padded().map_or_else(|| Rc::clone(query), Rc::new);
         }
         if (last || upstream.drops_edns())
             && let Some(plain) = query.without_idle_edns()
@@ -121,7 +120,7 @@ impl Forward {
                 let reply = self.sockets[index].exchange(query);
                 timeout(limit, reply).await.unwrap_or(Err(Fault::Timeout))
             }
-            Protocol::Tcp | Protocol::Tls => {
+            Protocol::Tcp | Protocol::Encrypted(_) => {
                 counters.tcp.fetch_add(1, Relaxed);
                 // In a box of its own, or every attempt over UDP would be as large.
                 Box::pin(self.pools[index].exchange(query, limit)).await

@@ -57,7 +57,9 @@ impl Forwarder {
                     requests.add(&[to, ("proto", "udp")], udp);
                     requests.add(&[to, ("proto", "tcp")], connections);
                 }
-                protocol => requests.add(&[to, ("proto", protocol.word())], connections),
+                Protocol::Encrypted(encryption) => {
+                    requests.add(&[to, ("proto", encryption.word())], connections)
+                }
             }
             if let Some(secured) = &upstream.secured {
                 let help = "TLS handshakes with upstreams that succeeded, by whether they resumed an earlier session";

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::config::Protocol;
 use crate::dns::edns::{self, UDP_DEFAULT};
+use crate::dns::padding::{QUERY_BLOCK, pad};
 use crate::dns::records::{Record, Section, Walk, check_data, counts};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, name, rcode, rtype, u16_at};
 
@@ -88,16 +89,11 @@ impl Query {
 
     /// The same in a whole number of blocks, for who can see only how long it is (RFC 8467 section 4.1). None if it carries no
     /// OPT to pad it with (RFC 7830 section 3), or one that a MAC covers.
-    pub fn padded(&self, block: usize) -> Option<Self> {
-        let opt = self.last_opt.as_ref()?;
-        let before = self.message.len() + edns::OPTION_HEADER;
-        let padding = before.next_multiple_of(block) - before;
-        let length = u16::try_from(opt.data.len() + edns::OPTION_HEADER + padding).ok()?;
-        let mut message = Vec::with_capacity(before + padding);
-        message.extend_from_slice(&self.message);
-        message[opt.data.start - 2..opt.data.start].copy_from_slice(&length.to_be_bytes());
-        edns::pad(&mut message, padding);
-        Self::new(&message).ok()
+    pub fn padded(&self) -> Option<Self> {
+        let mut message = self.message.clone();
+        let padding = pad(&mut message, QUERY_BLOCK);
+        message.extend_from_slice(&padding);
+        (!padding.is_empty()).then(|| Self::new(&message).ok())?
     }
 
     /// The same question to a server that predates EDNS. None if it carries no OPT, or one with

@@ -213,7 +213,7 @@ async fn ask(
                 .unwrap_or(Err(Fault::Timeout))
         }
         // A connection of its own: an old one is what may be broken.
-        Protocol::Tcp | Protocol::Tls => {
+        Protocol::Tcp | Protocol::Encrypted(_) => {
             Pool::new(upstream.clone(), Quotas::unbounded(), 1, Duration::ZERO, limit)
                 .exchange(query, limit)
                 .await

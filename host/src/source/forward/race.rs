@@ -173,7 +173,7 @@ impl Race<'_> {
         match self.forward.shared.config.protocol {
             Protocol::Udp if self.query.fits_datagram() && earlier < MOST_DATAGRAMS => Protocol::Udp,
             Protocol::Udp | Protocol::Tcp => Protocol::Tcp,
-            Protocol::Tls => Protocol::Tls,
+            encrypted @ Protocol::Encrypted(_) => encrypted,
         }
     }
 
@@ -182,8 +182,8 @@ impl Race<'_> {
     fn rto(&self, index: usize) -> Duration {
         let shared = &self.forward.shared;
         match shared.config.protocol {
-            Protocol::Tcp | Protocol::Tls if self.rotation.has_one() => shared.config.timeout,
-            Protocol::Udp | Protocol::Tcp | Protocol::Tls => {
+            Protocol::Tcp | Protocol::Encrypted(_) if self.rotation.has_one() => shared.config.timeout,
+            Protocol::Udp | Protocol::Tcp | Protocol::Encrypted(_) => {
                 shared.upstreams[index].rto().min(shared.config.timeout)
             }
         }

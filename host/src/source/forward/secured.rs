@@ -23,9 +23,6 @@ const ALPN: &[u8] = b"dot";
 /// was, and what is to be sent.
 pub(super) const TLS_OCTETS: usize = 2 * (18 << 10) + (64 << 10);
 
-/// Octets of a block that queries are padded to (RFC 8467 section 4.1).
-pub(super) const BLOCK: usize = 128;
-
 /// An upstream that is asked over TLS: who it has to be, and what is known of its certificate.
 #[derive(Debug)]
 pub(super) struct Secured {

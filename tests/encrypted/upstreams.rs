@@ -1,26 +1,12 @@
 //! Upstreams that are asked over TLS.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 
+use super::{NAME, authority_in, folder};
 use crate::harness::certificates::{Authority, Certificate};
 use crate::harness::encrypted::TlsFront;
 use crate::harness::servers::unbound_over_tls;
 use crate::harness::{Message, ONCE, Proxy, Upstream, address, needs};
-
-const NAME: &str = "dns.example";
-
-/// Folders for files of certificates.
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a folder")
-}
-
-/// The authority's file in a folder.
-fn authority_in(folder: &Path, authority: &Authority) -> String {
-    let path = folder.join("ca.pem");
-    std::fs::write(&path, authority.pem()).expect("a file");
-    path.display().to_string()
-}
 
 /// A server at an address that should have this name, as an upstream.
 fn named(address: SocketAddr, name: &str) -> String {

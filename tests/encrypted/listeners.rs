@@ -1,0 +1,265 @@
+//! Clients that ask over TLS.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+
+use super::{NAME, authority_in, folder};
+use crate::harness::certificates::{Authority, Certificate};
+use crate::harness::encrypted::{TlsClient, trusting};
+use crate::harness::{Message, Proxy, Upstream, address, needs, tools, until};
+
+/// A proxy with a listener for TLS, and what its certificate is from.
+struct Secured {
+    proxy: Proxy,
+    address: SocketAddr,
+    authority: Authority,
+    ca: String,
+    folder: tempfile::TempDir,
+    _upstream: Upstream,
+}
+
+const ZONE: &str = "www.example. 300 A 192.0.2.1";
+
+impl Secured {
+    fn start(options: &str) -> Secured {
+        let authority = Authority::new();
+        let certificate = authority.issue(&[NAME]);
+        Secured::start_with(authority, &certificate, options)
+    }
+
+    fn start_with(authority: Authority, certificate: &Certificate, options: &str) -> Secured {
+        let (folder, upstream) = (
+            folder(),
+            Upstream::zone(&[ZONE, "example. 300 SOA . . 1 1 1 1 1"]),
+        );
+        let files = certificate.write(folder.path(), "server");
+        let address = address::fresh_socket();
+        let ca = authority_in(folder.path(), &authority);
+        let proxy = Proxy::start(&text(address, &files, options, upstream.address));
+        Secured {
+            proxy,
+            address,
+            authority,
+            ca,
+            folder,
+            _upstream: upstream,
+        }
+    }
+
+    fn kdig(&self, more: &[&str]) -> String {
+        let mut command = tools::command("kdig");
+        command.arg(format!("@{}", self.address.ip()));
+        command.args(["-p", &self.address.port().to_string(), "+time=20", "+retry=0"]);
+        tools::output(command.args(more))
+    }
+
+    /// kdig's view of who answers, over TLS.
+    fn over_tls(&self, name: &str, more: &[&str]) -> String {
+        let (ca, host) = (format!("+tls-ca={}", self.ca), format!("+tls-hostname={name}"));
+        self.kdig(&[&["+tls", &ca, &host, "www.example", "A"], more].concat())
+    }
+
+    fn client(&self) -> TlsClient {
+        TlsClient::connect(self.address, NAME, trusting(&self.authority))
+    }
+
+    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.proxy.metrics().sum(name, labels)
+    }
+}
+
+fn text(
+    address: SocketAddr,
+    (certificate, key): &(PathBuf, PathBuf),
+    options: &str,
+    upstream: SocketAddr,
+) -> String {
+    format!(
+        "listen \"$LISTEN\" \"tls://{address}\" {{ certificate \"{}\" key=\"{}\"; {options} }}\nadmin \"$ADMIN\"\nworkers 1\n\
+         zone \".\" {{ cache; forward \"{upstream}\" }}",
+        certificate.display(),
+        key.display()
+    )
+}
+
+#[test]
+fn kdig_asks_over_tls() {
+    if !needs(&["kdig"]) {
+        return;
+    }
+    let secured = Secured::start("");
+    for _ in 0..2 {
+        let said = secured.over_tls(NAME, &[]);
+        assert!(
+            said.contains("192.0.2.1") && said.contains("status: NOERROR"),
+            "{said}"
+        );
+        assert!(
+            said.contains("The certificate is trusted") || said.contains("TLS session"),
+            "{said}"
+        );
+    }
+    // RFC 8467 section 4.1: what kdig sends with padding comes back in a block of 468 octets.
+    let said = secured.over_tls(NAME, &["+padding"]);
+    assert!(said.contains("Received 468 B"), "{said}");
+    assert_eq!(secured.sum("dnsweir_requests_total", &[("proto", "tls")]), 3.0);
+    assert!(secured.sum("dnsweir_tls_handshakes_total", &[("outcome", "full")]) >= 3.0);
+    assert_eq!(
+        secured.sum("dnsweir_listen_certificate_expiry_timestamp_seconds", &[]),
+        3_471_292_800.0
+    );
+    // The others are as they were.
+    assert_eq!(secured.proxy.query("www.example", "A").answers().len(), 1);
+}
+
+#[test]
+fn clients_refuse_a_certificate_that_is_not_right() {
+    if !needs(&["kdig"]) {
+        return;
+    }
+    let secured = Secured::start("");
+    let said = secured.over_tls("other.example", &[]);
+    assert!(!said.contains("192.0.2.1"), "{said}");
+    let authority = Authority::new();
+    let expired = authority.issue_between(&[NAME], 2020, 2021);
+    let expired = Secured::start_with(authority, &expired, "");
+    let said = expired.over_tls(NAME, &[]);
+    assert!(!said.contains("192.0.2.1"), "{said}");
+    // An authority that the client does not know.
+    let stranger = Authority::new();
+    std::fs::write(&secured.ca, stranger.pem()).expect("a file");
+    let said = secured.over_tls(NAME, &[]);
+    assert!(!said.contains("192.0.2.1"), "{said}");
+    until("refusals to be counted", || {
+        secured.sum("dnsweir_tls_handshakes_total", &[("outcome", "failed")]) >= 1.0
+            || secured.sum("dnsweir_tls_handshakes_total", &[("outcome", "full")]) >= 1.0
+    });
+}
+
+#[test]
+fn sessions_are_resumed_and_queries_pipelined() {
+    let secured = Secured::start("");
+    let config = trusting(&secured.authority);
+    for round in 0..2 {
+        let mut client = TlsClient::connect(secured.address, NAME, config.clone());
+        let queries: Vec<Message> = (0..20)
+            .map(|_| Message::query("www.example", "A").edns(1232))
+            .collect();
+        client.send(&queries);
+        let mut ids: Vec<u16> = queries.iter().map(|query| query.id).collect();
+        for _ in &queries {
+            let (octets, answer) = client.receive().expect("an answer");
+            assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
+            assert_eq!(octets % 468, 0, "RFC 8467 section 4.1");
+            ids.retain(|id| *id != answer.id);
+        }
+        assert_eq!(ids, [0; 0]);
+        assert_eq!(client.is_resumed(), round == 1);
+    }
+    // Who sends no OPT gets none, and so no padding (RFC 7830 section 4).
+    let mut client = secured.client();
+    client.send(&[Message::query("www.example", "A")]);
+    let (octets, answer) = client.receive().expect("an answer");
+    assert!(octets < 100 && answer.edns.is_none());
+}
+
+/// A new pair is taken without a restart; what is no pair leaves the old one, and is reported.
+#[test]
+fn certificates_are_reloaded_when_their_files_change() {
+    let secured = Secured::start("");
+    let folder = secured.folder.path();
+    let expires = |year: i32| match year {
+        2079 => 3_439_756_800.0,
+        _ => 3_471_292_800.0,
+    };
+    let shown =
+        |expected: f64| secured.sum("dnsweir_listen_certificate_expiry_timestamp_seconds", &[]) == expected;
+    let works = || {
+        let mut client = secured.client();
+        client.send(&[Message::query("www.example", "A")]);
+        client.receive().is_some()
+    };
+    assert!(shown(expires(2080)) && works());
+    let failures = || secured.sum("dnsweir_reloads_total", &[("result", "failed")]);
+    for spoil in [garbage as fn(&Path), vanish, mismatch] {
+        let before = failures();
+        spoil(folder);
+        secured.proxy.process.signal("HUP");
+        until("a reload that fails", || failures() > before);
+        assert!(shown(expires(2080)) && works());
+    }
+    let mut old = secured.client();
+    secured
+        .authority
+        .issue_between(&[NAME], 2020, 2079)
+        .write(folder, "server");
+    until("the new certificate", || shown(expires(2079)));
+    assert!(works());
+    // Connections that were there stay.
+    old.send(&[Message::query("www.example", "A")]);
+    assert!(old.receive().is_some());
+}
+
+fn garbage(folder: &Path) {
+    std::fs::write(folder.join("server.pem"), [0x55; 5000]).expect("a file");
+}
+
+fn vanish(folder: &Path) {
+    std::fs::remove_file(folder.join("server.key")).expect("a file");
+}
+
+fn mismatch(folder: &Path) {
+    let authority = Authority::new();
+    authority.issue(&[NAME]).write(folder, "server");
+    std::fs::write(folder.join("server.key"), authority.issue(&[NAME]).key_pem).expect("a file");
+}
+
+/// Those who do not come to the end of a handshake have `tcp-read` for it, however many octets come between.
+#[test]
+fn handshakes_that_do_not_end_are_given_up() {
+    let secured = Secured::start("tcp-read \"300ms\"; tcp-idle \"1m\"");
+    let silent = TcpStream::connect(secured.address).expect("a connection");
+    let mut half = TcpStream::connect(secured.address).expect("a connection");
+    // A record that says it is a handshake of 16 KiB, and a part of it.
+    half.write_all(&[0x16, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc])
+        .expect("a write");
+    let mut garbage = TcpStream::connect(secured.address).expect("a connection");
+    garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a write");
+    until("handshakes to be given up", || {
+        secured.sum("dnsweir_tcp_closed_total", &[("reason", "handshake")]) == 2.0
+            && secured.sum("dnsweir_tls_handshakes_total", &[("outcome", "failed")]) == 3.0
+            && secured.sum("dnsweir_tcp_connections", &[]) == 0.0
+    });
+    drop((silent, half, garbage));
+}
+
+/// Connections that never finish a handshake keep nobody out: the one that has been quiet longest makes room.
+#[test]
+fn idle_handshakes_keep_nobody_out() {
+    let secured = Secured::start("tcp-connections 8; tcp-read \"1m\"; tcp-idle \"1m\"");
+    let idle: Vec<TcpStream> = (0..50)
+        .map(|_| TcpStream::connect(secured.address).expect("a connection"))
+        .collect();
+    let mut client = secured.client();
+    client.send(&[Message::query("www.example", "A")]);
+    assert!(client.receive().is_some());
+    assert!(secured.sum("dnsweir_tcp_connections", &[]) <= 8.0);
+    assert!(secured.sum("dnsweir_tcp_closed_total", &[("reason", "connections")]) >= 43.0);
+    drop(idle);
+}
+
+/// What is no query ends the conversation, and an idle client is let go, as over TCP.
+#[test]
+fn the_bounds_of_tcp_hold() {
+    let secured = Secured::start("tcp-idle \"300ms\"");
+    let mut client = secured.client();
+    client.write(&[0, 3, 1, 2, 3]);
+    assert!(client.receive().is_none());
+    let mut client = secured.client();
+    client.send(&[Message::query("www.example", "A")]);
+    assert!(client.receive().is_some());
+    assert!(client.receive().is_none(), "idle for too long");
+    assert!(secured.sum("dnsweir_tcp_closed_total", &[("reason", "idle")]) >= 1.0);
+    assert!(secured.sum("dnsweir_tcp_closed_total", &[("reason", "malformed")]) >= 1.0);
+}
