@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
+use crate::harness::certificates::Authority;
 use crate::harness::{Proxy, proxy};
 
 fn import(corefile: &Path) -> Output {
@@ -69,13 +70,13 @@ fn the_corpus_is_translated() {
 #[test]
 fn what_cannot_be_said_is_underlined() {
     let shown = refused(
-        ". {\n    etcd skydns.local\n    forward . tls://192.0.2.1 {\n        tls_servername x\n    }\n    nonsense\n}\n",
+        ". {\n    etcd skydns.local\n    forward . grpc://192.0.2.1 {\n        resolver x\n    }\n    nonsense\n}\n",
     );
     for part in [
         "`etcd` is not supported",
         "Corefile:2:5",
-        "over tls://",
-        "`tls_servername` is not supported",
+        "over grpc://",
+        "`resolver` is not supported",
         "`nonsense` is no plugin of CoreDNS",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
@@ -188,4 +189,30 @@ fn blocks_answer_where_they_are_bound() {
     // What the zone on the other address answers, this one does not know.
     assert_eq!(proxy.query("x.b.example", "A").rcode(), "REFUSED");
     assert_eq!(proxy.query("org", "A").rcode(), "REFUSED");
+}
+
+/// A block for clients that ask over TLS: CoreDNS's `tls` names the certificate.
+#[test]
+fn blocks_for_tls_are_listeners_for_tls() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (certificate, key) = Authority::new()
+        .issue(&["dns.example"])
+        .write(folder.path(), "server");
+    let (certificate, key) = (certificate.display(), key.display());
+    let text = format!(
+        ".:5301 {{\n bind 127.0.0.1\n forward . 192.0.2.1\n}}\n\
+         tls://. {{\n bind 127.0.0.1\n tls {certificate} {key}\n forward . 192.0.2.2\n}}\n"
+    );
+    let ours = imported(&text);
+    for part in [
+        "listen \"127.0.0.1:5301\" \"tls://127.0.0.1:853\"".to_owned(),
+        format!("certificate \"{certificate}\" key=\"{key}\""),
+        "on \"tls://127.0.0.1:853\"".to_owned(),
+    ] {
+        assert!(ours.contains(&part), "{part}: {ours}");
+    }
+    let bare = refused("tls://. {\n bind 127.0.0.1\n forward . 192.0.2.2\n}\n");
+    assert!(bare.contains("tls:// needs a certificate"), "{bare}");
+    let mixed = refused(". {\n bind 127.0.0.1\n forward . 192.0.2.2 tls://192.0.2.3\n}\n");
+    assert!(mixed.contains("are asked in one way"), "{mixed}");
 }

@@ -24,6 +24,7 @@ mod batch;
 pub mod counters;
 mod deferred;
 mod delay;
+mod designation;
 mod edits;
 mod events;
 mod explain;
@@ -139,9 +140,9 @@ impl Worker {
                 batch.length += 1;
                 return Admission::Travelling;
             }
-            Some(ZoneMatch::Special(special)) if query.qclass == CLASS_IN => {
-                Response::local(special.answer(&request.question))
-            }
+            Some(ZoneMatch::Special(special)) if query.qclass == CLASS_IN => Response::local(
+                designation::answer(&live.generation.config.listen, special, &request.question),
+            ),
             _ => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
         };
         let counters = live.counters_outside(client.server);

@@ -3,6 +3,7 @@
 mod listeners;
 mod upstreams;
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::harness::certificates::Authority;
@@ -19,4 +20,9 @@ fn authority_in(folder: &Path, authority: &Authority) -> String {
     let path = folder.join("ca.pem");
     std::fs::write(&path, authority.pem()).expect("a file");
     path.display().to_string()
+}
+
+/// A server at an address that should have this name, behind a scheme.
+fn named(address: SocketAddr, name: &str) -> String {
+    format!("{}%{name}:{}", address.ip(), address.port())
 }

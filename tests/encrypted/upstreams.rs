@@ -8,9 +8,9 @@ use crate::harness::encrypted::TlsFront;
 use crate::harness::servers::unbound_over_tls;
 use crate::harness::{Message, ONCE, Proxy, Upstream, address, needs};
 
-/// A server at an address that should have this name, as an upstream.
+/// The same over TLS.
 fn named(address: SocketAddr, name: &str) -> String {
-    format!("tls://{}%{name}:{}", address.ip(), address.port())
+    format!("tls://{}", super::named(address, name))
 }
 
 fn www() -> Upstream {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use super::decode::Shape;
 use super::{
-    cache, clients, encrypted, filter, forward, kubernetes, listen, load, module, node, refresh, registries, source,
-    wasi, zone,
+    cache, clients, encrypted, filter, forward, kubernetes, listen, load, module, node, refresh, registries,
+    source, wasi, zone,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.

@@ -53,6 +53,12 @@ impl Node {
         self
     }
 
+    /// The same without nodes of this name in its block.
+    pub fn without(mut self, name: &str) -> Node {
+        self.children.retain(|child| !child.is(name));
+        self
+    }
+
     /// A comment in front of it.
     pub fn comment(mut self, text: impl Into<String>) -> Node {
         self.comments.push(text.into());
@@ -62,6 +68,12 @@ impl Node {
     /// Whether this is its name.
     pub fn is(&self, name: &str) -> bool {
         self.head.split(' ').next() == Some(name)
+    }
+
+    /// Whether its first value is a string that begins so.
+    pub fn begins_with(&self, text: &str) -> bool {
+        let value = self.head.split_once(" \"").map(|(_, value)| value);
+        value.is_some_and(|value| value.starts_with(text))
     }
 
     /// The same without comments, to see whether two nodes mean the same.

@@ -1,6 +1,6 @@
 //! `cache` and `forward`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::blocks::{Plugin, PluginOption};
@@ -8,6 +8,7 @@ use super::document::Node;
 use super::draft::{Draft, spelled};
 use super::key;
 use super::sites::is_in;
+use super::tokens::Token;
 use super::values::duration;
 
 /// What CoreDNS takes for the highest and the lowest TTL of an answer, in seconds, unless told otherwise.
@@ -215,6 +216,10 @@ fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<
             _ => node = node.children(setting(draft, option)),
         }
     }
+    if node.begins_with("tls://") {
+        // TLS lies upon TCP as it is.
+        node = node.without("protocol");
+    }
     if !any {
         node = node.child(Node::new("any").comment("CoreDNS forwards ANY unless the plugin `any` is there."));
     }
@@ -248,6 +253,7 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     let ms = Duration::from_millis;
     let number = |text: &str| text.parse::<u64>().ok();
     match option.name.text.as_str() {
+        "tls" => tls(draft, option),
         "force_tcp" => Some(Node::new("protocol").text("tcp")),
         // TCP has the last word in CoreDNS.
         "prefer_udp" => None,
@@ -322,39 +328,133 @@ fn upstreams(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
         );
         return None;
     }
+    let name = servername(draft, plugin);
     let (mut node, mut known) = (Node::new("forward"), Vec::new());
+    let mut first: Option<Option<&str>> = None;
     for word in to {
-        let text = match word.text.split_once("://") {
-            None => word.text.as_str(),
-            Some(("dns", rest)) => rest,
+        let (scheme, text) = match word.text.split_once("://") {
+            None => (None, word.text.as_str()),
+            Some(("dns", rest)) => (None, rest),
+            Some((scheme @ "tls", rest)) => (Some(scheme), rest),
             Some((scheme, _)) => {
                 let problem = format!("upstreams cannot be asked over {scheme}://");
-                draft.mistake(
-                    word.span,
-                    problem,
-                    "write the address of a server that answers over UDP or TCP",
-                );
+                let help = "write the address of a server that answers over UDP, TCP or tls://";
+                draft.mistake(word.span, problem, help);
                 continue;
             }
         };
-        let bare = text.split('%').next().unwrap_or(text);
-        let address = bare.parse::<IpAddr>().is_ok()
-            || text.parse::<std::net::SocketAddr>().is_ok()
-            || text.starts_with('[');
-        // A file is a path from somewhere else for us than for CoreDNS, unless it is a whole one.
-        if !address && !text.starts_with('/') {
-            let problem = format!("{text} is neither an address nor the whole path of a file");
+        if *first.get_or_insert(scheme) != scheme {
+            let problem = "the upstreams of one `forward` are asked in one way, and these are not";
             draft.mistake(
                 word.span,
                 problem,
-                "write the upstream's address, or a path such as /etc/resolv.conf",
+                "give each way a `forward` of its own, with `next SERVFAIL` in the first",
             );
             continue;
         }
+        let text = match scheme {
+            Some(scheme) => encrypted(draft, word, scheme, text, name),
+            None => plain(draft, word, text),
+        };
+        let Some(text) = text else { continue };
         if !known.contains(&text) {
+            node = node.text(&text);
             known.push(text);
-            node = node.text(text);
         }
     }
     (!known.is_empty()).then_some(node)
+}
+
+/// `tls_servername NAME`
+fn servername<'p>(draft: &mut Draft, plugin: &'p Plugin) -> Option<&'p str> {
+    let option = plugin
+        .options
+        .iter()
+        .find(|option| option.name.text == "tls_servername")?;
+    match &option.arguments[..] {
+        [name] => Some(&name.text),
+        _ => {
+            draft.mistake(
+                option.span(),
+                "`tls_servername` needs a name",
+                "write it like: tls_servername dns.quad9.net",
+            );
+            None
+        }
+    }
+}
+
+/// An upstream without a scheme.
+fn plain(draft: &mut Draft, word: &Token, text: &str) -> Option<String> {
+    let bare = text.split('%').next().unwrap_or(text);
+    let address =
+        bare.parse::<IpAddr>().is_ok() || text.parse::<SocketAddr>().is_ok() || text.starts_with('[');
+    // A file is a path from somewhere else for us than for CoreDNS, unless it is a whole one.
+    if !address && !text.starts_with('/') {
+        let problem = format!("{text} is neither an address nor the whole path of a file");
+        let help = "write the upstream's address, or a path such as /etc/resolv.conf";
+        draft.mistake(word.span, problem, help);
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// `tls://IP[%NAME][:PORT]`, with the name that is written for all unless it has one.
+fn encrypted(
+    draft: &mut Draft,
+    word: &Token,
+    scheme: &str,
+    text: &str,
+    name: Option<&str>,
+) -> Option<String> {
+    let (host, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+    if host.contains('%') {
+        return Some(format!("{scheme}://{text}"));
+    }
+    let parsed = match host.parse::<SocketAddr>() {
+        Ok(address) => Some((address.ip(), format!(":{}", address.port()))),
+        Err(_) => {
+            let bare = host
+                .strip_prefix('[')
+                .and_then(|host| host.strip_suffix(']'))
+                .unwrap_or(host);
+            bare.parse::<IpAddr>().ok().map(|ip| (ip, String::new()))
+        }
+    };
+    let Some((ip, port)) = parsed else {
+        let problem = format!("{host} is no address");
+        draft.mistake(
+            word.span,
+            problem,
+            "write the upstream's address, and its name behind it: tls://9.9.9.9%dns.quad9.net",
+        );
+        return None;
+    };
+    let name = name.map(|name| format!("%{name}")).unwrap_or_default();
+    Some(match ip {
+        IpAddr::V4(ip) => format!("{scheme}://{ip}{name}{port}{path}"),
+        IpAddr::V6(ip) => format!("{scheme}://[{ip}]{name}{port}{path}"),
+    })
+}
+
+/// `tls [CERT KEY] [CA]`
+fn tls(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
+    let words: Vec<&str> = option.arguments.iter().map(|word| word.text.as_str()).collect();
+    let (identity, ca) = match words[..] {
+        [] => return None,
+        [ca] => (None, Some(ca)),
+        [certificate, key] => (Some((certificate, key)), None),
+        [certificate, key, ca] => (Some((certificate, key)), Some(ca)),
+        _ => {
+            draft.mistake(
+                option.span(),
+                "this is no `tls`",
+                "write it like: tls CERTIFICATE KEY CA",
+            );
+            return None;
+        }
+    };
+    let certificate = |(file, key): (&str, &str)| Node::new("certificate").text(file).property("key", key);
+    let ca = ca.map(|ca| Node::new("ca").text(ca));
+    Some(Node::new("tls").children(ca.into_iter().chain(identity.map(certificate))))
 }

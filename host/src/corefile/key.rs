@@ -2,13 +2,17 @@
 
 use std::net::IpAddr;
 
+use crate::config::Encryption;
+
 /// What one key stands for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Key {
     /// Lowercase, ending in a dot. A network that does not end at a label is several.
     pub zones: Vec<String>,
-    /// None: the port that the process listens on unless told otherwise.
+    /// None: the port that the process listens on unless told otherwise, or that of the scheme.
     pub port: Option<u16>,
+    /// What is spoken there; none: DNS.
+    pub scheme: Option<Encryption>,
 }
 
 /// Why a text is no key, and what would be one.
@@ -18,12 +22,16 @@ impl Key {
     /// # Errors
     /// In words.
     pub fn parse(text: &str) -> Result<Key, Wrong> {
-        let rest = match text.split_once("://") {
-            None => text,
-            Some(("dns", rest)) => rest,
+        let (scheme, rest) = match text.split_once("://") {
+            None => (None, text),
+            Some(("dns", rest)) => (None, rest),
+            Some(("tls", rest)) => (Some(Encryption::Tls), rest),
             Some((scheme, _)) => {
                 let problem = format!("dnsweir does not listen for {scheme}://");
-                return Err((problem, "serve it with another program in front, or use dns://"));
+                return Err((
+                    problem,
+                    "serve it with another program in front, or use dns:// or tls://",
+                ));
             }
         };
         // A number behind the last colon is a port. An IPv6 network ends in its length.
@@ -44,7 +52,8 @@ impl Key {
         let name = if name.is_empty() { "." } else { name };
         Ok(Key {
             zones: zones(name)?,
-            port,
+            port: port.or(scheme.map(Encryption::port)),
+            scheme,
         })
     }
 }
@@ -136,9 +145,10 @@ mod tests {
             ),
         ] {
             let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();
-            assert_eq!(Key::parse(text), Ok(Key { zones, port }), "{text}");
+            let scheme = None;
+            assert_eq!(Key::parse(text), Ok(Key { zones, port, scheme }), "{text}");
         }
-        for text in ["tls://.", "a..b", "10.0.0.0/33", ".:0", ".:70000", "a:b", "{}"] {
+        for text in ["quic://.", "a..b", "10.0.0.0/33", ".:0", ".:70000", "a:b", "{}"] {
             assert!(Key::parse(text).is_err(), "{text}");
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::config::{Diagnostic, Span};
+use crate::config::{Diagnostic, Encryption, Span};
 
 use super::blocks::{Block, Plugin};
 use super::key::{self, Key};
@@ -16,6 +16,8 @@ pub struct Site<'a> {
     /// Each with its key.
     pub zones: Vec<(String, Span)>,
     pub listeners: BTreeSet<SocketAddr>,
+    /// What is spoken there; none: DNS.
+    pub scheme: Option<Encryption>,
 }
 
 /// The sites of all blocks; what cannot be told is added to `mistakes`.
@@ -23,7 +25,7 @@ pub fn sites<'a>(blocks: &'a [Block], port: u16, mistakes: &mut Vec<Diagnostic>)
     let mut sites: Vec<Site<'a>> = Vec::new();
     for block in blocks {
         let addresses = bound(block, mistakes);
-        let mut of_block: Vec<(u16, Site<'a>)> = Vec::new();
+        let mut of_block: Vec<((u16, Option<Encryption>), Site<'a>)> = Vec::new();
         for token in &block.keys {
             let key = match Key::parse(&token.text) {
                 Ok(key) => key,
@@ -32,19 +34,20 @@ pub fn sites<'a>(blocks: &'a [Block], port: u16, mistakes: &mut Vec<Diagnostic>)
                     continue;
                 }
             };
-            let port = key.port.unwrap_or(port);
+            let (port, scheme) = (key.port.unwrap_or(port), key.scheme);
             let zones = key.zones.into_iter().map(|zone| (zone, token.span));
-            match of_block.iter_mut().find(|(known, _)| *known == port) {
+            match of_block.iter_mut().find(|(known, _)| *known == (port, scheme)) {
                 Some((_, site)) => site.zones.extend(zones),
                 None => {
                     let listeners = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
                     let zones = zones.collect();
                     of_block.push((
-                        port,
+                        (port, scheme),
                         Site {
                             block,
                             zones,
                             listeners,
+                            scheme,
                         },
                     ));
                 }

@@ -1,10 +1,10 @@
 //! From server blocks to a configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::config::{Diagnostic, Span};
+use crate::config::{Diagnostic, Encryption, Span};
 
 use super::blocks::{Block, Corefile, Plugin};
 use super::document::{Node, write_comment};
@@ -58,6 +58,10 @@ struct Server {
     timeouts: [Option<Duration>; 3],
     workers: Option<u64>,
     node: Option<Node>,
+    /// Addresses where something else than DNS is spoken.
+    schemes: BTreeMap<SocketAddr, Encryption>,
+    /// The files of a certificate and its key.
+    certificate: Option<(String, String)>,
 }
 
 /// A zone as it is written.
@@ -92,6 +96,7 @@ pub fn translate(corefile: &Corefile, options: &Options) -> Result<String, Vec<D
             .mistakes
             .push(empty.help("write one: . { forward . /etc/resolv.conf }"));
     }
+    server.take_in_schemes(&sites);
     let order = if options.cache_first { CACHE_FIRST } else { ORDER };
     let mut zones: Vec<Zone> = Vec::new();
     for site in &sites {
@@ -173,6 +178,7 @@ impl Server {
                 "ready" => self.admin(argument(plugin).unwrap_or(":8181"), plugin.span()),
                 "bufsize" => self.bufsize(plugin),
                 "timeouts" => self.timeouts(plugin),
+                "tls" => self.certificate(plugin),
                 "multisocket" => {
                     let number = plugin.arguments.first().and_then(|word| word.text.parse().ok());
                     self.workers = number
@@ -192,6 +198,48 @@ impl Server {
                     });
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// `tls CERT KEY [CA]`. There is one certificate for all listeners.
+    fn certificate(&mut self, plugin: &Plugin) {
+        let words: Vec<&str> = plugin.arguments.iter().map(|word| word.text.as_str()).collect();
+        let [certificate, key] = words[..] else {
+            let problem = "`tls` needs the files of a certificate and its key, and nothing else";
+            let help = "write it like: tls /etc/coredns/tls.crt /etc/coredns/tls.key";
+            return self.draft.mistake(plugin.span(), problem, help);
+        };
+        let files = (certificate.to_owned(), key.to_owned());
+        match &self.certificate {
+            Some(known) if *known != files => {
+                let problem = "dnsweir has one certificate for all listeners, and this is another one";
+                let help = "name one certificate everywhere; it may be for several names";
+                self.draft.mistake(plugin.span(), problem, help);
+            }
+            _ => self.certificate = Some(files),
+        }
+    }
+
+    /// Notes where something else than DNS is spoken.
+    fn take_in_schemes(&mut self, sites: &[Site<'_>]) {
+        for site in sites {
+            let clash = |listener: &SocketAddr| {
+                let others = sites.iter().filter(|other| other.listeners.contains(listener));
+                others.into_iter().any(|other| other.scheme != site.scheme)
+            };
+            let span = site.zones.first().map_or(Span::default(), |(_, span)| *span);
+            if site.listeners.iter().any(clash) {
+                let problem = "another block speaks something else on the same address";
+                self.draft.mistake(span, problem, "write another port");
+            }
+            let Some(scheme) = site.scheme else { continue };
+            self.schemes
+                .extend(site.listeners.iter().map(|listener| (*listener, scheme)));
+            if !site.block.plugins.iter().any(|plugin| plugin.name.text == "tls") {
+                let problem = format!("{}:// needs a certificate", scheme.word());
+                self.draft
+                    .mistake(span, problem, "write in the block: tls CERTIFICATE KEY");
             }
         }
     }
@@ -357,7 +405,7 @@ impl Server {
                 let on = zone
                     .listeners
                     .iter()
-                    .fold(Node::new("on"), |node, at| node.text(&at.to_string()));
+                    .fold(Node::new("on"), |node, at| node.text(&self.spelled(*at)));
                 node = node.child(on);
             }
             nodes.push(node.children(zone.stages.iter().cloned()));
@@ -380,13 +428,25 @@ impl Server {
         text
     }
 
+    /// A listener as other parts name it.
+    fn spelled(&self, listener: SocketAddr) -> String {
+        match self.schemes.get(&listener) {
+            Some(scheme) => format!("{}://{listener}", scheme.word()),
+            None => listener.to_string(),
+        }
+    }
+
     fn listen(&self, listeners: &[SocketAddr]) -> Node {
         let mut node = listeners.iter().fold(Node::new("listen"), |node, at| {
-            node.text(&match at.port() {
-                53 => at.ip().to_string(),
-                _ => at.to_string(),
+            node.text(&match (self.schemes.get(at), at.port()) {
+                (Some(scheme), _) => format!("{}://{at}", scheme.word()),
+                (None, 53) => at.ip().to_string(),
+                (None, _) => at.to_string(),
             })
         });
+        if let Some((certificate, key)) = self.certificate.as_ref().filter(|_| !self.schemes.is_empty()) {
+            node = node.child(Node::new("certificate").text(certificate).property("key", key));
+        }
         let size = match self.udp_size {
             Some((size, _)) => Node::new("udp-size").number(size),
             None => Node::new("udp-size").number(4096).comment(

@@ -32,7 +32,7 @@ const fn option(plugin: &'static str, option: &'static str, fate: Fate) -> Word 
     Word { plugin, option, fate }
 }
 
-const ENCRYPTED: &str = "ask the upstream over UDP or TCP, or put a proxy for DNS over TLS beside dnsweir";
+const ENCRYPTED: &str = "ask the upstream over tls://";
 const KEEP: &str = "keep CoreDNS for these names, and `forward` them to it";
 const DEBUGGING: &str = "remove it; `dnsweir explain` and `--log-level debug` show what happens to a query";
 const REMOVE: &str = "remove it: dnsweir has nothing like it";
@@ -160,8 +160,12 @@ pub const WORDS: &[Word] = &[
         "source_address",
         Refused("remove it; a route with `src` has the same effect"),
     ),
-    option("forward", "tls", Refused(ENCRYPTED)),
-    option("forward", "tls_servername", Refused(ENCRYPTED)),
+    option("forward", "tls", Written("`tls { … }`")),
+    option(
+        "forward",
+        "tls_servername",
+        Written("the name in the upstreams: `tls://192.0.2.1%dns.example`"),
+    ),
     plugin("geoip", Refused(REMOVE)),
     plugin("grpc", Refused(ENCRYPTED)),
     plugin("grpc_server", Refused(REMOVE)),
@@ -272,7 +276,16 @@ pub const WORDS: &[Word] = &[
     option("timeouts", "read", Written("`tcp-read`")),
     option("timeouts", "write", Written("`tcp-write`")),
     option("timeouts", "idle", Written("`tcp-idle`")),
-    plugin("tls", Refused("put a proxy for DNS over TLS in front of dnsweir")),
+    plugin(
+        "tls",
+        Written("`certificate` in `listen`, with addresses behind `tls://`"),
+    ),
+    option(
+        "tls",
+        "client_auth",
+        Refused("remove it: clients are not asked who they are; `clients` says which networks may ask"),
+    ),
+    option("tls", "keylog", Refused(REMOVE)),
     plugin("trace", Refused(DEBUGGING)),
     plugin("transfer", Refused(KEEP)),
     plugin("tsig", Refused(KEEP)),

@@ -107,8 +107,8 @@ fn proto_family(transport: Transport, client: IpAddr) -> usize {
     let proto = match transport {
         Transport::Udp => 0,
         Transport::Tcp => 2,
-        Transport::Internal => 4,
-        Transport::Tls => 6,
+        Transport::Tls => 4,
+        Transport::Internal => 6,
     };
     proto + usize::from(client.is_ipv6())
 }
@@ -119,10 +119,10 @@ pub const PROTO_FAMILY: [(&str, &str); 8] = [
     ("udp", "ipv6"),
     ("tcp", "ipv4"),
     ("tcp", "ipv6"),
-    ("internal", "ipv4"),
-    ("internal", "ipv6"),
     ("tls", "ipv4"),
     ("tls", "ipv6"),
+    ("internal", "ipv4"),
+    ("internal", "ipv6"),
 ];
 
 /// A zone on a listener, with each worker's counters.

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{Error, InconsistentKeys};
 
-use super::{certificates, digest, expiry, provider};
+use super::{certificates, digest, expiry, name, provider};
 
 /// A certificate, those between it and its authority, and the key. Two are equal if their files were.
 #[derive(Clone)]
@@ -18,6 +18,8 @@ pub struct Identity {
     digest: [u8; 32],
     /// Until when the certificate is valid, in seconds since 1970.
     pub expires: Option<i64>,
+    /// The first name that it is for, if that is one host's.
+    pub name: Option<String>,
 }
 
 impl Identity {
@@ -28,6 +30,7 @@ impl Identity {
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Identity, (bool, String)> {
         let chain = certificates(certificate).map_err(|problem| (false, problem))?;
         let expires = chain.first().and_then(expiry);
+        let name = chain.first().and_then(name);
         // What a key file says is never repeated.
         let private =
             PrivateKeyDer::from_pem_slice(key).map_err(|_| (true, "has no private key in PEM".into()))?;
@@ -42,6 +45,7 @@ impl Identity {
             key: Arc::new(certified),
             digest: digest(&[certificate, key]),
             expires,
+            name,
         })
     }
 

@@ -15,6 +15,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use sha2::{Digest as _, Sha256};
+use x509_parser::extensions::GeneralName;
 
 pub use authorities::Authorities;
 pub use client::{Client, Pin, Trust};
@@ -38,6 +39,17 @@ pub fn server_name(text: &str) -> Option<ServerName<'static>> {
 pub fn expiry(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     Some(certificate.validity().not_after.timestamp())
+}
+
+/// The first name that a certificate is for, if that is one host's.
+fn name(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let names = certificate.subject_alternative_name().ok()??;
+    let mut names = names.value.general_names.iter().filter_map(|name| match name {
+        GeneralName::DNSName(name) if !name.starts_with('*') => Some((*name).to_owned()),
+        _ => None,
+    });
+    names.next()
 }
 
 /// The certificates in a PEM text.
