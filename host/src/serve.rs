@@ -166,7 +166,10 @@ impl Worker {
         let requests = &mut batch.requests[..length];
         let steps = &mut batch.steps[..length];
         let responses = &mut batch.responses[..length];
-        steps.fill(Step::Passing);
+        // `fill` would drop each, and few queries of a batch have become anything else.
+        for step in steps.iter_mut().filter(|step| !matches!(step, Step::Passing)) {
+            *step = Step::Passing;
+        }
         self.advance(&live, requests, steps);
 
         for (index, request) in requests.iter_mut().enumerate() {
@@ -235,7 +238,7 @@ impl Worker {
                 ..Response::error(*rcode, ExtendedError::Other)
             }),
             Step::Aliased(..) | Step::Responding(_) | Step::HeldBack(_) => Immediate::Deferred,
-            Step::Passing | Step::Arrived | Step::Gone => {
+            Step::Passing | Step::AtSource | Step::Gone => {
                 let pipeline = &live.generation.pipelines[request.pipeline];
                 match pipeline.stages.get(request.stage) {
                     // The class matters only now: a filter may have rewritten it.

@@ -22,10 +22,10 @@ pub struct Batch {
 /// What has become of a query on its way in.
 #[derive(Clone)]
 pub(super) enum Step {
-    /// It goes on from its stage.
+    /// It goes on from its stage, which at the end of the way in is the cache, or none.
     Passing,
-    /// Its stage is no filter: the cache, a source, or the end.
-    Arrived,
+    /// Its stage is a source that takes its time.
+    AtSource,
     /// A filter decided.
     Decided(Arc<Verdict>),
     /// A source had this answer at once; whether AA is set.

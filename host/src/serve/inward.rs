@@ -81,14 +81,11 @@ impl Inward<'_> {
                                 *step = Step::Unresolved(error, local);
                             }
                             // What is relayed as it is has to be waited for.
-                            Some(Resolution::Verbatim(_)) | None => *step = Step::Arrived,
+                            Some(Resolution::Verbatim(_)) | None => *step = Step::AtSource,
                         }
                         continue;
                     }
-                    Some(Stage::Cache(_)) | None => {
-                        *step = Step::Arrived;
-                        break;
-                    }
+                    Some(Stage::Cache(_)) | None => break,
                 };
                 let interest = live.generation.filters[filter].interest();
                 if interest.queries {

@@ -63,7 +63,7 @@ impl Worker {
             step => step,
         };
         match (&step, self.stage(live, request)) {
-            (Step::Passing | Step::Arrived | Step::Gone, Some(Stage::Cache(cache))) => {
+            (Step::Passing | Step::AtSource | Step::Gone, Some(Stage::Cache(cache))) => {
                 self.cached(live, request, cache).await
             }
             _ => self.source(live, request, step).await,
