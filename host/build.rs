@@ -6,7 +6,18 @@ use std::process::{Command, exit};
 use std::{env, fs};
 
 /// Folders in `filters/`, which `src/filter/builtin.rs` embeds.
-const FILTERS: [&str; 4] = ["hosts", "log", "nodecache", "rewrite"];
+const FILTERS: [&str; 10] = [
+    "acl",
+    "dns64",
+    "hosts",
+    "log",
+    "minimal",
+    "nodecache",
+    "rewrite",
+    "rotation",
+    "template",
+    "whoami",
+];
 
 /// Folders in `examples/languages/`, which `dnsweir filter new --lang` copies.
 const LANGUAGES: [&str; 4] = ["c", "go", "javascript", "python"];

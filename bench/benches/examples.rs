@@ -30,7 +30,13 @@ fn main() {
         "", "module", "memory", "entered", "at once", "ns each"
     );
     let hosts = "zone \"test\"; host \"a.test\" \"192.0.2.1\"";
-    run("(hosts)", "builtin:hosts", hosts, "NUMBER.test", &upstream);
+    for (name, config, asked) in [
+        ("hosts", hosts, "NUMBER.test"),
+        ("rotation", "order \"affinity\"", "NUMBER.test"),
+        ("dns64", "", "NUMBER.test AAAA"),
+    ] {
+        run(name, &format!("builtin:{name}"), config, asked, &upstream);
+    }
     let block = format!("list (file)\"{}\"", list.display());
     let policies = policies(folder.path());
     let sorted = sorted(folder.path());
@@ -62,18 +68,11 @@ fn main() {
             "window \"Mon 00:00\" \"Thu 00:00\" { name \"test\"; }",
             "NUMBER.test",
         ),
-        ("rotation", "order \"affinity\"", "NUMBER.test"),
         ("dns-lists", "names \"dbl.example\"", "NUMBER.test"),
         ("cname-uncloak", "", "alias-NUMBER.test"),
-        ("dns64", "", "NUMBER.test AAAA"),
     ] {
-        run(
-            name,
-            &example(name).display().to_string(),
-            config,
-            asked,
-            &upstream,
-        );
+        let module = example(name).display().to_string();
+        run(name, &module, config, asked, &upstream);
     }
 }
 

@@ -1,12 +1,29 @@
 //! The filters that come with the proxy, each of their options once through everything: file, sandbox,
 //! pipeline, wire. What they answer in detail is tested beside their source.
 
+mod acl;
+mod dns64;
 mod hosts;
 mod log;
+mod minimal;
 mod nodecache;
 mod rewrite;
+mod rotation;
+mod template;
+mod whoami;
 
+use std::net::SocketAddr;
+
+use crate::examples::configuration_in;
 use crate::harness::{ONCE, Proxy, Upstream};
+
+/// The configuration in a filter's README, made to run here.
+#[track_caller]
+fn documented(name: &str, upstream: SocketAddr) -> String {
+    let module = format!("module \"builtin:{name}\"");
+    let file = format!("filters/{name}/README.md");
+    configuration_in(&file, upstream, &[], (&module, &module))
+}
 
 /// A proxy with one built-in filter above the cache, or below it. With time to spare: a limit of
 /// milliseconds is for filters, not for machines that have more to do than this test.

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the node's tests on two real Kubernetes nodes: once with kube-proxy in iptables mode, once in nftables
-# mode. `cargo xtask test cluster` calls it, and `cargo xtask test` with CI=true.
+# Compares dnsweir with CoreDNS, and runs the node's tests on two real Kubernetes nodes: once with kube-proxy in iptables mode,
+# once in nftables mode. `cargo xtask test cluster` calls it, and `cargo xtask test` with CI=true.
 #
 #   tests/cluster/run.sh [iptables|nftables]...
 #
@@ -42,6 +42,7 @@ if [ -n "${NODE_CACHE:-}" ]; then
     NODE_CACHE=$(realpath "$NODE_CACHE")
     export NODE_CACHE NODE_CACHE_MANIFEST=$source/cluster/addons/dns/nodelocaldns/nodelocaldns.yaml
 fi
+COREDNS=$KUBE_BIN/coredns cargo test --release --workspace --test main -- --ignored --nocapture coredns:: 9>&-
 [ $# -gt 0 ] || set -- iptables nftables
 for mode; do
     trap '"$here/node.sh" down 9>&-' EXIT

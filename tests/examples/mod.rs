@@ -6,14 +6,12 @@ mod block_list;
 mod canary;
 mod cname_uncloak;
 pub mod country;
-mod dns64;
 mod dns_lists;
 mod fetched_block_list;
 mod maintenance;
 mod policy_zones;
 mod rate_limit;
 mod rebinding;
-mod rotation;
 mod search_path;
 mod services;
 mod split_horizon;
@@ -22,6 +20,7 @@ mod traffic;
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use crate::harness::guests::{EXAMPLES, example, root};
 use crate::harness::proxy;
@@ -34,8 +33,21 @@ const FORWARD: &str = "forward \"192.0.2.53\"";
 /// of the test's, and time to spare. What else only exists where the reader is, the test replaces.
 #[track_caller]
 fn documented(name: &str, upstream: SocketAddr, replaced: &[(&str, &str)]) -> String {
-    let file = root().join("examples").join(name).join("README.md");
-    let readme = fs::read_to_string(&file).expect("a README");
+    let module = format!("module \"example_{}.wasm\"", name.replace('-', "_"));
+    let path = format!("module \"{}\"", example(name).display());
+    let file = format!("examples/{name}/README.md");
+    configuration_in(&file, upstream, replaced, (&module, &path))
+}
+
+/// The same of a README whose module is written, and found, as these say.
+#[track_caller]
+pub fn configuration_in(
+    file: &str,
+    upstream: SocketAddr,
+    replaced: &[(&str, &str)],
+    (module, path): (&str, &str),
+) -> String {
+    let readme = fs::read_to_string(root().join(file)).expect("a README");
     let mut text = readme
         .split("```kdl\n")
         .skip(1)
@@ -44,12 +56,11 @@ fn documented(name: &str, upstream: SocketAddr, replaced: &[(&str, &str)]) -> St
         .expect("a whole configuration")
         .to_owned();
     for (from, to) in replaced {
-        assert!(text.contains(from), "the README of {name} has no {from}");
+        assert!(text.contains(from), "{file} has no {from}");
         text = text.replace(from, to);
     }
-    let module = format!("module \"example_{}.wasm\"", name.replace('-', "_"));
-    for needed in [FORWARD, &module] {
-        assert!(text.contains(needed), "the README of {name} has no {needed}");
+    for needed in [FORWARD, module] {
+        assert!(text.contains(needed), "{file} has no {needed}");
     }
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -59,12 +70,11 @@ fn documented(name: &str, upstream: SocketAddr, replaced: &[(&str, &str)]) -> St
             _ => line.replace(FORWARD, &forward_once(upstream)),
         });
     }
-    let path = format!("module \"{}\"", example(name).display());
-    let text = lines.join("\n").replace(&module, &path);
+    let text = lines.join("\n").replace(module, path);
     if text.contains("limits ") {
         text.replace("limits ", "limits time=\"1s\" ")
     } else {
-        text.replace(&path, &format!("{path}\nlimits time=\"1s\""))
+        text.replace(path, &format!("{path}\nlimits time=\"1s\""))
     }
 }
 
@@ -74,18 +84,29 @@ fn recorded_questions_get_the_recorded_answers() {
     // The database that `country` looks into is made by its own tests.
     for name in EXAMPLES.into_iter().filter(|name| *name != "country") {
         let cases = root().join("examples").join(name).join("test-cases.kdl");
-        let mut test = proxy::command();
-        test.args(["filter", "test"]).arg(example(name));
-        let output = test
-            .arg("--test-cases")
-            .arg(&cases)
-            .output()
-            .expect("dnsweir filter test");
-        let report = String::from_utf8_lossy(&output.stdout);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {report}{error}");
-        assert!(!report.contains("warning:"), "{name}: {report}");
+        let module = example(name).display().to_string();
+        recorded(&module, &cases);
     }
+    for name in ["dns64", "rotation"] {
+        let cases = root().join("filters").join(name).join("test-cases.kdl");
+        recorded(&format!("builtin:{name}"), &cases);
+    }
+}
+
+/// Asks a module the questions that are recorded for it.
+#[track_caller]
+fn recorded(module: &str, cases: &Path) {
+    let mut test = proxy::command();
+    test.args(["filter", "test", module]);
+    let output = test
+        .arg("--test-cases")
+        .arg(cases)
+        .output()
+        .expect("dnsweir filter test");
+    let report = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{module}: {report}{error}");
+    assert!(!report.contains("warning:"), "{module}: {report}");
 }
 
 /// A proxy with an example above the cache of its only zone.

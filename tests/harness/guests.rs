@@ -8,20 +8,18 @@ use std::sync::OnceLock;
 const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
 /// Folders of `examples` that hold one in Rust.
-pub const EXAMPLES: [&str; 18] = [
+pub const EXAMPLES: [&str; 16] = [
     "big-block-list",
     "block-list",
     "canary",
     "cname-uncloak",
     "country",
     "dns-lists",
-    "dns64",
     "fetched-block-list",
     "maintenance",
     "policy-zones",
     "rate-limit",
     "rebinding",
-    "rotation",
     "search-path",
     "services",
     "split-horizon",

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use kdl::KdlNode;
 
-use super::decode::{Mistakes, Shape, block, child, head, property, whole};
+use super::decode::{Mistakes, Shape, block, boolean, child, head, property, whole};
 use super::error::{Diagnostic, Span};
 use super::units::{duration, ms, s, spell_duration, ttl};
-use super::{Cache, Prefetch, ServeStale, TtlBounds};
+use super::{Cache, Keeping, Prefetch, ServeStale};
 
 pub(super) const CACHE: Shape = Shape {
     example: r#"cache { success max="1h"; denial max="30m"; prefetch; serve-stale "1h" }"#,
@@ -19,16 +19,16 @@ pub(super) const CACHE: Shape = Shape {
 
 pub(super) const SUCCESS: Shape = Shape {
     example: r#"success min="0s" max="1h""#,
-    ..TTL_BOUNDS
+    ..KEEPING
 };
 pub(super) const DENIAL: Shape = Shape {
     example: r#"denial min="0s" max="30m""#,
-    ..TTL_BOUNDS
+    ..KEEPING
 };
-pub(super) const TTL_BOUNDS: Shape = Shape {
+pub(super) const KEEPING: Shape = Shape {
     example: "",
     arguments: 0..=0,
-    properties: &["min", "max"],
+    properties: &["min", "max", "store"],
     children: &[],
     repeated: &[],
 };
@@ -57,8 +57,8 @@ pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> Cache {
     mistakes.check(node, &CACHE);
     let nodes = block(node);
     Cache {
-        success: ttl_bounds(mistakes, child(nodes, "success"), &SUCCESS, s(3600)),
-        denial: ttl_bounds(mistakes, child(nodes, "denial"), &DENIAL, s(1800)),
+        success: keeping(mistakes, child(nodes, "success"), &SUCCESS, s(3600)),
+        denial: keeping(mistakes, child(nodes, "denial"), &DENIAL, s(1800)),
         // RFC 9520 section 3.2: failures are kept for at least 1 second and at most 5 minutes.
         failure: mistakes
             .scalar(nodes, r#"failure "5s""#, duration(s(1)..=s(300)))
@@ -68,8 +68,12 @@ pub(super) fn decode(mistakes: &mut Mistakes, node: &KdlNode) -> Cache {
     }
 }
 
-fn ttl_bounds(mistakes: &mut Mistakes, node: Option<&KdlNode>, shape: &Shape, max: Duration) -> TtlBounds {
-    let mut bounds = TtlBounds { min: s(0), max };
+fn keeping(mistakes: &mut Mistakes, node: Option<&KdlNode>, shape: &Shape, max: Duration) -> Keeping {
+    let mut bounds = Keeping {
+        min: s(0),
+        max,
+        store: true,
+    };
     let Some(node) = node else { return bounds };
     mistakes.check(node, shape);
     if node.entries().is_empty() {
@@ -81,6 +85,7 @@ fn ttl_bounds(mistakes: &mut Mistakes, node: Option<&KdlNode>, shape: &Shape, ma
     // A bound that did not parse must not look wrong a second time.
     let readable =
         min.is_some() == property(node, "min").is_some() && max.is_some() == property(node, "max").is_some();
+    bounds.store = mistakes.property(node, "store", boolean).unwrap_or(true);
     bounds.min = min.unwrap_or(bounds.min);
     bounds.max = max.unwrap_or(bounds.max);
     if readable && bounds.min > bounds.max {
@@ -138,13 +143,15 @@ mod tests {
     #[test]
     fn everything_has_a_default() {
         let expected = Cache {
-            success: TtlBounds {
+            success: Keeping {
                 min: s(0),
                 max: s(3600),
+                store: true,
             },
-            denial: TtlBounds {
+            denial: Keeping {
                 min: s(0),
                 max: s(1800),
+                store: true,
             },
             failure: s(5),
             prefetch: None,
@@ -169,7 +176,7 @@ mod tests {
         let cache = cache(
             r#"cache {
                 success min="5s" max="30s"
-                denial max="5s"
+                denial max="5s" store=#false
                 failure "1m"
                 prefetch hits=10 percent=25
                 serve-stale "1d" ttl="1s" after="0s"
@@ -177,12 +184,18 @@ mod tests {
         );
         assert_eq!(
             cache.success,
-            TtlBounds {
+            Keeping {
                 min: s(5),
-                max: s(30)
+                max: s(30),
+                store: true,
             }
         );
-        assert_eq!(cache.denial, TtlBounds { min: s(0), max: s(5) });
+        let unkept = Keeping {
+            min: s(0),
+            max: s(5),
+            store: false,
+        };
+        assert_eq!(cache.denial, unkept);
         assert_eq!(cache.failure, s(60));
         assert_eq!(
             cache.prefetch,

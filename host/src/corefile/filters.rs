@@ -14,7 +14,7 @@ use super::{key, tokens::Token};
 pub fn is_row(plugin: &str, option: &PluginOption) -> bool {
     match plugin {
         "hosts" => option.name.text.parse::<IpAddr>().is_ok(),
-        "rewrite" => true,
+        "rewrite" | "acl" => true,
         _ => false,
     }
 }
@@ -27,6 +27,12 @@ pub fn stage(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             Some(draft.filters.stage("errors", "log", config))
         }
         "log" => log(draft, plugin),
+        "dns64" => dns64(draft, plugin),
+        "loadbalance" => loadbalance(draft, plugin),
+        "minimal" | "whoami" => {
+            let name = plugin.name.text.as_str();
+            Some(draft.filters.stage(name, name, Vec::new()))
+        }
         "hosts" => hosts(draft, plugin, zone),
         _ => None,
     }
@@ -48,6 +54,100 @@ pub fn rewrite(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
         }
     }
     (!rules.is_empty()).then(|| draft.filters.stage("rewrite", "rewrite", rules))
+}
+
+/// The rules of all `acl`s of a zone.
+pub fn acl(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
+    let mut rules = Vec::new();
+    for plugin in plugins {
+        let mut names = Vec::new();
+        for word in &plugin.arguments {
+            match key::zones(&word.text) {
+                Ok(zones) => names.extend(zones),
+                Err((problem, help)) => draft.mistake(word.span, problem, help),
+            }
+        }
+        rules.extend(
+            plugin
+                .options
+                .iter()
+                .filter_map(|row| acl_rule(draft, row, &names)),
+        );
+    }
+    (!rules.is_empty()).then(|| draft.filters.stage("acl", "acl", rules))
+}
+
+/// `ACTION [type TYPE…] [net NETWORK…]`
+fn acl_rule(draft: &mut Draft, row: &PluginOption, names: &[String]) -> Option<Node> {
+    let action = row.name.text.to_ascii_lowercase();
+    if !["allow", "block", "filter", "drop"].contains(&action.as_str()) {
+        let problem = format!("`{action}` is no action");
+        draft.mistake(row.name.span, problem, "valid here: allow, block, filter, drop");
+        return None;
+    }
+    let (mut types, mut networks, mut section) = (Vec::new(), Vec::new(), "");
+    for word in &row.arguments {
+        match (word.text.to_ascii_lowercase().as_str(), section) {
+            ("type", _) => section = "type",
+            ("net", _) => section = "net",
+            ("*", "type" | "net") => {}
+            (_, "type") => types.push(word.text.to_ascii_uppercase()),
+            (_, "net") => networks.push(word.text.as_str()),
+            _ => {
+                let problem = format!("`{}` stands in no section", word.text);
+                draft.mistake(word.span, problem, "write it like: block type A net 192.0.2.0/24");
+                return None;
+            }
+        }
+    }
+    let texts = |node: Node, texts: &[String]| texts.iter().fold(node, |node, text| node.text(text));
+    let mut node = networks
+        .iter()
+        .fold(Node::new(&action), |node, network| node.text(network));
+    if !names.is_empty() {
+        node = node.child(texts(Node::new("name"), names));
+    }
+    if !types.is_empty() {
+        node = node.child(texts(Node::new("type"), &types));
+    }
+    Some(node)
+}
+
+/// `dns64 [PREFIX]`
+fn dns64(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+    let mut prefix = plugin.arguments.first();
+    let (mut config, mut all_clients) = (Vec::new(), false);
+    for option in &plugin.options {
+        match option.name.text.as_str() {
+            "prefix" => prefix = option.arguments.first(),
+            "translate_all" => config.push(Node::new("always")),
+            "allow_ipv4" => all_clients = true,
+            _ => {}
+        }
+    }
+    if !all_clients {
+        config.push(Node::new("only-ipv6-clients"));
+    }
+    config.extend(prefix.map(|prefix| Node::new("prefix").text(&prefix.text)));
+    Some(draft.filters.stage("dns64", "dns64", config))
+}
+
+/// `loadbalance [round_robin]`
+fn loadbalance(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+    if let Some(policy) = plugin
+        .arguments
+        .first()
+        .filter(|policy| policy.text != "round_robin")
+    {
+        let problem = format!("`{}` is not supported", policy.text);
+        draft.mistake(
+            plugin.span(),
+            problem,
+            "write `loadbalance` alone: each response has an order of its own",
+        );
+        return None;
+    }
+    Some(draft.filters.stage("rotation", "rotation", Vec::new()))
 }
 
 /// What `log` can be asked for of a query, beside formats with names.

@@ -17,9 +17,6 @@ const DENIAL: (u64, u64) = (1800, 5);
 
 /// `cache [TTL] [ZONES]` for a zone; none: nothing is kept there.
 pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
-    if disabled(draft, plugin, zone) {
-        return None;
-    }
     let ttl = plugin
         .arguments
         .first()
@@ -29,10 +26,12 @@ pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
         (success.0, denial.0) = (ttl, ttl);
     }
     let mut others = Vec::new();
+    let mut disabled = Vec::new();
     for option in &plugin.options {
         match option.name.text.as_str() {
             "success" => success = capacity(draft, option, success)?,
             "denial" => denial = capacity(draft, option, denial)?,
+            "disable" => disable(draft, option, zone, &mut disabled)?,
             "prefetch" => others.extend(prefetch(draft, option)?),
             "serve_stale" => others.push(serve_stale(draft, option)?),
             "servfail" => {
@@ -43,11 +42,18 @@ pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             _ => {}
         }
     }
+    if ["success", "denial"].iter().all(|kind| disabled.contains(kind)) {
+        return None;
+    }
     let bounds = |name: &str, (max, min): (u64, u64)| {
         let (min, max) = (min.min(max).min(WEEK), max.min(WEEK));
-        Node::new(name)
+        let node = Node::new(name)
             .property("min", &format!("{min}s"))
-            .property("max", &format!("{max}s"))
+            .property("max", &format!("{max}s"));
+        match disabled.contains(&name) {
+            true => node.raw("store=#false"),
+            false => node,
+        }
     };
     let node = Node::new("cache")
         .child(bounds("success", success))
@@ -55,38 +61,32 @@ pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     Some(node.children(others))
 }
 
-/// Whether `disable success [ZONES]` and `disable denial [ZONES]` leave nothing to keep.
-fn disabled(draft: &mut Draft, plugin: &Plugin, zone: &str) -> bool {
-    let mut kinds = Vec::new();
-    for option in plugin
-        .options
-        .iter()
-        .filter(|option| option.name.text == "disable")
-    {
-        let zones = option.arguments.iter().skip(1);
-        let zones: Vec<String> = zones
-            .filter_map(|word| key::zones(&word.text).ok())
-            .flatten()
-            .collect();
-        if zones.is_empty() || zones.iter().any(|of| is_in(zone, of)) {
-            let kind = option.arguments.first().map_or("", |word| word.text.as_str());
-            kinds.push((kind, option.span()));
-        }
-    }
-    let is = |wanted: &str| kinds.iter().any(|(kind, _)| *kind == wanted);
-    if let (Some((_, span)), false) = (kinds.first(), is("success") && is("denial")) {
-        let problem = format!("`cache` keeps all answers for {zone} or none");
-        draft.mistake(
-            *span,
-            problem,
-            "write `disable` for both `success` and `denial`, or for none",
-        );
-    }
-    !kinds.is_empty()
-}
-
 /// The longest TTL that our cache keeps to, in seconds.
 const WEEK: u64 = 7 * 24 * 3600;
+
+/// `disable success|denial [ZONES…]`
+fn disable(
+    draft: &mut Draft,
+    option: &PluginOption,
+    zone: &str,
+    disabled: &mut Vec<&'static str>,
+) -> Option<()> {
+    let (kind, zones) = option.arguments.split_first()?;
+    let Some(kind) = ["success", "denial"]
+        .into_iter()
+        .find(|known| *known == kind.text)
+    else {
+        let problem = format!("`{}` cannot be disabled", kind.text);
+        draft.mistake(kind.span, problem, "valid here: success, denial");
+        return None;
+    };
+    let zones = zones.iter().filter_map(|word| key::zones(&word.text).ok());
+    let zones: Vec<String> = zones.flatten().collect();
+    if zones.is_empty() || zones.iter().any(|of| is_in(zone, of)) {
+        disabled.push(kind);
+    }
+    Some(())
+}
 
 /// `success CAPACITY [TTL] [MINTTL]`
 fn capacity(draft: &mut Draft, option: &PluginOption, (max, min): (u64, u64)) -> Option<(u64, u64)> {

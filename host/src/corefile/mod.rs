@@ -18,6 +18,7 @@ mod key;
 mod kubernetes;
 mod rewrite;
 mod sites;
+mod template;
 mod tokens;
 mod translate;
 mod values;

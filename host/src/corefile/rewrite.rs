@@ -75,13 +75,17 @@ fn matched<'w>(words: &[&'w str], after: usize) -> Result<(&'static str, String,
 /// What a name is compared with.
 fn from(kind: &str, text: &str) -> String {
     match kind {
-        // CoreDNS's names end in a dot; for our expressions, names end where it would be.
-        "regex" => match (text.strip_suffix(r"\.$"), text.strip_suffix(r"\.")) {
-            (Some(before), _) if !before.ends_with('\\') => format!("{before}$"),
-            (_, Some(before)) if !before.ends_with('\\') => format!(r"{before}(?:\.|$)"),
-            _ => text.to_owned(),
-        },
+        "regex" => without_last_dot(text),
         _ => dotted(text),
+    }
+}
+
+/// An expression for names that end where CoreDNS's have a last dot.
+pub fn without_last_dot(expression: &str) -> String {
+    match (expression.strip_suffix(r"\.$"), expression.strip_suffix(r"\.")) {
+        (Some(before), _) if !before.ends_with('\\') => format!("{before}$"),
+        (_, Some(before)) if !before.ends_with('\\') => format!(r"{before}(?:\.|$)"),
+        _ => expression.to_owned(),
     }
 }
 

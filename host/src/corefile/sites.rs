@@ -163,13 +163,13 @@ fn scopes(plugin: &Plugin) -> Vec<String> {
     {
         names.extend(option.arguments.iter().map(|argument| argument.text.as_str()));
     }
-    for option in plugin
-        .options
-        .iter()
-        .filter(|option| option.name.text == "disable")
-    {
-        let zones = option.arguments.iter().skip(1);
-        names.extend(zones.map(|argument| argument.text.as_str()));
+    if plugin.name.text == "cache" {
+        let disabled = plugin
+            .options
+            .iter()
+            .filter(|option| option.name.text == "disable");
+        let zones = disabled.flat_map(|option| option.arguments.iter().skip(1));
+        names.extend(zones.map(|zone| zone.text.as_str()));
     }
     names
         .into_iter()

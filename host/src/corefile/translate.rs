@@ -11,28 +11,40 @@ use super::document::{Node, write_comment};
 use super::draft::{Draft, spelled};
 use super::sites::{self, Cut, Site};
 use super::words::{Fate, WORDS, fate};
-use super::{filters, forward, kubernetes, values};
+use super::{filters, forward, kubernetes, template, values};
 
 /// In which order a query passes plugins, whatever the order in which they are written: that of CoreDNS 1.15.0.
-const ORDER: [&str; 7] = [
+const ORDER: [&str; 13] = [
     "errors",
     "log",
+    "dns64",
+    "loadbalance",
     "rewrite",
+    "acl",
     "cache",
+    "minimal",
+    "template",
     "hosts",
     "kubernetes",
     "forward",
+    "whoami",
 ];
 
 /// The same until CoreDNS 1.14.7, as in node-cache.
-const CACHE_FIRST: [&str; 7] = [
+const CACHE_FIRST: [&str; 13] = [
     "errors",
     "log",
+    "dns64",
+    "acl",
+    "loadbalance",
     "cache",
     "rewrite",
+    "minimal",
+    "template",
     "hosts",
     "kubernetes",
     "forward",
+    "whoami",
 ];
 
 /// How a Corefile is meant.
@@ -302,7 +314,7 @@ impl Server {
     }
 
     /// The stages of one zone.
-    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 7]) -> Zone {
+    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 13]) -> Zone {
         let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
         let plugins = &site.block.plugins;
         for name in order {
@@ -330,9 +342,14 @@ impl Server {
                         }
                     }
                 }
-                "rewrite" => {
-                    let rules: Vec<&Plugin> = plugins.iter().filter(here).collect();
-                    stages.extend(filters::rewrite(&mut self.draft, &rules));
+                // What is written several times is one filter.
+                "rewrite" | "acl" | "template" => {
+                    let all: Vec<&Plugin> = plugins.iter().filter(here).collect();
+                    stages.extend(match name {
+                        "rewrite" => filters::rewrite(&mut self.draft, &all),
+                        "acl" => filters::acl(&mut self.draft, &all),
+                        _ => template::templates(&mut self.draft, &all, &cut.zone),
+                    });
                 }
                 _ => {
                     for plugin in plugins.iter().filter(here) {

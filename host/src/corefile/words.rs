@@ -42,10 +42,7 @@ const FILTER: &str = "remove it, or write a filter that does the same: docs/core
 
 /// All of them, by plugin.
 pub const WORDS: &[Word] = &[
-    plugin(
-        "acl",
-        Refused("write who may ask in the imported zone: `clients { allow … }`"),
-    ),
+    plugin("acl", Written("`use` of `builtin:acl`")),
     plugin(
         "any",
         Written("`forward` without `any`: ANY is answered with HINFO (RFC 8482)"),
@@ -92,7 +89,9 @@ pub const WORDS: &[Word] = &[
     option(
         "cache",
         "disable",
-        Written("no `cache` for names for which both `success` and `denial` are disabled"),
+        Written(
+            "`store=#false` of `success` or `denial`; for both, no `cache`; in a zone of its own if it names zones",
+        ),
     ),
     option(
         "cache",
@@ -106,7 +105,10 @@ pub const WORDS: &[Word] = &[
     plugin("chaos", Refused(REMOVE)),
     plugin("clouddns", Refused(KEEP)),
     plugin("debug", Refused(DEBUGGING)),
-    plugin("dns64", Refused("use the filter in examples/dns64")),
+    plugin("dns64", Written("`use` of `builtin:dns64`")),
+    option("dns64", "allow_ipv4", Written("no `only-ipv6-clients`")),
+    option("dns64", "prefix", Written("`prefix`")),
+    option("dns64", "translate_all", Written("`always`")),
     plugin("dnssec", Refused(KEEP)),
     plugin("dnstap", Refused(REMOVE)),
     plugin("dynupdate", Refused(KEEP)),
@@ -222,7 +224,12 @@ pub const WORDS: &[Word] = &[
         "zonal",
         Refused("remove it: dnsweir has no names of zones"),
     ),
-    plugin("loadbalance", Refused("use the filter in examples/rotation")),
+    plugin("loadbalance", Written("`use` of `builtin:rotation`")),
+    option(
+        "loadbalance",
+        "prefer",
+        Refused("remove it, or write a filter that orders answers so"),
+    ),
     plugin(
         "local",
         Noted("`localhost` and what is below it are answered here anyway (RFC 6761)"),
@@ -234,7 +241,7 @@ pub const WORDS: &[Word] = &[
         Noted("every `forward` notices loops, and asks an upstream that loops no more"),
     ),
     plugin("metadata", Refused(REMOVE)),
-    plugin("minimal", Refused(FILTER)),
+    plugin("minimal", Written("`use` of `builtin:minimal`")),
     plugin("multisocket", Written("`workers`: each has sockets of its own")),
     plugin("nodecache", Written("`node`")),
     plugin("nomad", Refused(KEEP)),
@@ -268,7 +275,21 @@ pub const WORDS: &[Word] = &[
     ),
     plugin("sign", Refused(KEEP)),
     plugin("siit", Refused(REMOVE)),
-    plugin("template", Refused(FILTER)),
+    plugin("template", Written("`use` of `builtin:template`")),
+    option("template", "additional", Written("`additional`")),
+    option("template", "answer", Written("`answer`")),
+    option("template", "authority", Written("`authority`")),
+    option("template", "ederror", Written("`error`")),
+    option("template", "expr", Refused("write a filter that does the same")),
+    option("template", "fallthrough", Written("no `otherwise`")),
+    option("template", "match", Written("`match`")),
+    option("template", "rcode", Written("`rcode`")),
+    option(
+        "template",
+        "upstream",
+        Noted("what an alias leads to is looked up anyway"),
+    ),
+    option("template", "var", Refused("write a filter that does the same")),
     plugin(
         "timeouts",
         Written("`tcp-read`, `tcp-write` and `tcp-idle` in `listen`"),
@@ -299,7 +320,7 @@ pub const WORDS: &[Word] = &[
             "`clients { allow … }` in a zone says who may ask; different answers by client need a filter",
         ),
     ),
-    plugin("whoami", Refused(FILTER)),
+    plugin("whoami", Written("`use` of `builtin:whoami`")),
 ];
 
 /// What becomes of a plugin, or of its option; none: there is no such word.

@@ -299,12 +299,13 @@ impl Worker {
             Some(Meaning::Denial) => Some((Kind::Denial, cache.denial)),
             _ => None,
         };
-        if let Some((_, bounds)) = kept {
-            response.bound_ttl(seconds(bounds.min), seconds(bounds.max));
+        if let Some((_, keeping)) = kept {
+            response.bound_ttl(seconds(keeping.min), seconds(keeping.max));
         }
         let key = self.key(live, request);
         let since = self.shared.cache.stored_at(&key);
-        if !response.store || !request.may_store() || since.is_some_and(|since| since >= began_ms) {
+        let never = kept.is_some_and(|(_, keeping)| !keeping.store);
+        if never || !response.store || !request.may_store() || since.is_some_and(|since| since >= began_ms) {
             return;
         }
         let now_ms = self.now() / 1000;

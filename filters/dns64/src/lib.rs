@@ -1,0 +1,136 @@
+//! Gives names that have IPv4 addresses only IPv6 addresses that a NAT64 translates (RFC 6147).
+
+mod address;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use dnsweir_filter::hickory::rr::RData;
+use dnsweir_filter::{
+    Answer, Answers, Ask, Class, Filter, Found, Invalid, Manifest, Message, NameBuf, Prefix, Query, Rcode,
+    Rdata, Response, ResponseVerdict, Setup, Type, Verdict,
+};
+
+pub use address::Translation;
+
+/// How long an answer holds at most if nobody says how long there are no AAAA records (RFC 6147 section 5.1.7).
+const UNSAID: u32 = 600;
+
+/// The first of the IPv4-mapped addresses (RFC 4291 section 2.5.5.2).
+const MAPPED: Ipv6Addr = Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0);
+
+/// The filter.
+pub struct Dns64 {
+    translation: Translation,
+    /// AAAA records with these addresses count as none (RFC 6147 section 5.1.4).
+    exclude: Vec<Prefix>,
+    /// Names with IPv6 addresses of their own are translated, too, against RFC 6147 section 5.1.1.
+    always: bool,
+    /// Who asks over IPv4 can reach IPv4 addresses.
+    only_ipv6: bool,
+}
+
+impl Filter for Dns64 {
+    fn configure(setup: Setup<'_>) -> Result<(Dns64, Manifest), Invalid> {
+        let config = setup.config();
+        let translation = config.setting_or("prefix", Translation::WELL_KNOWN);
+        let exclude = match config.node("exclude")? {
+            None => vec![Prefix::of(MAPPED.into(), 96)],
+            Some(node) => node.arguments(0)?,
+        };
+        let always = config.node("always")?.is_some();
+        let only_ipv6 = config.node("only-ipv6-clients")?.is_some();
+        let manifest = Manifest::new().queries().responses().messages().asks();
+        let filter = Dns64 {
+            translation,
+            exclude,
+            always,
+            only_ipv6,
+        };
+        Ok((filter, manifest.types([Type::AAAA, Type::PTR])))
+    }
+
+    /// What asks for the name of a translated address is led to that of the IPv4 address (RFC 6147 section 5.3.1).
+    fn query(&mut self, query: &Query<'_>) -> Verdict {
+        match self.translation.extract(query.name()) {
+            Some(address) if query.qtype() == Type::PTR => {
+                Verdict::alias(NameBuf::reverse(IpAddr::V4(address)))
+            }
+            _ => Verdict::pass(),
+        }
+    }
+
+    fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
+        let query = response.query();
+        // Who validates by itself would find the answer forged (section 5.5).
+        let validates = query.dnssec_ok() && query.checking_disabled();
+        let here = query.qtype() == Type::AAAA && query.class() == Class::IN;
+        // A name that does not exist has no addresses either; any other error is as if it had no AAAA records (section 5.1.2).
+        let left_out = self.only_ipv6 && query.client().is_ipv4();
+        if !here || validates || left_out || response.rcode() == Rcode::NXDOMAIN {
+            return ResponseVerdict::pass();
+        }
+        match response.read() {
+            Ok(message) if self.always || message.addresses().all(|address| self.excludes(address)) => {
+                ResponseVerdict::ask(Ask::new().lookup(query.name(), Type::A).below())
+            }
+            Ok(message) => self.strip(&message),
+            Err(_) => ResponseVerdict::pass(),
+        }
+    }
+
+    fn response_answers(&mut self, response: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
+        match (response.read(), answers.get(0).filter(Found::answered)) {
+            (Ok(message), Some(found)) => match self.translated(&message, &found) {
+                Some(answer) => ResponseVerdict::replace(answer),
+                None => self.strip(&message),
+            },
+            // That there are no addresses is not known.
+            _ => ResponseVerdict::replace(Answer::new(Rcode::SERVFAIL)),
+        }
+    }
+}
+
+impl Dns64 {
+    fn excludes(&self, address: IpAddr) -> bool {
+        self.exclude.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// What is left of an answer without the excluded addresses (section 5.1.4).
+    fn strip(&self, message: &Message) -> ResponseVerdict {
+        let excluded = |data: &RData| data.ip_addr().is_some_and(|address| self.excludes(address));
+        let edit = message.without(excluded);
+        edit.map_or(ResponseVerdict::pass(), ResponseVerdict::edit)
+    }
+
+    /// An answer to a question for A as one for AAAA, with the CNAME and DNAME records that lead to it (section 5.4); none:
+    /// there is no address in it that may be translated.
+    fn translated(&self, empty: &Message, found: &Found<'_>) -> Option<Answer> {
+        let message = found.read().ok()?;
+        let mut soa = empty.authority().iter();
+        let soa = soa.find(|record| matches!(record.data, RData::SOA(_)));
+        let most = soa.map_or(UNSAID, |soa| soa.ttl);
+        let mut answer = Answer::noerror();
+        let mut any = false;
+        for record in message.answers() {
+            let rdata = match &record.data {
+                RData::A(address) => {
+                    let Some(address) = self.translation.embed(address.0) else {
+                        continue;
+                    };
+                    any = true;
+                    Rdata::Aaaa(address)
+                }
+                data if [Type::CNAME, Type::DNAME].contains(&Type(data.record_type().into())) => {
+                    data.clone().into()
+                }
+                _ => continue,
+            };
+            let owner = NameBuf::try_from(&record.name).ok()?;
+            answer = answer.record(&owner, Duration::from_secs(record.ttl.min(most).into()), rdata);
+        }
+        any.then_some(answer)
+    }
+}
+
+dnsweir_filter::export!(Dns64);

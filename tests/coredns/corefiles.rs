@@ -1,0 +1,160 @@
+//! Corefiles that both run, and the differences that are meant.
+
+use super::{Difference, Said};
+
+/// A Corefile, and what is special about it.
+pub struct Case {
+    pub title: &'static str,
+    /// `$BIND`, `$PORT` and `$UPSTREAM` are filled in.
+    pub text: &'static str,
+    /// Names beside those that are always asked for.
+    pub names: &'static [&'static str],
+    /// The order of records is a matter of chance.
+    pub in_any_order: bool,
+    pub differences: &'static [Difference],
+}
+
+const PLAIN: Case = Case {
+    title: "",
+    text: "",
+    names: &[],
+    in_any_order: false,
+    differences: &[],
+};
+
+pub const CASES: [Case; 14] = [
+    Case {
+        title: "forward alone",
+        text: ".:$PORT {\n bind $BIND\n forward . $UPSTREAM\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "cache",
+        text: ".:$PORT {\n bind $BIND\n errors\n log\n cache\n forward . $UPSTREAM\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "cache with bounds",
+        text: ".:$PORT {\n bind $BIND\n cache 30 {\n success 1000 60 10\n denial 1000 20 3\n servfail 1s\n }\n forward . $UPSTREAM {\n force_tcp\n policy sequential\n }\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "cache, not of everything",
+        differences: &[Difference {
+            settle: |asked, theirs, ours| {
+                if asked.name == "chain.example.org" && ["A", "AAAA"].contains(&asked.qtype) {
+                    *theirs = ours.clone();
+                }
+            },
+            why: "An alias that leads to nothing, without an SOA record, is not for caches (RFC 2308 section 5): its TTL stays",
+        }],
+        text: ".:$PORT {\n bind $BIND\n cache 30 {\n disable denial\n disable success live.example.org\n }\n forward . $UPSTREAM\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "blocks",
+        text: "example.org:$PORT {\n bind $BIND\n cache\n forward . $UPSTREAM\n}\nlive.example.org:$PORT {\n bind $BIND\n forward . $UPSTREAM\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "except",
+        differences: &[Difference {
+            settle: |_, theirs, ours| {
+                if (theirs.rcode.as_str(), ours.rcode.as_str()) == ("SERVFAIL", "REFUSED") {
+                    theirs.rcode = "REFUSED".into();
+                }
+            },
+            why: "A name that no stage answers for is refused; CoreDNS fails",
+        }],
+        text: "example.org:$PORT {\n bind $BIND\n forward . $UPSTREAM {\n except live.example.org a-3.example.org\n }\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "rewrite",
+        differences: &[Difference {
+            settle: |asked, theirs, ours| {
+                let rewritten = asked.name.ends_with(".svc.test") || asked.name == "old.example.org";
+                let said = |said: &Said| (said.rcode.clone(), said.answers.len(), said.authority.len());
+                if rewritten && said(theirs) == said(ours) {
+                    *theirs = ours.clone();
+                }
+            },
+            why: "Names that are put back are those of records, not those in their data: a mail server keeps its own",
+        }],
+        text: ".:$PORT {\n bind $BIND\n rewrite name exact old.example.org a-3.example.org\n rewrite name suffix .svc.test .example.org answer auto\n rewrite ttl suffix live.example.org 77\n rewrite type MX TXT\n cache\n forward . $UPSTREAM\n}",
+        names: &["old.example.org", "a-1.svc.test", "alias.svc.test", "nx.svc.test"],
+        ..PLAIN
+    },
+    Case {
+        title: "hosts",
+        differences: &[Difference {
+            settle: |asked, theirs, ours| {
+                let listed = ["web.example.org", "www.example.org", "six.example.org"].contains(&asked.name);
+                let reverse = asked.name == "1.0.0.10.in-addr.arpa";
+                if listed && asked.qtype == "PTR" || reverse && asked.qtype != "PTR" {
+                    *theirs = ours.clone();
+                }
+            },
+            why: "A name of the table has no other records: also none of the type PTR, nor a reverse name of other types",
+        }],
+        text: ".:$PORT {\n bind $BIND\n hosts /nonexistent {\n 10.0.0.1 web.example.org www.example.org\n 10.0.0.2 web.example.org\n 2001:db8::7 six.example.org\n ttl 99\n fallthrough\n }\n cache\n forward . $UPSTREAM\n}",
+        names: &[
+            "web.example.org",
+            "www.example.org",
+            "six.example.org",
+            "1.0.0.10.in-addr.arpa",
+        ],
+        ..PLAIN
+    },
+    Case {
+        title: "template",
+        text: ".:$PORT {\n bind $BIND\n template IN A ip.test {\n match ^ip-(?P<a>\\d+)-(?P<b>\\d+)-(?P<c>\\d+)-(?P<d>\\d+)\\.ip\\.test\\.$\n answer \"{{ .Name }} 60 IN A {{ .Group.a }}.{{ .Group.b }}.{{ .Group.c }}.{{ .Group.d }}\"\n additional \"{{ .Zone }} 30 IN TXT \\\"{{ .Type }} {{ index .Match 1 }}\\\"\"\n fallthrough\n }\n template ANY ANY ip.test {\n rcode NXDOMAIN\n authority \"{{ .Zone }} 60 IN SOA ns.{{ .Zone }} hostmaster.{{ .Zone }} 1 7200 3600 1209600 60\"\n }\n template IN A alias.test {\n answer \"{{ .Name }} 40 IN CNAME a-3.example.org.\"\n }\n template IN TXT strict.test {\n match ^ok\n answer \"{{ .Name }} TXT yes\"\n }\n forward . $UPSTREAM\n}",
+        names: &[
+            "ip-10-0-0-1.ip.test",
+            "www.ip.test",
+            "ip.test",
+            "x.alias.test",
+            "ok.strict.test",
+            "no.strict.test",
+        ],
+        ..PLAIN
+    },
+    Case {
+        title: "acl",
+        text: ".:$PORT {\n bind $BIND\n acl live.example.org {\n block\n }\n acl {\n allow net 10.0.0.0/8\n filter type AAAA MX net 127.0.0.0/8\n block type TXT\n }\n cache\n forward . $UPSTREAM\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "minimal",
+        text: ".:$PORT {\n bind $BIND\n cache\n minimal\n forward . $UPSTREAM\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "loadbalance",
+        text: ".:$PORT {\n bind $BIND\n loadbalance\n cache\n forward . $UPSTREAM\n}",
+        in_any_order: true,
+        ..PLAIN
+    },
+    Case {
+        title: "dns64",
+        differences: &[Difference {
+            settle: |asked, theirs, ours| {
+                if asked.qtype == "AAAA" && theirs.answers.len() == ours.answers.len() {
+                    for (theirs, ours) in theirs.answers.iter_mut().zip(&ours.answers) {
+                        theirs.1 = theirs.1.min(ours.1.max(120));
+                    }
+                    theirs.authority.clear();
+                    theirs.additional.clear();
+                }
+            },
+            why: "A translated answer holds no longer than the denial that it takes the place of (RFC 6147 section 5.1.7), and has one section",
+        }],
+        text: ".:$PORT {\n bind $BIND\n dns64 {\n prefix 64:ff9b::/96\n allow_ipv4\n }\n cache\n forward . $UPSTREAM\n}",
+        ..PLAIN
+    },
+    Case {
+        title: "small datagrams, any, no ANY",
+        text: ".:$PORT {\n bind $BIND\n bufsize 600\n any\n cache\n forward . $UPSTREAM\n}",
+        ..PLAIN
+    },
+];
