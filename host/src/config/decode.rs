@@ -253,9 +253,22 @@ pub(crate) fn document<T>(
     source: &Source,
     decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
 ) -> Result<T, Report> {
-    let mut document =
-        syntax::document(source.text()).map_err(|diagnostics| Report::new(source.clone(), diagnostics))?;
-    let mut mistakes = Mistakes(environment::replace(&mut document));
+    let document = syntax::document(source.text());
+    let document = document.map_err(|diagnostics| Report::new(source.clone(), diagnostics))?;
+    finish(source, document, Mistakes::default(), decode)
+}
+
+/// The same of a document that has been parsed, with what is known to be wrong already.
+///
+/// # Errors
+/// Every mistake.
+pub(super) fn finish<T>(
+    source: &Source,
+    mut document: KdlDocument,
+    mut mistakes: Mistakes,
+    decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
+) -> Result<T, Report> {
+    mistakes.0.extend(environment::replace(&mut document));
     let decoded = decode(&mut mistakes, document.nodes());
     match mistakes.0.is_empty() {
         true => Ok(decoded),

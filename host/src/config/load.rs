@@ -15,15 +15,16 @@ use super::module::{Builtins, Module};
 use super::registries::Key;
 use super::units::{duration, s, size};
 use super::{
-    Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, encrypted, forward, listen, node,
-    registries, source, zone,
+    Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, encrypted, forward, include, listen,
+    node, registries, source, zone,
 };
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 15] = [
+pub(super) const SECTIONS: [&str; 16] = [
     "listen",
     "clients",
     "admin",
+    "control",
     "await-upstreams",
     "workers",
     "cache-memory",
@@ -71,8 +72,10 @@ pub fn parse(name: &str, text: &str, folder: &Path, builtins: Builtins<'_>) -> R
 }
 
 fn decode_source(source: &Source, folder: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
-    let decoded = document(source, |mistakes, nodes| {
-        decode(mistakes, source, nodes, folder, builtins)
+    let decoded = include::document(source, folder, |mistakes, source, files, nodes| {
+        let mut config = decode(mistakes, source, nodes, folder, builtins)?;
+        config.files.splice(0..0, files);
+        Some(config)
     });
     // It is only missing where something else is wrong.
     decoded?.ok_or_else(|| Report::new(source.clone(), Vec::new()))
@@ -108,7 +111,7 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
             Ok(Module::Builtin(_) | Module::Artifact(_)) | Err(_) => None,
         }
     };
-    document(&read_source(path)?, |_, nodes| {
+    include::document(&read_source(path)?, folder(path), |_, _, _, nodes| {
         named_nodes(nodes, "filter").filter_map(named).collect()
     })
 }
@@ -119,7 +122,7 @@ pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
 /// When it cannot be read, or is no KDL.
 pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, Report> {
     let address = |entry: &KdlEntry| encrypted::listener(entry.value()).ok();
-    document(&read_source(path)?, |_, nodes| {
+    include::document(&read_source(path)?, folder(path), |_, _, _, nodes| {
         let entries = named_nodes(nodes, "listen").flat_map(arguments);
         entries.filter_map(address).collect()
     })
@@ -128,7 +131,11 @@ pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, R
 /// Whether the configuration at `path` has a `node` section, whatever else is wrong with it.
 pub fn keeps_network(path: &Path) -> bool {
     read_source(path)
-        .and_then(|source| document(&source, |_, nodes| child(nodes, "node").is_some()))
+        .and_then(|source| {
+            include::document(&source, folder(path), |_, _, _, nodes| {
+                child(nodes, "node").is_some()
+            })
+        })
         .unwrap_or(false)
 }
 
@@ -169,6 +176,7 @@ fn decode(
     Some(Config {
         clients: child(nodes, "clients").map(|node| clients::decode(mistakes, &clients::CLIENTS, node)),
         admin: listen::decode_admin(mistakes, nodes, &listeners),
+        control: control(mistakes, folder, nodes),
         await_upstreams: mistakes
             .scalar(nodes, "await-upstreams \"10s\"", duration(s(0)..=s(600)))
             .unwrap_or(s(10)),
@@ -205,6 +213,11 @@ fn decode_listen(
         met: &mut files.met,
     };
     Some(listen::decode(mistakes, &mut files, child(nodes, "listen")?))
+}
+
+fn control(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<PathBuf> {
+    let path = mistakes.scalar(nodes, "control \"/run/dnsweir/control\"", text)?;
+    Some(folder.join(path))
 }
 
 /// Those with a node, and those that a zone uses and that a folder has.

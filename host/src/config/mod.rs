@@ -20,6 +20,7 @@ pub(crate) mod files;
 mod filter;
 mod forward;
 pub(crate) mod hex;
+mod include;
 mod kubernetes;
 mod listen;
 mod load;
@@ -74,6 +75,8 @@ pub struct Config {
     pub clients: Option<Clients>,
     /// Where `/metrics`, `/health`, `/ready` and `/status` are served.
     pub admin: Vec<SocketAddr>,
+    /// `control "PATH"`: a unix socket for `dnsweir cache` and `dnsweir log-level`.
+    pub control: Option<PathBuf>,
     /// `await-upstreams "10s"`: how long a start may wait for an answer from an upstream of each zone before
     /// `/ready` says yes all the same.
     pub await_upstreams: Duration,
@@ -144,6 +147,7 @@ impl Config {
             },
             clients: None,
             admin: Vec::new(),
+            control: None,
             await_upstreams: Duration::ZERO,
             workers,
             cache_memory: 0,
@@ -481,9 +485,9 @@ pub struct NamedSource {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cache {
     /// `success min="0s" max="1h"`: bounds of the TTL of positive answers.
-    pub success: TtlBounds,
+    pub success: Keeping,
     /// `denial min="0s" max="30m"`: bounds of the TTL of NXDOMAIN and NODATA (RFC 2308).
-    pub denial: TtlBounds,
+    pub denial: Keeping,
     /// `failure "5s"`: how long a failed resolution is remembered; at least 1 s, at most 5 min (RFC 9520).
     pub failure: Duration,
     /// `prefetch hits=2 percent=10`; absent: none.
@@ -492,13 +496,15 @@ pub struct Cache {
     pub serve_stale: Option<ServeStale>,
 }
 
-/// Bounds of a TTL: whole seconds, `min` not above `max`.
+/// How answers of a kind are kept. TTLs are whole seconds, `min` not above `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TtlBounds {
+pub struct Keeping {
     /// What is lower is raised to this.
     pub min: Duration,
     /// What is higher is lowered to this.
     pub max: Duration,
+    /// Whether they are kept at all. The bounds hold for clients all the same.
+    pub store: bool,
 }
 
 /// An entry asked for at least `hits` times is fetched again in the last `percent` of its life.

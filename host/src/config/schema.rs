@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 
 use super::decode::Shape;
 use super::{
-    cache, clients, encrypted, filter, forward, kubernetes, listen, load, module, node, refresh, registries,
-    source, wasi, zone,
+    cache, clients, encrypted, filter, forward, include, kubernetes, listen, load, module, node, refresh,
+    registries, source, wasi, zone,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
 pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
+    ("", include::NAME, &include::INCLUDE),
     ("", "listen", &listen::LISTEN),
     ("", "clients", &clients::CLIENTS),
     ("listen", "clients", &clients::OF_LISTENER),
@@ -71,7 +72,10 @@ pub fn schema() -> String {
         "document {\n    info {\n        title \"dnsweir's configuration\" lang=\"en\"\n        \
          link \"https://github.com/kdl-org/kdl/blob/main/SCHEMA-SPEC.md\" rel=\"documentation\"\n    }\n",
     );
-    nodes(&mut text, 1, "", &load::SECTIONS, &load::REPEATED);
+    // It may stand anywhere else, too, which a schema can only say for each block.
+    let sections = [&load::SECTIONS[..], &[include::NAME]].concat();
+    let repeated = [&load::REPEATED[..], &[include::NAME]].concat();
+    nodes(&mut text, 1, "", &sections, &repeated);
     text.push_str("}\n");
     text
 }

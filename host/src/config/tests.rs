@@ -214,10 +214,7 @@ fn the_documentation_is_right() {
         ["configuration.md", "delivery.md"].map(|name| fs::read_to_string(docs.join(name)).unwrap());
     let text = documents.concat();
     let folder = tempfile::tempdir().unwrap();
-    for file in NAMED {
-        fs::write(folder.path().join(file), b"abc").unwrap();
-    }
-    write_files(folder.path());
+    write_named(folder.path());
 
     let examples = fences(&text);
     assert!(examples.len() > 20, "{} examples", examples.len());
@@ -268,10 +265,16 @@ fn the_documentation_is_right() {
 }
 
 /// Files that the examples name, with what such files hold.
-fn write_files(folder: &Path) {
+fn write_named(folder: &Path) {
+    fs::create_dir(folder.join("conf.d")).unwrap();
+    for file in NAMED {
+        fs::write(folder.join(file), b"abc").unwrap();
+    }
     let certificate = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
     for (file, text) in [
         ("resolv.conf", "nameserver 192.0.2.1\n".to_owned()),
+        ("conf.d/listen.kdl", "listen \"127.0.0.1\"\n".to_owned()),
+        ("stages.kdl", "cache; forward \"192.0.2.1\"\n".to_owned()),
         ("ca.pem", certificate.cert.pem()),
         ("client.pem", certificate.cert.pem()),
         ("client.key", certificate.signing_key.serialize_pem()),
