@@ -34,6 +34,8 @@ mod asking;
 mod builtin;
 mod cache;
 mod compiled;
+mod control;
+mod coredns;
 mod corefiles;
 mod delaying;
 mod encrypted;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use tracing::level_filters::LevelFilter;
 
 use crate::nodecache;
 use crate::tools::artifacts::Access;
@@ -109,6 +110,21 @@ pub enum Command {
         #[arg(long, conflicts_with_all = ["corefile", "out"])]
         table: bool,
     },
+    /// Show or forget the answers in the cache of a running dnsweir, whose configuration has a `control` socket.
+    Cache {
+        /// What to do.
+        #[command(subcommand)]
+        command: CacheCommand,
+    },
+    /// Change the level of a running dnsweir's log.
+    LogLevel {
+        /// The least severe messages to log.
+        #[arg(value_enum)]
+        level: LogLevel,
+        /// The socket.
+        #[command(flatten)]
+        control: ControlSocket,
+    },
     /// Print a script that completes this program's commands and options in a shell.
     Completions {
         /// The shell.
@@ -135,6 +151,36 @@ pub enum Command {
         #[arg(long)]
         metered: bool,
     },
+}
+
+/// What to do with a cache.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Print every answer, as lines of a zone file with the TTLs that are left.
+    Dump {
+        /// The socket.
+        #[command(flatten)]
+        control: ControlSocket,
+    },
+    /// Forget the answers about a name, of every type.
+    Flush {
+        /// The name; `.` with --below is all names.
+        name: String,
+        /// And those about every name below it.
+        #[arg(long)]
+        below: bool,
+        /// The socket.
+        #[command(flatten)]
+        control: ControlSocket,
+    },
+}
+
+/// Where a running process takes requests.
+#[derive(Debug, clap::Args)]
+pub struct ControlSocket {
+    /// The socket that `control` in its configuration names.
+    #[arg(long = "control", value_name = "PATH", default_value = "/run/dnsweir/control")]
+    pub path: PathBuf,
 }
 
 /// Whose child a process is, and what it may take.
@@ -385,6 +431,18 @@ pub enum LogLevel {
     Debug,
     /// Every step.
     Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
+        match level {
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        }
+    }
 }
 
 /// Format of the log.

@@ -18,6 +18,7 @@ mod cases;
 mod ceiling;
 mod config;
 mod confine;
+pub mod control;
 mod corefile;
 mod dns;
 mod fetch;
@@ -27,6 +28,7 @@ mod filter;
 pub mod fuzzing;
 mod histogram;
 mod listen;
+pub mod log;
 #[doc(hidden)]
 pub mod measured;
 mod metrics;

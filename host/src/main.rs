@@ -6,7 +6,6 @@
     reason = "a program speaks to the person who called it"
 )]
 
-use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,12 +14,13 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use dnsweir::args::{
-    self, Args, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCacheFlags, NodeCommand,
+    self, Args, CacheCommand, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCacheFlags, NodeCommand,
 };
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Spectators, Stop, by_hand};
-use dnsweir::{Confinement, Outcome, compile_for_parent, nodecache, output, pull_for_parent, tools};
-use tracing::level_filters::LevelFilter;
+use dnsweir::{
+    Confinement, Outcome, compile_for_parent, control, log, nodecache, output, pull_for_parent, tools,
+};
 
 /// A configuration that is not valid (sysexits.h).
 const EX_USAGE: u8 = 64;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
             log_level,
             log_format,
         } => {
-            log(log_level, log_format);
+            log::start(log_level.into(), matches!(log_format, LogFormat::Json));
             serve(
                 config.map_or(ConfigOrigin::Demonstration, ConfigOrigin::File),
                 compiled_cache,
@@ -59,18 +59,22 @@ fn main() -> ExitCode {
             times,
             json,
         } => {
-            log(LogLevel::Warn, LogFormat::Text);
+            log::start(LogLevel::Warn.into(), false);
             let query = tools::explain::Asked { name, qtype, client };
             tool(tools::explain::explain(&config, &query, times, json))
         }
         Command::Dev { config, source } => {
             // What matters is shown in the view.
-            log(LogLevel::Warn, LogFormat::Text);
+            log::start(LogLevel::Warn.into(), false);
             tool(tools::dev::dev(&config, &source).map(|()| String::new()))
         }
         Command::Filter(command) => filter(command),
         Command::Import { corefile, out, .. } => {
             tool(tools::import::run(corefile.as_deref(), out.as_deref()))
+        }
+        Command::Cache { command } => cache(&command),
+        Command::LogLevel { level, control } => {
+            tell(&control.path, Ok(control::Request::LogLevel(level.into())))
         }
         Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
         Command::Schema => tool(Ok(tools::schema())),
@@ -110,7 +114,7 @@ fn work_for_parent(
 }
 
 fn node_cache(flags: NodeCacheFlags, kept: io::Result<()>) -> ExitCode {
-    log(LogLevel::Info, LogFormat::Text);
+    log::start(LogLevel::Info.into(), false);
     let options = nodecache::Options::from(flags);
     tracing::info!(template = %options.template.display(), "running in node-cache's place");
     serve(ConfigOrigin::NodeCache(Arc::new(options)), None, kept)
@@ -155,6 +159,8 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Dev { .. }
         | Command::Filter(_)
         | Command::Import { .. }
+        | Command::Cache { .. }
+        | Command::LogLevel { .. }
         | Command::Completions { .. }
         | Command::Schema
         | Command::Man { .. }
@@ -219,6 +225,23 @@ fn tool(done: Result<String, tools::Stop>) -> ExitCode {
             complain(&format!("dnsweir: {text}"));
             ExitCode::from(EX_USAGE)
         }
+    }
+}
+
+fn cache(command: &CacheCommand) -> ExitCode {
+    match command {
+        CacheCommand::Dump { control } => tell(&control.path, Ok(control::Request::Dump)),
+        CacheCommand::Flush { name, below, control } => {
+            tell(&control.path, control::Request::flush(name, *below))
+        }
+    }
+}
+
+/// Tells a running process something, and prints what it says to that.
+fn tell(path: &Path, request: Result<control::Request, String>) -> ExitCode {
+    match request.and_then(|request| control::send(path, &request, &mut io::stdout())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&Stop::Machine(error)),
     }
 }
 
@@ -294,41 +317,6 @@ fn fail(stop: &Stop) -> ExitCode {
             ExitCode::from(EX_OSERR)
         }
     }
-}
-
-fn log(level: LogLevel, format: LogFormat) {
-    let level = match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
-    let Ok(stderr) = output::stderr() else {
-        // Without a thread for it there is no log, and soon nothing else.
-        return;
-    };
-    // What goes wrong with an API server is told where it is known what that means.
-    let filter = tracing_subscriber::EnvFilter::new(format!("{level},kube_client=error"));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    match format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().init(),
-    }
-    // A panic is news like any other, and whoever panics must not wait for a reader either.
-    std::panic::set_hook(Box::new(|panic| {
-        let thread = std::thread::current();
-        let thread = thread.name().unwrap_or("unnamed");
-        match Backtrace::capture() {
-            backtrace if backtrace.status() == BacktraceStatus::Captured => {
-                tracing::error!(thread, "{panic}\n{backtrace}");
-            }
-            _ => tracing::error!(thread, "{panic}"),
-        }
-    }));
 }
 
 /// Says why nothing more will be done.

@@ -30,6 +30,7 @@ use tokio::time::timeout;
 use crate::admin;
 use crate::ceiling::{Ceiling, OfFilters};
 use crate::config::{self, Config, Encryption, Report};
+use crate::control;
 use crate::fetch::Copies;
 use crate::filter::{self, CompiledCache, Engine, Filter};
 use crate::listen::{ClientConnections, Limits, Port, Sockets};
@@ -271,6 +272,7 @@ struct Proxy {
     workers: Vec<WorkerThread>,
     /// Where what it shows of itself is served, and by whom.
     admin: Vec<(SocketAddr, admin::Server)>,
+    control: Option<control::Server>,
     /// Of the node's network, from the first configuration on that has a `node` section.
     reconciler: Option<Reconciler>,
     watchdog: Watchdog,
@@ -399,6 +401,7 @@ impl Proxy {
             state,
             workers: threads,
             admin: Vec::new(),
+            control: None,
             reconciler,
             watchdog,
             onlooker: spectators.generations,
@@ -473,6 +476,16 @@ impl Proxy {
             predecessors.push(predecessor);
             self.admin
                 .push((address, listener.serve(Arc::clone(&self.state))));
+        }
+        Ok(())
+    }
+
+    /// Serves the control socket of a configuration in place of the one that is served.
+    fn serve_control(&mut self, config: &Config) -> Result<(), String> {
+        let served = self.control.as_ref().map(control::Server::path);
+        if served != config.control.as_deref() {
+            let start = |path: &PathBuf| control::Server::start(path, &self.state.shared);
+            self.control = config.control.as_ref().map(start).transpose()?;
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("figures", &["histogram"]),
     ("netstat", &[]),
     ("output", &[]),
+    ("log", &["output"]),
+    ("control", &["log", "serve", "cache", "dns"]),
     ("confine", &[]),
     ("private_folder", &[]),
     ("attempts", &[]),
@@ -106,6 +108,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "registry",
             "ceiling",
             "fetch",
+            "control",
             "admin",
             "metrics",
             "state",
@@ -165,6 +168,7 @@ const CRATES: &[(&str, &[&str])] = &[
         &[
             "config",
             "confine",
+            "control",
             "fetch",
             "filter",
             "node",
@@ -175,7 +179,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("sha2", &["config", "fetch", "filter", "registry", "tls"]),
     ("rand", &["fetch", "filter", "node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),
-    ("tracing_subscriber", &["main"]),
+    ("tracing_subscriber", &["log"]),
     // System calls that no safe crate has: datagrams in batches, limits of a process, who has a port.
     (
         "libc",

@@ -166,6 +166,16 @@ impl Entry {
         &self.bytes[self.bytes.len() - usize::from(self.name_len)..]
     }
 
+    /// The type that was asked for.
+    pub fn qtype(&self) -> u16 {
+        self.qtype
+    }
+
+    /// The bits of the query that it is for; shown, each has a comma in front.
+    pub fn flags(&self) -> KeyFlags {
+        self.flags
+    }
+
     /// Where in the message the records' TTL fields begin.
     #[inline]
     pub fn ttl_offsets(&self) -> impl ExactSizeIterator<Item = usize> + '_ {

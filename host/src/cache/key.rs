@@ -1,5 +1,6 @@
 //! What an answer is found by.
 
+use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::quality::RandomState;
@@ -44,6 +45,17 @@ impl KeyFlags {
     #[inline]
     pub const fn with_recursion(self, recursion_desired: bool) -> Self {
         Self(self.0 | (!recursion_desired as u8) << 2)
+    }
+}
+
+impl fmt::Display for KeyFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (bit, name) in [", DO", ", CD"].into_iter().enumerate() {
+            if self.0 >> bit & 1 == 1 {
+                f.write_str(name)?;
+            }
+        }
+        Ok(())
     }
 }
 

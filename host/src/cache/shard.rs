@@ -111,6 +111,11 @@ impl Shard {
         }
     }
 
+    /// Every entry, in no order.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        self.slots.iter().filter_map(|slot| slot.entry.clone()).collect()
+    }
+
     /// Everything this shard has on the heap.
     pub fn bytes(&self) -> usize {
         self.small.bytes + self.main.bytes + self.table_bytes()

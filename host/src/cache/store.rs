@@ -165,6 +165,17 @@ impl Cache {
             .sum()
     }
 
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The entries of one shard, which is locked only for as long as it takes to count their references up.
+    pub fn entries(&self, shard: usize) -> Vec<Arc<Entry>> {
+        let shard = self.shards.get(shard);
+        shard.map_or_else(Vec::new, |shard| shard.0.lock().entries())
+    }
+
     /// What the store holds. Locks each shard for a moment, so the sums are not of one instant.
     pub fn stats(&self) -> CacheStats {
         let mut stats = CacheStats {

@@ -126,6 +126,11 @@ fn character_string(octets: &[u8]) -> String {
 /// The records of one section of a message with one question, each as a line of a zone file. A message that
 /// does not hold together has as many as do.
 pub fn record_lines(message: &[u8], section: Section) -> Vec<String> {
+    aged_record_lines(message, section, 0)
+}
+
+/// The same of a message that is so many seconds old.
+pub fn aged_record_lines(message: &[u8], section: Section, age: u32) -> Vec<String> {
     if message.len() < HEADER {
         return Vec::new();
     }
@@ -137,17 +142,17 @@ pub fn record_lines(message: &[u8], section: Section) -> Vec<String> {
     let records = Walk::new(message, start, counts(message)).map_while(Result::ok);
     records
         .filter(|record| record.section == section && record.rtype != rtype::OPT)
-        .map(|record| record_line(message, &record))
+        .map(|record| record_line(message, &record, age))
         .collect()
 }
 
-fn record_line(message: &[u8], record: &Record) -> String {
+fn record_line(message: &[u8], record: &Record, age: u32) -> String {
     let mut owner = Name::ROOT;
     let _ = expand(message, record.start, &mut owner);
     let (class, rtype) = (class_text(record.class), type_text(record.rtype));
     format!(
         "{owner} {} {class} {rtype} {}",
-        record.ttl,
+        record.ttl.saturating_sub(age),
         data_text(message, record.rtype, record.data.clone())
     )
 }

@@ -261,7 +261,8 @@ impl Proxy {
         let workers = self.workers.len();
         let sockets = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
         self.register(sockets).await?;
-        self.serve_admin(config).map_err(machine)
+        self.serve_admin(config).map_err(machine)?;
+        self.serve_control(config).map_err(machine)
     }
 
     /// Puts back what was made ready for a generation that will not come.

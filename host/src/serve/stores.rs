@@ -63,6 +63,11 @@ impl Shared {
         })
     }
 
+    /// The time that the cache goes by: milliseconds since the process started.
+    pub fn now_ms(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
     /// The index that stands for a listener's address in [`Client::server`](super::Client::server).
     pub fn server(&self, address: SocketAddr) -> u16 {
         let label = address.to_string();

@@ -1,0 +1,65 @@
+//! The log, on standard error, and its level, which can change while the process runs.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::IsTerminal as _;
+use std::sync::OnceLock;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{fmt, reload};
+
+use crate::output;
+
+/// Changes the level of the log, once there is one.
+static LEVEL: OnceLock<reload::Handle<Targets, tracing_subscriber::Registry>> = OnceLock::new();
+
+/// Begins to log from this level on, as lines of text or of JSON.
+pub fn start(level: LevelFilter, json: bool) {
+    let Ok(stderr) = output::stderr() else {
+        // Without a thread for it there is no log, and soon nothing else.
+        return;
+    };
+    let (level, handle) = reload::Layer::new(from(level));
+    let lines = fmt::layer()
+        .with_writer(stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let all = tracing_subscriber::registry().with(level);
+    let started = match json {
+        true => all.with(lines.json()).try_init(),
+        false => all.with(lines).try_init(),
+    };
+    if started.is_ok() {
+        let _ = LEVEL.set(handle);
+    }
+    // A panic is news like any other, and whoever panics must not wait for a reader either.
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("unnamed");
+        match Backtrace::capture() {
+            backtrace if backtrace.status() == BacktraceStatus::Captured => {
+                tracing::error!(thread, "{panic}\n{backtrace}");
+            }
+            _ => tracing::error!(thread, "{panic}"),
+        }
+    }));
+}
+
+/// What goes wrong with an API server is told where it is known what that means.
+fn from(level: LevelFilter) -> Targets {
+    Targets::new()
+        .with_default(level)
+        .with_target("kube_client", level.min(LevelFilter::ERROR))
+}
+
+/// Logs from this level on.
+///
+/// # Errors
+/// In words, if there is no log.
+pub fn set_level(level: LevelFilter) -> Result<(), String> {
+    let handle = LEVEL.get().ok_or("this process has no log")?;
+    handle.reload(from(level)).map_err(|error| error.to_string())?;
+    tracing::info!(%level, "the log has another level");
+    Ok(())
+}
