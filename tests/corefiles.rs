@@ -216,3 +216,51 @@ fn blocks_for_tls_are_listeners_for_tls() {
     let mixed = refused(". {\n bind 127.0.0.1\n forward . 192.0.2.2 tls://192.0.2.3\n}\n");
     assert!(mixed.contains("are asked in one way"), "{mixed}");
 }
+
+/// Blocks for some clients only: each client gets the answers of its own, and the cache keeps them apart.
+#[test]
+fn views_answer_their_clients() {
+    let upstream = |address: &'static str| {
+        crate::harness::Upstream::start(move |asked| {
+            asked.answer(&[&format!("{} 300 A {address}", asked.name())])
+        })
+    };
+    let upstreams = [
+        upstream("192.0.2.1"),
+        upstream("192.0.2.2"),
+        upstream("192.0.2.3"),
+    ];
+    let views = [
+        "view one {\n expr incidr(client_ip(), '127.1.0.0/16') || incidr(client_ip(), '127.3.0.0/16')\n }",
+        "view two {\n expr incidr(client_ip(), '127.2.0.0/16')\n }",
+        "",
+    ];
+    let blocks = views.iter().zip(&upstreams).map(|(view, upstream)| {
+        let address = upstream.address;
+        format!("example:5301 {{\n bind 127.0.0.1\n {view}\n cache\n forward . {address}\n}}\n")
+    });
+    let text = imported(&blocks.collect::<String>()).replace("127.0.0.1:5301", "$LISTEN");
+    let proxy = Proxy::start(&text.replace("listen \"$LISTEN\"", "admin \"$ADMIN\"\nlisten \"$LISTEN\""));
+    let query = crate::harness::Message::query("a.example", "A");
+    for _ in 0..2 {
+        for (client, answer) in [
+            ("127.1.0.1", "192.0.2.1"),
+            ("127.2.0.1", "192.0.2.2"),
+            ("127.3.0.1", "192.0.2.1"),
+            ("127.0.0.1", "192.0.2.3"),
+        ] {
+            let client = client.parse().expect("an address");
+            let said = crate::harness::client::ask_from(client, proxy.address, &query);
+            assert_eq!(said.answers(), [format!("a.example. A {answer}")], "{client}");
+        }
+    }
+    assert_eq!(
+        upstreams.each_ref().map(|upstream| upstream.count("a.example")),
+        [1; 3]
+    );
+    let shown = refused(". {\n view x {\n  expr name() == 'a.'\n }\n forward . 192.0.2.1\n}\n");
+    assert!(
+        shown.contains("this is no network of clients") && shown.contains("Corefile:3:"),
+        "{shown}"
+    );
+}

@@ -22,7 +22,12 @@ const PLAIN: Case = Case {
     differences: &[],
 };
 
-pub const CASES: [Case; 14] = [
+pub const CASES: [Case; 15] = [
+    Case {
+        title: "views",
+        text: "example.org:$PORT {\n bind $BIND\n view here {\n expr incidr(client_ip(), '127.0.0.0/8')\n }\n cache\n forward . $UPSTREAM\n}\nexample.org:$PORT {\n bind $BIND\n template ANY ANY {\n rcode REFUSED\n }\n}",
+        ..PLAIN
+    },
     Case {
         title: "forward alone",
         text: ".:$PORT {\n bind $BIND\n forward . $UPSTREAM\n}",

@@ -170,22 +170,26 @@ fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
         .as_string()
         .ok_or_else(|| Wrong::new("is not a network", HELP))?;
     match text {
-        "private" => return Ok(Who::Word("private", &Network::PRIVATE)),
-        "any" if allowed => return Ok(Who::Word("any", &Network::ANY)),
-        NODE if allowed => return Ok(Who::Word(NODE, &[])),
+        "private" => Ok(Who::Word("private", &Network::PRIVATE)),
+        "any" if allowed => Ok(Who::Word("any", &Network::ANY)),
+        NODE if allowed => Ok(Who::Word(NODE, &[])),
         "any" | NODE => {
             let help = "write who may ask after `allow`: all others are refused";
-            return Err(Wrong::new("can only be allowed", help));
+            Err(Wrong::new("can only be allowed", help))
         }
-        _ => {}
+        _ => network(value, HELP).map(Who::Network),
     }
+}
+
+/// Reads a network or an address; `help` says how they are written.
+pub(super) fn network(value: &KdlValue, help: &'static str) -> Result<Network, Wrong> {
+    let wrong = || Wrong::new("is not a network", help);
+    let text = value.as_string().ok_or_else(wrong)?;
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),
     };
-    let address: IpAddr = address
-        .parse()
-        .map_err(|_| Wrong::new("is not a network", HELP))?;
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let (width, _) = left_aligned(address);
     let length = match length {
         None => Some(width),
@@ -201,7 +205,7 @@ fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
             let help = format!("write \"{network}\", or \"{address}\"");
             Err(Wrong::new("has bits set after its prefix", help))
         }
-        Some(network) => Ok(Who::Network(network)),
+        Some(network) => Ok(network),
     }
 }
 

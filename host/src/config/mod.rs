@@ -444,6 +444,8 @@ pub struct Zone {
     pub names: Vec<String>,
     /// `on "ADDRESS"…`: the listeners on which it answers; none: all.
     pub on: Vec<SocketAddr>,
+    /// `from "NETWORK"…`: the clients for whom it answers; none: all for whom no zone of the same name does.
+    pub from: Vec<Network>,
     /// Who may ask, of those whom the listener lets ask; none: all.
     pub clients: Option<Clients>,
     /// In the order they are written; at most one `cache`, and nothing below a source that answers everything.

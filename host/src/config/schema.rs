@@ -39,6 +39,7 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("wasi", "folder", &wasi::FOLDER),
     ("", "zone", &zone::ZONE),
     ("zone", "on", &zone::ON),
+    ("zone", "from", &zone::FROM),
     ("zone", "use", &zone::USE),
     ("zone", "cache", &cache::CACHE),
     ("cache", "success", &cache::SUCCESS),

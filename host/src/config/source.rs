@@ -9,10 +9,10 @@ use super::error::{Diagnostic, Span};
 use super::{NamedSource, SourceConfig, forward, kubernetes};
 
 /// What a zone may hold. Whatever is not `on`, `clients`, `use` or `cache` is a source.
-pub(super) const IN_ZONE: &[&str] = &["on", "clients", "use", "cache", "forward", "kubernetes"];
+pub(super) const IN_ZONE: &[&str] = &["on", "from", "clients", "use", "cache", "forward", "kubernetes"];
 
 /// The words that name sources.
-pub(super) const WORDS: &[&str] = IN_ZONE.split_at(4).1;
+pub(super) const WORDS: &[&str] = IN_ZONE.split_at(5).1;
 
 /// Decodes a node that one of [`WORDS`] names, in a zone with these names.
 pub(super) fn decode(

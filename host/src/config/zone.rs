@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use kdl::KdlNode;
+use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, arguments, block, child, head, name_span, nearest, suggestion, text};
 use super::error::{Diagnostic, Span};
 use super::filter::Filters;
 use super::name::zone_name;
-use super::{Clients, Stage, Zone, cache, clients, encrypted, forward, source};
+use super::{Clients, Network, Stage, Zone, cache, clients, encrypted, forward, source};
 
 pub(super) const ZONE: Shape = Shape {
     example: r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#,
@@ -21,7 +21,7 @@ pub(super) const ZONE: Shape = Shape {
 };
 
 /// What says for whom a zone is; no stages.
-const BEFORE_STAGES: [&str; 2] = ["on", "clients"];
+const BEFORE_STAGES: [&str; 3] = ["on", "from", "clients"];
 
 fn is_stage(node: &KdlNode) -> bool {
     !BEFORE_STAGES.contains(&node.name().value())
@@ -31,13 +31,36 @@ pub(super) const USE: Shape = Shape::plain(1..=1, r#"use "access-log""#);
 
 pub(super) const ON: Shape = Shape::plain(1..=64, r#"on "127.0.0.1:5300""#);
 
-/// The names of all zones so far, with the listeners that they are on; none: all.
+pub(super) const FROM: Shape = Shape::plain(1..=256, r#"from "10.0.0.0/8""#);
+
+/// The names of all zones so far, with whom they are for.
 #[derive(Default)]
-pub(super) struct Names(HashMap<String, Vec<(Vec<SocketAddr>, Span)>>);
+pub(super) struct Names(HashMap<String, Vec<(Audience, Span)>>);
+
+/// For whom a zone is: on which listeners, and for which clients; none: all.
+#[derive(Debug, Clone)]
+struct Audience {
+    on: Vec<SocketAddr>,
+    from: Vec<Network>,
+}
+
+impl Audience {
+    /// Whether a query could be for either of two zones, with nothing that decides for one.
+    fn is_shared(&self, other: &Audience) -> bool {
+        let on = self.on.is_empty() || other.on.is_empty() || self.on.iter().any(|on| other.on.contains(on));
+        // Of networks in each other, the smaller one decides.
+        let from = match (self.from.is_empty(), other.from.is_empty()) {
+            (true, true) => true,
+            (false, false) => self.from.iter().any(|network| other.from.contains(network)),
+            _ => false,
+        };
+        on && from
+    }
+}
 
 impl Names {
     /// Takes the names of one more zone, and reports those that are taken already.
-    fn take(&mut self, mistakes: &mut Mistakes, node: &KdlNode, on: &[SocketAddr]) -> Vec<String> {
+    fn take(&mut self, mistakes: &mut Mistakes, node: &KdlNode, audience: &Audience) -> Vec<String> {
         let mut own = Vec::new();
         for entry in arguments(node) {
             let span = Span::from(entry.span());
@@ -45,19 +68,16 @@ impl Names {
                 continue;
             };
             let known = self.0.entry(name.clone()).or_default();
-            let shared = |(others, _): &&(Vec<SocketAddr>, Span)| {
-                on.is_empty() || others.is_empty() || others.iter().any(|other| on.contains(other))
-            };
-            if let Some((_, first)) = known.iter().find(shared) {
+            if let Some((_, first)) = known.iter().find(|(other, _)| audience.is_shared(other)) {
                 mistakes.push(
                     Diagnostic::new(span, format!("zone {name:?} is written twice"))
                         .label("again")
                         .other(*first, "first here")
-                        .help("a name belongs to one zone on each address: put all its stages there, or tell the zones apart with `on`"),
+                        .help("a name belongs to one zone on each address: put all its stages there, or tell the zones apart with `on` or `from`"),
                 );
                 continue;
             }
-            known.push((on.to_vec(), span));
+            known.push((audience.clone(), span));
             own.push(name);
         }
         own
@@ -74,8 +94,11 @@ pub(super) fn decode(
 ) -> Zone {
     mistakes.check(node, &ZONE);
     let nodes = block(node);
-    let on = decode_on(mistakes, place, nodes);
-    let names = names.take(mistakes, node, &on);
+    let audience = Audience {
+        on: decode_on(mistakes, place, nodes),
+        from: decode_from(mistakes, nodes),
+    };
+    let names = names.take(mistakes, node, &audience);
     let clients = decode_clients(mistakes, nodes);
     let mut stages = Vec::new();
     let mut used: Vec<(usize, Span)> = Vec::new();
@@ -110,7 +133,8 @@ pub(super) fn decode(
     refuse_unreachable(mistakes, node, nodes);
     Zone {
         names,
-        on,
+        on: audience.on,
+        from: audience.from,
         clients,
         stages,
         span: head(node),
@@ -139,6 +163,28 @@ fn decode_on(mistakes: &mut Mistakes, place: &forward::Place<'_>, nodes: &[KdlNo
         on.push(address);
     }
     on
+}
+
+/// For which clients the zone answers.
+fn decode_from(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
+    let Some(node) = first(mistakes, nodes, "from") else {
+        return Vec::new();
+    };
+    const HELP: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"";
+    mistakes.check(node, &FROM);
+    let mut from: Vec<Network> = Vec::new();
+    for entry in arguments(node) {
+        let Some(network) = mistakes.value("from", entry, |value: &KdlValue| clients::network(value, HELP))
+        else {
+            continue;
+        };
+        if from.contains(&network) {
+            let twice = Diagnostic::new(entry.span().into(), format!("{network} is listed twice"));
+            mistakes.push(twice.help("keep one of them"));
+        }
+        from.push(network);
+    }
+    from
 }
 
 /// Who may ask, which is asked before anything else happens.
@@ -428,5 +474,42 @@ mod tests {
     #[test]
     fn a_filter_below_the_cache_may_be_what_answers() {
         config(&format!("{FILTERS} zone \".\" {{ cache; use \"b\" }}"));
+    }
+
+    #[test]
+    fn zones_are_told_apart_by_clients() {
+        let zones = |first: &str, second: &str| {
+            let stage = "forward \"192.0.2.1\"";
+            format!(
+                "listen \"127.0.0.1\"\nzone \"a\" {{ {first}; {stage} }}\nzone \"a\" {{ {second}; {stage} }}"
+            )
+        };
+        let found = config(&zones(
+            "from \"10.0.0.0/8\" \"2001:db8::1\"",
+            "from \"10.1.0.0/16\"",
+        ));
+        assert_eq!(found.zones[0].from.len(), 2);
+        config(&zones("from \"10.0.0.0/8\"", ""));
+        for (first, second, expected) in [
+            (
+                "from \"10.0.0.0/8\"",
+                "from \"10.0.0.0/8\"",
+                "zone \"a.\" is written twice",
+            ),
+            ("", "", "zone \"a.\" is written twice"),
+            (
+                "from \"10.0.0.1/8\"",
+                "",
+                "`from`: \"10.0.0.1/8\" has bits set after its prefix",
+            ),
+            ("from \"any\"", "", "`from`: \"any\" is not a network"),
+            (
+                "from \"10.0.0.0/8\" \"10.0.0.0/8\"",
+                "",
+                "10.0.0.0/8 is listed twice",
+            ),
+        ] {
+            assert_eq!(problems(&zones(first, second)), [expected]);
+        }
     }
 }

@@ -22,6 +22,7 @@ mod template;
 mod tokens;
 mod translate;
 mod values;
+mod view;
 mod words;
 
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ use crate::config::{Diagnostic, Encryption, Span};
 
 use super::blocks::{Block, Plugin};
 use super::key::{self, Key};
+use super::view;
 
 /// Names of a block that are answered on the same addresses.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Site<'a> {
     pub listeners: BTreeSet<SocketAddr>,
     /// What is spoken there; none: DNS.
     pub scheme: Option<Encryption>,
+    /// The networks of the clients that it is for; none: all.
+    pub clients: Vec<String>,
 }
 
 /// The sites of all blocks; what cannot be told is added to `mistakes`.
@@ -25,6 +28,7 @@ pub fn sites<'a>(blocks: &'a [Block], port: u16, mistakes: &mut Vec<Diagnostic>)
     let mut sites: Vec<Site<'a>> = Vec::new();
     for block in blocks {
         let addresses = bound(block, mistakes);
+        let clients = view::networks(block, mistakes);
         let mut of_block: Vec<((u16, Option<Encryption>), Site<'a>)> = Vec::new();
         for token in &block.keys {
             let key = match Key::parse(&token.text) {
@@ -48,6 +52,7 @@ pub fn sites<'a>(blocks: &'a [Block], port: u16, mistakes: &mut Vec<Diagnostic>)
                             zones,
                             listeners,
                             scheme,
+                            clients: clients.clone(),
                         },
                     ));
                 }
@@ -82,13 +87,13 @@ fn bound(block: &Block, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
     addresses
 }
 
-/// Reports names that two blocks answer for on the same address.
+/// Reports names that two blocks answer for on the same address, for the same clients.
 fn refuse_overlaps(sites: &[Site<'_>], mistakes: &mut Vec<Diagnostic>) {
-    let mut known: Vec<(&str, &BTreeSet<SocketAddr>, Span)> = Vec::new();
+    let mut known: Vec<(&str, &Site<'_>, Span)> = Vec::new();
     for site in sites {
         for (zone, span) in &site.zones {
-            let same = |(name, listeners, _): &&(&str, &BTreeSet<SocketAddr>, Span)| {
-                *name == zone && !listeners.is_disjoint(&site.listeners)
+            let same = |(name, other, _): &&(&str, &Site<'_>, Span)| {
+                *name == zone && !other.listeners.is_disjoint(&site.listeners) && other.has_clients_of(site)
             };
             if let Some((_, _, first)) = known.iter().find(same) {
                 let twice = Diagnostic::new(*span, format!("{zone} is served twice on the same address"));
@@ -99,7 +104,17 @@ fn refuse_overlaps(sites: &[Site<'_>], mistakes: &mut Vec<Diagnostic>) {
                         .help("keep one of them"),
                 );
             }
-            known.push((zone, &site.listeners, *span));
+            known.push((zone, site, *span));
+        }
+    }
+}
+
+impl Site<'_> {
+    /// Whether both are for some clients with nothing that decides for one of them.
+    fn has_clients_of(&self, other: &Site<'_>) -> bool {
+        match (self.clients.is_empty(), other.clients.is_empty()) {
+            (false, false) => self.clients.iter().any(|network| other.clients.contains(network)),
+            (one, both) => one == both,
         }
     }
 }

@@ -80,6 +80,7 @@ struct Server {
 struct Zone {
     names: Vec<String>,
     listeners: BTreeSet<SocketAddr>,
+    clients: Vec<String>,
     stages: Vec<Node>,
     comments: Vec<String>,
 }
@@ -116,7 +117,9 @@ pub fn translate(corefile: &Corefile, options: &Options) -> Result<String, Vec<D
             let zone = server.zone(site, cut, order);
             let same = |known: &&mut Zone| {
                 let bare = |zone: &Zone| zone.stages.iter().map(Node::bare).collect::<Vec<_>>();
-                known.listeners == zone.listeners && bare(known) == bare(&zone)
+                known.listeners == zone.listeners
+                    && known.clients == zone.clients
+                    && bare(known) == bare(&zone)
             };
             match zones.iter_mut().find(same) {
                 Some(known) => known.names.extend(zone.names),
@@ -378,6 +381,7 @@ impl Server {
         Zone {
             names: vec![cut.zone],
             listeners: cut.listeners,
+            clients: site.clients.clone(),
             stages,
             comments,
         }
@@ -424,6 +428,10 @@ impl Server {
                     .iter()
                     .fold(Node::new("on"), |node, at| node.text(&self.spelled(*at)));
                 node = node.child(on);
+            }
+            if !zone.clients.is_empty() {
+                let from = zone.clients.iter();
+                node = node.child(from.fold(Node::new("from"), |node, network| node.text(network)));
             }
             nodes.push(node.children(zone.stages.iter().cloned()));
         }

@@ -316,9 +316,12 @@ pub const WORDS: &[Word] = &[
     ),
     plugin(
         "view",
-        Refused(
-            "`clients { allow … }` in a zone says who may ask; different answers by client need a filter",
-        ),
+        Written("`from` in the zone; of networks in each other, the smaller one decides"),
+    ),
+    option(
+        "view",
+        "expr",
+        Written("`from`, for `incidr(client_ip(), …)` and several of them with `||`"),
     ),
     plugin("whoami", Written("`use` of `builtin:whoami`")),
 ];

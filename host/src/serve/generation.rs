@@ -10,7 +10,7 @@ use crate::source::Source;
 
 use super::fingerprint;
 use super::gate::Gate;
-use super::zones::Zones;
+use super::zones::{OfPipeline, Zones};
 
 /// A configuration whose filters are compiled and configured, shared by all workers.
 pub struct Generation {
@@ -154,7 +154,11 @@ impl Generation {
             pipelines
                 .iter()
                 .zip(&config.zones)
-                .map(|(pipeline, zone)| (&pipeline.zones[..], &zone.on[..])),
+                .map(|(pipeline, zone)| OfPipeline {
+                    names: &pipeline.zones,
+                    on: &zone.on,
+                    from: &zone.from,
+                }),
             config.local_zones,
         );
         let interests = || filters.iter().map(|loaded| loaded.filter.interest());

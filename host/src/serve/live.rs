@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::generation::{Generation, Stage};
 use super::request::Request;
 use super::stores::Shared;
-use super::zones::ZoneMatch;
+use super::zones::{Asker, ZoneMatch};
 
 /// What a worker needs of a generation for itself: filter instances, upstream sockets, counters.
 pub struct Live {
@@ -109,9 +109,16 @@ impl Live {
     // As `Zones::find`.
     #[inline(always)]
     pub fn owner(&self, request: &Request) -> Option<ZoneMatch> {
-        let listener = || *self.listeners.get(usize::from(request.client.server))?;
+        let asker = || Asker {
+            listener: self
+                .listeners
+                .get(usize::from(request.client.server))
+                .copied()
+                .flatten(),
+            client: request.client.address.ip(),
+        };
         let zones = &self.generation.zones;
-        zones.find(request.name.as_bytes(), request.qtype, listener)
+        zones.find(request.name.as_bytes(), request.qtype, asker)
     }
 
     /// The counters of the zone that owns a query.

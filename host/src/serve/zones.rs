@@ -1,8 +1,10 @@
 //! Which zone owns a name: the one with the longest suffix that matches.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use crate::config::Network;
 use crate::dns::name::Name;
 use crate::dns::special::{self, Special};
 use crate::dns::suffix_map::SuffixMap;
@@ -21,127 +23,192 @@ pub enum ZoneMatch {
     Special(Special),
 }
 
-/// What a suffix leads to: one owner, or a list of them, of which each has listeners of its own.
+/// What a suffix leads to: one owner, or a list of them, of which each is for some queries.
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     One(ZoneMatch),
-    ByListener(usize),
+    ByQuery(usize),
+}
+
+/// Who asks, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker {
+    /// The address that the query came to, if it came to one.
+    pub listener: Option<SocketAddr>,
+    /// The client's.
+    pub client: IpAddr,
 }
 
 /// Suffixes and their owners.
 #[derive(Default)]
 pub struct Zones {
     owners: SuffixMap<ZoneMatch>,
-    /// All of them once more where some are only for some listeners: then this is asked, and not the other.
+    /// All of them once more where some are only for some queries: then this is asked, and not the other.
     disputed: Option<Box<Disputed>>,
 }
 
-/// Suffixes whose owners may depend on the listener.
+/// Suffixes whose owners may depend on who asks, and where.
 #[derive(Default)]
 struct Disputed {
     owners: SuffixMap<Owner>,
-    by_listener: Vec<ByListener>,
+    by_query: Vec<ByQuery>,
 }
 
-/// The owners of a name that different listeners have different zones for.
-struct ByListener {
-    of: Vec<(SocketAddr, ZoneMatch)>,
+/// The owners of a name that has different zones for different queries.
+struct ByQuery {
+    of: Vec<Part>,
     /// Where the others lead, unless it is where the name above leads.
     others: Option<ZoneMatch>,
 }
 
-/// A pipeline's zones, and the listeners that they are for; none: all.
-pub type OfPipeline<'a> = (&'a [Name], &'a [SocketAddr]);
+/// Queries that a zone is for: to this listener, from this network; none: to and from all.
+struct Part {
+    listener: Option<SocketAddr>,
+    network: Option<Network>,
+    owner: ZoneMatch,
+}
+
+impl Part {
+    fn has(&self, asker: &Asker) -> bool {
+        self.listener
+            .is_none_or(|listener| Some(listener) == asker.listener)
+            && self.network.is_none_or(|network| network.contains(asker.client))
+    }
+
+    /// Of several parts that a query belongs to, the one with the smallest network decides.
+    fn closeness(&self) -> (Option<u8>, bool) {
+        (
+            self.network.map(|network| network.length),
+            self.listener.is_some(),
+        )
+    }
+}
+
+/// A pipeline's zones, and for whom they are.
+pub struct OfPipeline<'a> {
+    pub names: &'a [Name],
+    /// The listeners; none: all.
+    pub on: &'a [SocketAddr],
+    /// The clients' networks; none: all.
+    pub from: &'a [Network],
+}
+
+impl OfPipeline<'_> {
+    /// The queries that they are for, one combination after the other; none: all.
+    fn parts(&self, owner: ZoneMatch) -> Vec<Part> {
+        if self.on.is_empty() && self.from.is_empty() {
+            return Vec::new();
+        }
+        let parts = some_or_all(self.on).into_iter().flat_map(|listener| {
+            let networks = some_or_all(self.from).into_iter();
+            networks.map(move |network| Part {
+                listener,
+                network,
+                owner,
+            })
+        });
+        parts.collect()
+    }
+}
+
+/// Each of a list, or all at once if it is empty.
+fn some_or_all<T: Copy>(list: &[T]) -> Vec<Option<T>> {
+    match list {
+        [] => vec![None],
+        list => list.iter().copied().map(Some).collect(),
+    }
+}
 
 impl Zones {
     /// The zones of all pipelines, in their order, and the special-use names they leave alone; if `local`, also the
     /// zones that are served locally on demand.
     pub fn new<'a>(pipelines: impl Iterator<Item = OfPipeline<'a>>, local: bool) -> Zones {
         let mut zones = Zones::default();
-        let mut disputed = Disputed::default();
-        let mut own = |name: &[u8], owner: ZoneMatch| {
-            zones.owners.insert(name, owner);
-            disputed.owners.insert(name, Owner::One(owner));
-        };
-        let mut of_some: HashMap<Vec<u8>, ByListener> = HashMap::new();
-        for (pipeline, (names, listeners)) in pipelines.enumerate() {
-            for (zone, name) in names.iter().enumerate() {
+        // In the order in which they take their names.
+        let mut of_all: Vec<(Vec<u8>, ZoneMatch)> = Vec::new();
+        let mut of_some: HashMap<Vec<u8>, Vec<Part>> = HashMap::new();
+        for (pipeline, written) in pipelines.enumerate() {
+            for (zone, name) in written.names.iter().enumerate() {
                 let owner = ZoneMatch::Pipeline { pipeline, zone };
-                if listeners.is_empty() {
-                    own(name.as_bytes(), owner);
-                    continue;
+                let parts = written.parts(owner);
+                match parts.is_empty() {
+                    true => of_all.push((name.as_bytes().to_vec(), owner)),
+                    false => of_some.entry(name.as_bytes().to_vec()).or_default().extend(parts),
                 }
-                let owners = of_some.entry(name.as_bytes().to_vec()).or_insert(ByListener {
-                    of: Vec::new(),
-                    others: None,
-                });
-                owners
-                    .of
-                    .extend(listeners.iter().map(|listener| (*listener, owner)));
             }
         }
         // After the configuration, which may claim their names.
         let on_demand = local.then(special::local).into_iter().flatten();
         for (name, special) in special::ALWAYS.into_iter().chain(on_demand) {
             let Ok(name) = Name::parse(name) else { continue };
-            match of_some.get_mut(name.as_bytes()) {
-                Some(owners) => owners.others = Some(ZoneMatch::Special(special)),
-                None => own(name.as_bytes(), ZoneMatch::Special(special)),
-            }
+            of_all.push((name.as_bytes().to_vec(), ZoneMatch::Special(special)));
         }
-        for (name, owners) in of_some {
-            let index = disputed.by_listener.len();
-            disputed.owners.insert(&name, Owner::ByListener(index));
-            disputed.by_listener.push(owners);
+        for (name, owner) in &of_all {
+            zones.owners.insert(name, *owner);
         }
-        if !disputed.by_listener.is_empty() {
-            zones.disputed = Some(Box::new(disputed));
+        if !of_some.is_empty() {
+            zones.disputed = Some(Box::new(Disputed::new(of_some, &of_all)));
         }
         zones
     }
 
-    /// The owner of a question about a lowercased wire name that came to a listener.
+    /// The owner of a question about a lowercased wire name; `asker` is only called where owners depend on it.
     // Every query comes here from one place; left to itself, the compiler makes a call of it.
     #[inline(always)]
-    pub fn find(
-        &self,
-        name: &[u8],
-        qtype: u16,
-        listener: impl Fn() -> Option<SocketAddr>,
-    ) -> Option<ZoneMatch> {
+    pub fn find(&self, name: &[u8], qtype: u16, asker: impl Fn() -> Asker) -> Option<ZoneMatch> {
         if let Some(disputed) = &self.disputed {
-            return disputed.find(name, qtype, listener());
+            return disputed.find(name, qtype, &asker());
         }
         match self.owners.longest(name).copied() {
-            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => self.find_above(name, qtype),
+            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => {
+                self.find_above(name, qtype, asker)
+            }
             owner => owner,
         }
     }
 
     /// The owner of a question that is answered above its zone's cut.
     #[cold]
-    fn find_above(&self, name: &[u8], qtype: u16) -> Option<ZoneMatch> {
-        self.find(above(name)?, qtype, || None)
+    fn find_above(&self, name: &[u8], qtype: u16, asker: impl Fn() -> Asker) -> Option<ZoneMatch> {
+        self.find(above(name)?, qtype, asker)
     }
 }
 
 impl Disputed {
-    /// The same where owners depend on the listener.
+    fn new(of_some: HashMap<Vec<u8>, Vec<Part>>, of_all: &[(Vec<u8>, ZoneMatch)]) -> Disputed {
+        let mut disputed = Disputed::default();
+        for (name, mut of) in of_some {
+            of.sort_by_key(|part| Reverse(part.closeness()));
+            let others = of_all.iter().find(|(known, _)| *known == name);
+            let others = others.map(|(_, owner)| *owner);
+            disputed
+                .owners
+                .insert(&name, Owner::ByQuery(disputed.by_query.len()));
+            disputed.by_query.push(ByQuery { of, others });
+        }
+        // What is taken already stays.
+        for (name, owner) in of_all {
+            disputed.owners.insert(name, Owner::One(*owner));
+        }
+        disputed
+    }
+
+    /// The same where owners depend on who asks, and where.
     #[inline(never)]
-    fn find(&self, name: &[u8], qtype: u16, listener: Option<SocketAddr>) -> Option<ZoneMatch> {
+    fn find(&self, name: &[u8], qtype: u16, asker: &Asker) -> Option<ZoneMatch> {
         let owner = match self.owners.longest(name).copied()? {
             Owner::One(owner) => Some(owner),
-            Owner::ByListener(index) => {
-                let owners = self.by_listener.get(index)?;
-                let of_listener = owners.of.iter().find(|(of, _)| Some(*of) == listener);
-                of_listener.map(|(_, owner)| *owner).or(owners.others)
+            Owner::ByQuery(index) => {
+                let owners = self.by_query.get(index)?;
+                let part = owners.of.iter().find(|part| part.has(asker));
+                part.map(|part| part.owner).or(owners.others)
             }
         };
         match owner {
             Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => {
-                self.find(above(name)?, qtype, listener)
+                self.find(above(name)?, qtype, asker)
             }
-            None => self.find(above(name)?, qtype, listener),
+            None => self.find(above(name)?, qtype, asker),
             owner => owner,
         }
     }
@@ -157,6 +224,21 @@ mod tests {
     use super::*;
     use crate::dns::rtype;
 
+    fn somebody() -> Asker {
+        Asker {
+            listener: None,
+            client: [192, 0, 2, 1].into(),
+        }
+    }
+
+    fn of_all(names: &[Name]) -> OfPipeline<'_> {
+        OfPipeline {
+            names,
+            on: &[],
+            from: &[],
+        }
+    }
+
     #[test]
     fn the_longest_suffix_wins() {
         let names = |texts: &[&str]| {
@@ -170,8 +252,8 @@ mod tests {
             names(&["."]),
             names(&["a.localhost"]),
         ];
-        let zones = Zones::new(pipelines.iter().map(|names| (&names[..], &[][..])), true);
-        let find = |name: &str, qtype| zones.find(Name::parse(name).unwrap().as_bytes(), qtype, || None);
+        let zones = Zones::new(pipelines.iter().map(|names| of_all(names)), true);
+        let find = |name: &str, qtype| zones.find(Name::parse(name).unwrap().as_bytes(), qtype, somebody);
         for (name, expected) in [
             ("cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
             ("a.b.cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
@@ -199,8 +281,8 @@ mod tests {
         assert_eq!(find("home.arpa", rtype::DS), root);
         assert_ne!(find("x.home.arpa", rtype::DS), root);
         let only = names(&["a"]);
-        let some = Zones::new([(&only[..], &[][..])].into_iter(), false);
-        let find = |name: &str| some.find(Name::parse(name).unwrap().as_bytes(), rtype::A, || None);
+        let some = Zones::new([of_all(&only)].into_iter(), false);
+        let find = |name: &str| some.find(Name::parse(name).unwrap().as_bytes(), rtype::A, somebody);
         assert_eq!((find("b"), find("home.arpa")), (None, None));
         assert!(find("resolver.arpa").is_some(), "always");
         assert!(find(&"a.".repeat(127)).is_some());
@@ -217,11 +299,17 @@ mod tests {
             (names("localhost"), vec![listener(3)]),
             (names("example"), vec![]),
         ];
-        let of_pipelines = pipelines.iter().map(|(names, on)| (&names[..], &on[..]));
+        let of_pipelines = pipelines
+            .iter()
+            .map(|(names, on)| OfPipeline { names, on, from: &[] });
         let zones = Zones::new(of_pipelines, false);
         let find = |name: &str, port| {
             let name = Name::parse(name).unwrap();
-            match zones.find(name.as_bytes(), rtype::A, || Some(listener(port))) {
+            let asker = || Asker {
+                listener: Some(listener(port)),
+                ..somebody()
+            };
+            match zones.find(name.as_bytes(), rtype::A, asker) {
                 Some(ZoneMatch::Pipeline { pipeline, .. }) => Some(pipeline),
                 Some(ZoneMatch::Special(_)) => Some(99),
                 None => None,
@@ -236,5 +324,50 @@ mod tests {
         ] {
             assert_eq!([1, 2, 3].map(|port| find(name, port)), owners, "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_may_have_an_owner_for_each_network() {
+        let names = |text: &str| vec![Name::parse(text).unwrap()];
+        let network = |text: &str, length| Network::of(text.parse().unwrap(), length).unwrap();
+        let listener = SocketAddr::from(([127, 0, 0, 1], 53));
+        let pipelines = [
+            (
+                names("a.example"),
+                vec![],
+                vec![network("10.0.0.0", 8), network("2001:db8::", 32)],
+            ),
+            (names("a.example"), vec![], vec![network("10.1.0.0", 16)]),
+            (names("a.example"), vec![listener], vec![network("10.1.2.0", 24)]),
+            (names("a.example"), vec![], vec![]),
+            (names("b.example"), vec![], vec![network("10.0.0.0", 8)]),
+            (names("example"), vec![], vec![]),
+        ];
+        let of_pipelines = pipelines
+            .iter()
+            .map(|(names, on, from)| OfPipeline { names, on, from });
+        let zones = Zones::new(of_pipelines, false);
+        let find = |name: &str, client: &str, listener| {
+            let client = client.parse().unwrap();
+            match zones.find(Name::parse(name).unwrap().as_bytes(), rtype::A, || Asker {
+                listener,
+                client,
+            }) {
+                Some(ZoneMatch::Pipeline { pipeline, .. }) => pipeline,
+                other => panic!("{other:?}"),
+            }
+        };
+        for (client, listener, owner) in [
+            ("10.2.0.1", None, 0),
+            ("2001:db8::1", None, 0),
+            ("10.1.2.3", None, 1),
+            ("10.1.2.3", Some(listener), 2),
+            ("192.0.2.1", Some(listener), 3),
+        ] {
+            assert_eq!(find("x.a.example", client, listener), owner, "{client}");
+        }
+        assert_eq!(find("b.example", "10.0.0.1", None), 4);
+        // It is nobody's for others, but the zone above is theirs.
+        assert_eq!(find("b.example", "192.0.2.1", None), 5);
     }
 }
