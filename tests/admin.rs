@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use crate::harness::api_server::ApiServer;
 use crate::harness::browser::Browser;
+use crate::harness::certificates::Authority;
+use crate::harness::encrypted::TlsFront;
 use crate::harness::guests::root;
 use crate::harness::metrics::Metrics;
 use crate::harness::process::Process;
@@ -104,7 +106,7 @@ fn status_is_json_about_this_process() {
 /// What docs/metrics.md lists is there, what is there is listed, and everything is described.
 #[test]
 fn metrics_are_documented_and_described() {
-    let (proxy, _upstream) = start();
+    let (proxy, upstream) = start();
     proxy.query("www.example", "A");
     proxy.query("a.test", "A");
     let metrics = proxy.metrics();
@@ -117,12 +119,20 @@ fn metrics_are_documented_and_described() {
         .collect();
     assert!(listed.len() > 20, "{listed:?}");
     let mut served: BTreeSet<String> = metrics.families();
-    // What only those show who follow a cluster.
+    // What only those show who follow a cluster, or ask over TLS.
     let (server, folder) = (ApiServer::start(), tempfile::tempdir().expect("a folder"));
     let file = folder.path().join("kubeconfig");
     std::fs::write(&file, server.kubeconfig("secret")).expect("a kubeconfig");
-    let following = Proxy::start(&format!("zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}"));
-    let more = following.metrics();
+    let (authority, ca) = (Authority::new(), folder.path().join("ca.pem"));
+    std::fs::write(&ca, authority.pem()).expect("a certificate");
+    let front = TlsFront::before(upstream.address, authority.issue(&["dns.example"]).server(None));
+    let (ip, port) = (front.address.ip(), front.address.port());
+    let special = Proxy::start(&format!(
+        "zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\n\
+         zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}"
+    ));
+    special.query("www.example", "A");
+    let more = special.metrics();
     assert_eq!(more.undescribed(), BTreeSet::new());
     served.extend(more.families());
     let served: BTreeSet<&str> = served.iter().map(String::as_str).collect();

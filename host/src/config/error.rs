@@ -259,7 +259,7 @@ impl Report {
             }
             let before = out.len();
             let shown = Shown {
-                diagnostic: printable(diagnostic),
+                diagnostic: printable(diagnostic, &self.source),
                 source: &self.source,
             };
             if handler.render_report(&mut out, &shown).is_err() {
@@ -291,22 +291,29 @@ impl std::error::Error for Report {}
 
 /// A copy without control characters: messages may come from a filter, and a filter must not be
 /// able to write escape sequences to the operator's terminal.
-fn printable(diagnostic: &Diagnostic) -> Diagnostic {
+fn printable(diagnostic: &Diagnostic, source: &Source) -> Diagnostic {
     let clean = |text: &str| -> String {
         let keep = |c: char| c == '\n' || !c.is_control();
         text.chars()
             .map(|c| if keep(c) { c } else { char::REPLACEMENT_CHARACTER })
             .collect()
     };
+    let mut help = clean(&diagnostic.help);
+    let mut other = diagnostic.other.clone();
+    // Of two files, only the one with the mistake is shown.
+    if let Some((span, label)) = &other
+        && source.part(span.start).1 != source.part(diagnostic.span.start).1
+    {
+        let (name, line) = (source.part(span.start).0, source.line(*span));
+        help = format!("{help}; {label}: {name}:{line}");
+        other = None;
+    }
     Diagnostic {
         span: diagnostic.span,
         message: clean(&diagnostic.message),
         label: clean(&diagnostic.label),
-        help: clean(&diagnostic.help),
-        other: diagnostic
-            .other
-            .as_ref()
-            .map(|(span, label)| (*span, clean(label))),
+        help,
+        other: other.map(|(span, label)| (span, clean(&label))),
     }
 }
 

@@ -481,7 +481,7 @@ mod tests {
         let zones = |first: &str, second: &str| {
             let stage = "forward \"192.0.2.1\"";
             format!(
-                "listen \"127.0.0.1\"\nzone \"a\" {{ {first}; {stage} }}\nzone \"a\" {{ {second}; {stage} }}"
+                "listen \"127.0.0.1\"\nzone \"a\" {{\n{first}\n{stage} }}\nzone \"a\" {{\n{second}\n{stage} }}"
             )
         };
         let found = config(&zones(

@@ -348,11 +348,7 @@ impl Server {
                 // What is written several times is one filter.
                 "rewrite" | "acl" | "template" => {
                     let all: Vec<&Plugin> = plugins.iter().filter(here).collect();
-                    stages.extend(match name {
-                        "rewrite" => filters::rewrite(&mut self.draft, &all),
-                        "acl" => filters::acl(&mut self.draft, &all),
-                        _ => template::templates(&mut self.draft, &all, &cut.zone),
-                    });
+                    stages.extend(self.filter_of_all(name, &all, &cut.zone));
                 }
                 _ => {
                     for plugin in plugins.iter().filter(here) {
@@ -375,9 +371,7 @@ impl Server {
             self.draft
                 .mistake(key, problem, "add a plugin that does, such as `forward`");
         }
-        for plugin in plugins {
-            comments.extend(noted(plugin));
-        }
+        comments.extend(plugins.iter().flat_map(noted));
         Zone {
             names: vec![cut.zone],
             listeners: cut.listeners,
@@ -385,6 +379,33 @@ impl Server {
             stages,
             comments,
         }
+    }
+
+    /// The one filter that all plugins of a name become in a zone.
+    fn filter_of_all(&mut self, name: &str, plugins: &[&Plugin], zone: &str) -> Option<Node> {
+        match name {
+            "rewrite" => filters::rewrite(&mut self.draft, plugins),
+            "acl" => filters::acl(&mut self.draft, plugins),
+            _ => template::templates(&mut self.draft, plugins, zone),
+        }
+    }
+
+    /// A zone where there are so many listeners.
+    fn written(&self, zone: &Zone, listeners: usize) -> Node {
+        let names = zone.names.iter();
+        let mut node = names.fold(Node::new("zone"), |node, name| node.text(name));
+        for comment in &zone.comments {
+            node = node.comment(comment);
+        }
+        if zone.listeners.len() < listeners {
+            let on = zone.listeners.iter();
+            node = node.child(on.fold(Node::new("on"), |node, at| node.text(&self.spelled(*at))));
+        }
+        if !zone.clients.is_empty() {
+            let from = zone.clients.iter();
+            node = node.child(from.fold(Node::new("from"), |node, network| node.text(network)));
+        }
+        node.children(zone.stages.iter().cloned())
     }
 
     /// All of it, in KDL.
@@ -414,27 +435,7 @@ impl Server {
         }
         nodes.extend(self.workers.map(|workers| Node::new("workers").number(workers)));
         nodes.extend(self.draft.filters.nodes());
-        for zone in zones {
-            let mut node = zone
-                .names
-                .iter()
-                .fold(Node::new("zone"), |node, name| node.text(name));
-            for comment in &zone.comments {
-                node = node.comment(comment);
-            }
-            if zone.listeners.len() < listeners.len() {
-                let on = zone
-                    .listeners
-                    .iter()
-                    .fold(Node::new("on"), |node, at| node.text(&self.spelled(*at)));
-                node = node.child(on);
-            }
-            if !zone.clients.is_empty() {
-                let from = zone.clients.iter();
-                node = node.child(from.fold(Node::new("from"), |node, network| node.text(network)));
-            }
-            nodes.push(node.children(zone.stages.iter().cloned()));
-        }
+        nodes.extend(zones.iter().map(|zone| self.written(zone, listeners.len())));
         nodes.extend(self.node.clone());
         let mut text = String::new();
         let order = match options.cache_first {

@@ -150,17 +150,13 @@ impl Generation {
         for pipeline in &mut pipelines {
             pipeline.note_phases(&filters);
         }
-        let zones = Zones::new(
-            pipelines
-                .iter()
-                .zip(&config.zones)
-                .map(|(pipeline, zone)| OfPipeline {
-                    names: &pipeline.zones,
-                    on: &zone.on,
-                    from: &zone.from,
-                }),
-            config.local_zones,
-        );
+        let of_pipelines = pipelines.iter().zip(&config.zones);
+        let of_pipelines = of_pipelines.map(|(pipeline, zone)| OfPipeline {
+            names: &pipeline.zones,
+            on: &zone.on,
+            from: &zone.from,
+        });
+        let zones = Zones::new(of_pipelines, config.local_zones);
         let interests = || filters.iter().map(|loaded| loaded.filter.interest());
         let keeps_options = interests().any(|interest| interest.details.options());
         let hears_messages = interests().any(|interest| interest.events && interest.messages);
