@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use crate::harness::address::fresh_socket;
 use crate::harness::api_server::ApiServer;
 use crate::harness::browser::Browser;
 use crate::harness::certificates::Authority;
@@ -125,10 +126,14 @@ fn metrics_are_documented_and_described() {
     std::fs::write(&file, server.kubeconfig("secret")).expect("a kubeconfig");
     let (authority, ca) = (Authority::new(), folder.path().join("ca.pem"));
     std::fs::write(&ca, authority.pem()).expect("a certificate");
-    let front = TlsFront::before(upstream.address, authority.issue(&["dns.example"]).server(None));
+    let certificate = authority.issue(&["dns.example"]);
+    let front = TlsFront::before(upstream.address, certificate.server(None));
     let (ip, port) = (front.address.ip(), front.address.port());
+    let (pem, key) = certificate.write(folder.path(), "server");
+    let tls = fresh_socket();
     let special = Proxy::start(&format!(
-        "zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\n\
+        "listen \"$LISTEN\" \"tls://{tls}\" {{ certificate {pem:?} key={key:?} }}\nadmin \"$ADMIN\"\n\
+         zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\n\
          zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}"
     ));
     special.query("www.example", "A");

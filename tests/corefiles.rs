@@ -147,11 +147,14 @@ fn the_records_of_a_cluster_are_translated() {
         ));
         assert!(shown.contains(expected), "{shown}");
     }
-    let shown = refused(". {\n cache {\n disable success a.example\n }\n forward . 192.0.2.1\n}\n");
+    let text =
+        imported(". {\n bind 127.0.0.1\n cache {\n disable success a.example\n }\n forward . 192.0.2.1\n}\n");
+    let own = text.split("zone \"a.example.\"").nth(1).expect("a zone");
     assert!(
-        shown.contains("keeps all answers for a.example. or none"),
-        "{shown}"
+        own.contains("success min=\"5s\" max=\"3600s\" store=#false"),
+        "{own}"
     );
+    assert_eq!(text.matches("store=#false").count(), 1, "{text}");
 }
 
 /// Server blocks on different addresses: each answers for its own names there, and nobody else's.

@@ -21,8 +21,9 @@ fn the_documented_configuration_finds_addresses_in_names() {
         assert_eq!(denied.authority[0].without_ttl(), soa);
     }
     let labels = [("filter", "addresses"), ("name", "unreadable_records")];
-    assert_eq!(proxy.metrics().sum("dnsweir_filter_counter_total", &labels), 1.0);
-    assert!(upstream.everything().is_empty());
+    // Each worker remembers for itself.
+    assert!(proxy.metrics().sum("dnsweir_filter_counter_total", &labels) >= 1.0);
+    assert_eq!(upstream.count("www.ip.example"), 0);
 }
 
 #[test]

@@ -499,10 +499,14 @@ mod tests {
             ("", "", "zone \"a.\" is written twice"),
             (
                 "from \"10.0.0.1/8\"",
-                "",
+                "from \"10.2.0.0/16\"",
                 "`from`: \"10.0.0.1/8\" has bits set after its prefix",
             ),
-            ("from \"any\"", "", "`from`: \"any\" is not a network"),
+            (
+                "from \"any\"",
+                "from \"10.2.0.0/16\"",
+                "`from`: \"any\" is not a network",
+            ),
             (
                 "from \"10.0.0.0/8\" \"10.0.0.0/8\"",
                 "",
