@@ -1,6 +1,6 @@
 //! What is no template is said to be none.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use dnsweir_filter::test::{self, node};
 use dnsweir_filter_template::Templates;

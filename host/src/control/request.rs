@@ -14,7 +14,7 @@ pub enum Request {
     /// To forget the answers about a name, and if `below`, about all names below it.
     Flush {
         /// The name.
-        name: Name,
+        name: Box<Name>,
         /// Whether names below it are meant as well.
         below: bool,
     },
@@ -29,7 +29,7 @@ impl Request {
     /// If it is no name.
     pub fn flush(name: &str, below: bool) -> Result<Request, String> {
         let wrong = |_| format!("{name} is not a domain name");
-        let name = Name::parse(name).map_err(wrong)?;
+        let name = Box::new(Name::parse(name).map_err(wrong)?);
         Ok(Request::Flush { name, below })
     }
 
@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_they_are_written() {
-        let name = Name::parse("a\\ b.example").unwrap_or(Name::ROOT);
+        let name = Box::new(Name::parse("a\\ b.example").unwrap_or(Name::ROOT));
         for request in [
             Request::Dump,
             Request::Flush {
-                name: Name::ROOT,
+                name: Box::new(Name::ROOT),
                 below: true,
             },
             Request::Flush { name, below: false },
