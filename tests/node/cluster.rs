@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::falling::{LOST, NOTICED, TAKEN};
 use super::load::{Answer, Load, Protocol, ask};
+use harness::guests::root;
 use harness::tools::output;
 use harness::{proxy, until};
 
@@ -38,6 +39,16 @@ fn state() -> PathBuf {
 
 fn kubectl(arguments: &[&str]) -> String {
     output(Command::new(state().join("kubectl")).args(arguments))
+}
+
+/// Makes services, pods and endpoints of every kind, and waits until the members of their StatefulSet are there. The file that they
+/// come from.
+fn apply_zoo() -> String {
+    let zoo = root().join("tests/cluster/zoo.yaml").display().to_string();
+    kubectl(&["apply", "-f", &zoo]);
+    let member = "statefulset/member";
+    kubectl(&["-n", "zoo", "rollout", "status", member, "--timeout=60s"]);
+    zoo
 }
 
 /// The network of `node` or `other`.

@@ -70,11 +70,9 @@ impl FromValue for Otherwise {
     const EXPECTED: &'static str = "\"pass\" or \"servfail\"";
 
     fn from_value(value: Value<'_>) -> Result<Otherwise, String> {
-        match value {
-            Value::Text("pass") => Ok(Otherwise(false)),
-            Value::Text("servfail") => Ok(Otherwise(true)),
-            _ => Err("write \"pass\" or \"servfail\"".to_owned()),
-        }
+        value
+            .one_of(&[("pass", false), ("servfail", true)])
+            .map(Otherwise)
     }
 }
 

@@ -48,7 +48,7 @@ fn other_mistakes_are_named() {
         ),
         (
             node("template").child(node("error").arg(70_000)),
-            "the first argument of `error` must be a number, not 70000",
+            "the first argument of `error` must be a whole number, not 70000",
         ),
     ] {
         assert_eq!(mistake(config).0, expected);

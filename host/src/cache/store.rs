@@ -6,8 +6,9 @@ use parking_lot::Mutex;
 
 use super::entry::{Entry, Kind, Stored};
 use super::freshness::Freshness;
-use super::key::{Key, is_at_or_below};
+use super::key::Key;
 use super::shard::{KindStats, Shard};
+use crate::dns::name::is_at_or_below;
 
 /// Shards there are at most. Workers are at most a handful, so two seldom meet in one of these.
 const SHARDS_MAX: usize = 64;

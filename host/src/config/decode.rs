@@ -235,6 +235,20 @@ impl Mistakes {
         self.argument(node, kind)
     }
 
+    /// The values of the node `name`; none if it is not there.
+    pub fn list<T>(
+        &mut self,
+        nodes: &[KdlNode],
+        name: &str,
+        shape: &Shape,
+        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+    ) -> Option<Vec<T>> {
+        let node = child(nodes, name)?;
+        self.check(node, shape);
+        let values = arguments(node).filter_map(|entry| self.value(name, entry, &kind));
+        Some(values.collect())
+    }
+
     /// Whether the switch `name` is on: it is if it is there, unless `#false` is written after it.
     pub fn switch(&mut self, nodes: &[KdlNode], name: &'static str) -> bool {
         let Some(node) = child(nodes, name) else {

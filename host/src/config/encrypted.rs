@@ -51,9 +51,7 @@ pub(super) struct Files<'a> {
 impl Files<'_> {
     fn read(&mut self, written: &str) -> Result<Vec<u8>, String> {
         let path = self.folder.join(written);
-        if !self.met.contains(&path) {
-            self.met.push(path.clone());
-        }
+        files::note(self.met, &path);
         files::read(&path, LARGEST).map_err(|error| format!("cannot be read: {error}"))
     }
 }

@@ -92,11 +92,16 @@ impl<'a> Files<'a> {
         Ok(data)
     }
 
-    /// Remembers a file that matters. Also one that cannot be read: that it appears is a change.
+    /// Remembers a file that matters.
     pub(super) fn note(&mut self, path: &Path) {
-        if !self.met.iter().any(|known| known == path) {
-            self.met.push(path.to_owned());
-        }
+        note(&mut self.met, path);
+    }
+}
+
+/// Adds a file that matters to those that were `met`. Also one that cannot be read: that it appears is a change.
+pub(super) fn note(met: &mut Vec<PathBuf>, path: &Path) {
+    if !met.iter().any(|known| known == path) {
+        met.push(path.to_owned());
     }
 }
 

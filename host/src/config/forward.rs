@@ -112,8 +112,12 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
             .scalar(nodes, r#"idle "10s""#, duration(ms(100)..=s(3600)))
             .unwrap_or(s(10)),
         any: mistakes.switch(nodes, "any"),
-        except: list(mistakes, nodes, "except", &EXCEPT, zone_name),
-        next: list(mistakes, nodes, "next", &NEXT, word(&OUTCOMES)),
+        except: mistakes
+            .list(nodes, "except", &EXCEPT, zone_name)
+            .unwrap_or_default(),
+        next: mistakes
+            .list(nodes, "next", &NEXT, word(&OUTCOMES))
+            .unwrap_or_default(),
     };
     if forward.timeout > forward.deadline {
         let written = child(nodes, "timeout")
@@ -164,23 +168,6 @@ fn trust(
         met: place.files,
     };
     encrypted::trust(mistakes, &mut files, node)
-}
-
-/// The values of the node `name`, if it is there.
-fn list<T>(
-    mistakes: &mut Mistakes,
-    nodes: &[KdlNode],
-    name: &str,
-    shape: &Shape,
-    kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
-) -> Vec<T> {
-    let Some(node) = child(nodes, name) else {
-        return Vec::new();
-    };
-    mistakes.check(node, shape);
-    arguments(node)
-        .filter_map(|entry| mistakes.value(name, entry, &kind))
-        .collect()
 }
 
 /// The upstreams that are written, and those in the files that are named; and the scheme that all have, if any has.
@@ -322,10 +309,7 @@ fn resolv_conf(
     path: &str,
 ) -> Vec<SocketAddr> {
     let path = place.folder.join(path);
-    // Also when it cannot be read: that it appears is a change.
-    if !place.files.contains(&path) {
-        place.files.push(path.clone());
-    }
+    files::note(place.files, &path);
     match name_servers(&path) {
         Ok(servers) => servers,
         Err(problem) => {

@@ -77,7 +77,9 @@ pub(super) fn decode(
         pods: mistakes
             .scalar(nodes, r#"pods "disabled""#, word(&PODS))
             .unwrap_or_default(),
-        namespaces: list(mistakes, nodes, "namespaces", &NAMESPACES, label).unwrap_or_default(),
+        namespaces: mistakes
+            .list(nodes, "namespaces", &NAMESPACES, label)
+            .unwrap_or_default(),
         namespace_labels: mistakes.scalar(nodes, r#"namespace-labels "team=shop""#, selector),
         labels: mistakes.scalar(nodes, r#"labels "tier in (web, api)""#, selector),
         endpoint_pod_names: mistakes.switch(nodes, "endpoint-pod-names"),
@@ -85,7 +87,7 @@ pub(super) fn decode(
         ttl: mistakes
             .scalar(nodes, r#"ttl "5s""#, ttl(s(0)..=s(3600)))
             .unwrap_or(s(5)),
-        fallthrough: match list(mistakes, nodes, "fallthrough", &FALLTHROUGH, zone_name) {
+        fallthrough: match mistakes.list(nodes, "fallthrough", &FALLTHROUGH, zone_name) {
             // Without names: whatever it is.
             Some(names) if names.is_empty() => vec![".".to_owned()],
             names => names.unwrap_or_default(),
@@ -98,20 +100,6 @@ pub(super) fn decode(
             .scalar(nodes, r#"memory "256MiB""#, size(1 << 20..=1 << 36))
             .unwrap_or(256 << 20),
     }
-}
-
-/// The values of the node `name`; none if it is not there.
-fn list<T>(
-    mistakes: &mut Mistakes,
-    nodes: &[KdlNode],
-    name: &str,
-    shape: &Shape,
-    kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
-) -> Option<Vec<T>> {
-    let node = child(nodes, name)?;
-    mistakes.check(node, shape);
-    let values = arguments(node).filter_map(|entry| mistakes.value(name, entry, &kind));
-    Some(values.collect())
 }
 
 fn kubeconfig(mistakes: &mut Mistakes, place: &Place<'_>, nodes: &[KdlNode]) -> Option<Kubeconfig> {

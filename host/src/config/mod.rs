@@ -50,6 +50,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::tls;
 pub use crate::tls::{Identity, Trust};
 pub use data::{Data, DataWriter};
 pub use error::{Diagnostic, Report, Source, Span};
@@ -644,6 +645,14 @@ impl Encryption {
             // RFC 7858 section 3.1.
             Encryption::Tls => 853,
         }
+    }
+}
+
+impl Forward {
+    /// Our side of TLS with its upstreams, if they are encrypted; the name of DNS in a handshake is that of the registry of RFC 7301.
+    pub fn client(&self) -> Option<tls::Client> {
+        let encrypted = self.protocol.is_encrypted();
+        encrypted.then(|| tls::Client::new(&self.trust, &[b"dot"]))
     }
 }
 

@@ -6,6 +6,8 @@ use crate::config::{Diagnostic, Span, spell_duration};
 
 use super::blocks::PluginOption;
 use super::document::Node;
+use super::key;
+use super::tokens::Token;
 
 /// What is common to all zones.
 #[derive(Default)]
@@ -17,6 +19,18 @@ pub struct Draft {
 impl Draft {
     pub fn mistake(&mut self, span: Span, problem: impl Into<String>, help: impl Into<String>) {
         self.mistakes.push(Diagnostic::new(span, problem).help(help));
+    }
+
+    /// The zones that words name; those that name none are reported.
+    pub fn zones(&mut self, words: &[Token]) -> Vec<String> {
+        let mut found = Vec::new();
+        for word in words {
+            match key::zones(&word.text) {
+                Ok(zones) => found.extend(zones),
+                Err((problem, help)) => self.mistake(word.span, problem, help),
+            }
+        }
+        found
     }
 
     /// The one argument of an option, in a form that it takes.

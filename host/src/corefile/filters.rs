@@ -7,8 +7,8 @@ use super::blocks::{Plugin, PluginOption};
 use super::document::{Node, quoted};
 use super::draft::Draft;
 use super::rewrite;
-use super::sites::is_in;
-use super::{key, tokens::Token};
+use super::sites::are_about;
+use super::tokens::Token;
 
 /// Whether a line in a plugin's braces is no option but a part of its data.
 pub fn is_row(plugin: &str, option: &PluginOption) -> bool {
@@ -60,13 +60,7 @@ pub fn rewrite(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
 pub fn acl(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
     let mut rules = Vec::new();
     for plugin in plugins {
-        let mut names = Vec::new();
-        for word in &plugin.arguments {
-            match key::zones(&word.text) {
-                Ok(zones) => names.extend(zones),
-                Err((problem, help)) => draft.mistake(word.span, problem, help),
-            }
-        }
+        let names = draft.zones(&plugin.arguments);
         rules.extend(
             plugin
                 .options
@@ -229,15 +223,7 @@ fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
                 config.extend(ttl.map(|ttl| Node::new("ttl").text(&format!("{ttl}s"))));
             }
             "no_reverse" => config.push(Node::new("reverse").raw("#false")),
-            "fallthrough" => {
-                let zones = option
-                    .arguments
-                    .iter()
-                    .filter_map(|word| key::zones(&word.text).ok())
-                    .flatten();
-                let zones: Vec<String> = zones.collect();
-                through |= zones.is_empty() || zones.iter().any(|of| is_in(zone, of));
-            }
+            "fallthrough" => through |= are_about(&option.arguments, zone),
             address if is_row("hosts", option) => {
                 for name in &option.arguments {
                     on.push((name.text.to_ascii_lowercase(), address.to_owned()));

@@ -7,7 +7,7 @@ use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
 use super::draft::{Draft, spelled};
 use super::key;
-use super::sites::is_in;
+use super::sites::are_about;
 use super::tokens::Token;
 use super::values::duration;
 
@@ -80,9 +80,7 @@ fn disable(
         draft.mistake(kind.span, problem, "valid here: success, denial");
         return None;
     };
-    let zones = zones.iter().filter_map(|word| key::zones(&word.text).ok());
-    let zones: Vec<String> = zones.flatten().collect();
-    if zones.is_empty() || zones.iter().any(|of| is_in(zone, of)) {
+    if are_about(zones, zone) {
         disabled.push(kind);
     }
     Some(())
@@ -192,12 +190,8 @@ fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<
     for option in &plugin.options {
         match option.name.text.as_str() {
             "except" => {
-                for word in &option.arguments {
-                    match key::zones(&word.text) {
-                        Ok(zones) => except = zones.iter().fold(except, |node, zone| node.text(zone)),
-                        Err((problem, help)) => draft.mistake(word.span, problem, help),
-                    }
-                }
+                let zones = draft.zones(&option.arguments);
+                except = zones.iter().fold(except, |node, zone| node.text(zone));
             }
             "next" => next.extend(option.arguments.iter().map(|word| word.text.to_ascii_uppercase())),
             "next_on_nodata" => next.push("NODATA".into()),

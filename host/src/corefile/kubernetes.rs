@@ -4,7 +4,7 @@ use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
 use super::draft::{Draft, spelled};
 use super::key;
-use super::sites::{Site, is_in};
+use super::sites::{Site, are_about, is_in};
 use super::values::duration;
 
 /// `kubernetes [ZONES…]` for one of its zones, and whether what does not exist there is left to others.
@@ -22,14 +22,7 @@ pub fn kubernetes(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &st
     let mut through = false;
     for option in &plugin.options {
         match option.name.text.as_str() {
-            "fallthrough" => {
-                let zones = option
-                    .arguments
-                    .iter()
-                    .filter_map(|word| key::zones(&word.text).ok());
-                let zones: Vec<String> = zones.flatten().collect();
-                through |= zones.is_empty() || zones.iter().any(|of| is_in(zone, of));
-            }
+            "fallthrough" => through |= are_about(&option.arguments, zone),
             _ => node = node.children(child(draft, option)),
         }
     }

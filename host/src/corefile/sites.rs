@@ -8,6 +8,7 @@ use crate::config::{Diagnostic, Encryption, Span};
 
 use super::blocks::{Block, Plugin};
 use super::key::{self, Key};
+use super::tokens::Token;
 use super::view;
 
 /// Names of a block that are answered on the same addresses.
@@ -208,6 +209,13 @@ fn scope(plugin: &Plugin) -> Vec<&str> {
         "log" => arguments.filter(|text| !text.contains('{')).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Whether words name a zone or one above it, or no zone at all: then all are meant.
+pub fn are_about(words: &[Token], zone: &str) -> bool {
+    let zones = words.iter().filter_map(|word| key::zones(&word.text).ok());
+    let zones: Vec<String> = zones.flatten().collect();
+    zones.is_empty() || zones.iter().any(|of| is_in(zone, of))
 }
 
 /// Whether a plugin is for a zone.

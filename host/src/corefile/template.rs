@@ -3,9 +3,8 @@
 use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
 use super::draft::Draft;
-use super::key;
 use super::rewrite::without_last_dot;
-use super::sites::is_in;
+use super::sites::are_about;
 use super::tokens::Token;
 
 /// What a part of a question is called in a template of Go's, and in ours.
@@ -38,13 +37,7 @@ fn template(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
         "ANY" => Node::new("template"),
         qtype => Node::new("template").text(qtype),
     };
-    let mut names = Vec::new();
-    for word in zones {
-        match key::zones(&word.text) {
-            Ok(zones) => names.extend(zones),
-            Err((problem, help)) => draft.mistake(word.span, problem, help),
-        }
-    }
+    let names = draft.zones(zones);
     if !names.is_empty() {
         node = node.child(names.iter().fold(Node::new("zone"), |node, name| node.text(name)));
     }
@@ -63,14 +56,7 @@ fn template(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
                 node = node.child(Node::new("rcode").text(&rcode));
             }
             "ederror" => node = node.child(extended_error(draft, option)?),
-            "fallthrough" => {
-                let zones = option
-                    .arguments
-                    .iter()
-                    .filter_map(|word| key::zones(&word.text).ok());
-                let zones: Vec<String> = zones.flatten().collect();
-                through = zones.is_empty() || zones.iter().any(|of| is_in(zone, of));
-            }
+            "fallthrough" => through = are_about(&option.arguments, zone),
             _ => {}
         }
     }

@@ -28,6 +28,23 @@ impl fmt::Display for BadName {
 
 impl std::error::Error for BadName {}
 
+/// Whether `name` is `suffix` or lies below it. Both in wire format and lower case.
+pub fn is_at_or_below(name: &[u8], suffix: &[u8]) -> bool {
+    let mut rest = name;
+    loop {
+        if rest == suffix {
+            return true;
+        }
+        // A name ends at the root label; bytes that are not a name end where they run out.
+        match rest.split_first() {
+            Some((&length, tail)) if length > 0 && tail.len() >= usize::from(length) => {
+                rest = &tail[usize::from(length)..];
+            }
+            _ => return false,
+        }
+    }
+}
+
 /// Where the uncompressed name that starts at `start` ends.
 ///
 /// Refuses compression pointers: there is nothing before a question that one could point to.
@@ -444,5 +461,25 @@ mod tests {
             let _ = expand(&message, start, &mut Name::ROOT.clone());
             let _ = Text(&message).to_string();
         }
+    }
+
+    const NAME: &[u8] = b"\x03www\x07example\x03org\0";
+
+    #[test]
+    fn suffixes_match_whole_labels() {
+        assert!(is_at_or_below(NAME, NAME));
+        assert!(is_at_or_below(NAME, b"\x07example\x03org\0"));
+        assert!(is_at_or_below(NAME, b"\0"));
+        assert!(!is_at_or_below(NAME, b"\x06xample\x03org\0"));
+        assert!(!is_at_or_below(NAME, b"\x03org"));
+        assert!(!is_at_or_below(b"\x07example\x03org\0", NAME));
+        // "org\0" inside a label is text, not a suffix.
+        assert!(!is_at_or_below(b"\x05\x03org\0\0", b"\x03org\0"));
+    }
+
+    #[test]
+    fn broken_names_are_below_nothing() {
+        assert!(!is_at_or_below(b"", b"\0"));
+        assert!(!is_at_or_below(b"\x09abc", b"\0"));
     }
 }

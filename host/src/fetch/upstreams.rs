@@ -93,15 +93,12 @@ impl Upstreams {
 
 /// The upstreams of one `forward`.
 fn servers(forward: &Forward) -> Vec<Server> {
-    let client = forward
-        .protocol
-        .is_encrypted()
-        .then(|| tls::Client::new(&forward.trust, &[b"dot"]));
+    let client = forward.client();
     let server = |upstream: &config::Upstream| Server {
         address: upstream.address,
         secured: client.clone().map(|client| {
-            let name = upstream.name.as_deref().and_then(tls::server_name);
-            (client, name.unwrap_or_else(|| upstream.address.ip().into()))
+            let name = tls::server_name_at(upstream.name.as_deref(), upstream.address.ip());
+            (client, name)
         }),
     };
     forward.upstreams.iter().map(server).collect()

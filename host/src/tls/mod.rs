@@ -9,6 +9,8 @@ mod identity;
 mod problem;
 mod server;
 
+use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
@@ -33,6 +35,16 @@ fn provider() -> Arc<CryptoProvider> {
 /// A host's name or address as certificates have it.
 pub fn server_name(text: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(text.trim_end_matches('.').to_owned()).ok()
+}
+
+/// The name that a server's certificate has to have: the one that is written, or else its address.
+pub fn server_name_at(written: Option<&str>, address: IpAddr) -> ServerName<'static> {
+    written.and_then(server_name).unwrap_or_else(|| address.into())
+}
+
+/// What TLS says in an error of a stream, if it was TLS that failed.
+pub fn error_in(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
 }
 
 /// Until when a certificate is valid, in seconds since 1970.

@@ -13,7 +13,7 @@ use harness::guests::root;
 use harness::tools::output;
 use harness::{Message, ask, until};
 
-use super::{PROXY, client, ended, kubectl, node, processes, state};
+use super::{PROXY, apply_zoo, client, ended, kubectl, node, processes, state};
 
 /// How soon a change is told at the Deployment once the API server has taken it.
 const TOLD: Duration = Duration::from_millis(100);
@@ -167,16 +167,7 @@ impl ApiServer {
 fn pods_resolve() {
     let name = "kubernetes.default.svc.cluster.local";
     kubectl(&["exec", "client", "--", "/bin/busybox", "nslookup", name]);
-    let zoo = root().join("tests/cluster/zoo.yaml").display().to_string();
-    kubectl(&["apply", "-f", &zoo]);
-    kubectl(&[
-        "-n",
-        "zoo",
-        "rollout",
-        "status",
-        "statefulset/member",
-        "--timeout=60s",
-    ]);
+    let zoo = apply_zoo();
     until("peers to find each other", || {
         let lookup = [
             "exec",

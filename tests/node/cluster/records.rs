@@ -7,12 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-use harness::guests::root;
 use harness::process::Process;
 use harness::tools::output;
 use harness::{Message, ask, proxy, until};
 
-use super::{kubectl, node, state};
+use super::{apply_zoo, kubectl, node, state};
 
 const COREDNS: &str = "10.200.0.2:5301";
 const DNSWEIR: &str = "10.200.0.2:5302";
@@ -334,16 +333,7 @@ fn compare(
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn coredns_and_the_proxy_say_the_same() {
-    let zoo = root().join("tests/cluster/zoo.yaml").display().to_string();
-    kubectl(&["apply", "-f", &zoo]);
-    kubectl(&[
-        "-n",
-        "zoo",
-        "rollout",
-        "status",
-        "statefulset/member",
-        "--timeout=60s",
-    ]);
+    let zoo = apply_zoo();
     kubectl(&[
         "-n",
         "zoo",

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use super::message::NotAQuery;
 use crate::dns::edns::ExtendedError;
-use crate::tls::Problem;
+use crate::tls::{self, Problem};
 
 /// How one attempt at one upstream ended without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -56,10 +56,7 @@ impl Fault {
 
     /// What an error of a connection that was established says about its other end: that it closed it, or in TLS why.
     pub(super) fn of_stream(error: &io::Error) -> Self {
-        let inner = error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        inner.map_or(Self::Closed, |error| Self::Tls(Problem::of(error)))
+        tls::error_in(error).map_or(Self::Closed, |error| Self::Tls(Problem::of(error)))
     }
 
     /// Whether the same upstream is worth another attempt for the same query. What was lost may arrive the

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use super::failure::Failure;
 use super::policy::Rotation;
 use super::quota::Quota;
-use super::secured;
 use super::upstream::Upstream;
 use crate::admission::{Full, JOSTLE, Place, Room};
 use crate::config;
@@ -40,7 +39,7 @@ pub struct Forwarder {
 impl Forwarder {
     /// A stage of `zone`, for so many workers. Nothing is known about the upstreams yet: all count as healthy.
     pub fn new(config: &config::Forward, zone: &Name, workers: usize) -> Arc<Self> {
-        let client = secured::client(config);
+        let client = config.client();
         let upstreams = config
             .upstreams
             .iter()

@@ -14,10 +14,7 @@ use tokio_rustls::TlsConnector;
 
 use super::failure::Fault;
 use crate::config;
-use crate::tls::{Client, Explained, Problem, expiry, server_name};
-
-/// The name of DNS in a handshake, as the registry of RFC 7301 has it.
-const ALPN: &[u8] = b"dot";
+use crate::tls::{Client, Explained, Problem, error_in, expiry, server_name_at};
 
 /// Octets that TLS holds of a connection beside what is written and read upon it: a record that is being read, one that
 /// was, and what is to be sent.
@@ -39,20 +36,13 @@ pub(super) struct Secured {
     wrong: Mutex<Option<String>>,
 }
 
-/// What all upstreams of a stage have in common, if they are encrypted.
-pub(super) fn client(config: &config::Forward) -> Option<Client> {
-    let encrypted = config.protocol.is_encrypted();
-    encrypted.then(|| Client::new(&config.trust, &[ALPN]))
-}
-
 impl Secured {
     /// Nothing is known of its certificate yet.
     pub fn new(client: Client, upstream: &config::Upstream) -> Secured {
-        let name = upstream.name.as_deref().and_then(server_name);
         Secured {
             address: upstream.address,
             client,
-            name: name.unwrap_or_else(|| upstream.address.ip().into()),
+            name: server_name_at(upstream.name.as_deref(), upstream.address.ip()),
             expires: AtomicI64::new(0),
             full: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
@@ -94,10 +84,7 @@ impl Secured {
 
     /// A handshake failed. It is logged, unless it failed in the same way before.
     pub fn failed(&self, error: &std::io::Error) -> Fault {
-        let inner = error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        let Some(error) = inner else {
+        let Some(error) = error_in(error) else {
             return Fault::of_network(error);
         };
         let explained = Explained::of(error, &self.name);

@@ -7,6 +7,7 @@ use super::index::Index;
 use super::message::{ADDITIONAL, ANSWER, AUTHORITY, Message, Owner, pointer_to};
 use super::place::{Found, Labels, Place, full_name, is_reverse, name_servers};
 use super::rules::Rules;
+use crate::dns::name::is_at_or_below;
 use crate::dns::{HEADER, edns::ExtendedError, rcode, rtype};
 use crate::source::{Question, Resolution};
 
@@ -54,11 +55,11 @@ impl Teller<'_> {
             };
         }
         let domain = self.rules.domain.as_bytes();
-        let zone = match is_below(question.name, domain) {
+        let zone = match is_at_or_below(question.name, domain) {
             true => domain,
             false => question.zone.as_bytes(),
         };
-        if !is_below(question.name, zone) {
+        if !is_at_or_below(question.name, zone) {
             return Resolution::NotMine;
         }
         let mut section = question.name.to_vec();
@@ -211,15 +212,6 @@ impl Teller<'_> {
             false => found.iter().map(|found| found.address).collect(),
         }
     }
-}
-
-/// Whether a name is another one or below it, both in wire format.
-fn is_below(name: &[u8], above: &[u8]) -> bool {
-    let mut at = 0;
-    while name.len() - at > above.len() {
-        at += 1 + usize::from(name[at]);
-    }
-    name[at.min(name.len())..] == *above
 }
 
 fn push_asked_address(message: &mut Message, qtype: u16, address: IpAddr) {
