@@ -94,10 +94,12 @@ fn ended(id: libc::pid_t) -> bool {
     status.is_empty() || status.contains("State:\tZ") && status.contains("Threads:\t1\n")
 }
 
-/// The network namespace of the pod that asks.
+/// The network namespace of the pod that asks, which sleeps for as long as no other pod does.
 fn client() -> Namespace {
     let sleeping = processes("/bin/busybox\0sleep\x001000000");
-    let id = sleeping.first().expect("the client pod");
+    let [id] = sleeping[..] else {
+        panic!("the client pod is one of {sleeping:?}")
+    };
     Namespace(format!("/proc/{id}/ns/net").into())
 }
 
