@@ -262,8 +262,11 @@ fn the_bounds_of_tcp_hold() {
     client.send(&[Message::query("www.example", "A")]);
     assert!(client.receive().is_some());
     assert!(client.receive().is_none(), "idle for too long");
-    assert!(secured.sum("dnsweir_tcp_closed_total", &[("reason", "idle")]) >= 1.0);
-    assert!(secured.sum("dnsweir_tcp_closed_total", &[("reason", "malformed")]) >= 1.0);
+    // The client knows first.
+    until("both ends to be counted", || {
+        secured.sum("dnsweir_tcp_closed_total", &[("reason", "idle")]) >= 1.0
+            && secured.sum("dnsweir_tcp_closed_total", &[("reason", "malformed")]) >= 1.0
+    });
 }
 
 /// RFC 9462 section 4: where clients that ask in clear text can ask so that nobody reads it.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use super::{NAME, authority_in, folder};
 use crate::harness::certificates::{Authority, Certificate};
 use crate::harness::encrypted::TlsFront;
-use crate::harness::servers::unbound_over_tls;
+use crate::harness::servers::unbound_over;
 use crate::harness::{Message, ONCE, Proxy, Upstream, address, needs};
 
 /// The same over TLS.
@@ -29,7 +29,7 @@ fn unbound_is_asked_over_tls_and_sessions_are_resumed() {
     }
     let (folder, authority) = (folder(), Authority::new());
     let files = authority.issue(&[NAME]).write(folder.path(), "server");
-    let (server, address) = unbound_over_tls("example.", &["www.example. 300 A 192.0.2.1"], &files);
+    let (server, address) = unbound_over("tls", "example.", &["www.example. 300 A 192.0.2.1"], &files);
     let ca = authority_in(folder.path(), &authority);
     let text = format!(
         "workers 1\nzone \".\" {{ forward \"{}\" {{ tls {{ ca \"{ca}\" }}; idle \"100ms\"; {ONCE} }} }}",
@@ -140,12 +140,17 @@ fn refusals(authority: &Authority, ca: &str) -> Vec<Refusal> {
 fn whoever_is_not_who_they_should_be_is_not_asked() {
     let (folder, authority) = (folder(), Authority::new());
     let ca = format!("ca \"{}\"", authority_in(folder.path(), &authority));
-    for (certificate, name, tls, reason, logged) in refusals(&authority, &ca) {
+    let schemes = ["tls", "https"].into_iter();
+    for (scheme, (certificate, name, tls, reason, logged)) in schemes.flat_map(|scheme| {
+        refusals(&authority, &ca)
+            .into_iter()
+            .map(move |refusal| (scheme, refusal))
+    }) {
         let upstream = www();
         let front = TlsFront::before(upstream.address, certificate.server(None));
         let to = match name {
-            Some(name) => named(front.address, name),
-            None => format!("tls://{}", front.address),
+            Some(name) => format!("{scheme}://{}", super::named(front.address, name)),
+            None => format!("{scheme}://{}", front.address),
         };
         let proxy = Proxy::start(&forward(&to, &tls));
         assert_eq!(proxy.query("www.example", "A").rcode(), "SERVFAIL", "{reason}");

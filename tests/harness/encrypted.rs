@@ -81,12 +81,21 @@ fn converse(
 
 /// What a client needs that trusts an authority. Sessions are resumed among those that share it.
 pub fn trusting(authority: &Authority) -> Arc<ClientConfig> {
+    trusting_for(authority, &[])
+}
+
+/// The same, for these protocols (ALPN).
+pub fn trusting_for(authority: &Authority, protocols: &[&str]) -> Arc<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_root_certificates(authority.roots())
         .with_no_client_auth();
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|protocol| protocol.as_bytes().to_vec())
+        .collect();
     Arc::new(config)
 }
 
@@ -127,6 +136,19 @@ impl TlsClient {
             .write_all(octets)
             .and_then(|()| self.0.flush())
             .expect("a write");
+    }
+
+    /// Sends octets to somebody who may not take them.
+    pub fn try_write(&mut self, octets: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(octets)?;
+        self.0.flush()
+    }
+
+    /// All that comes until the end, however that comes about.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut octets = Vec::new();
+        let _ = self.0.read_to_end(&mut octets);
+        octets
     }
 
     /// The next message and its length, or none at the end.

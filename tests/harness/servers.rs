@@ -22,12 +22,17 @@ pub fn unbound(zone: &str, lines: &[&str]) -> Server {
     unbound_with(zone, lines, address::fresh_socket(), "")
 }
 
-/// The same, over TLS as well, with a certificate and its key; gives the address for that.
-pub fn unbound_over_tls(zone: &str, lines: &[&str], files: &(PathBuf, PathBuf)) -> (Server, SocketAddr) {
+/// The same, over TLS or HTTPS as well, with a certificate and its key; gives the address for that.
+pub fn unbound_over(
+    scheme: &str,
+    zone: &str,
+    lines: &[&str],
+    files: &(PathBuf, PathBuf),
+) -> (Server, SocketAddr) {
     let address = address::fresh_socket();
     let tls = SocketAddr::new(address.ip(), address.port() + 1);
     let more = format!(
-        "  interface: {}@{}\n  tls-port: {}\n  tls-service-pem: \"{}\"\n  tls-service-key: \"{}\"\n",
+        "  interface: {}@{}\n  {scheme}-port: {}\n  tls-service-pem: \"{}\"\n  tls-service-key: \"{}\"\n",
         tls.ip(),
         tls.port(),
         tls.port(),
@@ -61,6 +66,32 @@ fn unbound_with(zone: &str, lines: &[&str], address: SocketAddr, more: &str) -> 
         _folder: folder,
     }
     .ready(zone)
+}
+
+/// dnsdist, over HTTPS before the server of a zone at an address; gives its own for that.
+pub fn dnsdist_over_https(
+    zone: &str,
+    behind: SocketAddr,
+    files: &(PathBuf, PathBuf),
+) -> (Server, SocketAddr) {
+    let address = address::fresh_socket();
+    let https = SocketAddr::new(address.ip(), address.port() + 1);
+    let text = format!(
+        "setLocal(\"{address}\")\nnewServer({{address=\"{behind}\"}}):setUp()\n\
+         addDOHLocal(\"{https}\", \"{}\", \"{}\", \"/dns-query\")\n",
+        files.0.display(),
+        files.1.display(),
+    );
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("dnsdist.conf");
+    std::fs::write(&file, text).expect("dnsdist's configuration");
+    let process = Process::start(command("dnsdist").arg("--supervised").arg("-C").arg(&file));
+    let server = Server {
+        process,
+        address,
+        _folder: folder,
+    };
+    (server.ready(zone), https)
 }
 
 /// nsd, serving this zone from the text of its zone file.

@@ -103,10 +103,11 @@ const CHILDREN: [&str; WORDS.len() + 1] = {
     children
 };
 
-const TRANSPORTS: [(&str, Transport); 4] = [
+const TRANSPORTS: [(&str, Transport); 5] = [
     ("udp", Transport::Udp),
     ("tcp", Transport::Tcp),
     ("tls", Transport::Tls),
+    ("https", Transport::Https),
     ("internal", Transport::Internal),
 ];
 

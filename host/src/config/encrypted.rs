@@ -15,7 +15,7 @@ use super::{Encryption, Upstream};
 use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
 
 /// What has a scheme.
-const ENCRYPTIONS: [Encryption; 1] = [Encryption::Tls];
+const ENCRYPTIONS: [Encryption; 2] = [Encryption::Tls, Encryption::Https];
 
 /// Octets of the largest file with certificates or a key that is read: a list of all authorities has a quarter of that.
 const LARGEST: u64 = 1 << 20;
@@ -87,8 +87,35 @@ pub(super) fn listening_address(value: &KdlValue) -> Result<SocketAddr, Wrong> {
     listener(value).map(|(address, _)| address)
 }
 
-/// `ADDRESS[%NAME][:PORT]` behind a scheme, as CoreDNS has it: whom to ask, and the name that its certificate has.
-pub(super) fn upstream(rest: &str, port: u16) -> Result<Upstream, Wrong> {
+/// `ADDRESS[%NAME][:PORT]` behind a scheme, as CoreDNS has it: whom to ask, and the name that its certificate has. Over HTTPS
+/// also a path.
+pub(super) fn upstream(rest: &str, encryption: Encryption) -> Result<Upstream, Wrong> {
+    let (rest, path) = match (encryption, rest.find('/')) {
+        (Encryption::Https, Some(at)) => (&rest[..at], Some(path(&rest[at..])?)),
+        (Encryption::Https, None) => (rest, Some(PATH.to_owned())),
+        (Encryption::Tls, _) => (rest, None),
+    };
+    let (address, name) = address_and_name(rest, encryption.port())?;
+    Ok(Upstream { address, name, path })
+}
+
+/// What all servers of DNS over HTTPS use, and RFC 8484 in its examples.
+const PATH: &str = "/dns-query";
+
+/// The path of a server of DNS over HTTPS, also as a template (RFC 8484 section 4.1).
+fn path(written: &str) -> Result<String, Wrong> {
+    let path = written.strip_suffix("{?dns}").unwrap_or(written);
+    let fits = |octet: u8| octet.is_ascii_graphic() && !b"?#{}\"<>\\^`|".contains(&octet);
+    match path.bytes().all(fits) && path.len() <= 256 {
+        true => Ok(path.to_owned()),
+        false => Err(Wrong::new(
+            format!("has {path:?} for a path, which is none"),
+            "write it like \"https://9.9.9.9%dns.quad9.net/dns-query\"",
+        )),
+    }
+}
+
+fn address_and_name(rest: &str, port: u16) -> Result<(SocketAddr, Option<String>), Wrong> {
     let help = "write the server's address, and behind it the name in its certificate: \"tls://9.9.9.9%dns.quad9.net\", \
                 \"tls://[2620:fe::fe]%dns.quad9.net:853\"";
     let wrong = |problem: String| Wrong::new(problem, help);
@@ -123,7 +150,7 @@ pub(super) fn upstream(rest: &str, port: u16) -> Result<Upstream, Wrong> {
         }
         name => name.map(|name| name.trim_end_matches('.').to_ascii_lowercase()),
     };
-    Ok(Upstream { address, name })
+    Ok((address, name))
 }
 
 /// Decodes `tls { ca "FILE"; pin "sha256/…"; certificate "FILE" key="FILE" }`.

@@ -25,6 +25,7 @@ pub(super) const FORWARD: Shape = Shape {
     children: &[
         "protocol",
         "tls",
+        "https-method",
         "policy",
         "timeout",
         "deadline",
@@ -46,6 +47,8 @@ pub(super) const FORWARD: Shape = Shape {
 pub(super) const PASSES_ON: [&str; 2] = ["except", "next"];
 
 const PROTOCOLS: [(&str, Protocol); 2] = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
+
+const METHODS: [(&str, bool); 2] = [("POST", false), ("GET", true)];
 
 const POLICIES: [(&str, Policy); 3] = [
     ("random", Policy::Random),
@@ -85,6 +88,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
         upstreams,
         protocol: protocol(mistakes, nodes, scheme),
         trust: trust(mistakes, place, nodes, scheme),
+        get: get(mistakes, nodes, scheme),
         policy: mistakes
             .scalar(nodes, r#"policy "random""#, word(&POLICIES))
             .unwrap_or_default(),
@@ -144,6 +148,16 @@ fn protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Encryptio
         mistakes.push(Diagnostic::new(head(node), problem).help("remove `protocol`"));
     }
     scheme.map(Protocol::Encrypted).or(written).unwrap_or_default()
+}
+
+/// `https-method "POST" | "GET"`
+fn get(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Encryption>) -> bool {
+    let written = mistakes.scalar(nodes, r#"https-method "POST""#, word(&METHODS));
+    if let (Some(node), false) = (child(nodes, "https-method"), scheme == Some(Encryption::Https)) {
+        let problem = "`https-method` is for upstreams that are asked over https://, and these are not";
+        mistakes.push(Diagnostic::new(head(node), problem).help("remove it"));
+    }
+    written.unwrap_or_default()
 }
 
 /// `tls { … }`
@@ -252,7 +266,7 @@ fn is_path(text: &str) -> bool {
 fn upstream(value: &KdlValue) -> Result<(Upstream, Option<Encryption>), Wrong> {
     if let Some(scheme) = value.as_string().and_then(encrypted::scheme) {
         let (encryption, rest) = scheme?;
-        return Ok((encrypted::upstream(rest, encryption.port())?, Some(encryption)));
+        return Ok((encrypted::upstream(rest, encryption)?, Some(encryption)));
     }
     let plain = address(DNS_PORT)(value).map_err(|wrong| {
         let help = format!(
@@ -382,6 +396,7 @@ mod tests {
                 upstreams: to(&["192.0.2.1:53", "[2001:db8::1]:5353"]),
                 protocol: Protocol::Udp,
                 trust: Trust::default(),
+                get: false,
                 policy: Policy::Random,
                 timeout: s(2),
                 deadline: s(5),
@@ -463,8 +478,24 @@ mod tests {
             let forward = forward(&format!("forward \"{text}\""));
             let name = name.map(str::to_owned);
             let address = address.parse().unwrap();
-            assert_eq!(forward.upstreams, [Upstream { address, name }], "{text}");
+            let path = None;
+            assert_eq!(forward.upstreams, [Upstream { address, name, path }], "{text}");
             assert_eq!(forward.protocol, Protocol::Encrypted(Encryption::Tls));
+        }
+    }
+
+    #[test]
+    fn over_https_a_path_follows() {
+        for (text, path) in [
+            ("https://192.0.2.1%dns.example", "/dns-query"),
+            ("https://192.0.2.1%dns.example:443/", "/"),
+            ("https://192.0.2.1%dns.example/a/b~c", "/a/b~c"),
+            ("https://192.0.2.1%dns.example/dns-query{?dns}", "/dns-query"),
+        ] {
+            let forward = forward(&format!("forward \"{text}\" {{ https-method \"GET\" }}"));
+            assert_eq!(forward.upstreams[0].path.as_deref(), Some(path), "{text}");
+            assert_eq!(forward.upstreams[0].address, "192.0.2.1:443".parse().unwrap());
+            assert!(forward.get);
         }
     }
 
@@ -548,6 +579,14 @@ mod tests {
             (
                 "forward \"192.0.2.1\" { tls }",
                 "`tls` is for upstreams that are asked over TLS, and these are asked in clear text",
+            ),
+            (
+                "forward \"https://192.0.2.1/a?b\"",
+                "`forward`: \"https://192.0.2.1/a?b\" has \"/a?b\" for a path, which is none",
+            ),
+            (
+                "forward \"tls://192.0.2.1\" { https-method \"GET\" }",
+                "`https-method` is for upstreams that are asked over https://, and these are not",
             ),
             (
                 "forward \"tls://192.0.2.1\" { tls { pin \"sha256/AAAA\" } }",

@@ -538,6 +538,8 @@ pub struct Forward {
     /// `protocol "udp" | "tcp"`, or what all upstreams have for a scheme. With `udp`, a truncated answer is asked for again
     /// over TCP.
     pub protocol: Protocol,
+    /// `https-method "POST" | "GET"`: whether queries over HTTPS are sent with GET.
+    pub get: bool,
     /// `tls { … }`: how upstreams prove who they are, and we to them.
     pub trust: Trust,
     /// `policy "random" | "round-robin" | "sequential"`
@@ -576,6 +578,8 @@ pub struct Upstream {
     pub address: SocketAddr,
     /// What its certificate is for; none: the address.
     pub name: Option<String>,
+    /// Over HTTPS: what is asked for there; begins with a slash.
+    pub path: Option<String>,
 }
 
 impl Upstream {
@@ -585,17 +589,23 @@ impl Upstream {
             return self.address.to_string();
         };
         let (scheme, port) = (encryption.word(), self.address.port());
-        match (&self.name, self.address) {
-            (None, address) => format!("{scheme}://{address}"),
-            (Some(name), SocketAddr::V4(address)) => format!("{scheme}://{}%{name}:{port}", address.ip()),
-            (Some(name), SocketAddr::V6(address)) => format!("{scheme}://[{}]%{name}:{port}", address.ip()),
-        }
+        let path = self.path.as_deref().unwrap_or_default();
+        let host = match (&self.name, self.address) {
+            (None, address) => return format!("{scheme}://{address}{path}"),
+            (Some(name), SocketAddr::V4(address)) => format!("{}%{name}", address.ip()),
+            (Some(name), SocketAddr::V6(address)) => format!("[{}]%{name}", address.ip()),
+        };
+        format!("{scheme}://{host}:{port}{path}")
     }
 }
 
 impl From<SocketAddr> for Upstream {
     fn from(address: SocketAddr) -> Upstream {
-        Upstream { address, name: None }
+        Upstream {
+            address,
+            name: None,
+            path: None,
+        }
     }
 }
 
@@ -629,6 +639,8 @@ pub enum Protocol {
 pub enum Encryption {
     /// `tls://`: TLS (RFC 7858).
     Tls,
+    /// `https://`: HTTPS (RFC 8484).
+    Https,
 }
 
 impl Encryption {
@@ -636,6 +648,7 @@ impl Encryption {
     pub fn word(self) -> &'static str {
         match self {
             Encryption::Tls => "tls",
+            Encryption::Https => "https",
         }
     }
 
@@ -644,22 +657,26 @@ impl Encryption {
         match self {
             // RFC 7858 section 3.1.
             Encryption::Tls => 853,
+            Encryption::Https => 443,
+        }
+    }
+
+    /// What is spoken upon TLS, as the registry of RFC 7301 section 6 calls it.
+    pub fn alpn(self) -> &'static [u8] {
+        match self {
+            Encryption::Tls => b"dot",
+            Encryption::Https => b"h2",
         }
     }
 }
 
 impl Forward {
-    /// Our side of TLS with its upstreams, if they are encrypted; the name of DNS in a handshake is that of the registry of RFC 7301.
+    /// Our side of TLS with its upstreams, if they are encrypted.
     pub fn client(&self) -> Option<tls::Client> {
-        let encrypted = self.protocol.is_encrypted();
-        encrypted.then(|| tls::Client::new(&self.trust, &[b"dot"]))
-    }
-}
-
-impl Protocol {
-    /// Whether nobody on the way can read what is asked.
-    pub fn is_encrypted(self) -> bool {
-        matches!(self, Protocol::Encrypted(_))
+        match self.protocol {
+            Protocol::Udp | Protocol::Tcp => None,
+            Protocol::Encrypted(encryption) => Some(tls::Client::new(&self.trust, &[encryption.alpn()])),
+        }
     }
 }
 

@@ -210,7 +210,7 @@ fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<
             _ => node = node.children(setting(draft, option)),
         }
     }
-    if node.begins_with("tls://") {
+    if node.begins_with("tls://") || node.begins_with("https://") {
         // TLS lies upon TCP as it is.
         node = node.without("protocol");
     }
@@ -248,6 +248,10 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     let number = |text: &str| text.parse::<u64>().ok();
     match option.name.text.as_str() {
         "tls" => tls(draft, option),
+        "doh_method" => {
+            let word = |text: &str| ["GET", "POST"].contains(&text).then(|| text.to_owned());
+            Some(Node::new("https-method").text(&draft.argument(option, "GET or POST", word)?))
+        }
         "force_tcp" => Some(Node::new("protocol").text("tcp")),
         // TCP has the last word in CoreDNS.
         "prefer_udp" => None,
@@ -329,7 +333,7 @@ fn upstreams(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
         let (scheme, text) = match word.text.split_once("://") {
             None => (None, word.text.as_str()),
             Some(("dns", rest)) => (None, rest),
-            Some((scheme @ "tls", rest)) => (Some(scheme), rest),
+            Some((scheme @ ("tls" | "https"), rest)) => (Some(scheme), rest),
             Some((scheme, _)) => {
                 let problem = format!("upstreams cannot be asked over {scheme}://");
                 let help = "write the address of a server that answers over UDP, TCP or tls://";

@@ -26,6 +26,7 @@ impl Key {
             None => (None, text),
             Some(("dns", rest)) => (None, rest),
             Some(("tls", rest)) => (Some(Encryption::Tls), rest),
+            Some(("https", rest)) => (Some(Encryption::Https), rest),
             Some((scheme, _)) => {
                 let problem = format!("dnsweir does not listen for {scheme}://");
                 return Err((

@@ -32,7 +32,7 @@ const fn option(plugin: &'static str, option: &'static str, fate: Fate) -> Word 
     Word { plugin, option, fate }
 }
 
-const ENCRYPTED: &str = "ask the upstream over tls://";
+const ENCRYPTED: &str = "ask the upstream over tls:// or https://";
 const KEEP: &str = "keep CoreDNS for these names, and `forward` them to it";
 const DEBUGGING: &str = "remove it; `dnsweir explain` and `--log-level debug` show what happens to a query";
 const REMOVE: &str = "remove it: dnsweir has nothing like it";
@@ -123,7 +123,7 @@ pub const WORDS: &[Word] = &[
     plugin("etcd", Refused(KEEP)),
     plugin("file", Refused(KEEP)),
     plugin("forward", Written("`forward`")),
-    option("forward", "doh_method", Refused(ENCRYPTED)),
+    option("forward", "doh_method", Written("`https-method`")),
     option("forward", "except", Written("`except`")),
     option("forward", "expire", Written("`idle`")),
     option(
@@ -299,7 +299,7 @@ pub const WORDS: &[Word] = &[
     option("timeouts", "idle", Written("`tcp-idle`")),
     plugin(
         "tls",
-        Written("`certificate` in `listen`, with addresses behind `tls://`"),
+        Written("`certificate` in `listen`, with addresses behind `tls://` and `https://`"),
     ),
     option(
         "tls",

@@ -338,6 +338,43 @@ pub fn check_data(message: &[u8], record: &Record) -> Result<(), BadRecords> {
     if well_formed { Ok(()) } else { Err(BadRecords) }
 }
 
+/// Seconds for which an answer may be kept: the least TTL of its answer section, or what the SOA of a denial allows
+/// (RFC 2308 section 5). None: it says nothing of it.
+pub fn least_ttl(message: &[u8]) -> Option<u32> {
+    let start = match message.get(4..6)? {
+        [0, 1] => super::name::skip_plain(message, super::HEADER).ok()? + super::QUESTION_TAIL,
+        _ => return None,
+    };
+    let (mut least, mut denial) = (None, None);
+    for record in Walk::new(message, start, counts(message)).map_while(Result::ok) {
+        match record.section {
+            Section::Answer => least = Some(least.map_or(record.ttl, |least: u32| least.min(record.ttl))),
+            Section::Authority if record.rtype == rtype::SOA => {
+                let minimum = message[record.data]
+                    .last_chunk()
+                    .map(|octets| u32::from_be_bytes(*octets));
+                denial = minimum.map(|minimum| minimum.min(record.ttl));
+            }
+            _ => {}
+        }
+    }
+    least.or(denial)
+}
+
+/// Has the TTLs of all records be `by` seconds less.
+pub fn age(message: &mut [u8], by: u32) {
+    let Ok(start) = super::name::skip_plain(message, super::HEADER) else {
+        return;
+    };
+    let records = Walk::new(message, start + super::QUESTION_TAIL, counts(message)).map_while(Result::ok);
+    // An OPT record has flags there.
+    let aging: Vec<_> = records.filter(|record| record.rtype != rtype::OPT).collect();
+    for record in aging {
+        let ttl = record.ttl.saturating_sub(by).to_be_bytes();
+        message[record.ttl_at..record.ttl_at + 4].copy_from_slice(&ttl);
+    }
+}
+
 /// Whether `data` is one or more character-strings and nothing else (RFC 1035 section 3.3.14).
 fn are_strings(mut data: &[u8]) -> bool {
     loop {
@@ -503,6 +540,30 @@ mod tests {
     }
 
     const OPT: (usize, &str, u16, u32, &[u8]) = (2, ".", rtype::OPT, 0, &[]);
+
+    /// RFC 8484 section 5.1: how long HTTP may keep a message, and what it has kept.
+    #[test]
+    fn caches_of_http_keep_to_ttls() {
+        let address: &[u8] = &[1, 2, 3, 4];
+        let mut answer = response(
+            0,
+            1,
+            &[(0, "a.test", 1, 60, address), (0, "a.test", 1, 30, address), OPT],
+        );
+        assert_eq!(least_ttl(&answer), Some(30));
+        age(&mut answer, 40);
+        let flags = (2, ".", rtype::OPT, 0, &[][..]);
+        let aged = [(0, "a.test", 1, 20, address), (0, "a.test", 1, 0, address), flags];
+        assert_eq!(answer, response(0, 1, &aged));
+        let denial = response(3, 1, &[(1, "test", rtype::SOA, 300, &soa(7))]);
+        assert_eq!(least_ttl(&denial), Some(7));
+        let failure = response(2, 1, &[]);
+        assert_eq!(least_ttl(&failure), None);
+        for length in 0..answer.len() {
+            least_ttl(&answer[..length]);
+            age(&mut answer[..length], 1);
+        }
+    }
 
     #[test]
     fn opt_is_taken_out() {

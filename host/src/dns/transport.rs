@@ -9,6 +9,8 @@ pub enum Transport {
     Tcp,
     /// The same, upon TLS (RFC 7858).
     Tls,
+    /// A request (RFC 8484).
+    Https,
     /// Nothing: the proxy asks itself, to refresh an entry or for the target of an alias.
     Internal,
 }

@@ -18,7 +18,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::config::{self, Config, Forward, SourceConfig, Stage};
+use crate::config::{self, Config, Encryption, Forward, Protocol, SourceConfig, Stage};
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::{MESSAGE_MAXIMUM, build, flag};
@@ -49,6 +49,8 @@ struct Server {
     address: SocketAddr,
     /// Who it has to be, if it is asked over TLS and never otherwise.
     secured: Option<(tls::Client, ServerName<'static>)>,
+    /// Whether it is asked over HTTPS, which cannot be done here.
+    https: bool,
 }
 
 impl Upstreams {
@@ -96,6 +98,7 @@ fn servers(forward: &Forward) -> Vec<Server> {
     let client = forward.client();
     let server = |upstream: &config::Upstream| Server {
         address: upstream.address,
+        https: forward.protocol == Protocol::Encrypted(Encryption::Https),
         secured: client.clone().map(|client| {
             let name = tls::server_name_at(upstream.name.as_deref(), upstream.address.ip());
             (client, name)
@@ -137,6 +140,11 @@ async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<IpA
     query[..2].copy_from_slice(&id);
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let address = server.address;
+    if server.https {
+        let problem = "is asked over HTTPS, and servers of files are looked up over UDP, TCP or TLS only: write the \
+                       server's address, as in address=\"192.0.2.1\"";
+        return Err(io::Error::other(problem));
+    }
     let answer = match &server.secured {
         Some(secured) => timeout(TIME, over_tls(address, secured, &query))
             .await

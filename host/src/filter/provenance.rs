@@ -24,6 +24,7 @@ pub fn transport_number(transport: Transport) -> u8 {
         Transport::Udp => 0,
         Transport::Tcp => 1,
         Transport::Tls => 2,
+        Transport::Https => 3,
         Transport::Internal => 5,
     }
 }

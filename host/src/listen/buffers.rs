@@ -21,12 +21,14 @@ pub(super) struct Buffers {
     sent: usize,
     /// Octets of memory of the replies.
     unsent_octets: usize,
+    /// Octets that others hold for it.
+    pub lent: usize,
 }
 
 impl Buffers {
     /// Octets of memory.
     pub fn octets(&self) -> usize {
-        self.input.capacity() + self.unsent_octets
+        self.input.capacity() + self.unsent_octets + self.lent
     }
 
     /// Octets of memory of the replies among them.

@@ -414,6 +414,17 @@ impl ClientConnection {
         self.all.make_room();
     }
 
+    /// Counts octets that somebody else holds for it, until they are given back.
+    pub fn lend(&self, octets: usize) {
+        self.change(|held| held.lent += octets);
+        self.all.make_room();
+    }
+
+    /// The end of [`ClientConnection::lend`]. What was dismissed has nothing any more.
+    pub fn give_back(&self, octets: usize) {
+        self.change(|held| held.lent = held.lent.saturating_sub(octets));
+    }
+
     /// Changes what is held, and keeps the sums right.
     fn change<T>(&self, change: impl FnOnce(&mut Buffers) -> T) -> T {
         let mut held = self.held.lock();

@@ -15,8 +15,10 @@ mod buffers;
 mod client_connections;
 mod conversation;
 mod datagrams;
+mod exchange;
 #[doc(hidden)]
 pub mod framing;
+mod https;
 mod outbox;
 mod secured;
 mod service;
@@ -52,10 +54,11 @@ const CONNECTION_MEMORY: usize = 4 << 10;
 
 /// The same where some may be encrypted.
 pub fn connection_memory(listen: &Listen) -> usize {
-    match listen.encrypted.is_empty() {
-        true => CONNECTION_MEMORY,
-        false => CONNECTION_MEMORY + tls::TLS_MEMORY,
-    }
+    let more = listen.encrypted.iter().map(|(_, encryption)| match encryption {
+        Encryption::Tls => tls::TLS_MEMORY,
+        Encryption::Https => tls::TLS_MEMORY + https::HTTP_MEMORY,
+    });
+    CONNECTION_MEMORY + more.max().unwrap_or_default()
 }
 
 /// Descriptors of one worker's listener on one address: two sockets, and each once more for its switch.
@@ -80,13 +83,14 @@ enum Socket {
     Udp(UdpSocket),
     Tcp(TcpListener),
     Tls(TcpListener),
+    Https(TcpListener),
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Socket::Udp(socket) => socket.as_fd(),
-            Socket::Tcp(listener) | Socket::Tls(listener) => listener.as_fd(),
+            Socket::Tcp(listener) | Socket::Tls(listener) | Socket::Https(listener) => listener.as_fd(),
         }
     }
 }
@@ -104,6 +108,7 @@ impl Sockets {
                 Socket::Tcp(bind::connections(address, port)?),
             ],
             Some(Encryption::Tls) => vec![Socket::Tls(bind::connections(address, port)?)],
+            Some(Encryption::Https) => vec![Socket::Https(bind::connections(address, port)?)],
         };
         let switch = Switch::new(address, &sockets)
             .map_err(|error| BindError::new(address, Protocol::Udp, port, error))?;
@@ -129,6 +134,7 @@ enum Ready {
     Udp(udp::Socket),
     Tcp(tokio::net::TcpListener),
     Tls(tokio::net::TcpListener),
+    Https(tokio::net::TcpListener),
 }
 
 impl Registered {
@@ -142,6 +148,7 @@ impl Registered {
             Socket::Udp(socket) => udp::Socket::new(socket, address).map(Ready::Udp),
             Socket::Tcp(listener) => tokio::net::TcpListener::from_std(listener).map(Ready::Tcp),
             Socket::Tls(listener) => tokio::net::TcpListener::from_std(listener).map(Ready::Tls),
+            Socket::Https(listener) => tokio::net::TcpListener::from_std(listener).map(Ready::Https),
         };
         Ok(Registered {
             address,
@@ -187,6 +194,7 @@ impl Listener {
             Ready::Udp(socket) => spawn_local(udp::listen(socket, service.clone())),
             Ready::Tcp(listener) => spawn_local(tcp::listen(listener, service.clone())),
             Ready::Tls(listener) => spawn_local(tls::listen(listener, service.clone())),
+            Ready::Https(listener) => spawn_local(https::listen(listener, service.clone())),
         };
         Listener {
             address: (registered.address, registered.encryption),

@@ -108,19 +108,22 @@ fn proto_family(transport: Transport, client: IpAddr) -> usize {
         Transport::Udp => 0,
         Transport::Tcp => 2,
         Transport::Tls => 4,
-        Transport::Internal => 6,
+        Transport::Https => 6,
+        Transport::Internal => 8,
     };
     proto + usize::from(client.is_ipv6())
 }
 
 /// Labels of [`ZoneCounters::requests`].
-pub const PROTO_FAMILY: [(&str, &str); 8] = [
+pub const PROTO_FAMILY: [(&str, &str); 10] = [
     ("udp", "ipv4"),
     ("udp", "ipv6"),
     ("tcp", "ipv4"),
     ("tcp", "ipv6"),
     ("tls", "ipv4"),
     ("tls", "ipv6"),
+    ("https", "ipv4"),
+    ("https", "ipv6"),
     ("internal", "ipv4"),
     ("internal", "ipv6"),
 ];

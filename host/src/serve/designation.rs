@@ -21,6 +21,10 @@ const ALPN: u16 = 1;
 const PORT: u16 = 3;
 const IPV4HINT: u16 = 4;
 const IPV6HINT: u16 = 6;
+const DOHPATH: u16 = 7;
+
+/// The path as a template (RFC 8484 section 4.1).
+const TEMPLATE: &[u8] = b"/dns-query{?dns}";
 
 /// The answer to `question` (name, type, class), whose name is special: where to ask encrypted if that is the question, and
 /// somebody listens there.
@@ -54,6 +58,7 @@ fn designated(listen: &Listen, question: &[u8]) -> Option<Vec<u8>> {
 fn record(target: &Name, address: SocketAddr, encryption: Encryption) -> Vec<u8> {
     let (priority, alpn): (u16, &[u8]) = match encryption {
         Encryption::Tls => (1, b"\x03dot"),
+        Encryption::Https => (2, b"\x02h2"),
     };
     let mut data = priority.to_be_bytes().to_vec();
     data.extend(target.as_bytes());
@@ -64,6 +69,9 @@ fn record(target: &Name, address: SocketAddr, encryption: Encryption) -> Vec<u8>
         IpAddr::V4(ip) if !ip.is_unspecified() => parameter(&mut data, IPV4HINT, &ip.octets()),
         IpAddr::V6(ip) if !ip.is_unspecified() => parameter(&mut data, IPV6HINT, &ip.octets()),
         _ => {}
+    }
+    if encryption == Encryption::Https {
+        parameter(&mut data, DOHPATH, TEMPLATE);
     }
     data
 }

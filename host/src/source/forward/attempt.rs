@@ -14,12 +14,13 @@ use tokio::time::{Instant, timeout};
 use super::counters::Reason;
 use super::failure::Fault;
 use super::forwarder::Forwarder;
+use super::https::Https;
 use super::message::{Query, Reply};
 use super::pool::Pool;
 use super::quota::{Quota, Quotas};
 use super::udp;
 use super::upstream::Upstream;
-use crate::config::Protocol;
+use crate::config::{Encryption, Protocol};
 use crate::dns::rcode;
 
 /// One worker's sockets for a [`Forwarder`]. Lives on a `LocalRuntime`.
@@ -29,6 +30,8 @@ pub struct Forward {
     sockets: Vec<udp::Sockets>,
     /// One per upstream.
     pub(super) pools: Vec<Pool>,
+    /// One per upstream.
+    https: Vec<Https>,
 }
 
 impl Forward {
@@ -44,9 +47,19 @@ impl Forward {
             let limit = config.connections.max(1);
             Pool::new(Arc::clone(upstream), quotas(), limit, config.idle, config.timeout)
         };
+        let https = |upstream: &Arc<Upstream>| {
+            Https::new(
+                Arc::clone(upstream),
+                quotas(),
+                config.idle,
+                config.timeout,
+                config.get,
+            )
+        };
         Rc::new(Self {
             sockets: shared.upstreams.iter().map(sockets).collect(),
             pools: shared.upstreams.iter().map(pool).collect(),
+            https: shared.upstreams.iter().map(https).collect(),
             shared,
         })
     }
@@ -120,7 +133,11 @@ impl Forward {
                 let reply = self.sockets[index].exchange(query);
                 timeout(limit, reply).await.unwrap_or(Err(Fault::Timeout))
             }
-            Protocol::Tcp | Protocol::Encrypted(_) => {
+            Protocol::Encrypted(Encryption::Https) => {
+                counters.tcp.fetch_add(1, Relaxed);
+                Box::pin(self.https[index].exchange(query, limit)).await
+            }
+            Protocol::Tcp | Protocol::Encrypted(Encryption::Tls) => {
                 counters.tcp.fetch_add(1, Relaxed);
                 // In a box of its own, or every attempt over UDP would be as large.
                 Box::pin(self.pools[index].exchange(query, limit)).await

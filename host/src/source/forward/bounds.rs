@@ -1,8 +1,9 @@
 //! What a `forward` stage may hold at most, for all that clients ask and upstreams send: sockets and octets.
 
 use super::connection::CONNECTION_OCTETS;
+use super::https::HTTP_OCTETS;
 use super::secured::TLS_OCTETS;
-use crate::config;
+use crate::config::{self, Encryption, Protocol};
 
 /// Octets that a query under way holds: itself, twice, and an answer of the size that upstreams are told to keep to
 /// over UDP. Larger ones come over TCP, where the connection's share covers them.
@@ -27,10 +28,10 @@ impl config::Forward {
     /// workers. What the clients are owed is not among them.
     pub fn most_octets(&self, workers: usize) -> usize {
         let query = QUERY_OCTETS + self.attempts as usize * ATTEMPT_OCTETS;
-        let tls = if self.protocol.is_encrypted() {
-            TLS_OCTETS
-        } else {
-            0
+        let tls = match self.protocol {
+            Protocol::Udp | Protocol::Tcp => 0,
+            Protocol::Encrypted(Encryption::Tls) => TLS_OCTETS,
+            Protocol::Encrypted(Encryption::Https) => TLS_OCTETS + HTTP_OCTETS,
         };
         self.concurrent * query + self.most_connections(workers) * (CONNECTION_OCTETS + tls)
     }

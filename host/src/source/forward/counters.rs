@@ -85,11 +85,13 @@ pub enum Reason {
     Certificate,
     /// No TLS for another reason.
     Tls,
+    /// An error of HTTP.
+    Http,
 }
 
 impl Reason {
     /// In the order of [`Counters::failures`].
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Timeout,
         Self::ConnectionRefused,
         Self::Network,
@@ -107,6 +109,7 @@ impl Reason {
         Self::CertificateKey,
         Self::Certificate,
         Self::Tls,
+        Self::Http,
     ];
 
     /// As a label's value.
@@ -129,6 +132,7 @@ impl Reason {
             Self::CertificateKey => "certificate_key",
             Self::Certificate => "certificate",
             Self::Tls => "tls",
+            Self::Http => "http",
         }
     }
 
@@ -150,6 +154,7 @@ impl From<Fault> for Reason {
             Fault::Network(_) => Self::Network,
             Fault::Closed => Self::Closed,
             Fault::Malformed => Self::Malformed,
+            Fault::Http(_) => Self::Http,
             Fault::Tls(problem) => match problem {
                 Problem::WrongName => Self::CertificateName,
                 Problem::Expired => Self::CertificateExpired,

@@ -26,6 +26,9 @@ pub enum Fault {
     /// TLS did not come about with it.
     #[error("{0}")]
     Tls(Problem),
+    /// Over HTTPS, another status than 200.
+    #[error("answered with the HTTP status {0}")]
+    Http(u16),
     /// Its reply has the right ID and question, and is not a DNS message otherwise.
     #[error("sent a malformed reply")]
     Malformed,
@@ -69,7 +72,13 @@ impl Fault {
     pub(super) fn blames_upstream(self) -> bool {
         matches!(
             self,
-            Self::Timeout | Self::Refused | Self::Network(_) | Self::Closed | Self::Malformed | Self::Tls(_)
+            Self::Timeout
+                | Self::Refused
+                | Self::Network(_)
+                | Self::Closed
+                | Self::Malformed
+                | Self::Tls(_)
+                | Self::Http(_)
         )
     }
 }

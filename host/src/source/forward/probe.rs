@@ -20,12 +20,13 @@ use tokio::time::{Instant, sleep, timeout};
 use super::counters::Reason;
 use super::failure::Fault;
 use super::forwarder::Forwarder;
+use super::https::Https;
 use super::message::{Query, Reply};
 use super::pool::Pool;
 use super::quota::Quotas;
 use super::udp;
 use super::upstream::Upstream;
-use crate::config::Protocol;
+use crate::config::{Encryption, Protocol};
 use crate::dns::name::{NAME_MAXIMUM, Name};
 use crate::dns::{CLASS_IN, rtype};
 
@@ -213,7 +214,13 @@ async fn ask(
                 .unwrap_or(Err(Fault::Timeout))
         }
         // A connection of its own: an old one is what may be broken.
-        Protocol::Tcp | Protocol::Encrypted(_) => {
+        Protocol::Encrypted(Encryption::Https) => {
+            let get = forwarder.config.get;
+            Https::new(upstream.clone(), Quotas::unbounded(), Duration::ZERO, limit, get)
+                .exchange(query, limit)
+                .await
+        }
+        Protocol::Tcp | Protocol::Encrypted(Encryption::Tls) => {
             Pool::new(upstream.clone(), Quotas::unbounded(), 1, Duration::ZERO, limit)
                 .exchange(query, limit)
                 .await

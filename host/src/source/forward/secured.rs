@@ -26,6 +26,8 @@ pub(super) struct Secured {
     address: SocketAddr,
     client: Client,
     name: ServerName<'static>,
+    /// What is asked for over HTTPS.
+    path: Option<String>,
     /// Until when its certificate was valid that it had last, in seconds since 1970; 0: none is known.
     expires: AtomicI64,
     /// Handshakes that began a session.
@@ -43,10 +45,24 @@ impl Secured {
             address: upstream.address,
             client,
             name: server_name_at(upstream.name.as_deref(), upstream.address.ip()),
+            path: upstream.path.clone(),
             expires: AtomicI64::new(0),
             full: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
             wrong: Mutex::new(None),
+        }
+    }
+
+    /// What is asked for over HTTPS, as a URI.
+    pub fn uri(&self) -> String {
+        let path = self.path.as_deref().unwrap_or("/");
+        let host = match &self.name {
+            ServerName::IpAddress(_) if self.address.is_ipv6() => format!("[{}]", self.address.ip()),
+            name => name.to_str().into_owned(),
+        };
+        match self.address.port() {
+            443 => format!("https://{host}{path}"),
+            port => format!("https://{host}:{port}{path}"),
         }
     }
 

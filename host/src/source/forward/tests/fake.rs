@@ -23,6 +23,7 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         upstreams: upstreams.iter().copied().map(Into::into).collect(),
         protocol: config::Protocol::Udp,
         trust: config::Trust::default(),
+        get: false,
         policy: config::Policy::Sequential,
         timeout: Duration::from_millis(500),
         deadline: Duration::from_secs(2),
