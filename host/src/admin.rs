@@ -2,145 +2,30 @@
 //!
 //! Served by the main thread, which answers no query. It shows; nothing can be changed through it.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+mod server;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::StatusCode;
+use hyper::header::CONTENT_SECURITY_POLICY;
 use serde::Serialize;
-use socket2::{Domain, Socket, Type};
-use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::timeout;
 
 use crate::cache::Kind;
 use crate::ceiling;
 use crate::config::{self, Module};
 use crate::filter::Filter;
-use crate::listen::{Port, in_use, steer};
 use crate::metrics;
-use crate::netstat::Protocol;
 use crate::state::State;
-
-/// How long a client may take to send its request's head, and be silent between two requests.
-const HEAD: Duration = Duration::from_secs(5);
-
-/// Octets of a request's head, at most.
-const HEAD_OCTETS: usize = 16 << 10;
-
-/// How long a connection may last: a client that does not read its response is let go.
-const LASTING: Duration = Duration::from_secs(60);
-
-/// Connections that are open at once. When there are as many, the oldest makes room: whoever comes to look gets to see.
-pub const CONNECTIONS: usize = 32;
-
-/// A bound admin address, known to the runtime.
-pub struct Listener(tokio::net::TcpListener);
-
-impl Listener {
-    /// Binds the address, on the runtime that will serve it. [`Port::Shared`] lets a successor listen before we
-    /// end; of two processes, the one that came second answers.
-    ///
-    /// # Errors
-    /// When the address cannot be had; then who has it.
-    pub fn bind(address: SocketAddr, port: Port) -> io::Result<Listener> {
-        let bound = (|| {
-            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-            socket.set_nonblocking(true)?;
-            socket.set_reuse_address(true)?;
-            socket.set_reuse_port(port == Port::Shared)?;
-            socket.bind(&address.into())?;
-            socket.set_reuse_port(true)?;
-            socket.listen(128)?;
-            let listener: TcpListener = socket.into();
-            steer(&listener, 1)?;
-            tokio::net::TcpListener::from_std(listener)
-        })();
-        match bound {
-            Ok(listener) => Ok(Listener(listener)),
-            Err(error) => {
-                let error: io::Error = error;
-                let hint = match error.kind() {
-                    io::ErrorKind::AddrInUse => in_use(address, Protocol::Tcp, port),
-                    _ => String::new(),
-                };
-                Err(io::Error::new(
-                    error.kind(),
-                    format!("cannot serve admin on {address}: {error}{hint}"),
-                ))
-            }
-        }
-    }
-
-    /// Serves requests about `state` on the calling runtime.
-    pub fn serve(self, state: Arc<State>) -> Server {
-        Server(tokio::spawn(async move {
-            let mut open: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS);
-            loop {
-                match self.0.accept().await {
-                    Ok((stream, _)) => {
-                        open.retain(|connection| !connection.is_finished());
-                        if open.len() == CONNECTIONS
-                            && let Some(oldest) = open.pop_front()
-                        {
-                            oldest.abort();
-                        }
-                        let state = Arc::clone(&state);
-                        let connection = tokio::spawn(async move {
-                            let service = service_fn(|request| {
-                                let reply = reply(&request, &state);
-                                async { Ok::<_, Infallible>(reply) }
-                            });
-                            let mut http = http1::Builder::new();
-                            http.timer(TokioTimer::new())
-                                .header_read_timeout(HEAD)
-                                .max_buf_size(HEAD_OCTETS);
-                            // A client that breaks off is no concern of ours.
-                            let served = http.serve_connection(TokioIo::new(stream), service);
-                            let _ = timeout(LASTING, served).await;
-                        });
-                        open.push_back(connection.abort_handle());
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept an admin connection");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                }
-            }
-        }))
-    }
-}
+pub use server::{CONNECTIONS, Listener, Reply, Server, text, typed};
 
 /// What a browser shows: one file, without anything to build.
 const PAGE: &str = include_str!("admin/page.html");
 
-/// A served admin address; dropped, it is not served any more.
-pub struct Server(JoinHandle<()>);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-fn reply(request: &Request<Incoming>, state: &Arc<State>) -> Response<Full<Bytes>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use GET or HEAD\n".into());
-        refused
-            .headers_mut()
-            .insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
-        return refused;
-    }
-    match request.uri().path() {
+/// What the proxy shows of itself at a path.
+pub fn reply(path: &str, state: &Arc<State>) -> Reply {
+    match path {
         // Whoever restarts what is not healthy is meant to: a worker that hangs does not come back often.
         "/health" if state.hanging.load(Ordering::Relaxed) > 0 => text(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -165,7 +50,7 @@ fn reply(request: &Request<Incoming>, state: &Arc<State>) -> Response<Full<Bytes
 }
 
 /// The page for a browser. It asks this address for /status and /metrics, and nobody for anything else.
-fn page() -> Response<Full<Bytes>> {
+fn page() -> Reply {
     let mut page = typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.into());
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                   img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -174,20 +59,6 @@ fn page() -> Response<Full<Bytes>> {
         hyper::header::HeaderValue::from_static(policy),
     );
     page
-}
-
-fn text(code: StatusCode, body: String) -> Response<Full<Bytes>> {
-    typed(code, "text/plain; charset=utf-8", body)
-}
-
-fn typed(code: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = code;
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        hyper::header::HeaderValue::from_static(content_type),
-    );
-    response
 }
 
 /// What an operator may want to know of a proxy that is ready, a line each: that it does not run what the file says.

@@ -24,8 +24,13 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 pub fn render(state: &State) -> String {
     let ours = collect(state);
     let theirs = coredns::figures(&ours);
+    text([("dnsweir", ours), ("coredns", theirs)])
+}
+
+/// Figures in OpenMetrics text, each with what their names begin with.
+pub fn text(all: impl IntoIterator<Item = (&'static str, Figures)>) -> String {
     let mut registry = Registry::default();
-    for (prefix, figures) in [("dnsweir", ours), ("coredns", theirs)] {
+    for (prefix, figures) in all {
         let named = registry.sub_registry_with_prefix(prefix);
         named.register_collector(Box::new(Scrape(figures)));
     }

@@ -11,7 +11,7 @@ mod descriptors;
 pub mod privileges;
 mod refresh;
 mod reload;
-mod watch;
+pub mod watch;
 mod watchdog;
 mod worker;
 
@@ -474,8 +474,9 @@ impl Proxy {
         predecessors.retain(|one| config.admin.contains(&one.address()));
         for (address, listener, predecessor) in added {
             predecessors.push(predecessor);
-            self.admin
-                .push((address, listener.serve(Arc::clone(&self.state))));
+            let state = Arc::clone(&self.state);
+            let server = listener.serve(move |path| admin::reply(path, &state));
+            self.admin.push((address, server));
         }
         Ok(())
     }
