@@ -75,3 +75,4 @@ mod logs;
 mod node_cache;
 mod soak;
 mod tcp;
+mod webhook;

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod webhook;
+
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,6 +13,7 @@ use tracing::level_filters::LevelFilter;
 use crate::nodecache;
 use crate::tools::artifacts::Access;
 use crate::tools::new::Language;
+pub use webhook::WebhookFlags;
 
 /// A caching DNS proxy for one node, with filters in sandboxed WebAssembly.
 #[derive(Debug, Parser)]
@@ -60,6 +63,18 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         command: NodeCommand,
+    },
+    /// Answer the API server about new pods: point those of labelled namespaces at their node's address.
+    Webhook {
+        /// How.
+        #[command(flatten)]
+        flags: WebhookFlags,
+        /// The least severe messages to log.
+        #[arg(long, value_enum, default_value_t = LogLevel::Info)]
+        log_level: LogLevel,
+        /// Format of the log on standard error.
+        #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+        log_format: LogFormat,
     },
     /// Check a configuration and report every mistake in it.
     Check {

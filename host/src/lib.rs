@@ -4,7 +4,8 @@
 //! [`serve`], which tells the life of a query and is the file to read first. It uses three things that
 //! do not know each other: [`filter`] runs WebAssembly, [`cache`] keeps answers, [`source`] answers
 //! what neither knows, as a rule by asking upstreams. [`dns`] reads and writes messages and [`config`] the operator's file; neither uses
-//! anything else of ours. [`admin`] and [`metrics`] show what goes on, [`ceiling`] what may at most, [`tools`] what would.
+//! anything else of ours. [`admin`] and [`metrics`] show what goes on, [`ceiling`] what may at most, [`tools`] what would. [`webhook`] is a
+//! program of its own, which sends pods here.
 //!
 //! Public is what the program in `main.rs` needs, with [`fuzzing`] for `fuzz/` and [`measured`] for `bench/`. Nothing
 //! else is, so that the compiler finds what nobody uses.
@@ -44,6 +45,7 @@ mod source;
 mod state;
 mod tls;
 pub mod tools;
+pub mod webhook;
 
 pub use confine::Confinement;
 pub use filter::compile_for_parent;

@@ -14,12 +14,14 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use dnsweir::args::{
-    self, Args, CacheCommand, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCacheFlags, NodeCommand,
+    self, Args, CacheCommand, Child, Command, FilterCommand, LogFormat, LogLevel, NodeCacheFlags,
+    NodeCommand, WebhookFlags,
 };
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Spectators, Stop, by_hand};
 use dnsweir::{
     Confinement, Outcome, compile_for_parent, control, log, nodecache, output, pull_for_parent, tools,
+    webhook,
 };
 
 /// A configuration that is not valid (sysexits.h).
@@ -49,6 +51,11 @@ fn main() -> ExitCode {
             )
         }
         Command::NodeCache(flags) => node_cache(flags, kept),
+        Command::Webhook {
+            flags,
+            log_level,
+            log_format,
+        } => webhook(flags, log_level, log_format, kept),
         Command::Node { command } => node(&command).unwrap_or_else(|stop| fail(&stop)),
         Command::Check { file } => check(&file),
         Command::Explain {
@@ -120,6 +127,20 @@ fn node_cache(flags: NodeCacheFlags, kept: io::Result<()>) -> ExitCode {
     serve(ConfigOrigin::NodeCache(Arc::new(options)), None, kept)
 }
 
+fn webhook(flags: WebhookFlags, level: LogLevel, format: LogFormat, kept: io::Result<()>) -> ExitCode {
+    log::start(level.into(), matches!(format, LogFormat::Json));
+    if let Err(error) = kept {
+        tracing::warn!(%error, "could not drop unneeded capabilities");
+    }
+    match flags.options() {
+        Ok(options) => webhook::run(options).map_or_else(|stop| fail(&stop), |()| ExitCode::SUCCESS),
+        Err(problem) => {
+            complain(&format!("dnsweir: {problem}"));
+            ExitCode::from(EX_USAGE)
+        }
+    }
+}
+
 /// Answers queries until it is told to stop. What is `kept` are capabilities.
 fn serve(origin: ConfigOrigin, compiled_cache: Option<PathBuf>, kept: io::Result<()>) -> ExitCode {
     if let Err(error) = kept {
@@ -153,6 +174,8 @@ fn needs(command: &Command) -> Option<Needs> {
         } => Some(ConfigOrigin::File(config.clone()).needs()),
         Command::NodeCache(flags) if flags.keeps_network() => Some(Needs::Network),
         Command::NodeCache(_) => Some(Needs::Port),
+        // On port 443, if that is wanted.
+        Command::Webhook { .. } => Some(Needs::Port),
         Command::Node { .. } | Command::Filter(FilterCommand::New { .. }) => None,
         Command::Check { .. }
         | Command::Explain { .. }

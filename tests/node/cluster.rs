@@ -7,6 +7,7 @@ mod manifests;
 mod migration;
 mod records;
 mod source;
+mod webhook;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -70,13 +71,19 @@ fn admin(path: &'static str) -> Option<u16> {
 
 /// Processes of the containers on `node` whose command line begins like this.
 fn processes(name: &str) -> Vec<libc::pid_t> {
+    processes_of("node", name)
+}
+
+/// The same on `node` or `other`.
+fn processes_of(node: &str, name: &str) -> Vec<libc::pid_t> {
+    let group = format!("/dnsweir-{node}/kubepods");
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
         let Ok(id) = entry.file_name().to_string_lossy().parse() else {
             continue;
         };
         let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-        if read("cgroup").contains("/dnsweir-node/kubepods") && read("cmdline").starts_with(name) {
+        if read("cgroup").contains(&group) && read("cmdline").starts_with(name) {
             found.push(id);
         }
     }

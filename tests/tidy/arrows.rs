@@ -87,7 +87,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     // The words of a flag.
-    ("args", &["nodecache", "tools"]),
+    ("args", &["nodecache", "tools", "webhook"]),
     (
         "measured",
         &["private_folder", "serve", "filter", "cache", "config", "dns"],
@@ -96,6 +96,19 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tools",
         &[
             "registry", "run", "serve", "cases", "filter", "corefile", "config", "dns",
+        ],
+    ),
+    (
+        "webhook",
+        &[
+            "run",
+            "admin",
+            "metrics",
+            "listen",
+            "output",
+            "figures",
+            "histogram",
+            "tls",
         ],
     ),
     (
@@ -141,26 +154,33 @@ const CRATES: &[(&str, &[&str])] = &[
     ("miette", &["config"]),
     ("clap", &["args", "main", "tools"]),
     ("reqwest", &["fetch"]),
-    ("rustls", &["tls", "fetch", "registry", "source", "listen"]),
-    ("tokio_rustls", &["fetch", "source", "listen"]),
+    (
+        "rustls",
+        &["tls", "fetch", "registry", "source", "listen", "webhook"],
+    ),
+    ("tokio_rustls", &["fetch", "source", "listen", "webhook"]),
     ("rustls_platform_verifier", &["tls"]),
     ("x509_parser", &["tls"]),
+    ("rcgen", &["tls", "fetch"]),
     ("url", &["config"]),
-    ("hyper", &["admin", "listen", "source"]),
-    ("hyper_util", &["admin", "listen", "source"]),
-    ("http_body_util", &["admin", "listen", "source"]),
+    ("hyper", &["admin", "listen", "source", "webhook"]),
+    ("hyper_util", &["admin", "listen", "source", "webhook"]),
+    ("http_body_util", &["admin", "listen", "source", "webhook"]),
     ("prometheus_client", &["metrics"]),
     ("socket2", &["listen", "source", "admin", "node"]),
     ("etherparse", &["node"]),
     ("oci_client", &["registry"]),
     ("ring", &["registry"]),
-    ("base64", &["config", "listen", "registry", "source", "tls"]),
+    (
+        "base64",
+        &["config", "listen", "registry", "source", "tls", "webhook"],
+    ),
     ("notify", &["run", "tools"]),
     ("hickory_proto", &["dns", "config", "fetch"]),
     ("rtnetlink", &["node", "source"]),
     ("futures_util", &["node", "registry", "source"]),
-    ("kube", &["source"]),
-    ("k8s_openapi", &["source"]),
+    ("kube", &["source", "webhook"]),
+    ("k8s_openapi", &["source", "webhook"]),
     ("rpds", &["source"]),
     ("arc_swap", &["source"]),
     (
@@ -200,7 +220,7 @@ const CRATES: &[(&str, &[&str])] = &[
 const SOCKETS: &[&str] = &["UdpSocket", "TcpStream", "TcpListener", "TcpSocket"];
 
 /// Who may.
-const WITH_SOCKETS: &[&str] = &["listen", "source", "admin", "fetch"];
+const WITH_SOCKETS: &[&str] = &["listen", "source", "admin", "fetch", "webhook"];
 
 #[test]
 fn rooms_use_only_what_their_arrows_say() {

@@ -7,6 +7,7 @@ mod authorities;
 mod client;
 mod identity;
 mod problem;
+mod self_signed;
 mod server;
 
 use std::io;
@@ -23,6 +24,7 @@ pub use authorities::Authorities;
 pub use client::{Client, Pin, Trust};
 pub use identity::Identity;
 pub use problem::{Explained, Problem};
+pub use self_signed::self_signed;
 pub use server::server;
 
 /// ring, chosen here and not by whatever else is in the process.
@@ -65,7 +67,10 @@ fn name(certificate: &CertificateDer<'_>) -> Option<String> {
 }
 
 /// The certificates in a PEM text.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+///
+/// # Errors
+/// What is wrong with the text, to follow its name.
+pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| format!("is not PEM: {error}"))?;
     match found.is_empty() {

@@ -24,9 +24,20 @@ const COMPONENTS: [&str; 3] = [
     "filters-image-volume",
 ];
 
-/// Has the API server check manifests, to the last field, and keeps nothing.
+/// What an overlay has, whatever else is in it.
+const PROXY: &[&str] = &["daemonset.apps/", "configmap/"];
+
+/// What there is of the webhook.
+const WEBHOOK: &[&str] = &[
+    "deployment.apps/",
+    "service/",
+    "poddisruptionbudget.policy/",
+    "mutatingwebhookconfiguration.admissionregistration.k8s.io/",
+];
+
+/// Has the API server check manifests, to the last field, and keeps nothing. These objects have to be among them.
 #[track_caller]
-fn valid(name: &str, manifests: &str) {
+fn valid(name: &str, manifests: &str, expected: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("manifests.yaml");
     fs::write(&file, manifests).expect("a file");
@@ -35,10 +46,9 @@ fn valid(name: &str, manifests: &str) {
         .args(["apply", "--dry-run=server", "--validate=strict", "-f"])
         .arg(&file);
     let said = output(&mut apply);
-    assert!(
-        said.contains("daemonset.apps/") && said.contains("configmap/"),
-        "{name}: {said}"
-    );
+    for object in expected {
+        assert!(said.contains(object), "{name}: {said}");
+    }
 }
 
 /// What kubectl makes of a folder.
@@ -62,20 +72,21 @@ fn composed(folder: &Path, more: &str) {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn every_overlay_is_valid() {
     for overlay in OVERLAYS {
-        valid(overlay, &rendered(&root().join("deploy").join(overlay)));
+        valid(overlay, &rendered(&root().join("deploy").join(overlay)), PROXY);
     }
+    valid("webhook", &rendered(&root().join("deploy/webhook")), WEBHOOK);
     for component in COMPONENTS {
         let folder = tempfile::tempdir().expect("a folder");
         composed(
             folder.path(),
             &format!("components: [DEPLOY/components/{component}]\n"),
         );
-        valid(component, &rendered(folder.path()));
+        valid(component, &rendered(folder.path()), PROXY);
     }
 }
 
 /// Values of the chart, as `--set` takes them.
-const VARIANTS: [&[&str]; 8] = [
+const VARIANTS: [&[&str]; 11] = [
     &[],
     &["mode=link-local"],
     &[
@@ -99,15 +110,41 @@ const VARIANTS: [&[&str]; 8] = [
         "image.digest=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
         "config=listen \"127.0.0.1\"",
     ],
+    &["mode=link-local", "webhook.enabled=true"],
+    &[
+        "webhook.enabled=true",
+        "webhook.optionsOnly=true",
+        "webhook.options={use-vc,timeout:1}",
+        "webhook.dryRun=true",
+        "webhook.namespaceLabel=dns.example.org/local=yes",
+    ],
+    &[
+        "mode=no-kube-proxy",
+        "clusterDNS={10.96.0.10}",
+        "webhook.enabled=true",
+        "webhook.replicas=3",
+        "webhook.ndots=2",
+        "webhook.includeNamespaces={kube-public}",
+        "webhook.certificate.secret=webhook-tls",
+        "webhook.certificate.caBundle=eA==",
+        "webhook.certificate.annotations.note=it",
+        "imagePullSecrets[0].name=secret",
+    ],
 ];
 
 /// Values that it has not, or not so.
-const WRONG: [&str; 5] = [
+const WRONG: [&str; 10] = [
     "mode=bypass",
     "clusterDns={10.96.0.10}",
     "clusterDNS={kube-dns}",
     "admin=9253",
     "image.digest=latest",
+    // In a mode that has no address of the node's own.
+    "webhook.enabled=true",
+    "webhook.replicas=0",
+    "webhook.namespaceLabel=enabled",
+    "webhook.includeNamespaces={default}",
+    "webhook.options={a b}",
 ];
 
 /// Helm, about to print the manifests of a release called `chart`, since `dnsweir` is there, with these values.
@@ -136,7 +173,10 @@ fn lines(text: &str) -> Vec<String> {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn every_variant_of_the_chart_is_valid() {
     for values in VARIANTS {
-        valid(&values.join(" "), &output(&mut template(values)));
+        let has_webhook = values.contains(&"webhook.enabled=true");
+        let webhook = if has_webhook { WEBHOOK } else { &[] };
+        let expected = [PROXY, webhook].concat();
+        valid(&values.join(" "), &output(&mut template(values)), &expected);
     }
     for wrong in WRONG {
         let refused = template(&[wrong]).output().expect("helm");

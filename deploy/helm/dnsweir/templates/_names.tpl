@@ -35,3 +35,8 @@ node {
     {{- end }}
 }
 {{- end }}
+
+{{- define "dnsweir.webhookLabels" -}}
+app.kubernetes.io/name: dnsweir-webhook
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}

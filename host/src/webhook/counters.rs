@@ -1,0 +1,114 @@
+//! What the webhook counts, and shows on its admin address.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::injection::Reason;
+use crate::figures::Figures;
+use crate::histogram::Histogram;
+use crate::output;
+
+/// What became of requests, connections and certificates.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Pods that were changed, or would have been.
+    pub changed: AtomicU64,
+    /// Pods that were left as they are, by reason.
+    pub unchanged: [AtomicU64; Reason::ALL.len()],
+    /// Requests that were refused, by reason.
+    pub refused: [AtomicU64; Refusal::ALL.len()],
+    /// How long answers took.
+    pub durations: Histogram<19>,
+    /// Connections now.
+    pub connections: AtomicU64,
+    /// Handshakes that failed.
+    pub failed_handshakes: AtomicU64,
+    /// Certificates that were taken into use.
+    pub certificates: AtomicU64,
+    /// Times that no certificate could be had, or the API server could not be told of it.
+    pub certificate_errors: AtomicU64,
+    /// When the certificate in use expires, in seconds since 1970.
+    pub expires: AtomicU64,
+}
+
+/// Why a request is not answered with a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It asks for something else.
+    Path,
+    /// It is no review about a pod.
+    Malformed,
+    /// Its body is too large.
+    TooLarge,
+    /// It took too long, or too many were there.
+    TimedOut,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Refusal; 4] = [
+        Refusal::Path,
+        Refusal::Malformed,
+        Refusal::TooLarge,
+        Refusal::TimedOut,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Refusal::Path => "path",
+            Refusal::Malformed => "malformed",
+            Refusal::TooLarge => "too_large",
+            Refusal::TimedOut => "timeout",
+        }
+    }
+}
+
+impl Counters {
+    /// All that is counted; `dry_run` tells whether changes were made.
+    pub fn show(&self, dry_run: bool, figures: &mut Figures) {
+        figures
+            .gauge("build_info", "Build information; the value is always 1")
+            .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        let help = "Pods that were to be created, by what became of them";
+        let pods = figures.counter("webhook_pods", help);
+        for (result, is_so) in [("changed", !dry_run), ("dry_run", dry_run)] {
+            let count = if is_so { self.changed.load(Relaxed) } else { 0 };
+            pods.add(&[("result", result)], count);
+        }
+        for reason in Reason::ALL {
+            let count = self.unchanged[reason as usize].load(Relaxed);
+            pods.add(&[("result", reason.as_str())], count);
+        }
+        let refused = figures.counter("webhook_refused", "Requests that were refused, by reason");
+        for refusal in Refusal::ALL {
+            let count = self.refused[refusal as usize].load(Relaxed);
+            refused.add(&[("reason", refusal.as_str())], count);
+        }
+        let help = "Time from a request's head to its answer";
+        figures
+            .histogram("webhook_duration_seconds", help)
+            .add_durations(&[], &self.durations);
+        figures
+            .gauge("webhook_connections", "Open connections")
+            .add(&[], self.connections.load(Relaxed));
+        let mut count = |name, help, counter: &AtomicU64| {
+            figures.counter(name, help).add(&[], counter.load(Relaxed));
+        };
+        let help = "TLS handshakes that failed";
+        count("webhook_failed_handshakes", help, &self.failed_handshakes);
+        let help = "Certificates that were taken into use";
+        count("webhook_certificates", help, &self.certificates);
+        let help = "Times that no certificate could be had, or the API server not told of it";
+        count("webhook_certificate_errors", help, &self.certificate_errors);
+        let help = "When the certificate in use expires, in seconds since 1970; 0 while there is none";
+        figures
+            .gauge("webhook_certificate_expiry_timestamp_seconds", help)
+            .add(&[], self.expires.load(Relaxed));
+        let help = "Lines of output dropped because nothing read the stream in time";
+        for (stream, lines) in output::dropped() {
+            figures
+                .counter("output_lines_dropped", help)
+                .add(&[("stream", stream)], lines);
+        }
+    }
+}
