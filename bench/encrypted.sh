@@ -1,0 +1,173 @@
+#!/bin/bash
+# Measures what a cache hit costs over each transport, in dnsweir, unbound and dnsdist; README.md tells how. Needs unbound,
+# dnsdist, dnsperf, h2load (Debian: nghttp2-client), openssl, python3, and target/release of this repository. ROUNDS and SECONDS_EACH say how often and how long.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+target=${CARGO_TARGET_DIR:-$here/../target}/release
+dnsweir=${DNSWEIR:-$target/dnsweir}
+rounds=${ROUNDS:-5} seconds=${SECONDS_EACH:-4}
+ip=127.0.0.78 name=dns.example
+work=$(mktemp -d)
+processes=()
+declare -A process port
+
+finish() {
+    kill -CONT "${processes[@]}" 2>/dev/null || true
+    kill "${processes[@]}" 2>/dev/null || true
+    wait
+    rm -r "$work"
+}
+trap finish EXIT
+cd "$work"
+
+# One certificate for all.
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=an authority" \
+    -keyout ca.key -out ca.pem 2>/dev/null
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$name" -keyout key.pem -out request.pem 2>/dev/null
+openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -days 2 -out certificate.pem \
+    -extfile <(echo "subjectAltName=DNS:$name,IP:$ip") 2>/dev/null
+
+for number in {1..1000}; do echo "h$number.hot.example A"; done >names
+# The same as RFC 8484 section 4.1 has them in a URI.
+python3 - <<'END' >queries
+import base64, struct
+for number in range(1, 1001):
+    labels = b"".join(bytes([len(label)]) + label for label in (b"h%d" % number, b"hot", b"example"))
+    query = struct.pack(">6H", 0, 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">2H", 1, 1)
+    print(base64.urlsafe_b64encode(query).rstrip(b"=").decode())
+END
+
+# start CORE COMMAND...: starts a program on a processor.
+start() {
+    local core=$1
+    shift
+    taskset -c "$core" "$@" >>"$work/log" 2>&1 &
+    processes+=($!)
+}
+
+start 1 "$target/dnsweir-bench" upstream --listen "$ip:5300"
+
+port[dnsweir]=5400 port[unbound]=5410 port[dnsdist]=5420
+# Behind its first port, for UDP and TCP, each has one for TLS and one for HTTPS.
+cat >dnsweir.kdl <<END
+listen "$ip:5400" "tls://$ip:5401" "https://$ip:5402" {
+    certificate "$work/certificate.pem" key="$work/key.pem"
+}
+workers 1
+zone "." { cache; forward "$ip:5300" }
+END
+start 0 "$dnsweir" run --log-level warn --config dnsweir.kdl
+process[dnsweir]=$!
+
+cat >unbound.conf <<END
+server:
+    interface: $ip@5410
+    interface: $ip@5411
+    interface: $ip@5412
+    tls-port: 5411
+    https-port: 5412
+    tls-service-pem: "$work/certificate.pem"
+    tls-service-key: "$work/key.pem"
+    do-daemonize: no
+    use-syslog: no
+    username: ""
+    chroot: ""
+    pidfile: ""
+    directory: "$work"
+    num-threads: 1
+    module-config: "iterator"
+    do-not-query-localhost: no
+    incoming-num-tcp: 100
+    minimal-responses: yes
+remote-control:
+    control-enable: no
+forward-zone:
+    name: "."
+    forward-addr: $ip@5300
+END
+start 0 unbound -d -p -c unbound.conf
+process[unbound]=$!
+
+cat >dnsdist.conf <<END
+setSecurityPollSuffix("")
+setUDPMultipleMessagesVectorSize(32)
+setMaxTCPQueriesPerConnection(0)
+addLocal("$ip:5420")
+addTLSLocal("$ip:5421", "$work/certificate.pem", "$work/key.pem")
+addDOHLocal("$ip:5422", "$work/certificate.pem", "$work/key.pem", "/dns-query")
+newServer({address="$ip:5300"}):setUp()
+getPool(""):setCache(newPacketCache(200000, {maxTTL=86400, minTTL=0}))
+END
+start 0 dnsdist --supervised --disable-syslog -C dnsdist.conf
+process[dnsdist]=$!
+
+sleep 2
+
+# ask SERVER TRANSPORT SECONDS: asks over 16 connections that are kept, with 64 queries under way; prints how many were
+# answered. dnsperf 2.10 waits for acknowledgements between the parts of its requests over HTTPS, so that is left to h2load.
+ask() {
+    local at=${port[$1]} mode=(-m "$2")
+    case $2 in
+        doh)
+            sed "s#^#https://$ip:$((at + 2))/dns-query?dns=#" queries >uris
+            taskset -c 1 h2load -D "$3" -c 16 -m 4 -t 1 -i uris 2>>log |
+                sed -n 's/^status codes: *\([0-9]*\) 2xx.*/\1/p'
+            return
+            ;;
+        dot) at=$((at + 1)) ;;
+    esac
+    taskset -c 1 dnsperf "${mode[@]}" -s "$ip" -p "$at" -d names -l "$3" -c 16 -q 64 2>>log |
+        sed -n 's/^ *Queries completed: *\([0-9]*\).*/\1/p'
+}
+
+# spent SERVER: nanoseconds of processor time of all its threads.
+spent() {
+    cat /proc/"${process[$1]}"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
+}
+
+turns=()
+for server in dnsweir unbound dnsdist; do
+    for transport in udp tcp dot doh; do turns+=("$server $transport"); done
+done
+
+for server in dnsweir unbound dnsdist; do
+    ask "$server" udp 1 >/dev/null
+    kill -STOP "${process[$server]}"
+done
+for ((round = 0; round < rounds; round++)); do
+    for ((place = 0; place < ${#turns[@]}; place++)); do
+        read -r server transport <<<"${turns[(place + round) % ${#turns[@]}]}"
+        kill -CONT "${process[$server]}"
+        # Connections are made, and their handshakes counted, in each measurement: 16 of some 100 000 queries.
+        ask "$server" "$transport" 1 >/dev/null
+        before=$(spent "$server")
+        answered=$(ask "$server" "$transport" "$seconds")
+        after=$(spent "$server")
+        kill -STOP "${process[$server]}"
+        echo "$server $transport $((after - before)) ${answered:-0}" >>raw
+        echo "$round $server $transport: ${answered:-0} answers" >&2
+    done
+done
+
+echo "processor time of the server for each answer, µs: median (least to most) of $rounds rounds"
+echo
+awk '
+    $4 > 0 { key = $1 " " $2; count[key]++; cost[key, count[key]] = $3 / $4 / 1000 }
+    function cell(key, n, i, j, swap, sorted) {
+        n = count[key]
+        if (!n) return "–"
+        for (i = 1; i <= n; i++) sorted[i] = cost[key, i]
+        for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (sorted[j] < sorted[i]) {
+            swap = sorted[i]; sorted[i] = sorted[j]; sorted[j] = swap
+        }
+        return sprintf("%.1f (%.1f to %.1f)", sorted[int((n + 1) / 2)], sorted[1], sorted[n])
+    }
+    END {
+        print "| | UDP | TCP | TLS | HTTPS |\n|---|--:|--:|--:|--:|"
+        split("dnsweir unbound dnsdist", servers); split("udp tcp dot doh", transports)
+        for (s = 1; s <= 3; s++) {
+            line = "| " servers[s] " |"
+            for (t = 1; t <= 4; t++) line = line " " cell(servers[s] " " transports[t]) " |"
+            print line
+        }
+    }' raw
