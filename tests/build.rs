@@ -25,6 +25,7 @@ fn main() -> Result<(), Failure> {
     let options = Opts {
         format: true,
         pub_export_macro: true,
+        runtime_path: Some("crate::memory".into()),
         additional_derive_attributes: vec!["PartialEq".into()],
         ..Opts::default()
     };

@@ -127,6 +127,7 @@ mod line;
 mod manifest;
 #[cfg(feature = "messages")]
 mod master_file;
+mod memory;
 #[cfg(feature = "messages")]
 mod message;
 mod mmdb;
