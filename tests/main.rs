@@ -64,6 +64,7 @@ mod trust;
 // What is shipped.
 mod monitoring;
 mod packaging;
+mod watching;
 
 // The outside.
 mod admin;

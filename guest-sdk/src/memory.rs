@@ -10,6 +10,7 @@ pub struct Cleanup;
 impl Cleanup {
     /// Memory for a list, all zero, so that equal values have equal octets: the bindings leave what an `option` without a
     /// value has room for as it was, and the host makes verdicts with the same octets once for all of them.
+    #[expect(clippy::new_ret_no_self, reason = "what the bindings call")]
     pub fn new(layout: Layout) -> (*mut u8, Option<wit_bindgen::rt::Cleanup>) {
         let (memory, cleanup) = wit_bindgen::rt::Cleanup::new(layout);
         // SAFETY: the memory has this layout, is not used yet, and of size 0 nothing is written.

@@ -3,7 +3,7 @@
 mod webhook;
 
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -139,6 +139,18 @@ pub enum Command {
         /// The socket.
         #[command(flatten)]
         control: ControlSocket,
+    },
+    /// Show what a running dnsweir does, in a terminal, until Ctrl-C.
+    Top {
+        /// The address that `admin` in its configuration names.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9253")]
+        admin: SocketAddr,
+        /// Seconds between two looks.
+        #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=60))]
+        interval: u8,
+        /// Print what one interval has shown, and end.
+        #[arg(long)]
+        once: bool,
     },
     /// Print a script that completes this program's commands and options in a shell.
     Completions {

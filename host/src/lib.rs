@@ -38,6 +38,7 @@ mod node;
 pub mod nodecache;
 pub mod output;
 mod private_folder;
+mod ranking;
 mod registry;
 pub mod run;
 mod serve;
@@ -45,6 +46,7 @@ mod source;
 mod state;
 mod tls;
 pub mod tools;
+pub mod top;
 pub mod webhook;
 
 pub use confine::Confinement;

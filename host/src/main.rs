@@ -7,6 +7,7 @@
 )]
 
 use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use dnsweir::args::{
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Spectators, Stop, by_hand};
 use dnsweir::{
-    Confinement, Outcome, compile_for_parent, control, log, nodecache, output, pull_for_parent, tools,
+    Confinement, Outcome, compile_for_parent, control, log, nodecache, output, pull_for_parent, tools, top,
     webhook,
 };
 
@@ -83,6 +84,11 @@ fn main() -> ExitCode {
         Command::LogLevel { level, control } => {
             tell(&control.path, Ok(control::Request::LogLevel(level.into())))
         }
+        Command::Top {
+            admin,
+            interval,
+            once,
+        } => top(admin, interval, once),
         Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
         Command::Schema => tool(Ok(tools::schema())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
@@ -184,6 +190,7 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Import { .. }
         | Command::Cache { .. }
         | Command::LogLevel { .. }
+        | Command::Top { .. }
         | Command::Completions { .. }
         | Command::Schema
         | Command::Man { .. }
@@ -257,6 +264,19 @@ fn cache(command: &CacheCommand) -> ExitCode {
         CacheCommand::Flush { name, below, control } => {
             tell(&control.path, control::Request::flush(name, *below))
         }
+    }
+}
+
+fn top(admin: SocketAddr, interval: u8, once: bool) -> ExitCode {
+    let interval = Duration::from_secs(interval.into());
+    let options = top::Options {
+        admin,
+        interval,
+        once,
+    };
+    match top::run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&Stop::Machine(error)),
     }
 }
 

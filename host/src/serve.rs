@@ -40,6 +40,7 @@ mod inward;
 mod live;
 mod lookups;
 mod miss;
+pub mod observed;
 mod outward;
 mod phase;
 mod queue;
@@ -166,6 +167,7 @@ impl Worker {
         let requests = &mut batch.requests[..length];
         let steps = &mut batch.steps[..length];
         let responses = &mut batch.responses[..length];
+        self.observe(requests);
         // `fill` would drop each, and few queries of a batch have become anything else.
         for step in steps.iter_mut().filter(|step| !matches!(step, Step::Passing)) {
             *step = Step::Passing;
@@ -369,6 +371,9 @@ impl Worker {
         let microseconds = clocks.now.saturating_sub(request.client.received);
         let counters = live.counters(request);
         counters.response(response.rcode, microseconds);
+        if response.rcode == rcode::SERVFAIL {
+            self.keep_trouble(request, response, microseconds, clocks);
+        }
         self.hear(live, request, Some(response), sent, message, clocks);
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use kdl::{KdlNode, KdlValue};
 
 use super::address::address;
-use super::decode::{Mistakes, Shape, arguments, block, child, head};
+use super::decode::{Mistakes, Shape, arguments, block, boolean, child, head};
 use super::error::{Diagnostic, Span};
 use super::units::{duration, ms, s, size};
 use super::{Encryption, Identity, Listen, clients, decode, encrypted};
@@ -28,7 +28,10 @@ pub(super) const LISTEN: Shape = Shape {
     repeated: &["clients"],
 };
 
-pub(super) const ADMIN: Shape = Shape::plain(1..=8, r#"admin "127.0.0.1:9253""#);
+pub(super) const ADMIN: Shape = Shape {
+    properties: &["queries"],
+    ..Shape::plain(1..=8, r#"admin "127.0.0.1:9253""#)
+};
 
 /// The port of `admin` unless written: the one that the metrics of node-cache have.
 const ADMIN_PORT: u16 = 9253;
@@ -166,6 +169,13 @@ fn identity(
         }
         (None, None) => None,
     }
+}
+
+/// Whether `admin` shows names and clients.
+pub(super) fn decode_admin_queries(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> bool {
+    let node = child(nodes, "admin");
+    node.and_then(|node| mistakes.property(node, "queries", boolean))
+        .unwrap_or(true)
 }
 
 /// Decodes `admin`. Its ports must not be ones that a listener takes TCP queries on.

@@ -176,6 +176,7 @@ fn decode(
     Some(Config {
         clients: child(nodes, "clients").map(|node| clients::decode(mistakes, &clients::CLIENTS, node)),
         admin: listen::decode_admin(mistakes, nodes, &listeners),
+        admin_queries: listen::decode_admin_queries(mistakes, nodes),
         control: control(mistakes, folder, nodes),
         await_upstreams: mistakes
             .scalar(nodes, "await-upstreams \"10s\"", duration(s(0)..=s(600)))

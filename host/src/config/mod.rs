@@ -76,6 +76,8 @@ pub struct Config {
     pub clients: Option<Clients>,
     /// Where `/metrics`, `/health`, `/ready` and `/status` are served.
     pub admin: Vec<SocketAddr>,
+    /// `queries` of `admin`: whether `/status` shows names and clients.
+    pub admin_queries: bool,
     /// `control "PATH"`: a unix socket for `dnsweir cache` and `dnsweir log-level`.
     pub control: Option<PathBuf>,
     /// `await-upstreams "10s"`: how long a start may wait for an answer from an upstream of each zone before
@@ -148,6 +150,7 @@ impl Config {
             },
             clients: None,
             admin: Vec::new(),
+            admin_queries: true,
             control: None,
             await_upstreams: Duration::ZERO,
             workers,

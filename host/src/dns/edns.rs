@@ -91,6 +91,43 @@ impl ExtendedError {
     }
 }
 
+/// What the codes of RFC 8914 section 4 mean, by number.
+const EXTENDED_ERRORS: [&str; 25] = [
+    "Other Error",
+    "Unsupported DNSKEY Algorithm",
+    "Unsupported DS Digest Type",
+    "Stale Answer",
+    "Forged Answer",
+    "DNSSEC Indeterminate",
+    "DNSSEC Bogus",
+    "Signature Expired",
+    "Signature Not Yet Valid",
+    "DNSKEY Missing",
+    "RRSIGs Missing",
+    "No Zone Key Bit Set",
+    "NSEC Missing",
+    "Cached Error",
+    "Not Ready",
+    "Blocked",
+    "Censored",
+    "Filtered",
+    "Prohibited",
+    "Stale NXDOMAIN Answer",
+    "Not Authoritative",
+    "Not Supported",
+    "No Reachable Authority",
+    "Network Error",
+    "Invalid Data",
+];
+
+/// An extended error's number and meaning, as `dig` prints them.
+pub fn extended_error_text(code: ExtendedErrorCode) -> String {
+    match EXTENDED_ERRORS.get(usize::from(code)) {
+        Some(meaning) => format!("{code} ({meaning})"),
+        None => code.to_string(),
+    }
+}
+
 /// An OPT record that is malformed: FORMERR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadOpt;

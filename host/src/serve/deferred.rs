@@ -9,9 +9,11 @@ use std::rc::Rc;
 use tokio::task::spawn_local;
 
 use crate::admission::{Full, JOSTLE};
+use crate::dns::rcode;
 
 use super::batch::{DeferredReply, Step};
 use super::live::Live;
+use super::observed::SLOW;
 use super::queue::Query;
 use super::records::Sent;
 use super::request::Request;
@@ -101,8 +103,12 @@ impl Worker {
                 let head = request.reply_head(response.error);
                 let size = response.write(&mut buffer[..], &head);
                 reply.send(&buffer[..size]);
-                let sent = Sent::of(&buffer[..], size);
-                self.count_response(&live, &request, &response, sent, &buffer[..size], self.clocks());
+                let (sent, clocks) = (Sent::of(&buffer[..], size), self.clocks());
+                self.count_response(&live, &request, &response, sent, &buffer[..size], clocks);
+                let took = clocks.now.saturating_sub(request.client.received);
+                if took >= SLOW && response.rcode != rcode::SERVFAIL {
+                    self.keep_trouble(&request, &response, took, clocks);
+                }
             }
             None => {
                 request.end();

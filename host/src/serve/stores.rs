@@ -13,6 +13,7 @@ use crate::source::forward::Quota;
 use super::counters::CounterTable;
 use super::gate::Ledger;
 use super::held::LookupOctets;
+use super::observed::Observed;
 use super::trace::TraceSink;
 
 /// What all workers share.
@@ -34,6 +35,8 @@ pub struct Shared {
     pub(super) routes: std::hash::RandomState,
     /// Every worker's counters.
     pub counters: CounterTable,
+    /// Who asks for what, and what went wrong.
+    pub observed: Observed,
     /// How often clients asked lately.
     pub(super) ledger: Ledger,
     /// The listeners there have ever been; a listener's index is its place here.
@@ -56,11 +59,17 @@ impl Shared {
             hasher: KeyHasher::new(),
             routes: Default::default(),
             counters: CounterTable::default(),
+            observed: Observed::default(),
             ledger: Ledger::default(),
             servers: Default::default(),
             start: Instant::now(),
             trace_sink,
         })
+    }
+
+    /// Microseconds since the process started: the workers' clock.
+    pub fn now(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
     }
 
     /// The time that the cache goes by: milliseconds since the process started.

@@ -9,6 +9,7 @@ use crate::dns::MESSAGE_MAXIMUM;
 use crate::filter;
 
 use super::live::Live;
+use super::observed::Sampler;
 use super::queue::Queue;
 use super::stores::Shared;
 
@@ -20,6 +21,8 @@ pub struct Worker {
     pub(super) reply: RefCell<ReplyBuffer>,
     /// Queries that outlive their batch.
     pub(super) queue: Queue,
+    /// Which queries are looked at.
+    pub(super) sampler: Sampler,
     /// Events that no filter has heard of yet.
     pub(super) events_waiting: Cell<usize>,
     /// The first of them came.
@@ -58,6 +61,7 @@ impl Worker {
             scratch: RefCell::default(),
             reply: RefCell::new(Box::new([0; MESSAGE_MAXIMUM])),
             queue: Queue::default(),
+            sampler: Sampler::default(),
             events_waiting: Cell::new(0),
             event: tokio::sync::Notify::new(),
         })
@@ -76,7 +80,7 @@ impl Worker {
 
     /// Microseconds since the process started.
     pub fn now(&self) -> u64 {
-        self.shared.start.elapsed().as_micros() as u64
+        self.shared.now()
     }
 
     /// Both clocks, read for a whole batch.

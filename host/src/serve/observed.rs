@@ -1,0 +1,295 @@
+//! Who asks most and for what, and what went wrong lately: for people who look, so a sample is enough.
+//!
+//! Each worker looks at all of its queries when there are few, and otherwise at about [`BUDGET`] in [`WINDOW`], or one of [`RAREST`].
+//! What failed or was slow is kept as it is, again with a bound on how often. A query never waits for somebody who reads:
+//! what cannot be noted at once is not.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use parking_lot::Mutex;
+
+use crate::dns::edns::ExtendedErrorCode;
+use crate::dns::{Origin, rcode};
+use crate::ranking::Ranking;
+
+use super::request::Request;
+use super::response::Response;
+use super::worker::{Clocks, Worker};
+
+/// Names, and clients, that are kept.
+const RANKED: usize = 256;
+
+/// Queries that failed, and queries that were slow, that are kept.
+const KEPT: usize = 50;
+
+/// From how many microseconds on a query was slow: stub resolvers ask again after a few seconds, and people notice sooner.
+pub(super) const SLOW: u64 = 500_000;
+
+/// In how many microseconds a worker looks at how many queries.
+const WINDOW: u64 = 100_000;
+const BUDGET: u32 = 20;
+
+/// It looks at one of so many at least: when fewer come all of a sudden, it has to notice that.
+const RAREST: u32 = 256;
+
+/// How many microseconds lie between two failed or slow queries of a worker that are kept.
+const TROUBLE_APART: u64 = 10_000;
+
+/// What is known of all workers' queries.
+pub struct Observed(Mutex<Lists>);
+
+struct Lists {
+    names: Ranking<Vec<u8>>,
+    clients: Ranking<IpAddr>,
+    failed: VecDeque<Troubled>,
+    slow: VecDeque<Troubled>,
+}
+
+/// A query that failed or was slow.
+#[derive(Debug, Clone)]
+pub struct Troubled {
+    /// When it was answered: Unix time in milliseconds.
+    pub at: u64,
+    /// Who asked.
+    pub client: IpAddr,
+    /// The name in wire format, lowercased.
+    pub name: Vec<u8>,
+    /// The type.
+    pub qtype: u16,
+    /// What came of it.
+    pub rcode: u16,
+    /// Why (RFC 8914), if anybody said so.
+    pub error: Option<ExtendedErrorCode>,
+    /// Where the answer came from.
+    pub origin: Origin,
+    /// How long it took, in microseconds.
+    pub took: u64,
+}
+
+/// What [`Observed`] holds, at one moment.
+pub struct Observations {
+    /// The most frequent names in wire format, each with queries a second.
+    pub names: Vec<(Vec<u8>, f64)>,
+    /// The clients that ask most, each with queries a second.
+    pub clients: Vec<(IpAddr, f64)>,
+    /// The last queries that failed, the latest first.
+    pub failed: Vec<Troubled>,
+    /// The last queries that were slow, the latest first.
+    pub slow: Vec<Troubled>,
+}
+
+impl Default for Observed {
+    fn default() -> Observed {
+        Observed(Mutex::new(Lists {
+            names: Ranking::new(RANKED),
+            clients: Ranking::new(RANKED),
+            failed: VecDeque::with_capacity(KEPT),
+            slow: VecDeque::with_capacity(KEPT),
+        }))
+    }
+}
+
+impl Observed {
+    /// What is known, with the first `count` names and clients. `now` is in microseconds of the workers' clock.
+    pub fn read(&self, count: usize, now: u64) -> Observations {
+        let lists = self.0.lock();
+        let latest = |troubled: &VecDeque<Troubled>| troubled.iter().rev().cloned().collect();
+        Observations {
+            names: lists.names.first(count, seconds(now)),
+            clients: lists.clients.first(count, seconds(now)),
+            failed: latest(&lists.failed),
+            slow: latest(&lists.slow),
+        }
+    }
+}
+
+fn seconds(microseconds: u64) -> f64 {
+    microseconds as f64 / 1e6
+}
+
+/// Chooses the queries that a worker looks at.
+#[derive(Debug)]
+pub struct Sampler {
+    /// Queries that come before the next.
+    left: Cell<usize>,
+    /// One in so many.
+    every: Cell<u32>,
+    /// How many in this window.
+    taken: Cell<u32>,
+    /// When the window began.
+    window: Cell<u64>,
+    /// Decides which of the next, so that nothing that comes in turns is always or never seen.
+    dice: Cell<u32>,
+    /// When something failed or slow was kept.
+    troubled: Cell<u64>,
+}
+
+impl Default for Sampler {
+    fn default() -> Sampler {
+        Sampler {
+            left: Cell::new(0),
+            every: Cell::new(1),
+            taken: Cell::new(0),
+            window: Cell::new(0),
+            dice: Cell::new(0x9e37_79b9),
+            troubled: Cell::new(0),
+        }
+    }
+}
+
+impl Sampler {
+    /// Whether any of so many queries is to be looked at.
+    #[inline(always)]
+    fn reaches(&self, count: usize) -> bool {
+        let left = self.left.get();
+        let reaches = left < count;
+        if !reaches {
+            self.left.set(left - count);
+        }
+        reaches
+    }
+
+    /// Each of so many queries that is to be looked at: its index, and for how many it stands.
+    fn choose(&self, count: usize, now: u64, mut look: impl FnMut(usize, u32)) {
+        let mut at = self.left.get();
+        while at < count {
+            look(at, self.every.get());
+            at += 1 + self.step(now);
+        }
+        self.left.set(at - count);
+    }
+
+    /// Queries that come before the next one.
+    fn step(&self, now: u64) -> usize {
+        let every = self.every.get();
+        if now.saturating_sub(self.window.get()) >= WINDOW {
+            let needed = u64::from(every) * u64::from(self.taken.replace(0)) / u64::from(BUDGET);
+            self.every.set((needed as u32).clamp(1, every));
+            self.window.set(now);
+        } else if self.taken.get() >= BUDGET {
+            self.every.set((2 * every).min(RAREST));
+            self.taken.set(BUDGET / 2);
+        }
+        self.taken.set(self.taken.get() + 1);
+        // Xorshift (Marsaglia, 2003); evenly from 0 to twice as many, so that the mean is right.
+        let mut dice = self.dice.get();
+        dice ^= dice << 13;
+        dice ^= dice >> 17;
+        dice ^= dice << 5;
+        self.dice.set(dice);
+        (dice % (2 * self.every.get() - 1)) as usize
+    }
+
+    /// Whether something failed or slow is kept now.
+    fn keeps(&self, now: u64) -> bool {
+        let keeps = now.saturating_sub(self.troubled.get()) >= TROUBLE_APART;
+        if keeps {
+            self.troubled.set(now);
+        }
+        keeps
+    }
+}
+
+impl Worker {
+    /// Looks at the queries of a batch whose turn it is.
+    #[inline(always)]
+    pub(super) fn observe(&self, requests: &[Request]) {
+        if self.sampler.reaches(requests.len()) {
+            self.note_askers(requests);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_askers(&self, requests: &[Request]) {
+        let Some(now) = requests.last().map(|last| last.client.received) else {
+            return;
+        };
+        let mut lists = self.shared.observed.0.try_lock();
+        self.sampler.choose(requests.len(), now, |index, weight| {
+            let request = &requests[index];
+            if let Some(lists) = &mut lists {
+                let client = request.client.address.ip().to_canonical();
+                lists.names.note(request.name.as_bytes(), weight, seconds(now));
+                lists.clients.note(&client, weight, seconds(now));
+            }
+        });
+    }
+
+    /// Keeps a query that failed or was slow, unless one came just before.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_trouble(&self, request: &Request, response: &Response, took: u64, clocks: Clocks) {
+        if !self.sampler.keeps(clocks.now) {
+            return;
+        }
+        let Some(mut lists) = self.shared.observed.0.try_lock() else {
+            return;
+        };
+        let failed = response.rcode == rcode::SERVFAIL;
+        let list = if failed {
+            &mut lists.failed
+        } else {
+            &mut lists.slow
+        };
+        if list.len() == KEPT {
+            list.pop_front();
+        }
+        list.push_back(Troubled {
+            at: clocks.unix_ms,
+            client: request.client.address.ip().to_canonical(),
+            name: request.name.as_bytes().to_vec(),
+            qtype: request.qtype,
+            rcode: response.rcode,
+            error: response.error,
+            origin: response.origin,
+            took,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of a second's queries are looked at, and for how many they stand, when so many come each second in batches.
+    fn second(sampler: &Sampler, rate: usize, batch: usize, from: u64) -> (u32, u32) {
+        let (mut looks, mut stands) = (0, 0);
+        for at in (0..rate).step_by(batch) {
+            let now = from + (at * 1_000_000 / rate) as u64;
+            if sampler.reaches(batch) {
+                sampler.choose(batch, now, |index, weight| {
+                    assert!(index < batch);
+                    looks += 1;
+                    stands += weight;
+                });
+            }
+        }
+        (looks, stands)
+    }
+
+    #[test]
+    fn few_queries_are_all_looked_at_and_many_are_bounded() {
+        let sampler = Sampler::default();
+        let mut from = 1_000_000;
+        for (rate, batch, most) in [
+            (100, 1, 100),
+            (1_000_000, 50, 4000),
+            (50, 1, 50),
+            (32_000, 16, 400),
+            (20, 2, 20),
+        ] {
+            let mut settled = (0, 0);
+            for _ in 0..20 {
+                settled = second(&sampler, rate, batch, from);
+                from += 1_000_000;
+            }
+            let (looks, stands) = settled;
+            assert!(looks <= most, "{looks} of {rate}");
+            let off = (f64::from(stands) - rate as f64).abs() / rate as f64;
+            assert!(off < 0.3, "{stands} for {rate}");
+        }
+    }
+}

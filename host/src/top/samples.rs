@@ -1,0 +1,95 @@
+//! The samples of a page in Prometheus' text format, as far as our own uses it.
+
+use std::collections::HashMap;
+
+/// Samples by name.
+#[derive(Debug, Default)]
+pub struct Samples(HashMap<String, Vec<Sample>>);
+
+/// One sample: its labels and its value.
+type Sample = (Vec<(String, String)>, f64);
+
+impl Samples {
+    /// Reads a page. Lines that are none of ours are passed over.
+    pub fn parse(page: &str) -> Samples {
+        let mut samples = Samples::default();
+        for line in page.lines().filter(|line| !line.starts_with('#')) {
+            if let Some((name, sample)) = sample(line) {
+                samples.0.entry(name.to_owned()).or_default().push(sample);
+            }
+        }
+        samples
+    }
+
+    /// The samples of this name that have these labels, among others.
+    pub fn matching<'a>(
+        &'a self,
+        name: &str,
+        wanted: &'a [(&'a str, &'a str)],
+    ) -> impl Iterator<Item = &'a Sample> {
+        let all = self.0.get(name).map_or(&[][..], Vec::as_slice);
+        all.iter().filter(move |(labels, _)| {
+            wanted
+                .iter()
+                .all(|(key, value)| labels.iter().any(|(k, v)| k == key && v == value))
+        })
+    }
+
+    /// Their sum.
+    pub fn sum(&self, name: &str, wanted: &[(&str, &str)]) -> f64 {
+        self.matching(name, wanted).map(|(_, value)| value).sum()
+    }
+}
+
+fn sample(line: &str) -> Option<(&str, Sample)> {
+    let end = line.find(['{', ' '])?;
+    let (name, rest) = line.split_at(end);
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(rest) => labels(rest)?,
+        None => (Vec::new(), rest),
+    };
+    let value = rest.split_whitespace().next()?.parse().ok()?;
+    Some((name, (labels, value)))
+}
+
+/// What stands before the closing brace, and what comes after it.
+fn labels(mut text: &str) -> Option<(Vec<(String, String)>, &str)> {
+    let mut labels = Vec::new();
+    loop {
+        if let Some(rest) = text.strip_prefix('}') {
+            return Some((labels, rest));
+        }
+        let (key, rest) = text.split_once("=\"")?;
+        let mut value = String::new();
+        let mut octets = rest.char_indices();
+        let end = loop {
+            match octets.next()? {
+                (at, '"') => break at + 1,
+                (_, '\\') => value.push(match octets.next()?.1 {
+                    'n' => '\n',
+                    other => other,
+                }),
+                (_, other) => value.push(other),
+            }
+        };
+        labels.push((key.to_owned(), value));
+        text = rest[end..].trim_start_matches(',');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_are_written() {
+        let samples = Samples::parse(
+            "# HELP a b\n# TYPE a counter\na{zone=\".\",server=\"[::1]:53\"} 3\na{zone=\"x\\\\032\\\"}, y\"} 4.5\nb 1e3\nbroken{\n\nc",
+        );
+        assert!((samples.sum("a", &[]) - 7.5).abs() < 1e-9);
+        assert!((samples.sum("a", &[("zone", ".")]) - 3.0).abs() < 1e-9);
+        assert!((samples.sum("a", &[("zone", "x\\032\"}, y")]) - 4.5).abs() < 1e-9);
+        assert!((samples.sum("b", &[]) - 1000.0).abs() < 1e-9);
+        assert!(samples.sum("c", &[]).abs() < 1e-9);
+    }
+}

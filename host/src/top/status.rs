@@ -1,0 +1,84 @@
+//! `/status`, as far as it is shown.
+
+use serde::Deserialize;
+
+/// What a process says of itself.
+#[derive(Debug, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub uptime_seconds: u64,
+    pub generation: u64,
+    pub not_ready: Vec<String>,
+    pub reloads: Reloads,
+    pub listen: Vec<String>,
+    pub memory: Memory,
+    pub zones: Vec<Zone>,
+    pub filters: Vec<Filter>,
+    pub upstreams: Vec<Upstream>,
+    /// None: the configuration says that they are not shown.
+    pub queries: Option<Queries>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Reloads {
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Memory {
+    pub resident_bytes: Option<u64>,
+    pub ceiling_bytes: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Zone {
+    pub names: Vec<String>,
+    pub stages: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Filter {
+    pub name: String,
+    pub traps: u64,
+    pub suspended_workers: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Upstream {
+    pub address: String,
+    pub healthy: bool,
+    pub looping: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Queries {
+    pub names: Vec<Name>,
+    pub clients: Vec<Client>,
+    pub failed: Vec<Trouble>,
+    pub slow: Vec<Trouble>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Name {
+    pub name: String,
+    pub per_second: f64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Client {
+    pub address: String,
+    pub per_second: f64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Trouble {
+    pub time: u64,
+    pub client: String,
+    pub name: String,
+    #[serde(rename = "type")]
+    pub qtype: String,
+    pub rcode: String,
+    pub milliseconds: f64,
+    pub source: String,
+    pub error: Option<String>,
+}
