@@ -3,6 +3,7 @@
 
 mod boot;
 mod cluster_dns;
+mod drop_in;
 mod manifests;
 mod migration;
 mod records;

@@ -193,9 +193,12 @@ pub fn ask(server: SocketAddr, protocol: Protocol) -> Answer {
 }
 
 /// Asks once for a name in `example`.
-fn ask_for(label: &str, server: SocketAddr, protocol: Protocol, timeout: Duration) -> Answer {
-    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, label.len() as u8];
-    query.extend(label.as_bytes());
+pub fn ask_for(labels: &str, server: SocketAddr, protocol: Protocol, timeout: Duration) -> Answer {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in labels.split('.') {
+        query.push(label.len() as u8);
+        query.extend(label.as_bytes());
+    }
     query.extend(b"\x07example\0\0\x01\0\x01");
     let reply = match protocol {
         Protocol::Udp => udp(server, &query, timeout),

@@ -14,9 +14,9 @@ const NODE_CACHE: &str = "/bin/node-cache\0";
 /// It writes its rules a minute after it has started.
 const RULES: Duration = Duration::from_secs(90);
 
-/// Kubernetes' manifest, with the addresses and the domain that an installer would write, our image, and the cluster's DNS
-/// as upstream of everything, since the world outside has none.
-fn manifest() -> String {
+/// Kubernetes' manifest, with the addresses and the domain that an installer would write, the cluster's DNS as upstream of
+/// everything, since the world outside has none, and this in the place of its image.
+pub(super) fn stock_manifest(image: &str) -> String {
     let file = std::env::var("NODE_CACHE_MANIFEST")
         .expect("node-cache's manifest, which tests/cluster/run.sh knows");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -27,12 +27,11 @@ fn manifest() -> String {
         .replace("__PILLAR__UPSTREAM__SERVERS__", "__PILLAR__CLUSTER__DNS__");
     let start = text.find("image: ").expect("an image");
     let end = start + text[start..].find('\n').expect("a line");
-    let image = "image: docker.io/local/node-cache:1\n        imagePullPolicy: Never\n        command: [/bin/node-cache]";
     text.replace_range(start..end, image);
     text
 }
 
-fn await_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+pub(super) fn await_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < limit, "waited {limit:?} for {what}");
@@ -51,7 +50,10 @@ fn start_node_cache() {
         ));
     }
     let file = state().join("node-cache.yaml");
-    std::fs::write(&file, manifest()).expect("a manifest");
+    let manifest = stock_manifest(
+        "image: docker.io/local/node-cache:1\n        imagePullPolicy: Never\n        command: [/bin/node-cache]",
+    );
+    std::fs::write(&file, manifest).expect("a manifest");
     let file = file.display().to_string();
     // The service comes first, since a pod is told of those that are there.
     kubectl(&["apply", "-f", &file, "--selector", "k8s-app=kube-dns"]);
@@ -91,13 +93,13 @@ fn end_node_cache() {
     await_within(RULES, "node-cache's end", || processes(NODE_CACHE).is_empty());
 }
 
-fn start_dnsweir() {
+pub(super) fn start_dnsweir() {
     let folder = harness::guests::root().join("tests/cluster");
     kubectl(&["apply", "-k", &folder.display().to_string()]);
     rolled_out();
 }
 
-fn end_dnsweir() {
+pub(super) fn end_dnsweir() {
     kubectl(&[
         "-n",
         "kube-system",

@@ -1,0 +1,132 @@
+//! Kubernetes' own manifest for node-cache, with our image: its arguments, its Corefile and the kube-dns config map as they are.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use harness::process::Process;
+
+use super::migration::{await_within, end_dnsweir, start_dnsweir, stock_manifest};
+use super::{Answer, Load, Protocol, await_started, client, kubectl, node, processes, rolled_out, state};
+use crate::load::ask_for;
+
+/// How the command line begins: the image's entry point, and the first of the manifest's arguments.
+const DROP_IN: &str = "/usr/bin/dnsweir\0-localip";
+
+/// The kubelet brings a changed config map in a minute or so.
+const BROUGHT: Duration = Duration::from_secs(180);
+
+/// A server in the node's network, which answers names below `stub.example` and `edited.example` with 192.0.2.3.
+const STUB: &str = "10.200.0.2:5304";
+
+/// The addresses that the manifest has it listen on.
+const ADDRESSES: [&str; 2] = ["10.96.0.10", "169.254.20.10"];
+
+fn start_stub(folder: &Path) -> Process {
+    let corefile = folder.join("Corefile");
+    let text = "example:5304 {\n template IN A example {\n answer \"{{ .Name }} 5 IN A 192.0.2.3\"\n }\n}\n";
+    fs::write(&corefile, text).expect("a file");
+    let coredns = Path::new(&std::env::var_os("KUBE_BIN").expect("Kubernetes")).join("coredns");
+    let mut command = Command::new("nsenter");
+    command
+        .arg(format!("--net={}", node("node").0.display()))
+        .arg(coredns)
+        .arg("-conf")
+        .arg(corefile);
+    Process::start(&mut command)
+}
+
+/// Who answers for a name at the address, as the pod sees it.
+fn answers(server: &str, name: &'static str) -> Answer {
+    let server = SocketAddr::new(server.parse().expect("an address"), 53);
+    let asked = client().within(move || ask_for(name, server, Protocol::Udp, Duration::from_secs(1)));
+    asked.join().expect("a client")
+}
+
+fn apply(file: &str, text: &str) {
+    let file = state().join(file);
+    fs::write(&file, text).expect("a manifest");
+    kubectl(&["apply", "-f", &file.display().to_string()]);
+}
+
+fn start_drop_in(manifest: &str) {
+    apply("drop-in.yaml", manifest);
+    let status = ["rollout", "status", "daemonset/node-local-dns", "--timeout=90s"];
+    kubectl(&[&["-n", "kube-system"], &status[..]].concat());
+    await_within(BROUGHT, "the proxy to answer as node-cache would", || {
+        ADDRESSES
+            .iter()
+            .all(|server| answers(server, "www") == Answer::Cluster)
+    });
+}
+
+fn end_drop_in() {
+    let file = state().join("drop-in.yaml").display().to_string();
+    kubectl(&["delete", "-f", &file, "--timeout=60s"]);
+    let map = ["delete", "configmap", "kube-dns", "--ignore-not-found"];
+    kubectl(&[&["-n", "kube-system"], &map[..]].concat());
+    await_within(BROUGHT, "its end", || processes(DROP_IN).is_empty());
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn the_stock_manifest_runs_with_our_image() {
+    if std::env::var_os("NODE_CACHE_MANIFEST").is_none() {
+        println!("without NODE_CACHE=PATH there is no stock manifest");
+        return;
+    }
+    await_started();
+    end_dnsweir();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut stub = start_stub(folder.path());
+    let manifest = stock_manifest("image: docker.io/library/dnsweir:0.1.0");
+    start_drop_in(&manifest);
+    let client = client();
+    let loads: Vec<(String, Load)> = ADDRESSES
+        .into_iter()
+        .flat_map(|server| [Protocol::Udp, Protocol::Tcp].map(|protocol| (server, protocol)))
+        .map(|(server, protocol)| {
+            (
+                format!("{protocol:?} {server}"),
+                Load::start(&client, server, protocol),
+            )
+        })
+        .collect();
+
+    // kube-dns' config map comes to be.
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: kube-dns, namespace: kube-system}}\n\
+         data: {{stubDomains: '{{\"stub.example\": [\"{STUB}\"]}}'}}\n"
+    );
+    apply("kube-dns.yaml", &map);
+    await_within(BROUGHT, "the stub domain", || {
+        ADDRESSES
+            .iter()
+            .all(|server| answers(server, "www.stub") == Answer::Neighbour)
+    });
+    // And the Corefile gets another block.
+    let block = format!(
+        "    edited.example:53 {{\n        bind 169.254.20.10 10.96.0.10\n        forward . {STUB}\n        }}\n    .:53 {{"
+    );
+    let edited = manifest.replacen("    .:53 {", &block, 1);
+    assert_ne!(edited, manifest);
+    apply("drop-in.yaml", &edited);
+    await_within(BROUGHT, "the edited Corefile", || {
+        ADDRESSES
+            .iter()
+            .all(|server| answers(server, "www.edited") == Answer::Neighbour)
+    });
+    for (name, load) in loads {
+        let fates = load.stop();
+        println!("both edited, {name}: {} of {} lost", fates.lost(), fates.count());
+        assert_eq!(fates.lost(), 0, "{name}");
+        assert_eq!(fates.of(Answer::Cluster), fates.count(), "{name}");
+    }
+    end_drop_in();
+    stub.stop();
+    start_dnsweir();
+    rolled_out();
+    await_started();
+}
