@@ -48,9 +48,9 @@ start() {
 start 1 "$target/dnsweir-bench" upstream --listen "$ip:5300"
 
 port[dnsweir]=5400 port[unbound]=5410 port[dnsdist]=5420
-# Behind its first port, for UDP and TCP, each has one for TLS and one for HTTPS.
+# Behind its first port, for UDP and TCP, each has one for TLS, for HTTPS and for QUIC.
 cat >dnsweir.kdl <<END
-listen "$ip:5400" "tls://$ip:5401" "https://$ip:5402" {
+listen "$ip:5400" "tls://$ip:5401" "https://$ip:5402" ${QUIC-"\"quic://$ip:5403\""} {
     certificate "$work/certificate.pem" key="$work/key.pem"
 }
 workers 1
@@ -101,6 +101,13 @@ END
 start 0 dnsdist --supervised --disable-syslog -C dnsdist.conf
 process[dnsdist]=$!
 
+# Nothing asks for load over QUIC but another dnsweir, which keeps no answers.
+cat >asking.kdl <<END
+listen "$ip:5430"
+workers 1
+zone "." { forward "quic://$ip%$name:5403" { concurrent 10000; tls { ca "$work/ca.pem" } } }
+END
+[ -n "${QUIC-yes}" ] && start 1 "$dnsweir" run --log-level warn --config asking.kdl
 sleep 2
 
 # ask SERVER TRANSPORT SECONDS: asks over 16 connections that are kept, with 64 queries under way; prints how many were
@@ -115,6 +122,7 @@ ask() {
             return
             ;;
         dot) at=$((at + 1)) ;;
+        doq) at=5430 mode=(-m udp) ;;
     esac
     taskset -c 1 dnsperf "${mode[@]}" -s "$ip" -p "$at" -d names -l "$3" -c 16 -q 64 2>>log |
         sed -n 's/^ *Queries completed: *\([0-9]*\).*/\1/p'
@@ -129,6 +137,7 @@ turns=()
 for server in dnsweir unbound dnsdist; do
     for transport in udp tcp dot doh; do turns+=("$server $transport"); done
 done
+[ -n "${QUIC-yes}" ] && turns+=("dnsweir doq")
 
 for server in dnsweir unbound dnsdist; do
     ask "$server" udp 1 >/dev/null
@@ -163,11 +172,11 @@ awk '
         return sprintf("%.1f (%.1f to %.1f)", sorted[int((n + 1) / 2)], sorted[1], sorted[n])
     }
     END {
-        print "| | UDP | TCP | TLS | HTTPS |\n|---|--:|--:|--:|--:|"
-        split("dnsweir unbound dnsdist", servers); split("udp tcp dot doh", transports)
+        print "| | UDP | TCP | TLS | HTTPS | QUIC |\n|---|--:|--:|--:|--:|--:|"
+        split("dnsweir unbound dnsdist", servers); split("udp tcp dot doh doq", transports)
         for (s = 1; s <= 3; s++) {
             line = "| " servers[s] " |"
-            for (t = 1; t <= 4; t++) line = line " " cell(servers[s] " " transports[t]) " |"
+            for (t = 1; t <= 5; t++) line = line " " cell(servers[s] " " transports[t]) " |"
             print line
         }
     }' raw

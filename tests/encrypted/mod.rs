@@ -2,6 +2,7 @@
 
 mod https;
 mod listeners;
+mod quic;
 mod upstreams;
 
 use std::net::SocketAddr;

@@ -79,7 +79,7 @@ fn rand_label() -> String {
 
 /// Why TLS does not come about: the certificate, the name that is written, words of `tls`, the reason in metrics, and what is
 /// logged.
-type Refusal = (
+pub(super) type Refusal = (
     Certificate,
     Option<&'static str>,
     String,
@@ -87,7 +87,7 @@ type Refusal = (
     &'static str,
 );
 
-fn refusals(authority: &Authority, ca: &str) -> Vec<Refusal> {
+pub(super) fn refusals(authority: &Authority, ca: &str) -> Vec<Refusal> {
     let wrong_pin = "pin \"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"";
     let ca = ca.to_owned();
     vec![

@@ -166,6 +166,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("x509_parser", &["tls"]),
     ("rcgen", &["tls", "fetch"]),
     ("url", &["config"]),
+    ("quinn", &["listen", "source"]),
     ("hyper", &["admin", "listen", "source", "top", "webhook"]),
     ("hyper_util", &["admin", "listen", "source", "top", "webhook"]),
     ("http_body_util", &["admin", "listen", "source", "top", "webhook"]),

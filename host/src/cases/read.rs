@@ -103,11 +103,12 @@ const CHILDREN: [&str; WORDS.len() + 1] = {
     children
 };
 
-const TRANSPORTS: [(&str, Transport); 5] = [
+const TRANSPORTS: [(&str, Transport); 6] = [
     ("udp", Transport::Udp),
     ("tcp", Transport::Tcp),
     ("tls", Transport::Tls),
     ("https", Transport::Https),
+    ("quic", Transport::Quic),
     ("internal", Transport::Internal),
 ];
 

@@ -15,7 +15,7 @@ use super::{Encryption, Upstream};
 use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
 
 /// What has a scheme.
-const ENCRYPTIONS: [Encryption; 2] = [Encryption::Tls, Encryption::Https];
+const ENCRYPTIONS: [Encryption; 3] = [Encryption::Tls, Encryption::Https, Encryption::Quic];
 
 /// Octets of the largest file with certificates or a key that is read: a list of all authorities has a quarter of that.
 const LARGEST: u64 = 1 << 20;
@@ -93,7 +93,7 @@ pub(super) fn upstream(rest: &str, encryption: Encryption) -> Result<Upstream, W
     let (rest, path) = match (encryption, rest.find('/')) {
         (Encryption::Https, Some(at)) => (&rest[..at], Some(path(&rest[at..])?)),
         (Encryption::Https, None) => (rest, Some(PATH.to_owned())),
-        (Encryption::Tls, _) => (rest, None),
+        (Encryption::Tls | Encryption::Quic, _) => (rest, None),
     };
     let (address, name) = address_and_name(rest, encryption.port())?;
     Ok(Upstream { address, name, path })

@@ -97,9 +97,12 @@ pub(super) fn decode(
         let Some((address, encryption)) = mistakes.value("listen", entry, encrypted::listener) else {
             continue;
         };
-        encrypted.extend(encryption.map(|encryption| (address, encryption)));
         let span = Span::from(entry.span());
-        match listeners.0.iter().find(|(earlier, _)| *earlier == address) {
+        let earlier = listeners.0.iter().find(|(earlier, _)| *earlier == address);
+        let shares = earlier.is_some() && shares(&encrypted, address, encryption);
+        encrypted.extend(encryption.map(|encryption| (address, encryption)));
+        match earlier {
+            Some(_) if shares => {}
             Some((_, first)) => mistakes.push(
                 Diagnostic::new(span, format!("{address} is listed twice"))
                     .label("again")
@@ -141,6 +144,24 @@ pub(super) fn decode(
             .unwrap_or(s(5)),
     };
     (listen, listeners)
+}
+
+/// Whether something can be spoken on an address on which something else is: what lies upon UDP, and what lies upon TCP.
+fn shares(
+    encrypted: &[(SocketAddr, Encryption)],
+    address: SocketAddr,
+    encryption: Option<Encryption>,
+) -> bool {
+    let mut spoken: Vec<Encryption> = encrypted
+        .iter()
+        .filter(|(known, _)| *known == address)
+        .map(|(_, encryption)| *encryption)
+        .collect();
+    spoken.extend(encryption);
+    let quic = spoken
+        .iter()
+        .filter(|encryption| **encryption == Encryption::Quic);
+    encryption.is_some() && spoken.len() == 2 && quic.count() == 1
 }
 
 /// Decodes `certificate`, which encrypted listeners need and others do not.

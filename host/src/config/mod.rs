@@ -204,24 +204,17 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// What is spoken on an address; none: DNS over UDP and TCP.
-    pub fn encryption(&self, address: SocketAddr) -> Option<Encryption> {
-        let found = self.encrypted.iter().find(|(known, _)| *known == address);
-        found.map(|(_, encryption)| *encryption)
-    }
-
-    /// All addresses, and what is spoken there.
+    /// All addresses, and what is spoken there, none being DNS over UDP and TCP. QUIC shares an address with TLS or HTTPS.
     pub fn each(&self) -> impl Iterator<Item = (SocketAddr, Option<Encryption>)> {
-        self.addresses
-            .iter()
-            .map(|&address| (address, self.encryption(address)))
+        let plain = self.plain().map(|address| (address, None));
+        let encrypted = self.encrypted.iter();
+        plain.chain(encrypted.map(|(address, encryption)| (*address, Some(*encryption))))
     }
 
     /// The addresses for DNS over UDP and TCP.
     pub fn plain(&self) -> impl Iterator<Item = SocketAddr> {
-        self.each()
-            .filter(|(_, encryption)| encryption.is_none())
-            .map(|(address, _)| address)
+        let is_plain = |address: &SocketAddr| self.encrypted.iter().all(|(other, _)| other != address);
+        self.addresses.iter().copied().filter(is_plain)
     }
 }
 
@@ -644,6 +637,8 @@ pub enum Encryption {
     Tls,
     /// `https://`: HTTPS (RFC 8484).
     Https,
+    /// `quic://`: QUIC (RFC 9250).
+    Quic,
 }
 
 impl Encryption {
@@ -652,14 +647,15 @@ impl Encryption {
         match self {
             Encryption::Tls => "tls",
             Encryption::Https => "https",
+            Encryption::Quic => "quic",
         }
     }
 
     /// The port where none is written.
     pub fn port(self) -> u16 {
         match self {
-            // RFC 7858 section 3.1.
-            Encryption::Tls => 853,
+            // RFC 7858 section 3.1, RFC 9250 section 4.1.1.
+            Encryption::Tls | Encryption::Quic => 853,
             Encryption::Https => 443,
         }
     }
@@ -669,6 +665,7 @@ impl Encryption {
         match self {
             Encryption::Tls => b"dot",
             Encryption::Https => b"h2",
+            Encryption::Quic => b"doq",
         }
     }
 }

@@ -210,7 +210,10 @@ fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<
             _ => node = node.children(setting(draft, option)),
         }
     }
-    if node.begins_with("tls://") || node.begins_with("https://") {
+    if ["tls://", "https://", "quic://"]
+        .iter()
+        .any(|scheme| node.begins_with(scheme))
+    {
         // TLS lies upon TCP as it is.
         node = node.without("protocol");
     }
@@ -333,10 +336,10 @@ fn upstreams(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
         let (scheme, text) = match word.text.split_once("://") {
             None => (None, word.text.as_str()),
             Some(("dns", rest)) => (None, rest),
-            Some((scheme @ ("tls" | "https"), rest)) => (Some(scheme), rest),
+            Some((scheme @ ("tls" | "https" | "quic"), rest)) => (Some(scheme), rest),
             Some((scheme, _)) => {
                 let problem = format!("upstreams cannot be asked over {scheme}://");
-                let help = "write the address of a server that answers over UDP, TCP or tls://";
+                let help = "write the address of a server that answers over UDP, TCP, tls:// or https://";
                 draft.mistake(word.span, problem, help);
                 continue;
             }

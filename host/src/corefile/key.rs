@@ -27,6 +27,7 @@ impl Key {
             Some(("dns", rest)) => (None, rest),
             Some(("tls", rest)) => (Some(Encryption::Tls), rest),
             Some(("https", rest)) => (Some(Encryption::Https), rest),
+            Some(("quic", rest)) => (Some(Encryption::Quic), rest),
             Some((scheme, _)) => {
                 let problem = format!("dnsweir does not listen for {scheme}://");
                 return Err((
@@ -149,7 +150,7 @@ mod tests {
             let scheme = None;
             assert_eq!(Key::parse(text), Ok(Key { zones, port, scheme }), "{text}");
         }
-        for text in ["quic://.", "a..b", "10.0.0.0/33", ".:0", ".:70000", "a:b", "{}"] {
+        for text in ["grpc://.", "a..b", "10.0.0.0/33", ".:0", ".:70000", "a:b", "{}"] {
             assert!(Key::parse(text).is_err(), "{text}");
         }
     }

@@ -254,7 +254,10 @@ pub const WORDS: &[Word] = &[
         Refused("write `forward`, which took its place in CoreDNS 1.5"),
     ),
     plugin("proxyproto", Refused(REMOVE)),
-    plugin("quic", Refused(REMOVE)),
+    plugin(
+        "quic",
+        Refused("remove it: a connection of QUIC has 100 queries at a time"),
+    ),
     plugin("ready", Written("`admin`, at /ready")),
     option(
         "ready",
@@ -299,7 +302,7 @@ pub const WORDS: &[Word] = &[
     option("timeouts", "idle", Written("`tcp-idle`")),
     plugin(
         "tls",
-        Written("`certificate` in `listen`, with addresses behind `tls://` and `https://`"),
+        Written("`certificate` in `listen`, with addresses behind `tls://`, `https://` and `quic://`"),
     ),
     option(
         "tls",

@@ -11,6 +11,8 @@ pub enum Transport {
     Tls,
     /// A request (RFC 8484).
     Https,
+    /// A stream of QUIC (RFC 9250).
+    Quic,
     /// Nothing: the proxy asks itself, to refresh an entry or for the target of an alias.
     Internal,
 }

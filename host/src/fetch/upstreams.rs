@@ -49,8 +49,8 @@ struct Server {
     address: SocketAddr,
     /// Who it has to be, if it is asked over TLS and never otherwise.
     secured: Option<(tls::Client, ServerName<'static>)>,
-    /// Whether it is asked over HTTPS, which cannot be done here.
-    https: bool,
+    /// What else it is asked over, which cannot be done here.
+    other: Option<Encryption>,
 }
 
 impl Upstreams {
@@ -98,7 +98,10 @@ fn servers(forward: &Forward) -> Vec<Server> {
     let client = forward.client();
     let server = |upstream: &config::Upstream| Server {
         address: upstream.address,
-        https: forward.protocol == Protocol::Encrypted(Encryption::Https),
+        other: match forward.protocol {
+            Protocol::Encrypted(other @ (Encryption::Https | Encryption::Quic)) => Some(other),
+            _ => None,
+        },
         secured: client.clone().map(|client| {
             let name = tls::server_name_at(upstream.name.as_deref(), upstream.address.ip());
             (client, name)
@@ -140,9 +143,12 @@ async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<IpA
     query[..2].copy_from_slice(&id);
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let address = server.address;
-    if server.https {
-        let problem = "is asked over HTTPS, and servers of files are looked up over UDP, TCP or TLS only: write the \
-                       server's address, as in address=\"192.0.2.1\"";
+    if let Some(other) = server.other {
+        let problem = format!(
+            "is asked over {}://, and servers of files are looked up over UDP, TCP or TLS only: write the server's \
+             address, as in address=\"192.0.2.1\"",
+            other.word()
+        );
         return Err(io::Error::other(problem));
     }
     let answer = match &server.secured {

@@ -25,6 +25,7 @@ pub fn transport_number(transport: Transport) -> u8 {
         Transport::Tcp => 1,
         Transport::Tls => 2,
         Transport::Https => 3,
+        Transport::Quic => 4,
         Transport::Internal => 5,
     }
 }

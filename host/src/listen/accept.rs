@@ -112,10 +112,7 @@ impl Acceptor {
             return None;
         };
         let _ = stream.set_nodelay(true);
-        let open = Open {
-            connection,
-            reason: None,
-        };
+        let open = Open::new(connection);
         Some(Accepted { stream, client, open })
     }
 }
@@ -137,6 +134,12 @@ pub struct Open {
 }
 
 impl Open {
+    /// One that there is room for.
+    pub fn new(connection: Arc<ClientConnection>) -> Open {
+        let reason = None;
+        Open { connection, reason }
+    }
+
     /// Ends it, for a reason if that was our decision.
     pub fn end(mut self, stream: TcpStream, reason: Option<CloseReason>) {
         if reason == Some(CloseReason::Write) || self.connection.is_closed() {

@@ -36,19 +36,27 @@ pub enum Handshake {
     Full,
     /// A session went on.
     Resumed,
+    /// It is not known which of these: QUIC does not tell.
+    Unknown,
     /// The two did not come together in time, or at all.
     Failed,
 }
 
 impl Handshake {
     /// All of them.
-    pub const ALL: [Handshake; 3] = [Handshake::Full, Handshake::Resumed, Handshake::Failed];
+    pub const ALL: [Handshake; 4] = [
+        Handshake::Full,
+        Handshake::Resumed,
+        Handshake::Unknown,
+        Handshake::Failed,
+    ];
 
     /// Its label in `/metrics`.
     pub fn as_str(self) -> &'static str {
         match self {
             Handshake::Full => "full",
             Handshake::Resumed => "resumed",
+            Handshake::Unknown => "unknown",
             Handshake::Failed => "failed",
         }
     }

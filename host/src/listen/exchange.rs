@@ -1,4 +1,5 @@
-//! One request of DNS over HTTPS, and its response (RFC 8484 section 4).
+//! What all requests of a connection have in common where each has a stream of its own; and one request of DNS over HTTPS, and
+//! its response (RFC 8484 section 4).
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -7,6 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +19,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::bounds::{Bounds, CloseReason};
+use super::bounds::CloseReason;
 use super::client_connections::ClientConnection;
 use super::service::Service;
 use crate::dns::padding::{REPLY_BLOCK, pad};
@@ -60,13 +62,18 @@ pub struct Exchange {
 
 impl Exchange {
     /// Nothing is under way.
-    pub fn new(service: &Service, client: SocketAddr, connection: Arc<ClientConnection>) -> Exchange {
+    pub fn new(
+        service: &Service,
+        transport: Transport,
+        client: SocketAddr,
+        connection: Arc<ClientConnection>,
+    ) -> Exchange {
         let worker = Rc::clone(&service.worker);
         Exchange {
             client: Client {
                 address: client,
                 server: service.server,
-                transport: Transport::Https,
+                transport,
                 received: worker.now(),
                 limit: MESSAGE_MAXIMUM,
                 keepalive: None,
@@ -79,13 +86,14 @@ impl Exchange {
         }
     }
 
-    /// When the connection ends if nothing happens, and why then.
-    pub fn due(&self, bounds: &Bounds) -> (Instant, Option<CloseReason>) {
+    /// When the connection ends if nothing happens, and why then; `idle` is how long it may be silent, and `write` how long its
+    /// client may take nothing of what it is sent.
+    pub fn due(&self, idle: Duration, write: Duration) -> (Instant, Option<CloseReason>) {
         match (self.sending.get(), self.asking.get()) {
-            (0, 0) => (self.quiet.get() + bounds.idle(), Some(CloseReason::Idle)),
+            (0, 0) => (self.quiet.get() + idle, Some(CloseReason::Idle)),
             // A client that waits for us is not idle.
-            (0, _) => (Instant::now() + bounds.idle(), None),
-            _ => (self.quiet.get() + bounds.write(), Some(CloseReason::Write)),
+            (0, _) => (Instant::now() + idle, None),
+            _ => (self.quiet.get() + write, Some(CloseReason::Write)),
         }
     }
 
@@ -93,7 +101,10 @@ impl Exchange {
     pub async fn answer(self: Rc<Self>, request: Request<Incoming>) -> Result<Response<Reply>, Infallible> {
         let held = Held::new(&self, REQUEST_OCTETS);
         let answered = match self.message_of(request).await {
-            Ok(message) => self.ask(&message).await,
+            Ok(message) => self.ask(&message).await.map_err(|unanswered| match unanswered {
+                Unanswered::Malformed => StatusCode::BAD_REQUEST,
+                Unanswered::Dropped => StatusCode::SERVICE_UNAVAILABLE,
+            }),
             Err(status) => Err(status),
         };
         let mut response = Response::new(Reply::default());
@@ -105,8 +116,8 @@ impl Exchange {
                 let fresh = format!("max-age={}", records::least_ttl(&message).unwrap_or(0));
                 headers.extend(HeaderValue::try_from(fresh).map(|fresh| (CACHE_CONTROL, fresh)));
                 *response.body_mut() = Reply {
+                    held: Some(held.becomes_reply(message.len())),
                     rest: message.into(),
-                    held: Some(held.becomes_reply()),
                 };
             }
             Err(status) => {
@@ -151,7 +162,7 @@ impl Exchange {
     }
 
     /// What a query is answered with.
-    async fn ask(&self, message: &[u8]) -> Result<Vec<u8>, StatusCode> {
+    pub async fn ask(&self, message: &[u8]) -> Result<Vec<u8>, Unanswered> {
         let client = Client {
             received: self.worker.now(),
             ..self.client
@@ -166,22 +177,21 @@ impl Exchange {
             match self.worker.admit(batch, message, client, one.out) {
                 Admission::Travelling => {}
                 Admission::Answered(length) => one.reply = Some(one.out[..length].to_vec()),
-                Admission::Silence => return Err(StatusCode::BAD_REQUEST),
+                Admission::Silence => return Err(Unanswered::Malformed),
             }
             self.worker.run(batch, &mut one);
             Ok((one.reply, one.later))
         });
         self.worker.tell_if_many();
         let mut message = match &mut reply {
-            Err(status) => return Err(*status),
+            Err(unanswered) => return Err(*unanswered),
             Ok((Some(message), _)) => std::mem::take(message),
-            // It was dropped, by a filter or for want of room.
-            Ok((None, None)) => return Err(StatusCode::SERVICE_UNAVAILABLE),
+            Ok((None, None)) => return Err(Unanswered::Dropped),
             Ok((None, Some(later))) => {
                 self.connection.owe(true);
                 let message = later.await;
                 self.connection.owe(self.asking.get() > 1);
-                message.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?
+                message.map_err(|_| Unanswered::Dropped)?
             }
         };
         let padding = pad(&mut message, REPLY_BLOCK);
@@ -192,6 +202,15 @@ impl Exchange {
     fn happened(&self) {
         self.quiet.set(Instant::now());
     }
+}
+
+/// Why a message has no answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Unanswered {
+    /// It is no query.
+    Malformed,
+    /// It was dropped, by a filter or for want of room.
+    Dropped,
 }
 
 /// A body that has the size of a query; more of it is taken, within reason, and forgotten.
@@ -245,7 +264,7 @@ impl DeferredReply for Later {
 }
 
 /// What a request holds while it is under way.
-struct Held {
+pub struct Held {
     exchange: Rc<Exchange>,
     octets: usize,
     /// Whether its reply is there, and waits for the client.
@@ -253,7 +272,8 @@ struct Held {
 }
 
 impl Held {
-    fn new(exchange: &Rc<Exchange>, octets: usize) -> Held {
+    /// So many octets.
+    pub fn new(exchange: &Rc<Exchange>, octets: usize) -> Held {
         exchange.asking.set(exchange.asking.get() + 1);
         exchange.happened();
         exchange.connection.lend(octets);
@@ -264,8 +284,11 @@ impl Held {
         }
     }
 
-    fn becomes_reply(mut self) -> Held {
+    /// It has a reply of so many octets, which the client has to take.
+    pub fn becomes_reply(mut self, octets: usize) -> Held {
         let exchange = &self.exchange;
+        exchange.connection.lend(octets);
+        self.octets += octets;
         exchange.asking.set(exchange.asking.get() - 1);
         exchange.sending.set(exchange.sending.get() + 1);
         exchange.happened();

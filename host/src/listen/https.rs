@@ -26,6 +26,7 @@ use super::exchange::{Exchange, HEAD_OCTETS, PIECE};
 use super::secured::HTTP2;
 use super::service::Service;
 use super::tls::shake_hands;
+use crate::dns::Transport;
 
 /// Requests of one connection at a time (RFC 9113 section 6.5.2 recommends no fewer).
 const STREAMS: u32 = 100;
@@ -74,7 +75,12 @@ async fn converse(
     connection: &Arc<ClientConnection>,
 ) -> Option<CloseReason> {
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
-    let exchange = Rc::new(Exchange::new(&service, client, Arc::clone(connection)));
+    let exchange = Rc::new(Exchange::new(
+        &service,
+        Transport::Https,
+        client,
+        Arc::clone(connection),
+    ));
     let answering = Rc::clone(&exchange);
     let answer = service_fn(move |request| Rc::clone(&answering).answer(request));
     let stream = TokioIo::new(stream);
@@ -108,20 +114,21 @@ async fn keep<C: Future>(
     exchange: &Exchange,
 ) -> Option<CloseReason> {
     let connection = &exchange.connection;
+    let bounds = connection.bounds();
     let mut http = pin!(http);
     let mut dismissed = pin!(connection.dismissed());
     let mut stopping = pin!(async { drop(service.stop.wait_for(|stopping| *stopping).await) });
     // Until when it may end by itself, and why it has to.
     let mut leaving: Option<(Instant, Option<CloseReason>)> = None;
     loop {
-        let (due, reason) = leaving.unwrap_or_else(|| exchange.due(connection.bounds()));
+        let (due, reason) = leaving.unwrap_or_else(|| exchange.due(bounds.idle(), bounds.write()));
         tokio::select! {
             _ = &mut http => return leaving.and_then(|(_, reason)| reason),
             () = &mut dismissed => return None,
             () = sleep_until(due) => match leaving {
                 Some((_, reason)) => return reason,
                 // Something may have happened meanwhile.
-                None if exchange.due(connection.bounds()).0 > Instant::now() => {}
+                None if exchange.due(bounds.idle(), bounds.write()).0 > Instant::now() => {}
                 None => {
                     shut(http.as_mut());
                     leaving = Some((Instant::now() + LEAVING, reason));

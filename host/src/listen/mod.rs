@@ -20,6 +20,7 @@ mod exchange;
 pub mod framing;
 mod https;
 mod outbox;
+mod quic;
 mod secured;
 mod service;
 mod switch;
@@ -57,6 +58,7 @@ pub fn connection_memory(listen: &Listen) -> usize {
     let more = listen.encrypted.iter().map(|(_, encryption)| match encryption {
         Encryption::Tls => tls::TLS_MEMORY,
         Encryption::Https => tls::TLS_MEMORY + https::HTTP_MEMORY,
+        Encryption::Quic => tls::TLS_MEMORY + secured::QUIC_MEMORY,
     });
     CONNECTION_MEMORY + more.max().unwrap_or_default()
 }
@@ -84,12 +86,13 @@ enum Socket {
     Tcp(TcpListener),
     Tls(TcpListener),
     Https(TcpListener),
+    Quic(UdpSocket),
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Socket::Udp(socket) => socket.as_fd(),
+            Socket::Udp(socket) | Socket::Quic(socket) => socket.as_fd(),
             Socket::Tcp(listener) | Socket::Tls(listener) | Socket::Https(listener) => listener.as_fd(),
         }
     }
@@ -109,6 +112,7 @@ impl Sockets {
             ],
             Some(Encryption::Tls) => vec![Socket::Tls(bind::connections(address, port)?)],
             Some(Encryption::Https) => vec![Socket::Https(bind::connections(address, port)?)],
+            Some(Encryption::Quic) => vec![Socket::Quic(bind::datagrams(address, port)?)],
         };
         let switch = Switch::new(address, &sockets)
             .map_err(|error| BindError::new(address, Protocol::Udp, port, error))?;
@@ -135,6 +139,7 @@ enum Ready {
     Tcp(tokio::net::TcpListener),
     Tls(tokio::net::TcpListener),
     Https(tokio::net::TcpListener),
+    Quic(quinn::Endpoint),
 }
 
 impl Registered {
@@ -149,6 +154,7 @@ impl Registered {
             Socket::Tcp(listener) => tokio::net::TcpListener::from_std(listener).map(Ready::Tcp),
             Socket::Tls(listener) => tokio::net::TcpListener::from_std(listener).map(Ready::Tls),
             Socket::Https(listener) => tokio::net::TcpListener::from_std(listener).map(Ready::Https),
+            Socket::Quic(socket) => quic::endpoint(socket).map(Ready::Quic),
         };
         Ok(Registered {
             address,
@@ -195,6 +201,7 @@ impl Listener {
             Ready::Tcp(listener) => spawn_local(tcp::listen(listener, service.clone())),
             Ready::Tls(listener) => spawn_local(tls::listen(listener, service.clone())),
             Ready::Https(listener) => spawn_local(https::listen(listener, service.clone())),
+            Ready::Quic(endpoint) => spawn_local(quic::listen(endpoint, service.clone())),
         };
         Listener {
             address: (registered.address, registered.encryption),

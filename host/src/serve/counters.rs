@@ -109,13 +109,14 @@ fn proto_family(transport: Transport, client: IpAddr) -> usize {
         Transport::Tcp => 2,
         Transport::Tls => 4,
         Transport::Https => 6,
-        Transport::Internal => 8,
+        Transport::Quic => 8,
+        Transport::Internal => 10,
     };
     proto + usize::from(client.is_ipv6())
 }
 
 /// Labels of [`ZoneCounters::requests`].
-pub const PROTO_FAMILY: [(&str, &str); 10] = [
+pub const PROTO_FAMILY: [(&str, &str); 12] = [
     ("udp", "ipv4"),
     ("udp", "ipv6"),
     ("tcp", "ipv4"),
@@ -124,6 +125,8 @@ pub const PROTO_FAMILY: [(&str, &str); 10] = [
     ("tls", "ipv6"),
     ("https", "ipv4"),
     ("https", "ipv6"),
+    ("quic", "ipv4"),
+    ("quic", "ipv6"),
     ("internal", "ipv4"),
     ("internal", "ipv6"),
 ];

@@ -59,6 +59,7 @@ fn record(target: &Name, address: SocketAddr, encryption: Encryption) -> Vec<u8>
     let (priority, alpn): (u16, &[u8]) = match encryption {
         Encryption::Tls => (1, b"\x03dot"),
         Encryption::Https => (2, b"\x02h2"),
+        Encryption::Quic => (3, b"\x03doq"),
     };
     let mut data = priority.to_be_bytes().to_vec();
     data.extend(target.as_bytes());

@@ -386,7 +386,9 @@ impl Request {
                 let size = self.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size);
                 usize::from(size).min(self.client.limit)
             }
-            Transport::Tcp | Transport::Tls | Transport::Https | Transport::Internal => self.client.limit,
+            Transport::Tcp | Transport::Tls | Transport::Https | Transport::Quic | Transport::Internal => {
+                self.client.limit
+            }
         }
     }
 }

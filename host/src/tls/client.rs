@@ -1,8 +1,10 @@
 //! Our side of TLS where others are the servers.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -33,12 +35,22 @@ pub struct Trust {
 
 /// Connections to servers that are trusted in one way. Sessions are resumed among them.
 #[derive(Debug, Clone)]
-pub struct Client(Result<Arc<ClientConfig>, Error>);
+pub struct Client {
+    config: Result<Arc<ClientConfig>, Error>,
+    refusals: Arc<Refusals>,
+}
+
+/// Why servers were refused the last time, by the names that they should have had: QUIC hands on no more than a text.
+type Refusals = Mutex<HashMap<ServerName<'static>, Error>>;
 
 impl Client {
     /// One that speaks these protocols (ALPN, RFC 7301), the first if it can.
     pub fn new(trust: &Trust, protocols: &[&[u8]]) -> Client {
-        Client(configuration(trust, protocols).map(Arc::new))
+        let refusals = Arc::default();
+        Client {
+            config: configuration(trust, protocols, &refusals).map(Arc::new),
+            refusals,
+        }
     }
 
     /// What rustls needs to know.
@@ -46,16 +58,25 @@ impl Client {
     /// # Errors
     /// When there is no TLS in this program.
     pub fn config(&self) -> Result<Arc<ClientConfig>, Error> {
-        self.0.clone()
+        self.config.clone()
+    }
+
+    /// Why a server that should be `name` was refused, if it was since this was last asked.
+    pub fn refusal(&self, name: &ServerName<'static>) -> Option<Error> {
+        self.refusals.lock().remove(name)
     }
 }
 
-fn configuration(trust: &Trust, protocols: &[&[u8]]) -> Result<ClientConfig, Error> {
+fn configuration(
+    trust: &Trust,
+    protocols: &[&[u8]],
+    refusals: &Arc<Refusals>,
+) -> Result<ClientConfig, Error> {
     let provider = provider();
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Verifier::new(trust, &provider)));
+        .with_custom_certificate_verifier(Arc::new(Verifier::new(trust, &provider, refusals)));
     let mut config = match &trust.identity {
         Some(identity) => builder.with_client_cert_resolver(identity.resolver()),
         None => builder.with_no_client_auth(),
@@ -73,6 +94,7 @@ struct Verifier {
     chain: Chain,
     pins: Vec<Pin>,
     provider: Arc<CryptoProvider>,
+    refusals: Arc<Refusals>,
 }
 
 /// Who must have signed a certificate.
@@ -86,7 +108,7 @@ enum Chain {
 }
 
 impl Verifier {
-    fn new(trust: &Trust, provider: &Arc<CryptoProvider>) -> Verifier {
+    fn new(trust: &Trust, provider: &Arc<CryptoProvider>, refusals: &Arc<Refusals>) -> Verifier {
         let chain = match &trust.authorities {
             Some(authorities) => {
                 let roots = Arc::clone(&authorities.roots);
@@ -105,6 +127,7 @@ impl Verifier {
             chain,
             pins: trust.pins.clone(),
             provider: Arc::clone(provider),
+            refusals: Arc::clone(refusals),
         }
     }
 
@@ -131,14 +154,16 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.check_pin(end_entity)?;
-        match &self.chain {
+        let chain = self.check_pin(end_entity).and_then(|()| match &self.chain {
             Chain::By(chain) => {
                 chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             }
             Chain::Nobody => Ok(ServerCertVerified::assertion()),
             Chain::Missing(why) => Err(other(NoAuthorities(why.clone()))),
-        }
+        });
+        chain.inspect_err(|error| {
+            self.refusals.lock().insert(server_name.to_owned(), error.clone());
+        })
     }
 
     fn verify_tls12_signature(

@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout};
 use super::counters::Reason;
 use super::failure::Fault;
 use super::forwarder::Forwarder;
-use super::https::Https;
 use super::message::{Query, Reply};
+use super::multiplexed::Multiplexed;
 use super::pool::Pool;
 use super::quota::{Quota, Quotas};
 use super::udp;
@@ -31,7 +31,7 @@ pub struct Forward {
     /// One per upstream.
     pub(super) pools: Vec<Pool>,
     /// One per upstream.
-    https: Vec<Https>,
+    multiplexed: Vec<Multiplexed>,
 }
 
 impl Forward {
@@ -47,19 +47,19 @@ impl Forward {
             let limit = config.connections.max(1);
             Pool::new(Arc::clone(upstream), quotas(), limit, config.idle, config.timeout)
         };
-        let https = |upstream: &Arc<Upstream>| {
-            Https::new(
+        let multiplexed = |upstream: &Arc<Upstream>| {
+            Multiplexed::new(
                 Arc::clone(upstream),
                 quotas(),
+                config,
                 config.idle,
                 config.timeout,
-                config.get,
             )
         };
         Rc::new(Self {
             sockets: shared.upstreams.iter().map(sockets).collect(),
             pools: shared.upstreams.iter().map(pool).collect(),
-            https: shared.upstreams.iter().map(https).collect(),
+            multiplexed: shared.upstreams.iter().map(multiplexed).collect(),
             shared,
         })
     }
@@ -133,9 +133,9 @@ impl Forward {
                 let reply = self.sockets[index].exchange(query);
                 timeout(limit, reply).await.unwrap_or(Err(Fault::Timeout))
             }
-            Protocol::Encrypted(Encryption::Https) => {
+            Protocol::Encrypted(Encryption::Https | Encryption::Quic) => {
                 counters.tcp.fetch_add(1, Relaxed);
-                Box::pin(self.https[index].exchange(query, limit)).await
+                Box::pin(self.multiplexed[index].exchange(query, limit)).await
             }
             Protocol::Tcp | Protocol::Encrypted(Encryption::Tls) => {
                 counters.tcp.fetch_add(1, Relaxed);

@@ -2,6 +2,7 @@
 
 use super::connection::CONNECTION_OCTETS;
 use super::https::HTTP_OCTETS;
+use super::quic::QUIC_OCTETS;
 use super::secured::TLS_OCTETS;
 use crate::config::{self, Encryption, Protocol};
 
@@ -32,6 +33,7 @@ impl config::Forward {
             Protocol::Udp | Protocol::Tcp => 0,
             Protocol::Encrypted(Encryption::Tls) => TLS_OCTETS,
             Protocol::Encrypted(Encryption::Https) => TLS_OCTETS + HTTP_OCTETS,
+            Protocol::Encrypted(Encryption::Quic) => TLS_OCTETS + QUIC_OCTETS,
         };
         self.concurrent * query + self.most_connections(workers) * (CONNECTION_OCTETS + tls)
     }

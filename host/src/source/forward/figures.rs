@@ -66,6 +66,7 @@ impl Forwarder {
                 let handshakes = figures.counter("forward_tls_handshakes", help);
                 handshakes.add(&[to, ("resumed", "false")], secured.full.load(Relaxed));
                 handshakes.add(&[to, ("resumed", "true")], secured.resumed.load(Relaxed));
+                handshakes.add(&[to, ("resumed", "unknown")], secured.unknown.load(Relaxed));
                 if let Some(expires) = secured.expires() {
                     let help =
                         "When the certificate expires that the upstream had last, in seconds since 1970";

@@ -2,7 +2,7 @@
 //!
 //! [`Forwarder`] is what all workers share about the upstreams of one `forward` stage; [`Forward`] is one
 //! worker's sockets for it. [`Forward::resolve`] is one query: a [`race`] of attempts. An [`attempt`] exchanges
-//! messages with one upstream, over [`udp`] or a [`pool`] of [connections](connection), which lie on [`tcp`] or [`tls`], or by [`https`]; a
+//! messages with one upstream, over [`udp`] or a [`pool`] of [connections](connection), which lie on [`tcp`] or [`tls`], or [`multiplexed`] over [`https`] or [`quic`]; a
 //! further transport is a file beside that, chosen where the pool connects. What is known of an upstream is in
 //! [`upstream`] and [`health`]; a [`probe`] decides whether it is asked.
 //!
@@ -19,10 +19,12 @@ mod forwarder;
 mod health;
 mod https;
 mod message;
+mod multiplexed;
 mod pace;
 mod policy;
 mod pool;
 mod probe;
+mod quic;
 mod quota;
 mod race;
 mod secured;

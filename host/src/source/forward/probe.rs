@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::counters::Reason;
 use super::failure::Fault;
 use super::forwarder::Forwarder;
-use super::https::Https;
 use super::message::{Query, Reply};
+use super::multiplexed::Multiplexed;
 use super::pool::Pool;
 use super::quota::Quotas;
 use super::udp;
@@ -214,9 +214,9 @@ async fn ask(
                 .unwrap_or(Err(Fault::Timeout))
         }
         // A connection of its own: an old one is what may be broken.
-        Protocol::Encrypted(Encryption::Https) => {
-            let get = forwarder.config.get;
-            Https::new(upstream.clone(), Quotas::unbounded(), Duration::ZERO, limit, get)
+        Protocol::Encrypted(Encryption::Https | Encryption::Quic) => {
+            let (config, quotas) = (&forwarder.config, Quotas::unbounded());
+            Multiplexed::new(upstream.clone(), quotas, config, Duration::ZERO, limit)
                 .exchange(query, limit)
                 .await
         }

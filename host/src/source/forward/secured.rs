@@ -4,17 +4,17 @@
 //! here. What is wrong with a certificate is logged once, until it changes.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use parking_lot::Mutex;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, HandshakeKind};
-use tokio_rustls::TlsConnector;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, HandshakeKind};
 
 use super::failure::Fault;
 use crate::config;
-use crate::tls::{Client, Explained, Problem, error_in, expiry, server_name_at};
+use crate::tls::{Client, Explained, Problem, expiry, server_name_at};
 
 /// Octets that TLS holds of a connection beside what is written and read upon it: a record that is being read, one that
 /// was, and what is to be sent.
@@ -34,6 +34,8 @@ pub(super) struct Secured {
     pub full: AtomicU64,
     /// Those that went on with one.
     pub resumed: AtomicU64,
+    /// Those of which that is not known: QUIC does not tell.
+    pub unknown: AtomicU64,
     /// What was wrong the last time, if something was.
     wrong: Mutex<Option<String>>,
 }
@@ -49,6 +51,7 @@ impl Secured {
             expires: AtomicI64::new(0),
             full: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
             wrong: Mutex::new(None),
         }
     }
@@ -73,23 +76,23 @@ impl Secured {
             .filter(|&expires| expires > 0)
     }
 
-    /// What makes TLS of a connection, and the name to ask for.
-    pub fn connector(&self) -> Result<(TlsConnector, ServerName<'static>), Fault> {
+    /// What rustls needs to know, and the name to ask for.
+    pub fn client_config(&self) -> Result<(Arc<ClientConfig>, ServerName<'static>), Fault> {
         let config = self
             .client
             .config()
             .map_err(|error| Fault::Tls(Problem::of(&error)))?;
-        Ok((TlsConnector::from(config), self.name.clone()))
+        Ok((config, self.name.clone()))
     }
 
-    /// A handshake succeeded.
-    pub fn connected(&self, connection: &ClientConnection) {
-        let counter = match connection.handshake_kind() {
+    /// A handshake succeeded, of a kind if that is known.
+    pub fn connected(&self, kind: Option<HandshakeKind>, certificate: Option<&CertificateDer<'_>>) {
+        let counter = match kind {
             Some(HandshakeKind::Resumed) => &self.resumed,
-            _ => &self.full,
+            Some(_) => &self.full,
+            None => &self.unknown,
         };
         counter.fetch_add(1, Relaxed);
-        let certificate = connection.peer_certificates().and_then(|chain| chain.first());
         if let Some(expires) = certificate.and_then(expiry) {
             self.expires.store(expires, Relaxed);
         }
@@ -98,11 +101,13 @@ impl Secured {
         }
     }
 
+    /// Why the certificate was refused the last time, if it was.
+    pub fn refusal(&self) -> Option<rustls::Error> {
+        self.client.refusal(&self.name)
+    }
+
     /// A handshake failed. It is logged, unless it failed in the same way before.
-    pub fn failed(&self, error: &std::io::Error) -> Fault {
-        let Some(error) = error_in(error) else {
-            return Fault::of_network(error);
-        };
+    pub fn failed(&self, error: &rustls::Error) -> Fault {
         let explained = Explained::of(error, &self.name);
         if let Some(expired) = explained.expired {
             self.expires.store(expired, Relaxed);
