@@ -120,10 +120,12 @@ fn metrics_are_documented_and_described() {
         .collect();
     assert!(listed.len() > 20, "{listed:?}");
     let mut served: BTreeSet<String> = metrics.families();
-    // What only those show who follow a cluster, or ask over TLS.
+    // What only those show who follow a cluster, have a zone file, or ask over TLS.
     let (server, folder) = (ApiServer::start(), tempfile::tempdir().expect("a folder"));
     let file = folder.path().join("kubeconfig");
     std::fs::write(&file, server.kubeconfig("secret")).expect("a kubeconfig");
+    let zone = folder.path().join("zone");
+    std::fs::write(&zone, "@ 60 SOA ns admin 1 2 3 4 5\n").expect("a zone file");
     let (authority, ca) = (Authority::new(), folder.path().join("ca.pem"));
     std::fs::write(&ca, authority.pem()).expect("a certificate");
     let certificate = authority.issue(&["dns.example"]);
@@ -133,7 +135,7 @@ fn metrics_are_documented_and_described() {
     let tls = fresh_socket();
     let special = Proxy::start(&format!(
         "listen \"$LISTEN\" \"tls://{tls}\" {{ certificate {pem:?} key={key:?} }}\nadmin \"$ADMIN\"\n\
-         zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\n\
+         zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\nzone \"y\" {{ file {zone:?} }}\n\
          zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}"
     ));
     special.query("www.example", "A");

@@ -343,6 +343,15 @@ fn with_files(text: &str, folder: &Path) -> String {
             fs::write(&included, text).expect("a file");
             line = format!("include \"{}\"", included.display());
         }
+        if let Some(zone) = line
+            .split("file \"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+        {
+            let file = folder.join("zone");
+            fs::write(&file, "@ 60 SOA ns admin 1 2 3 4 5\n").expect("a file");
+            line = line.replace(&format!("\"{zone}\""), &format!("\"{}\"", file.display()));
+        }
         let annotated = line
             .split_once("(file)\"")
             .or_else(|| line.split_once("(data)\""));

@@ -50,6 +50,7 @@ mod sharing;
 mod stale;
 mod verdicts;
 mod waiting;
+mod zone_files;
 
 // Those who write filters.
 mod authors;

@@ -48,6 +48,7 @@ mod tls;
 pub mod tools;
 pub mod top;
 pub mod webhook;
+mod zonefile;
 
 pub use confine::Confinement;
 pub use filter::compile_for_parent;

@@ -103,7 +103,7 @@ pub fn nsd(zone: &str, text: &str) -> Server {
     let configuration = format!(
         "server:\n  ip-address: {}@{}\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  database: \"\"\n  \
          zonesdir: \"{path}\"\n  zonelistfile: \"{path}/zones\"\n  xfrdfile: \"{path}/xfrd\"\n  xfrdir: \"{path}\"\n  \
-         server-count: 1\n  rrl-ratelimit: 0\nremote-control:\n  control-enable: no\n\
+         server-count: 1\n  rrl-ratelimit: 0\n  minimal-responses: yes\nremote-control:\n  control-enable: no\n\
          zone:\n  name: \"{zone}\"\n  zonefile: \"zone\"\n  provide-xfr: 127.0.0.0/8 NOKEY\n",
         address.ip(),
         address.port(),

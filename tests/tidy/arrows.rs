@@ -9,7 +9,8 @@ use crate::tree::{File, Tree};
 /// The rooms of the host, and which others each may use. A room is a file or folder at the top of `host/src`, or both.
 const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &[]),
-    ("config", &["tls"]),
+    ("zonefile", &["dns"]),
+    ("config", &["zonefile", "tls"]),
     ("corefile", &["config"]),
     ("nodecache", &["corefile", "config"]),
     ("dns", &[]),
@@ -29,7 +30,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fetch", &["private_folder", "config", "tls", "dns"]),
     (
         "source",
-        &["admission", "histogram", "figures", "config", "tls", "dns"],
+        &[
+            "admission",
+            "histogram",
+            "figures",
+            "config",
+            "zonefile",
+            "tls",
+            "dns",
+        ],
     ),
     (
         "filter",
@@ -176,13 +185,14 @@ const CRATES: &[(&str, &[&str])] = &[
     ("socket2", &["listen", "source", "admin", "node"]),
     ("etherparse", &["node"]),
     ("oci_client", &["registry"]),
-    ("ring", &["registry"]),
+    ("ring", &["registry", "source"]),
     (
         "base64",
         &["config", "listen", "registry", "source", "tls", "webhook"],
     ),
     ("notify", &["run", "tools"]),
     ("hickory_proto", &["dns", "config", "fetch"]),
+    ("domain", &["dns"]),
     ("rtnetlink", &["node", "source"]),
     ("futures_util", &["node", "registry", "source"]),
     ("kube", &["source", "webhook"]),
@@ -202,7 +212,10 @@ const CRATES: &[(&str, &[&str])] = &[
             "run",
         ],
     ),
-    ("sha2", &["config", "fetch", "filter", "registry", "tls"]),
+    (
+        "sha2",
+        &["config", "fetch", "filter", "registry", "tls", "zonefile"],
+    ),
     ("rand", &["fetch", "filter", "node", "serve", "source"]),
     ("hashbrown", &["cache", "dns"]),
     ("tracing_subscriber", &["log"]),

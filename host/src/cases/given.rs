@@ -17,7 +17,8 @@ use crate::config::decode::{Mistakes, Shape, Wrong, arguments, block, named_node
 use crate::config::hex;
 use crate::dns::CLASS_IN;
 use crate::dns::build;
-use crate::dns::text::parse_data;
+use crate::dns::data::parse_data;
+use crate::dns::name::Name;
 use crate::filter::Known;
 
 const GIVEN: Shape = Shape {
@@ -138,7 +139,7 @@ pub(super) fn push_record(
 }
 
 fn record_data(value: &KdlValue, rtype: u16) -> Result<Vec<u8>, Wrong> {
-    parse_data(rtype, &text(value)?).ok_or_else(|| {
+    parse_data(rtype, text(value)?.as_bytes(), Name::ROOT.as_bytes()).map_err(|_| {
         Wrong::new(
             "is not data of this type",
             "write it as in a zone file, with names that end in a dot",

@@ -87,11 +87,7 @@ pub(super) fn decode(
         ttl: mistakes
             .scalar(nodes, r#"ttl "5s""#, ttl(s(0)..=s(3600)))
             .unwrap_or(s(5)),
-        fallthrough: match mistakes.list(nodes, "fallthrough", &FALLTHROUGH, zone_name) {
-            // Without names: whatever it is.
-            Some(names) if names.is_empty() => vec![".".to_owned()],
-            names => names.unwrap_or_default(),
-        },
+        fallthrough: fallthrough(mistakes, nodes),
         kubeconfig: kubeconfig(mistakes, place, nodes),
         wait: mistakes
             .scalar(nodes, r#"wait "1m""#, duration(ms(0)..=s(3600)))
@@ -99,6 +95,15 @@ pub(super) fn decode(
         memory: mistakes
             .scalar(nodes, r#"memory "256MiB""#, size(1 << 20..=1 << 36))
             .unwrap_or(256 << 20),
+    }
+}
+
+/// Below which names what does not exist is left to the next stage.
+pub(super) fn fallthrough(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<String> {
+    match mistakes.list(nodes, "fallthrough", &FALLTHROUGH, zone_name) {
+        // Without names: whatever it is.
+        Some(names) if names.is_empty() => vec![".".to_owned()],
+        names => names.unwrap_or_default(),
     }
 }
 

@@ -39,6 +39,7 @@ mod syntax;
 pub(crate) mod units;
 mod wasi;
 mod zone;
+mod zone_file;
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ use bytes::Bytes;
 
 use crate::tls;
 pub use crate::tls::{Identity, Trust};
+use crate::zonefile::Zone as Contents;
 pub use data::{Data, DataWriter};
 pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
@@ -469,6 +471,8 @@ pub enum SourceConfig {
     Forward(Forward),
     /// `kubernetes { … }`
     Kubernetes(Kubernetes),
+    /// `file "PATH" { … }`
+    File(ZoneFile),
 }
 
 /// `source "NAME" { … }`
@@ -718,6 +722,19 @@ pub struct Kubernetes {
     /// `wait "1m"`: how long the proxy is not ready at most while nothing is known yet.
     pub wait: Duration,
     /// `memory "256MiB"`: what is known of the cluster may take so many bytes.
+    pub memory: usize,
+}
+
+/// `file "PATH" { … }`
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ZoneFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says: of each name of its zone, or of the one that `origin "NAME"` names.
+    pub zones: Vec<Arc<Contents>>,
+    /// `fallthrough "NAME"…`: names below these that do not exist are left to the next stage; `.` is all.
+    pub fallthrough: Vec<String>,
+    /// `memory "64MiB"`: what each of the zones may take, in bytes.
     pub memory: usize,
 }
 

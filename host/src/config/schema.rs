@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::decode::Shape;
 use super::{
     cache, clients, encrypted, filter, forward, include, kubernetes, listen, load, module, node, refresh,
-    registries, source, wasi, zone,
+    registries, source, wasi, zone, zone_file,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
@@ -57,6 +57,8 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("kubernetes", "namespaces", &kubernetes::NAMESPACES),
     ("kubernetes", "fallthrough", &kubernetes::FALLTHROUGH),
     ("kubernetes", "kubeconfig", &kubernetes::KUBECONFIG),
+    ("zone", "file", &zone_file::FILE),
+    ("file", "fallthrough", &kubernetes::FALLTHROUGH),
     ("", "source", &source::SOURCE),
     ("refresh", "source", &refresh::SOURCE),
     ("", "node", &node::NODE),

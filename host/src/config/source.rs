@@ -6,10 +6,19 @@ use kdl::KdlNode;
 
 use super::decode::{Mistakes, Shape, block, child, head, text};
 use super::error::{Diagnostic, Span};
-use super::{NamedSource, SourceConfig, forward, kubernetes};
+use super::{NamedSource, SourceConfig, forward, kubernetes, zone_file};
 
 /// What a zone may hold. Whatever is not `on`, `clients`, `use` or `cache` is a source.
-pub(super) const IN_ZONE: &[&str] = &["on", "from", "clients", "use", "cache", "forward", "kubernetes"];
+pub(super) const IN_ZONE: &[&str] = &[
+    "on",
+    "from",
+    "clients",
+    "use",
+    "cache",
+    "forward",
+    "kubernetes",
+    "file",
+];
 
 /// The words that name sources.
 pub(super) const WORDS: &[&str] = IN_ZONE.split_at(5).1;
@@ -27,6 +36,7 @@ pub(super) fn decode(
             let kubernetes = kubernetes::decode(mistakes, place, zones, node);
             Some(SourceConfig::Kubernetes(kubernetes))
         }
+        "file" => zone_file::decode(mistakes, place, zones, node).map(SourceConfig::File),
         _ => None,
     }
 }
@@ -59,8 +69,9 @@ pub(super) fn decode_named<'k>(
             }
             continue;
         };
-        if inner.name().value() == "kubernetes" {
-            let problem = "`kubernetes` answers for the names of a zone, and a named source has none";
+        let word = inner.name().value();
+        if word != "forward" {
+            let problem = format!("`{word}` answers for the names of a zone, and a named source has none");
             mistakes.push(Diagnostic::new(head(inner), problem).help("write it in a zone"));
             continue;
         }
@@ -102,7 +113,7 @@ impl SourceConfig {
     pub fn wants_any(&self) -> bool {
         match self {
             SourceConfig::Forward(forward) => forward.any,
-            SourceConfig::Kubernetes(_) => false,
+            SourceConfig::Kubernetes(_) | SourceConfig::File(_) => false,
         }
     }
 

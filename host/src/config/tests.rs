@@ -233,6 +233,9 @@ fn the_documentation_is_right() {
             "kdl fragment=kubernetes" => {
                 in_zone(&format!("kubernetes {{\n{example}\n}}\nforward \"192.0.2.1\""))
             }
+            "kdl fragment=file-stage" => {
+                in_zone(&format!("file \"zone\" {{\n{example}\n}}\nforward \"192.0.2.1\""))
+            }
             "kdl fragment=forward" => in_zone(&forward_with(&example)),
             "kdl fragment=filter" => format!(
                 "filter \"f\" {{\n{}{example}\n}}\n{}",
@@ -274,6 +277,7 @@ fn write_named(folder: &Path) {
     for (file, text) in [
         ("resolv.conf", "nameserver 192.0.2.1\n".to_owned()),
         ("conf.d/listen.kdl", "listen \"127.0.0.1\"\n".to_owned()),
+        ("zone", "@ 60 SOA ns admin 1 2 3 4 5\n".to_owned()),
         ("stages.kdl", "cache; forward \"192.0.2.1\"\n".to_owned()),
         ("ca.pem", certificate.cert.pem()),
         ("client.pem", certificate.cert.pem()),

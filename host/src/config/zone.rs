@@ -251,7 +251,7 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
                 "forward" if is(stage, word) => {
                     format!("name all upstreams in one `{word}`, or write `except` or `next` in it")
                 }
-                "kubernetes" => format!("move it above `{word}`, or write `fallthrough` in that"),
+                "kubernetes" | "file" => format!("move it above `{word}`, or write `fallthrough` in that"),
                 _ => format!("move it above `{word}`: stages run in the order they are written"),
             };
             mistakes.push(

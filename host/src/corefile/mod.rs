@@ -12,6 +12,7 @@
 mod blocks;
 mod document;
 mod draft;
+mod file;
 mod filters;
 mod forward;
 mod key;

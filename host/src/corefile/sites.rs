@@ -200,7 +200,7 @@ fn scope(plugin: &Plugin) -> Vec<&str> {
     match plugin.name.text.as_str() {
         "forward" => arguments.take(1).collect(),
         "kubernetes" => arguments.collect(),
-        "hosts" => arguments.skip(1).collect(),
+        "hosts" | "file" => arguments.skip(1).collect(),
         "cache" => arguments
             .enumerate()
             .filter(|(index, text)| *index > 0 || text.parse::<u32>().is_err())

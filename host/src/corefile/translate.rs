@@ -11,10 +11,10 @@ use super::document::{Node, write_comment};
 use super::draft::{Draft, spelled};
 use super::sites::{self, Cut, Site};
 use super::words::{Fate, WORDS, fate};
-use super::{filters, forward, kubernetes, template, values};
+use super::{file, filters, forward, kubernetes, template, values};
 
 /// In which order a query passes plugins, whatever the order in which they are written: that of CoreDNS 1.15.0.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
     "errors",
     "log",
     "dns64",
@@ -26,12 +26,13 @@ const ORDER: [&str; 13] = [
     "template",
     "hosts",
     "kubernetes",
+    "file",
     "forward",
     "whoami",
 ];
 
 /// The same until CoreDNS 1.14.7, as in node-cache.
-const CACHE_FIRST: [&str; 13] = [
+const CACHE_FIRST: [&str; 14] = [
     "errors",
     "log",
     "dns64",
@@ -43,6 +44,7 @@ const CACHE_FIRST: [&str; 13] = [
     "template",
     "hosts",
     "kubernetes",
+    "file",
     "forward",
     "whoami",
 ];
@@ -317,7 +319,7 @@ impl Server {
     }
 
     /// The stages of one zone.
-    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 13]) -> Zone {
+    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 14]) -> Zone {
         let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
         let plugins = &site.block.plugins;
         for name in order {
@@ -334,10 +336,12 @@ impl Server {
                     let here: Vec<&Plugin> = plugins.iter().filter(here).collect();
                     stages.extend(forward::forwards(&mut self.draft, &here, any));
                 }
-                "kubernetes" => {
+                "kubernetes" | "file" => {
                     if let Some(plugin) = plugins.iter().find(here) {
-                        let (stage, through) =
-                            kubernetes::kubernetes(&mut self.draft, plugin, site, &cut.zone);
+                        let (stage, through) = match name {
+                            "file" => file::file(&mut self.draft, plugin, site, &cut.zone),
+                            _ => kubernetes::kubernetes(&mut self.draft, plugin, site, &cut.zone),
+                        };
                         stages.push(stage);
                         // Nothing comes to what is below it.
                         if !through {

@@ -6,6 +6,7 @@
 //! renamed or removed.
 
 pub mod build;
+pub mod data;
 pub mod edns;
 pub mod name;
 pub mod names;
@@ -76,11 +77,15 @@ pub mod rtype {
     pub const SIG: u16 = 24;
     pub const AAAA: u16 = 28;
     pub const SRV: u16 = 33;
+    pub const NAPTR: u16 = 35;
     pub const DNAME: u16 = 39;
     pub const OPT: u16 = 41;
     pub const DS: u16 = 43;
     pub const RRSIG: u16 = 46;
+    pub const NSEC: u16 = 47;
     pub const DNSKEY: u16 = 48;
+    pub const NSEC3: u16 = 50;
+    pub const NSEC3PARAM: u16 = 51;
     pub const SVCB: u16 = 64;
     pub const HTTPS: u16 = 65;
     pub const TKEY: u16 = 249;
@@ -102,6 +107,7 @@ pub mod rcode {
     pub const NXDOMAIN: u16 = 3;
     pub const NOTIMP: u16 = 4;
     pub const REFUSED: u16 = 5;
+    pub const YXDOMAIN: u16 = 6;
     pub const BADVERS: u16 = 16;
 }
 
@@ -123,7 +129,7 @@ pub const RCODES: [(&str, u16); 13] = [
     ("NXDOMAIN", rcode::NXDOMAIN),
     ("NOTIMP", rcode::NOTIMP),
     ("REFUSED", rcode::REFUSED),
-    ("YXDOMAIN", 6),
+    ("YXDOMAIN", rcode::YXDOMAIN),
     ("YXRRSET", 7),
     ("NXRRSET", 8),
     ("NOTAUTH", 9),

@@ -376,7 +376,7 @@ pub fn age(message: &mut [u8], by: u32) {
 }
 
 /// Whether `data` is one or more character-strings and nothing else (RFC 1035 section 3.3.14).
-fn are_strings(mut data: &[u8]) -> bool {
+pub(super) fn are_strings(mut data: &[u8]) -> bool {
     loop {
         let Some((&length, rest)) = data.split_first() else {
             return false;

@@ -5,8 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::str::FromStr;
 
-use hickory_proto::rr::{RData, RecordType};
-use hickory_proto::serialize::binary::{BinEncodable, BinEncoder, NameEncoding};
+use hickory_proto::rr::RecordType;
 
 use super::name::{Name, expand, skip_compressed};
 use super::records::{Record, Section, Walk, counts};
@@ -35,17 +34,6 @@ pub const CLASSES: [(&str, u16); 5] = [("IN", 1), ("CH", 3), ("HS", 4), ("NONE",
 /// A class's name, or `CLASS7`.
 pub fn class_text(class: u16) -> String {
     named(&CLASSES, class).map_or_else(|| format!("CLASS{class}"), str::to_owned)
-}
-
-/// Data in presentation format as wire format, uncompressed; none if it is not that of the type. Names in it have to be
-/// absolute.
-pub fn parse_data(rtype: u16, text: &str) -> Option<Vec<u8>> {
-    let data = RData::try_from_str(RecordType::from(rtype), text).ok()?;
-    let mut wire = Vec::new();
-    let mut encoder = BinEncoder::new(&mut wire);
-    encoder.set_name_encoding(NameEncoding::Uncompressed);
-    data.emit(&mut encoder).ok()?;
-    Some(wire)
 }
 
 /// A record's data in presentation format; that of types beyond the usual, or malformed, as RFC 3597
@@ -172,15 +160,6 @@ mod tests {
         assert_eq!(parse_type("https"), Some(65));
         assert_eq!(parse_type("TYPE65536"), None);
         assert_eq!(parse_type("A A"), None);
-    }
-
-    /// A pointer would count from the beginning of the data, and not of the message that it gets into.
-    #[test]
-    fn names_in_data_are_whole() {
-        let text = "ns.example. root.example. 1 2 3 4 5";
-        let data = parse_data(rtype::SOA, text).unwrap();
-        assert_eq!(data.len(), 12 + 14 + 20);
-        assert_eq!(data_text(&data, rtype::SOA, 0..data.len()), text);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! A new kind of source is a folder here, a variant of [`Kind`] and of [`WorkerKind`], and a word in `config/source.rs`.
 //! Everything else about it, from `/status` to the keys of the cache, goes through what a source can say of itself.
 
+mod file;
 pub mod forward;
 mod kubernetes;
 mod question;
@@ -22,6 +23,7 @@ use futures_util::future::Either;
 use crate::config::SourceConfig;
 use crate::dns::name::Name;
 use crate::figures::Figures;
+use file::File;
 use forward::{Forward, Forwarder, Quota};
 use kubernetes::Kubernetes;
 
@@ -41,6 +43,7 @@ pub struct Source {
 enum Kind {
     Forward(Arc<Forwarder>),
     Kubernetes(Box<Kubernetes>),
+    File(File),
 }
 
 /// What a worker has of a source for itself: sockets and connections.
@@ -54,7 +57,7 @@ pub struct WorkerSource {
 enum WorkerKind {
     Forward(Rc<Forward>),
     /// All that it says, it says at once.
-    Kubernetes,
+    Immediate,
 }
 
 /// What `/status` shows of a source.
@@ -90,6 +93,7 @@ impl Source {
         let kind = match config {
             SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, zone, workers)),
             SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Box::new(Kubernetes::new(kubernetes))),
+            SourceConfig::File(file) => Kind::File(File::new(file)),
         };
         Arc::new(Source {
             zone: zone.clone(),
@@ -120,6 +124,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.immediate(question),
             Kind::Kubernetes(kubernetes) => Some(kubernetes.immediate(question)),
+            Kind::File(file) => Some(file.immediate(question)),
         }
     }
 
@@ -129,6 +134,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.begin(),
             Kind::Kubernetes(kubernetes) => kubernetes.begin(),
+            Kind::File(_) => {}
         }
     }
 
@@ -136,7 +142,7 @@ impl Source {
     /// says.
     pub async fn bring_up(&self) {
         match &self.kind {
-            Kind::Forward(_) => {}
+            Kind::Forward(_) | Kind::File(_) => {}
             Kind::Kubernetes(kubernetes) => kubernetes.bring_up().await,
         }
     }
@@ -146,7 +152,7 @@ impl Source {
     pub fn is_own_probe(&self, name: &[u8]) -> bool {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.loop_found(name),
-            Kind::Kubernetes(_) => false,
+            Kind::Kubernetes(_) | Kind::File(_) => false,
         }
     }
 
@@ -155,6 +161,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.answer().await,
             Kind::Kubernetes(kubernetes) => kubernetes.ready().await,
+            Kind::File(_) => {}
         }
     }
 
@@ -171,7 +178,7 @@ impl Source {
             Kind::Forward(forwarder) if starting && !forwarder.has_answer() => {
                 Some(format!("{whose}: no upstream has answered yet"))
             }
-            Kind::Forward(_) => None,
+            Kind::Forward(_) | Kind::File(_) => None,
             Kind::Kubernetes(kubernetes) => kubernetes.not_ready().map(|why| format!("{whose}: {why}")),
         }
     }
@@ -181,6 +188,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.status(),
             Kind::Kubernetes(kubernetes) => kubernetes.status(),
+            Kind::File(file) => file.status(),
         }
     }
 
@@ -189,6 +197,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.show(figures),
             Kind::Kubernetes(kubernetes) => kubernetes.show(figures),
+            Kind::File(file) => file.show(figures),
         }
     }
 }
@@ -198,7 +207,7 @@ impl WorkerSource {
     pub fn new(shared: &Arc<Source>, sockets: &Arc<Quota>) -> WorkerSource {
         let kind = match &shared.kind {
             Kind::Forward(forwarder) => WorkerKind::Forward(Forward::new(Arc::clone(forwarder), sockets)),
-            Kind::Kubernetes(_) => WorkerKind::Kubernetes,
+            Kind::Kubernetes(_) | Kind::File(_) => WorkerKind::Immediate,
         };
         WorkerSource {
             shared: Arc::clone(shared),
@@ -216,7 +225,7 @@ impl WorkerSource {
     pub fn ask(&self, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
         match &self.kind {
             WorkerKind::Forward(forward) => Either::Left(forward.ask(question)),
-            WorkerKind::Kubernetes => Either::Right(ready(Resolved {
+            WorkerKind::Immediate => Either::Right(ready(Resolved {
                 resolution: self.shared.immediate(question).unwrap_or(Resolution::NotMine),
                 refused: None,
                 words: None,
@@ -231,6 +240,7 @@ impl SourceConfig {
         match self {
             SourceConfig::Forward(forward) => forward.most_sockets(workers),
             SourceConfig::Kubernetes(_) => kubernetes::MOST_SOCKETS,
+            SourceConfig::File(_) => 0,
         }
     }
 
@@ -239,6 +249,7 @@ impl SourceConfig {
         match self {
             SourceConfig::Forward(forward) => forward.most_connections(workers),
             SourceConfig::Kubernetes(_) => kubernetes::MOST_SOCKETS,
+            SourceConfig::File(_) => 0,
         }
     }
 
@@ -247,6 +258,7 @@ impl SourceConfig {
         match self {
             SourceConfig::Forward(forward) => forward.most_octets(workers),
             SourceConfig::Kubernetes(kubernetes) => kubernetes.memory,
+            SourceConfig::File(file) => file.most_octets(),
         }
     }
 }

@@ -1,0 +1,104 @@
+//! What `file` says as a source of answers.
+
+use std::sync::Arc;
+
+use super::answer::answer;
+use crate::config;
+use crate::dns::name::{Name, is_at_or_below};
+use crate::dns::rcode;
+use crate::dns::suffix_map::SuffixMap;
+use crate::figures::Figures;
+use crate::source::{Question, Resolution, Status};
+use crate::zonefile::Zone;
+
+/// A `file` stage.
+pub struct File {
+    /// One for each name of its zone in the configuration, or the one that it names itself.
+    zones: Vec<Arc<Zone>>,
+    fallthrough: SuffixMap<()>,
+    path: String,
+}
+
+impl config::ZoneFile {
+    /// The most octets that its zones take: those that are served, those that may come next, and the text of these.
+    pub fn most_octets(&self) -> usize {
+        3 * self.memory * self.zones.len()
+    }
+}
+
+impl File {
+    /// The zones have been read already.
+    pub fn new(config: &config::ZoneFile) -> File {
+        let mut fallthrough = SuffixMap::default();
+        for name in config
+            .fallthrough
+            .iter()
+            .filter_map(|name| Name::parse(name).ok())
+        {
+            fallthrough.insert(name.as_bytes(), ());
+        }
+        File {
+            zones: config.zones.clone(),
+            fallthrough,
+            path: config.path.display().to_string(),
+        }
+    }
+
+    /// What the zone says.
+    pub fn immediate(&self, question: &Question<'_>) -> Resolution {
+        let of = |zone: &&Arc<Zone>| is_at_or_below(question.name, zone.origin.as_bytes());
+        let closest = self
+            .zones
+            .iter()
+            .filter(of)
+            .max_by_key(|zone| zone.origin.as_bytes().len());
+        let Some(zone) = closest else {
+            return Resolution::NotMine;
+        };
+        match answer(zone, question) {
+            Resolution::Answer { answer, .. }
+                if answer.rcode == rcode::NXDOMAIN
+                    && answer.answer_count() == 0
+                    && self.fallthrough.longest(question.name).is_some() =>
+            {
+                Resolution::NotMine
+            }
+            resolution => resolution,
+        }
+    }
+
+    /// What `/status` shows of it.
+    pub fn status(&self) -> Status {
+        let zones = self.zones.iter().map(|zone| {
+            format!(
+                "{} with serial {} and {} records",
+                zone.origin, zone.serial, zone.records
+            )
+        });
+        let zones: Vec<String> = zones.collect();
+        Status {
+            text: format!("file {}: {}", self.path, zones.join(", ")),
+            upstreams: Vec::new(),
+        }
+    }
+
+    /// Adds what `/metrics` shows of it.
+    pub fn show(&self, figures: &mut Figures) {
+        for zone in &self.zones {
+            let origin = zone.origin.to_string();
+            let labels = [("origin", &*origin)];
+            let help = "Serial of the SOA record of a zone file";
+            figures
+                .gauge("file_serial", help)
+                .shared(&labels, zone.serial.into());
+            let help = "Records of a zone file";
+            figures
+                .gauge("file_records", help)
+                .shared(&labels, zone.records as u64);
+            let help = "Memory that a zone file takes, about";
+            figures
+                .gauge("file_memory_bytes", help)
+                .shared(&labels, zone.octets as u64);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! From records to a zone, and what keeps them from being one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use foldhash::fast::RandomState;
+
+use super::canonical::compare;
+use super::mistake::Wrong;
+use super::zone::{Chain, Hashed, Node, Redirect, Set, Zone};
+use crate::dns::name::{Name, is_at_or_below};
+use crate::dns::text::type_text;
+use crate::dns::{rtype, u16_at, u32_at};
+
+/// More often is hashed by nobody who wants to be believed (RFC 9276 section 3.2), and each query would pay for it.
+const MOST_ITERATIONS: u16 = 150;
+
+/// The hash of NSEC3: SHA-1 (RFC 5155 section 11).
+const SHA1: u8 = 1;
+
+/// Octets that a name, a set and a record take beside their own.
+const OVERHEAD: [usize; 3] = [112, 96, 16];
+
+/// A zone that is being put together.
+pub struct Builder {
+    origin: Name,
+    nodes: HashMap<Box<[u8]>, Node, RandomState>,
+    /// What NSEC3 records own: no names of the zone (RFC 5155 section 7.2.8).
+    hashed: BTreeMap<Box<[u8]>, Set>,
+    records: usize,
+    octets: usize,
+    /// The most octets.
+    most: usize,
+}
+
+impl Builder {
+    /// Of a zone with this name, without records, that may take so many octets.
+    pub fn new(origin: &Name, most: usize) -> Builder {
+        Builder {
+            origin: origin.clone(),
+            nodes: HashMap::default(),
+            hashed: BTreeMap::new(),
+            records: 0,
+            octets: 0,
+            most,
+        }
+    }
+
+    /// Takes one more record. The owner is lowercased.
+    pub fn push(&mut self, owner: &[u8], rtype: u16, ttl: u32, data: Vec<u8>) -> Result<(), Wrong> {
+        self.check(owner, rtype, &data)?;
+        let covered = match rtype {
+            rtype::RRSIG => u16_at(&data, 0),
+            other => other,
+        };
+        let set = if covered == rtype::NSEC3 {
+            let hashed = self.hashed.entry(owner.into());
+            hashed.or_insert_with(|| Set::new(rtype::NSEC3, ttl))
+        } else {
+            if !self.nodes.contains_key(owner) {
+                self.octets += owner.len() + OVERHEAD[0];
+                self.nodes.insert(owner.into(), Node::default());
+            }
+            let sets = &mut self.nodes.entry(owner.into()).or_default().sets;
+            match sets.iter().position(|set| set.rtype == covered) {
+                Some(at) => &mut sets[at],
+                None => {
+                    self.octets += OVERHEAD[1];
+                    sets.push(Set::new(covered, ttl));
+                    let last = sets.len() - 1;
+                    &mut sets[last]
+                }
+            }
+        };
+        let is_first = set.data.is_empty();
+        let all = match rtype {
+            rtype::RRSIG => &mut set.signatures,
+            _ => &mut set.data,
+        };
+        // The same record twice is one (RFC 2181 section 5).
+        if all.iter().any(|known| **known == *data) {
+            return Ok(());
+        }
+        self.octets += data.len() + OVERHEAD[2];
+        self.records += 1;
+        all.push(data.into_boxed_slice());
+        // One set has one TTL (RFC 2181 section 5.2), and its signatures have it, too (RFC 4034 section 3).
+        match rtype {
+            rtype::RRSIG => {}
+            _ if is_first => set.ttl = ttl,
+            _ => set.ttl = set.ttl.min(ttl),
+        }
+        self.bound()
+    }
+
+    fn bound(&self) -> Result<(), Wrong> {
+        match self.octets <= self.most {
+            true => Ok(()),
+            false => Err(Wrong::new(
+                format!("the zone takes more than {} bytes of memory", self.most),
+                "raise `memory` of this `file`, or split the zone",
+            )),
+        }
+    }
+
+    /// Whether a record may stand beside those that are there.
+    fn check(&self, owner: &[u8], rtype: u16, data: &[u8]) -> Result<(), Wrong> {
+        if !is_at_or_below(owner, self.origin.as_bytes()) {
+            let problem = format!("{} is not in the zone {}", Name::lowercased(owner), self.origin);
+            return Err(Wrong::new(
+                problem,
+                "remove it, or end relative names without a dot",
+            ));
+        }
+        let at_apex = owner == self.origin.as_bytes();
+        let sets = self.nodes.get(owner).map_or(&[][..], |node| &node.sets);
+        let has = |wanted: u16| sets.iter().any(|set| set.rtype == wanted && !set.data.is_empty());
+        let is_new = !sets
+            .iter()
+            .any(|set| set.data.iter().any(|known| **known == *data) && set.rtype == rtype);
+        match rtype {
+            rtype::SOA if !at_apex => {
+                return Err(Wrong::new(
+                    "an SOA record stands below the name of the zone",
+                    "remove it",
+                ));
+            }
+            rtype::SOA | rtype::CNAME | rtype::DNAME if has(rtype) && is_new => {
+                let problem = format!("there is another {} record at this name", type_text(rtype));
+                return Err(Wrong::new(problem, "keep one of them"));
+            }
+            rtype::NSEC3 if hash_in(owner, &self.origin).is_none() => {
+                let help = "the first label is the hash in base32hex, 32 letters and digits";
+                return Err(Wrong::new("the owner of this NSEC3 record is no hash", help));
+            }
+            rtype::NSEC3PARAM if u16_at(data, 2) > MOST_ITERATIONS => {
+                let problem = format!("NSEC3 hashes more than {MOST_ITERATIONS} times");
+                return Err(Wrong::new(
+                    problem,
+                    "sign the zone with 0 iterations (RFC 9276 section 3.1)",
+                ));
+            }
+            _ => {}
+        }
+        // RFC 1034 section 3.6.2, RFC 4035 section 2.5.
+        let beside_cname = |rtype: u16| {
+            matches!(
+                rtype,
+                rtype::CNAME | rtype::RRSIG | rtype::NSEC | rtype::NSEC3 | 25
+            )
+        };
+        let other = sets
+            .iter()
+            .find(|set| !beside_cname(set.rtype) && !set.data.is_empty());
+        let conflict = match (rtype, other) {
+            (rtype::CNAME, Some(other)) => Some(other.rtype),
+            (other, _) if has(rtype::CNAME) && !beside_cname(other) => Some(other),
+            _ => None,
+        };
+        match conflict {
+            Some(other) => {
+                let problem = format!("there is a CNAME and a {} record at this name", type_text(other));
+                Err(Wrong::new(
+                    problem,
+                    "a name with a CNAME has nothing else: remove one of them",
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The zone, if there is an SOA record.
+    pub fn finish(mut self, files: Vec<(PathBuf, [u8; 32])>) -> Result<Zone, Wrong> {
+        let apex = self.nodes.get(self.origin.as_bytes());
+        let soa = apex
+            .and_then(|apex| apex.set(rtype::SOA))
+            .and_then(|set| set.data.first());
+        let Some(serial) = soa.map(|soa| u32_at(soa, soa.len() - 20)) else {
+            let problem = format!("there is no SOA record at {}", self.origin);
+            return Err(Wrong::new(
+                problem,
+                "write one, or name the zone that the file has with `origin`",
+            ));
+        };
+        self.insert_empty();
+        self.bound()?;
+        self.redirect();
+        let chain = self.chain();
+        Ok(Zone {
+            origin: self.origin,
+            nodes: self.nodes,
+            chain,
+            serial,
+            records: self.records,
+            octets: self.octets,
+            files,
+        })
+    }
+
+    /// Adds names that only have others below them (RFC 4592 section 2.2.2).
+    fn insert_empty(&mut self) {
+        let owners: Vec<Box<[u8]>> = self.nodes.keys().cloned().collect();
+        for owner in owners {
+            let mut name = &owner[..];
+            while name.len() > self.origin.as_bytes().len() {
+                name = &name[1 + usize::from(name[0])..];
+                if self.nodes.contains_key(name) {
+                    break;
+                }
+                self.octets += name.len() + OVERHEAD[0];
+                self.nodes.insert(name.into(), Node::default());
+            }
+        }
+    }
+
+    /// Notes at each name whether it lies at or below a zone cut, or below a DNAME.
+    fn redirect(&mut self) {
+        let apex = self.origin.as_bytes().len();
+        let mut found = HashMap::<Box<[u8]>, Redirect, RandomState>::default();
+        for (name, node) in &self.nodes {
+            // Of both, the cut decides: what is below is another zone.
+            if node.set(rtype::NS).is_some() && name.len() > apex {
+                found.insert(name.clone(), Redirect::Delegation);
+            } else if node.set(rtype::DNAME).is_some() {
+                found.insert(name.clone(), Redirect::Dname);
+            }
+        }
+        if found.is_empty() {
+            return;
+        }
+        for (name, node) in &mut self.nodes {
+            let (mut rest, mut topmost) = (&name[..], None);
+            loop {
+                match found.get(rest) {
+                    Some(Redirect::Dname) if rest.len() == name.len() => {}
+                    Some(redirect) => topmost = Some((rest.len() as u8, *redirect)),
+                    None => {}
+                }
+                if rest.len() <= apex {
+                    break;
+                }
+                rest = &rest[1 + usize::from(rest[0])..];
+            }
+            node.redirect = topmost;
+        }
+    }
+
+    fn chain(&mut self) -> Chain {
+        if let Some((iterations, salt)) = self.parameters() {
+            let origin = &self.origin;
+            let matching = |set: &Set| {
+                set.data
+                    .iter()
+                    .any(|data| parameters(data) == Some((iterations, &*salt)))
+            };
+            let all = std::mem::take(&mut self.hashed).into_iter();
+            let records = all.filter(|(_, set)| matching(set));
+            let records = records.filter_map(|(owner, set)| Some((hash_in(&owner, origin)?, owner, set)));
+            let mut records: Vec<_> = records.collect();
+            records.sort_by_key(|(hash, ..)| *hash);
+            return Chain::Nsec3(Hashed {
+                iterations,
+                salt,
+                records,
+            });
+        }
+        let signed = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.set(rtype::NSEC).is_some());
+        let mut names: Vec<Box<[u8]>> = signed.map(|(name, _)| name.clone()).collect();
+        names.sort_by(|one, other| compare(one, other));
+        match names.is_empty() {
+            true => Chain::None,
+            false => Chain::Nsec(names),
+        }
+    }
+
+    /// The parameters of a chain of NSEC3 records that is there (RFC 5155 section 7.2).
+    fn parameters(&self) -> Option<(u16, Box<[u8]>)> {
+        let all = self.nodes.get(self.origin.as_bytes())?.set(rtype::NSEC3PARAM)?;
+        let mut usable = all.data.iter().filter_map(|data| parameters(data));
+        let (iterations, salt) = usable.find(|wanted| {
+            let mut records = self.hashed.values().flat_map(|set| &set.data);
+            records.any(|record| parameters(record) == Some(*wanted))
+        })?;
+        Some((iterations, salt.into()))
+    }
+}
+
+impl Set {
+    fn new(rtype: u16, ttl: u32) -> Set {
+        Set {
+            rtype,
+            ttl,
+            data: Vec::new(),
+            signatures: Vec::new(),
+        }
+    }
+}
+
+/// Iterations and salt, which NSEC3 and NSEC3PARAM have at the same place.
+fn parameters(data: &[u8]) -> Option<(u16, &[u8])> {
+    let salt = data.get(5..5 + usize::from(*data.get(4)?))?;
+    (data[0] == SHA1).then(|| (u16_at(data, 2), salt))
+}
+
+/// The hash that a name in the zone begins with, in base32hex (RFC 5155 section 1.3, RFC 4648 section 7).
+fn hash_in(owner: &[u8], origin: &Name) -> Option<[u8; 20]> {
+    let label = owner.strip_suffix(origin.as_bytes())?.strip_prefix(&[32])?;
+    if label.len() != 32 {
+        return None;
+    }
+    let mut hash = [0; 20];
+    for (digits, octets) in label.chunks_exact(8).zip(hash.chunks_exact_mut(5)) {
+        let number = digits.iter().try_fold(0_u64, |number, digit| {
+            let value = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'v' => digit - b'a' + 10,
+                _ => return None,
+            };
+            Some(number << 5 | u64::from(value))
+        })?;
+        octets.copy_from_slice(&number.to_be_bytes()[3..]);
+    }
+    Some(hash)
+}

@@ -1,0 +1,42 @@
+//! What is wrong with a zone file.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What is wrong, where, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file.
+    pub file: PathBuf,
+    /// The line on which the entry begins, from 1 on; none: it is about the whole file.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub help: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file.display(), self.problem),
+            None => write!(f, "{}: {}", self.file.display(), self.problem),
+        }
+    }
+}
+
+/// What is wrong with one entry, wherever it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    pub problem: String,
+    pub help: String,
+}
+
+impl Wrong {
+    pub fn new(problem: impl Into<String>, help: impl Into<String>) -> Wrong {
+        Wrong {
+            problem: problem.into(),
+            help: help.into(),
+        }
+    }
+}

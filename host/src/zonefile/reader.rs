@@ -1,0 +1,303 @@
+//! Reads a zone file and those that it includes.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+use super::builder::Builder;
+use super::entries::{Entries, Entry, Word};
+use super::generate::{self, Generate};
+use super::mistake::{Mistake, Wrong};
+use super::record;
+use super::zone::Zone;
+use crate::dns::name::Name;
+
+/// Files that a zone consists of at most, and how deep they may include each other.
+const MOST_FILES: usize = 64;
+const DEEPEST: usize = 8;
+
+/// Mistakes that are reported at most; the first of them are the reason for the others, as a rule.
+const MOST_MISTAKES: usize = 20;
+
+/// What a zone may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Octets of memory, and octets that its files have together.
+    pub octets: usize,
+}
+
+/// Zones that are in use: what was read once and is the same still is not read again.
+static KNOWN: Mutex<Vec<Weak<Zone>>> = Mutex::new(Vec::new());
+
+/// The zone `origin` as the file at `path` has it.
+///
+/// # Errors
+/// The first of its mistakes, at least one.
+pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Vec<Mistake>> {
+    let whole = |wrong: Wrong| Mistake {
+        file: path.to_owned(),
+        line: None,
+        problem: wrong.problem,
+        help: wrong.help,
+    };
+    let origin = &Name::parse(origin).map_err(|_| {
+        let problem = format!("{origin:?} is not the name of a zone");
+        vec![whole(Wrong::new(problem, "write a name: \"example.org\""))]
+    })?;
+    if let Some(known) = known(path, origin, bounds) {
+        return Ok(known);
+    }
+    let mut reader = Reader {
+        folder: path.parent().unwrap_or(Path::new("")).to_owned(),
+        left: bounds.octets,
+        files: Vec::new(),
+        open: Vec::new(),
+        builder: Builder::new(origin, bounds.octets),
+        scope: Scope {
+            origin: origin.as_bytes().to_vec(),
+            owner: None,
+            ttl: None,
+            last_ttl: None,
+        },
+        mistakes: Vec::new(),
+    };
+    let opened = reader.file(path);
+    if let Err(wrong) = opened {
+        reader.mistakes.push(whole(wrong));
+    }
+    if !reader.mistakes.is_empty() {
+        return Err(reader.mistakes);
+    }
+    let zone = Arc::new(
+        reader
+            .builder
+            .finish(reader.files)
+            .map_err(|wrong| vec![whole(wrong)])?,
+    );
+    let mut all = KNOWN.lock();
+    all.retain(|known| known.strong_count() > 0);
+    all.push(Arc::downgrade(&zone));
+    Ok(zone)
+}
+
+/// A zone in use that was read from files in which nothing has changed.
+fn known(path: &Path, origin: &Name, bounds: Bounds) -> Option<Arc<Zone>> {
+    let all: Vec<Arc<Zone>> = KNOWN.lock().iter().filter_map(Weak::upgrade).collect();
+    let is_same = |(file, digest): &(PathBuf, [u8; 32])| {
+        contents(file, bounds.octets).is_ok_and(|contents| digest_of(&contents) == *digest)
+    };
+    all.into_iter().find(|zone| {
+        zone.origin == *origin
+            && zone.octets <= bounds.octets
+            && zone.files.first().is_some_and(|(first, _)| first == path)
+            && zone.files.iter().all(is_same)
+    })
+}
+
+/// What a regular file holds. Others are refused: a pipe would block, a device never end.
+fn contents(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut contents = Vec::new();
+    fs::File::open(path)?
+        .take(most as u64 + 1)
+        .read_to_end(&mut contents)?;
+    match contents.len() <= most {
+        true => Ok(contents),
+        false => Err(io::Error::other(format!(
+            "with it, the zone's files have more than {most} bytes left to them"
+        ))),
+    }
+}
+
+fn digest_of(contents: &[u8]) -> [u8; 32] {
+    Sha256::digest(contents).into()
+}
+
+/// What entries leave unsaid.
+#[derive(Clone)]
+pub struct Scope {
+    /// What relative names end in.
+    pub origin: Vec<u8>,
+    /// The owner of the last record.
+    pub owner: Option<Vec<u8>>,
+    /// That of `$TTL` (RFC 2308 section 4).
+    pub ttl: Option<u32>,
+    /// The last that was written in a record.
+    pub last_ttl: Option<u32>,
+}
+
+struct Reader {
+    /// Files outside it are not included.
+    folder: PathBuf,
+    /// Octets that may still be read.
+    left: usize,
+    files: Vec<(PathBuf, [u8; 32])>,
+    /// Those that are being read; none of them is read again inside itself.
+    open: Vec<PathBuf>,
+    builder: Builder,
+    scope: Scope,
+    mistakes: Vec<Mistake>,
+}
+
+impl Reader {
+    /// Reads a file; what is wrong inside is noted.
+    fn file(&mut self, path: &Path) -> Result<(), Wrong> {
+        let read = contents(path, self.left);
+        let text = read.map_err(|error| {
+            Wrong::new(
+                format!("{} cannot be read: {error}", path.display()),
+                "name a zone file that dnsweir may read",
+            )
+        })?;
+        self.left -= text.len();
+        self.files.push((path.to_owned(), digest_of(&text)));
+        self.open.push(path.to_owned());
+        for entry in Entries::new(&text) {
+            let (line, done) = match entry {
+                Ok(entry) => (entry.line, self.entry(&entry)),
+                Err((line, wrong)) => (line, Err(wrong)),
+            };
+            if let Err(wrong) = done {
+                self.mistakes.push(Mistake {
+                    file: path.to_owned(),
+                    line: Some(line),
+                    problem: wrong.problem,
+                    help: wrong.help,
+                });
+            }
+            if self.mistakes.len() >= MOST_MISTAKES {
+                break;
+            }
+        }
+        self.open.pop();
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Wrong> {
+        let first = entry.words[0];
+        if entry.indented || first.quoted || !first.text.starts_with(b"$") {
+            let record = record::read(entry, &mut self.scope)?;
+            return self
+                .builder
+                .push(&record.owner, record.rtype, record.ttl, record.data);
+        }
+        let rest = &entry.words[1..];
+        if first.is("$ORIGIN") {
+            let [name] = rest else {
+                return Err(Wrong::new(
+                    "`$ORIGIN` needs one name",
+                    "write it as: $ORIGIN example.org.",
+                ));
+            };
+            self.scope.origin = record::name(name, &self.scope.origin)?;
+            Ok(())
+        } else if first.is("$TTL") {
+            let ttl = match rest {
+                [ttl] => record::ttl(ttl),
+                _ => None,
+            };
+            self.scope.ttl = Some(ttl.ok_or_else(|| {
+                Wrong::new(
+                    "`$TTL` needs a number of seconds",
+                    "write it as: $TTL 3600, or $TTL 1h",
+                )
+            })?);
+            Ok(())
+        } else if first.is("$INCLUDE") {
+            self.include(rest)
+        } else if first.is("$GENERATE") {
+            self.generate(entry.line, &Generate::new(rest)?)
+        } else {
+            let problem = format!("there is no directive {:?}", first.shown());
+            Err(Wrong::new(
+                problem,
+                "$ORIGIN, $TTL, $INCLUDE and $GENERATE are known",
+            ))
+        }
+    }
+
+    /// Reads another file in the place of this entry. Its origin and owner end with it (RFC 1035 section 5.1).
+    fn include(&mut self, words: &[Word<'_>]) -> Result<(), Wrong> {
+        let (file, origin) = match words {
+            [file] => (file, None),
+            [file, origin] => (file, Some(record::name(origin, &self.scope.origin)?)),
+            _ => {
+                let help = "write it as: $INCLUDE more.zone, or $INCLUDE more.zone sub.example.org.";
+                return Err(Wrong::new("`$INCLUDE` needs a file and at most one name", help));
+            }
+        };
+        let path = self.folder.join(file.shown());
+        let is_inside = match (
+            fs::canonicalize(&path),
+            fs::canonicalize(folder_or_here(&self.folder)),
+        ) {
+            (Ok(file), Ok(folder)) => file.starts_with(folder),
+            // What is not there cannot be read either, which is said below.
+            _ => {
+                !path
+                    .components()
+                    .any(|part| part == std::path::Component::ParentDir)
+                    && path.starts_with(&self.folder)
+            }
+        };
+        if !is_inside {
+            let problem = format!("{} is not in the folder of the zone file", path.display());
+            return Err(Wrong::new(problem, "put it there, or below"));
+        }
+        if self.open.contains(&path) {
+            let problem = format!("{} includes itself", path.display());
+            return Err(Wrong::new(
+                problem,
+                "remove one of the `$INCLUDE`s on the way to it",
+            ));
+        }
+        if self.open.len() >= DEEPEST || self.files.len() >= MOST_FILES {
+            let problem =
+                format!("a zone has at most {MOST_FILES} files, which include each other {DEEPEST} deep");
+            return Err(Wrong::new(problem, "include less"));
+        }
+        let (own_origin, owner) = (self.scope.origin.clone(), self.scope.owner.clone());
+        if let Some(origin) = origin {
+            self.scope.origin = origin;
+        }
+        let read = self.file(&path);
+        (self.scope.origin, self.scope.owner) = (own_origin, owner);
+        read
+    }
+
+    fn generate(&mut self, line: usize, generate: &Generate<'_>) -> Result<(), Wrong> {
+        for number in generate.numbers() {
+            let owner = generate::expand(generate.owner, number)?;
+            let data = generate::expand(&generate.data, number)?;
+            // Data with blanks stands in quotes, which are not part of it.
+            let mut words = vec![Word::plain(&owner)];
+            words.extend(&generate.between);
+            for entry in Entries::new(&data) {
+                words.extend(entry.map_err(|(_, wrong)| wrong)?.words);
+            }
+            let entry = Entry {
+                line,
+                indented: false,
+                words,
+            };
+            let record = record::read(&entry, &mut self.scope)?;
+            self.builder
+                .push(&record.owner, record.rtype, record.ttl, record.data)?;
+        }
+        Ok(())
+    }
+}
+
+/// The folder, or the current one if it has no name.
+fn folder_or_here(folder: &Path) -> &Path {
+    match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    }
+}
