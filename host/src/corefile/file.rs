@@ -10,7 +10,7 @@ use super::sites::{Site, are_about, is_in};
 pub fn file(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
     let path = plugin.arguments.first().map_or("", |word| &word.text);
     if !path.starts_with('/') {
-        let problem = format!("{path:?} is no whole path");
+        let problem = format!("{path} is no whole path");
         draft.mistake(plugin.span(), problem, "write one that begins with /");
     }
     let mut node = Node::new("file").text(path);
