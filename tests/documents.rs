@@ -321,6 +321,17 @@ fn top_nodes(text: &str) -> Vec<(String, String)> {
     nodes
 }
 
+/// The line with a zone file that is there.
+fn with_zone(line: String, folder: &Path) -> String {
+    let named = line.split("file \"").nth(1);
+    let Some(zone) = named.and_then(|rest| rest.split('"').next()) else {
+        return line;
+    };
+    let file = folder.join("zone");
+    fs::write(&file, "@ 60 SOA ns admin 1 2 3 4 5\n").expect("a file");
+    line.replace(&format!("\"{zone}\""), &format!("\"{}\"", file.display()))
+}
+
 /// Files that the example names and that only exist where the reader is: a resolv.conf, lists of names, modules.
 /// Their digests cannot hold here.
 fn with_files(text: &str, folder: &Path) -> String {
@@ -343,15 +354,7 @@ fn with_files(text: &str, folder: &Path) -> String {
             fs::write(&included, text).expect("a file");
             line = format!("include \"{}\"", included.display());
         }
-        if let Some(zone) = line
-            .split("file \"")
-            .nth(1)
-            .and_then(|rest| rest.split('"').next())
-        {
-            let file = folder.join("zone");
-            fs::write(&file, "@ 60 SOA ns admin 1 2 3 4 5\n").expect("a file");
-            line = line.replace(&format!("\"{zone}\""), &format!("\"{}\"", file.display()));
-        }
+        line = with_zone(line, folder);
         let annotated = line
             .split_once("(file)\"")
             .or_else(|| line.split_once("(data)\""));

@@ -2,6 +2,7 @@
 //!
 //! Served by the main thread, which answers no query. It shows; nothing can be changed through it.
 
+mod readiness;
 mod server;
 mod status;
 
@@ -13,6 +14,7 @@ use hyper::header::CONTENT_SECURITY_POLICY;
 
 use crate::metrics;
 use crate::state::State;
+use readiness::{not_ready, notes};
 pub use server::{CONNECTIONS, Listener, Reply, Server, text, typed};
 
 /// What a browser shows: one file, without anything to build.
@@ -54,46 +56,4 @@ fn page() -> Reply {
         hyper::header::HeaderValue::from_static(policy),
     );
     page
-}
-
-/// What an operator may want to know of a proxy that is ready, a line each: that it does not run what the file says.
-fn notes(state: &State) -> String {
-    let error = state.reload_error.lock();
-    let first = error.as_deref().and_then(|error| error.lines().next());
-    first.map_or_else(String::new, |line| {
-        format!("the last reload did not take effect: {line}\n")
-    })
-}
-
-/// What keeps the proxy from being asked; nothing: it is ready. A filter that is suspended later does not, unless the
-/// configuration says so: its `on-error` says what its queries get, and no other node would do better. Nor do upstreams that fall silent
-/// later; but those that lead back to us do, since another process on this node may be asking better ones.
-fn not_ready(state: &State) -> Vec<String> {
-    let mut reasons = Vec::new();
-    if !state.serving.load(Ordering::Relaxed) {
-        reasons.push("listeners are not open yet".to_string());
-    }
-    // Whoever asks cannot choose whom: a successor shall not count as ready because its predecessor is.
-    let predecessors = state.predecessors.read();
-    if predecessors.iter().any(|them| them.have_been_followed()) {
-        reasons.push("another process is taking over".to_string());
-    }
-    if state.node.failing() {
-        reasons.push("the node's network could not be set up: the log says why".to_string());
-    }
-    let failures = state.node.self_test.failures();
-    reasons.extend(failures.iter().map(ToString::to_string));
-    let awaiting = state.awaiting.load(Ordering::Relaxed);
-    let generation = state.generation.read();
-    reasons.extend(
-        generation
-            .sources
-            .iter()
-            .filter_map(|source| source.not_ready(awaiting)),
-    );
-    let filters = generation.filters.iter().zip(&generation.config.filters);
-    let suspended = filters
-        .filter(|(filter, config)| config.unready && filter.counters().suspended.load(Ordering::Relaxed) > 0);
-    reasons.extend(suspended.map(|(filter, _)| format!("the filter {:?} is suspended", filter.name())));
-    reasons
 }

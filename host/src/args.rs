@@ -13,6 +13,7 @@ use tracing::level_filters::LevelFilter;
 use crate::nodecache;
 use crate::tools::artifacts::Access;
 use crate::tools::new::Language;
+use crate::top;
 pub use webhook::WebhookFlags;
 
 /// A caching DNS proxy for one node, with filters in sandboxed WebAssembly.
@@ -141,17 +142,7 @@ pub enum Command {
         control: ControlSocket,
     },
     /// Show what a running dnsweir does, in a terminal, until Ctrl-C.
-    Top {
-        /// The address that `admin` in its configuration names.
-        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9253")]
-        admin: SocketAddr,
-        /// Seconds between two looks.
-        #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=60))]
-        interval: u8,
-        /// Print what one interval has shown, and end.
-        #[arg(long)]
-        once: bool,
-    },
+    Top(TopFlags),
     /// Print a script that completes this program's commands and options in a shell.
     Completions {
         /// The shell.
@@ -200,6 +191,30 @@ pub enum CacheCommand {
         #[command(flatten)]
         control: ControlSocket,
     },
+}
+
+/// How a running process is looked at.
+#[derive(Debug, clap::Args)]
+pub struct TopFlags {
+    /// The address that `admin` in its configuration names.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9253")]
+    admin: SocketAddr,
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=60))]
+    interval: u8,
+    /// Print what one interval has shown, and end.
+    #[arg(long)]
+    once: bool,
+}
+
+impl From<TopFlags> for top::Options {
+    fn from(flags: TopFlags) -> top::Options {
+        top::Options {
+            admin: flags.admin,
+            interval: Duration::from_secs(flags.interval.into()),
+            once: flags.once,
+        }
+    }
 }
 
 /// Where a running process takes requests.

@@ -7,7 +7,6 @@
 )]
 
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -84,11 +83,7 @@ fn main() -> ExitCode {
         Command::LogLevel { level, control } => {
             tell(&control.path, Ok(control::Request::LogLevel(level.into())))
         }
-        Command::Top {
-            admin,
-            interval,
-            once,
-        } => top(admin, interval, once),
+        Command::Top(flags) => top(flags.into()),
         Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
         Command::Schema => tool(Ok(tools::schema())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
@@ -267,13 +262,7 @@ fn cache(command: &CacheCommand) -> ExitCode {
     }
 }
 
-fn top(admin: SocketAddr, interval: u8, once: bool) -> ExitCode {
-    let interval = Duration::from_secs(interval.into());
-    let options = top::Options {
-        admin,
-        interval,
-        once,
-    };
+fn top(options: top::Options) -> ExitCode {
     match top::run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&Stop::Machine(error)),

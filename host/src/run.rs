@@ -149,7 +149,7 @@ pub type Onlooker = Box<dyn Fn(Result<&Generation, &Stop>)>;
 pub fn run(origin: ConfigOrigin, compiled: Option<PathBuf>, spectators: Spectators) -> Result<(), Stop> {
     // Before any socket: when a process is killed, the kernel closes the newest descriptors first, and
     // inotify's takes some twenty milliseconds, in which sockets after it would go on taking queries.
-    let mut changes = watch::Changes::new();
+    let mut changes = watch::Changes::default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -41,6 +41,7 @@ mod live;
 mod lookups;
 mod miss;
 pub mod observed;
+mod observing;
 mod outward;
 mod phase;
 mod queue;

@@ -42,7 +42,7 @@ impl Secured {
 /// A proxy whose only upstream is asked over QUIC.
 fn asking(to: &str, tls: &str, options: &str) -> Proxy {
     Proxy::start(&format!(
-        "workers 1\nzone \"example\" {{ forward \"quic://{to}\" {{ tls {{ {tls} }}; {options}; {ONCE} }} }}"
+        "workers 1\nzone \"example\" {{ forward \"quic://{to}\" {{ tls {{ {tls} }}\n{options}\n{ONCE} }} }}"
     ))
 }
 

@@ -20,7 +20,6 @@ const LONG: &[(&str, &str, usize)] = &[
         "every_mistake_is_reported_with_its_place",
         81,
     ),
-    ("host/src/admin.rs", "status", 68),
     (
         "host/src/cache/flight/tests.rs",
         "over_threads_and_runtimes_one_leads_and_nobody_is_forgotten",

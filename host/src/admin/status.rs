@@ -15,11 +15,11 @@ use crate::dns::rcode_text;
 use crate::dns::text::type_text;
 use crate::filter::Filter;
 use crate::serve::Shared;
-use crate::serve::generation::Stage;
+use crate::serve::generation::{Generation, Stage};
 use crate::serve::observed::Troubled;
 use crate::state::State;
 
-use super::not_ready;
+use super::readiness::not_ready;
 
 /// All of it.
 #[derive(Serialize)]
@@ -249,16 +249,24 @@ fn filter_status(state: &State, filter: &Filter, config: &config::Filter, test_c
     }
 }
 
-/// What there is to say now.
-pub(super) fn status(state: &State) -> Status {
-    let reasons = not_ready(state);
-    let generation = state.generation.read();
-    let stats = state.shared.cache.stats();
+fn zone_statuses(generation: &Generation) -> Vec<ZoneStatus> {
     let stage = |stage: &Stage| match stage {
         Stage::Filter { filter, .. } => format!("use {}", generation.filters[*filter].name()),
         Stage::Cache(_) => "cache".to_string(),
         Stage::Source(index) => generation.sources[*index].status().text,
     };
+    let zones = generation.pipelines.iter().map(|pipeline| ZoneStatus {
+        names: pipeline.zones.iter().map(ToString::to_string).collect(),
+        stages: pipeline.stages.iter().map(stage).collect(),
+    });
+    zones.collect()
+}
+
+/// What there is to say now.
+pub(super) fn status(state: &State) -> Status {
+    let reasons = not_ready(state);
+    let generation = state.generation.read();
+    let stats = state.shared.cache.stats();
     let filters = generation
         .filters
         .iter()
@@ -296,14 +304,7 @@ pub(super) fn status(state: &State) -> Status {
             denial: stats.kind(Kind::Denial).entries,
             failure: stats.kind(Kind::Failure).entries,
         },
-        zones: generation
-            .pipelines
-            .iter()
-            .map(|pipeline| ZoneStatus {
-                names: pipeline.zones.iter().map(ToString::to_string).collect(),
-                stages: pipeline.stages.iter().map(stage).collect(),
-            })
-            .collect(),
+        zones: zone_statuses(&generation),
         filters: filters.collect(),
         upstreams: upstreams
             .map(|upstream| UpstreamStatus {

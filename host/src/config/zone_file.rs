@@ -136,7 +136,10 @@ mod tests {
     fn mistakes_are_found() {
         for (text, expected) in [
             ("file", "`file` needs a value"),
-            ("file \"a\" { origin \"..\" }", "`origin`: \"..\" is not a name"),
+            (
+                "file \"a\" { origin \"..\" }",
+                "`origin`: \"..\" is not a domain name",
+            ),
             ("file \"a\" { nonsense }", "`nonsense` is not allowed in `file`"),
             (
                 "file \"/none\"; forward \"192.0.2.1\"",

@@ -338,10 +338,7 @@ impl Server {
                 }
                 "kubernetes" | "file" => {
                     if let Some(plugin) = plugins.iter().find(here) {
-                        let (stage, through) = match name {
-                            "file" => file::file(&mut self.draft, plugin, site, &cut.zone),
-                            _ => kubernetes::kubernetes(&mut self.draft, plugin, site, &cut.zone),
-                        };
+                        let (stage, through) = self.source(plugin, site, &cut.zone);
                         stages.push(stage);
                         // Nothing comes to what is below it.
                         if !through {
@@ -382,6 +379,14 @@ impl Server {
             clients: site.clients.clone(),
             stages,
             comments,
+        }
+    }
+
+    /// A source of the zone's own, and whether what it does not know is left to others.
+    fn source(&mut self, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
+        match plugin.name.text.as_str() {
+            "file" => file::file(&mut self.draft, plugin, site, zone),
+            _ => kubernetes::kubernetes(&mut self.draft, plugin, site, zone),
         }
     }
 

@@ -147,7 +147,7 @@ struct Task {
 
 impl Task {
     async fn keep_fresh(mut self, newcomer: Newcomer) {
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         let mut first = Some(newcomer.first);
         loop {
             let Some(filter) = newcomer.filter.upgrade() else {

@@ -53,9 +53,9 @@ pub struct Changes {
     known: BTreeMap<PathBuf, u64>,
 }
 
-impl Changes {
+impl Default for Changes {
     /// Watches nothing yet. Without inotify there is SIGHUP.
-    pub fn new() -> Changes {
+    fn default() -> Changes {
         let (send, events) = mpsc::unbounded_channel();
         let places = Arc::new(Mutex::new(BTreeSet::new()));
         let watched = Arc::clone(&places);
@@ -77,7 +77,9 @@ impl Changes {
             known: BTreeMap::new(),
         }
     }
+}
 
+impl Changes {
     /// Reads what is in some files, which are known only when they have been read, and watches them. Read once
     /// more when they are watched: so whatever changes after the reading that counts is noticed.
     ///
@@ -333,7 +335,7 @@ mod tests {
         let (stub, new, file) = (state.join("stub"), state.join("new"), etc.join("resolv.conf"));
         fs::write(&stub, "1").unwrap();
         symlink("../run/systemd/resolve/stub", &file).unwrap();
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         changes.watch(std::slice::from_ref(&file));
         fs::write(&new, "2").unwrap();
         fs::rename(&new, &stub).unwrap();
@@ -364,7 +366,7 @@ mod tests {
         }
         symlink("1", at("..data")).unwrap();
         symlink("..data", at("current")).unwrap();
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         changes.watch(&[at("current/file")]);
         let swing = |to: &str| {
             symlink(to, at("..tmp")).unwrap();
@@ -387,7 +389,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("list");
         fs::write(&file, "1").unwrap();
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         changes.watch(std::slice::from_ref(&file));
         let event = |path: &Path| notify::Event::new(EventKind::Any).add_path(path.to_owned());
         let is_heard = |path: &Path| news(event(path), &changes.places.lock()).is_some();
@@ -411,7 +413,7 @@ mod tests {
         let (file, beside) = (folder.path().join("list"), folder.path().join("beside"));
         fs::write(&file, "old").unwrap();
         fs::write(&beside, "old").unwrap();
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         changes.watch(&[file.clone(), beside.clone()]);
         let mut slow = fs::File::create(&file).unwrap();
         slow.write_all(b"half of").unwrap();
@@ -444,7 +446,7 @@ mod tests {
                 }
                 std::io::Result::Ok((text, files.clone()))
             };
-            let mut changes = Changes::new();
+            let mut changes = Changes::default();
             let (text, _) = changes.watch_from(read, |(_, files)| files).unwrap();
             if text == "old" {
                 let noticed = timeout(Duration::from_secs(30), changes.changed()).await;
@@ -464,7 +466,7 @@ mod tests {
             let named = if reading.get() == 1 { &one } else { &two };
             std::io::Result::Ok([named.clone()])
         };
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         let files = changes.watch_from(read, |files| files).unwrap();
         assert_eq!(files[0], two);
         assert!(changes.known.contains_key(&two));
@@ -477,7 +479,7 @@ mod tests {
         let (file, new) = (folder.path().join("list"), folder.path().join("new"));
         std::fs::write(&file, "1").unwrap();
         let files = [file.clone()];
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         changes.watch(&files);
         std::fs::write(&file, "2").unwrap();
         noticed(&mut changes, "change 2").await;

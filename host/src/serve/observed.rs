@@ -8,15 +8,11 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::dns::edns::ExtendedErrorCode;
 use crate::dns::{Origin, rcode};
 use crate::ranking::Ranking;
-
-use super::request::Request;
-use super::response::Response;
-use super::worker::{Clocks, Worker};
 
 /// Names, and clients, that are kept.
 const RANKED: usize = 256;
@@ -40,7 +36,8 @@ const TROUBLE_APART: u64 = 10_000;
 /// What is known of all workers' queries.
 pub struct Observed(Mutex<Lists>);
 
-struct Lists {
+/// The lists themselves.
+pub(super) struct Lists {
     names: Ranking<Vec<u8>>,
     clients: Ranking<IpAddr>,
     failed: VecDeque<Troubled>,
@@ -91,7 +88,33 @@ impl Default for Observed {
     }
 }
 
+impl Lists {
+    /// Notes that a client asked for a name, so many times. `now` is in microseconds.
+    pub(super) fn asked(&mut self, name: &[u8], client: IpAddr, weight: u32, now: u64) {
+        let client = client.to_canonical();
+        self.names.note(name, weight, seconds(now));
+        self.clients.note(&client, weight, seconds(now));
+    }
+
+    /// Keeps a query that failed or was slow, in the place of the oldest.
+    pub(super) fn keep(&mut self, troubled: Troubled) {
+        let list = match troubled.rcode {
+            rcode::SERVFAIL => &mut self.failed,
+            _ => &mut self.slow,
+        };
+        if list.len() == KEPT {
+            list.pop_front();
+        }
+        list.push_back(troubled);
+    }
+}
+
 impl Observed {
+    /// The lists, unless somebody else has them.
+    pub(super) fn lists(&self) -> Option<MutexGuard<'_, Lists>> {
+        self.0.try_lock()
+    }
+
     /// What is known, with the first `count` names and clients. `now` is in microseconds of the workers' clock.
     pub fn read(&self, count: usize, now: u64) -> Observations {
         let lists = self.0.lock();
@@ -142,7 +165,7 @@ impl Default for Sampler {
 impl Sampler {
     /// Whether any of so many queries is to be looked at.
     #[inline(always)]
-    fn reaches(&self, count: usize) -> bool {
+    pub(super) fn reaches(&self, count: usize) -> bool {
         let left = self.left.get();
         let reaches = left < count;
         if !reaches {
@@ -152,7 +175,7 @@ impl Sampler {
     }
 
     /// Each of so many queries that is to be looked at: its index, and for how many it stands.
-    fn choose(&self, count: usize, now: u64, mut look: impl FnMut(usize, u32)) {
+    pub(super) fn choose(&self, count: usize, now: u64, mut look: impl FnMut(usize, u32)) {
         let mut at = self.left.get();
         while at < count {
             look(at, self.every.get());
@@ -183,70 +206,12 @@ impl Sampler {
     }
 
     /// Whether something failed or slow is kept now.
-    fn keeps(&self, now: u64) -> bool {
+    pub(super) fn keeps(&self, now: u64) -> bool {
         let keeps = now.saturating_sub(self.troubled.get()) >= TROUBLE_APART;
         if keeps {
             self.troubled.set(now);
         }
         keeps
-    }
-}
-
-impl Worker {
-    /// Looks at the queries of a batch whose turn it is.
-    #[inline(always)]
-    pub(super) fn observe(&self, requests: &[Request]) {
-        if self.sampler.reaches(requests.len()) {
-            self.note_askers(requests);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn note_askers(&self, requests: &[Request]) {
-        let Some(now) = requests.last().map(|last| last.client.received) else {
-            return;
-        };
-        let mut lists = self.shared.observed.0.try_lock();
-        self.sampler.choose(requests.len(), now, |index, weight| {
-            let request = &requests[index];
-            if let Some(lists) = &mut lists {
-                let client = request.client.address.ip().to_canonical();
-                lists.names.note(request.name.as_bytes(), weight, seconds(now));
-                lists.clients.note(&client, weight, seconds(now));
-            }
-        });
-    }
-
-    /// Keeps a query that failed or was slow, unless one came just before.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn keep_trouble(&self, request: &Request, response: &Response, took: u64, clocks: Clocks) {
-        if !self.sampler.keeps(clocks.now) {
-            return;
-        }
-        let Some(mut lists) = self.shared.observed.0.try_lock() else {
-            return;
-        };
-        let failed = response.rcode == rcode::SERVFAIL;
-        let list = if failed {
-            &mut lists.failed
-        } else {
-            &mut lists.slow
-        };
-        if list.len() == KEPT {
-            list.pop_front();
-        }
-        list.push_back(Troubled {
-            at: clocks.unix_ms,
-            client: request.client.address.ip().to_canonical(),
-            name: request.name.as_bytes().to_vec(),
-            qtype: request.qtype,
-            rcode: response.rcode,
-            error: response.error,
-            origin: response.origin,
-            took,
-        });
     }
 }
 

@@ -13,6 +13,7 @@ pub mod forward;
 mod kubernetes;
 mod question;
 mod resolution;
+mod status;
 
 use std::future::ready;
 use std::rc::Rc;
@@ -29,6 +30,7 @@ use kubernetes::Kubernetes;
 
 pub use question::Question;
 pub use resolution::{Refused, Resolution, Resolved};
+pub use status::{Status, UpstreamStatus};
 
 /// One source of a zone, as all workers share it. It outlives a reload that changes neither what is written about it
 /// nor its zone.
@@ -58,24 +60,6 @@ enum WorkerKind {
     Forward(Rc<Forward>),
     /// All that it says, it says at once.
     Immediate,
-}
-
-/// What `/status` shows of a source.
-pub struct Status {
-    /// Its word, and what it asks.
-    pub text: String,
-    /// Whom it asks.
-    pub upstreams: Vec<UpstreamStatus>,
-}
-
-/// What `/status` shows of an upstream.
-pub struct UpstreamStatus {
-    /// Its address.
-    pub address: String,
-    /// Whether it is asked before others.
-    pub healthy: bool,
-    /// Whether it leads back to this proxy.
-    pub looping: bool,
 }
 
 impl Source {

@@ -34,7 +34,7 @@ impl Files {
     /// # Errors
     /// When they cannot be used now. Later, what is in use stays.
     pub fn follow(self, served: Served) -> Result<impl Future<Output = ()>, String> {
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         let paths = [self.certificate.clone(), self.key.clone()];
         let first = changes.watch_from(
             || Ok::<_, String>((self.read()?, paths.clone())),

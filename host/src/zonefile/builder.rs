@@ -142,22 +142,7 @@ impl Builder {
             }
             _ => {}
         }
-        // RFC 1034 section 3.6.2, RFC 4035 section 2.5.
-        let beside_cname = |rtype: u16| {
-            matches!(
-                rtype,
-                rtype::CNAME | rtype::RRSIG | rtype::NSEC | rtype::NSEC3 | 25
-            )
-        };
-        let other = sets
-            .iter()
-            .find(|set| !beside_cname(set.rtype) && !set.data.is_empty());
-        let conflict = match (rtype, other) {
-            (rtype::CNAME, Some(other)) => Some(other.rtype),
-            (other, _) if has(rtype::CNAME) && !beside_cname(other) => Some(other),
-            _ => None,
-        };
-        match conflict {
+        match beside_cname(rtype, sets) {
             Some(other) => {
                 let problem = format!("there is a CNAME and a {} record at this name", type_text(other));
                 Err(Wrong::new(
@@ -303,6 +288,25 @@ impl Set {
 fn parameters(data: &[u8]) -> Option<(u16, &[u8])> {
     let salt = data.get(5..5 + usize::from(*data.get(4)?))?;
     (data[0] == SHA1).then(|| (u16_at(data, 2), salt))
+}
+
+/// The type that cannot be where a CNAME is, if a record of this type would bring both together (RFC 1034 section 3.6.2, RFC 4035
+/// section 2.5).
+fn beside_cname(rtype: u16, sets: &[Set]) -> Option<u16> {
+    let may = |rtype: u16| {
+        matches!(
+            rtype,
+            rtype::CNAME | rtype::RRSIG | rtype::NSEC | rtype::NSEC3 | 25
+        )
+    };
+    let mut there = sets
+        .iter()
+        .filter(|set| !set.data.is_empty())
+        .map(|set| set.rtype);
+    match rtype {
+        rtype::CNAME => there.find(|there| !may(*there)),
+        other => (!may(other) && there.any(|there| there == rtype::CNAME)).then_some(other),
+    }
 }
 
 /// The hash that a name in the zone begins with, in base32hex (RFC 5155 section 1.3, RFC 4648 section 7).

@@ -12,7 +12,7 @@ use super::builder::Builder;
 use super::entries::{Entries, Entry, Word};
 use super::generate::{self, Generate};
 use super::mistake::{Mistake, Wrong};
-use super::record;
+use super::record::{self, Scope};
 use super::zone::Zone;
 use crate::dns::name::Name;
 
@@ -117,19 +117,6 @@ fn contents(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 
 fn digest_of(contents: &[u8]) -> [u8; 32] {
     Sha256::digest(contents).into()
-}
-
-/// What entries leave unsaid.
-#[derive(Clone)]
-pub struct Scope {
-    /// What relative names end in.
-    pub origin: Vec<u8>,
-    /// The owner of the last record.
-    pub owner: Option<Vec<u8>>,
-    /// That of `$TTL` (RFC 2308 section 4).
-    pub ttl: Option<u32>,
-    /// The last that was written in a record.
-    pub last_ttl: Option<u32>,
 }
 
 struct Reader {

@@ -2,7 +2,6 @@
 
 use super::entries::{Entry, Word};
 use super::mistake::Wrong;
-use super::reader::Scope;
 use crate::dns::data::{any_type, parse_data};
 use crate::dns::name::Name;
 use crate::dns::rtype;
@@ -42,6 +41,19 @@ pub struct Record {
     pub ttl: u32,
     /// In wire format.
     pub data: Vec<u8>,
+}
+
+/// What entries leave unsaid.
+#[derive(Clone)]
+pub struct Scope {
+    /// What relative names end in.
+    pub origin: Vec<u8>,
+    /// The owner of the last record.
+    pub owner: Option<Vec<u8>>,
+    /// That of `$TTL` (RFC 2308 section 4).
+    pub ttl: Option<u32>,
+    /// The last that was written in a record.
+    pub last_ttl: Option<u32>,
 }
 
 /// The record that an entry is, with what it leaves unsaid from `scope`, which it changes.

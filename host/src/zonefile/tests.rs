@@ -201,104 +201,107 @@ fn what_is_the_same_is_kept() {
     assert_eq!(lines(&second), ["a.example. 60 A 192.0.2.2"]);
 }
 
+/// A text below the head, and what is wrong with it.
+const MISTAKES: &[(&str, &str)] = &[
+    (
+        "a A 192.0.2",
+        "zone:2: the data of this A record cannot be read: expected IPv4 address",
+    ),
+    (
+        "\n\na NS",
+        "zone:4: the data of this NS record cannot be read: unexpected end of entry",
+    ),
+    (
+        "a (\nA\n)",
+        "zone:2: the data of this A record cannot be read: unexpected end of entry",
+    ),
+    ("a", "zone:2: the type and data of a record are missing"),
+    ("a B 1", "zone:2: \"B\" is no type of records"),
+    (
+        "a ANY 1",
+        "zone:2: records of type ANY do not stand in zone files",
+    ),
+    ("a CH A 192.0.2.1", "zone:2: the class CH is not IN"),
+    ("a..b A 192.0.2.1", "zone:2: \"a..b\" is not a name"),
+    (
+        "a NS b..c",
+        "zone:2: the data of this NS record has not the form of its type",
+    ),
+    (
+        "a.test. A 192.0.2.1",
+        "zone:2: a.test. is not in the zone example.",
+    ),
+    ("a ( A 192.0.2.1", "zone:2: `(` is never closed"),
+    ("a ) A 192.0.2.1", "zone:2: `)` has no `(` before it"),
+    ("a TXT \"b", "zone:2: a quote is never closed"),
+    ("$TTL", "zone:2: `$TTL` needs a number of seconds"),
+    ("$TTL 1y", "zone:2: `$TTL` needs a number of seconds"),
+    ("$TTL 2147483648", "zone:2: `$TTL` needs a number of seconds"),
+    ("$ORIGIN a b", "zone:2: `$ORIGIN` needs one name"),
+    ("$NONSENSE", "zone:2: there is no directive \"$NONSENSE\""),
+    (
+        "a SOA b c 1 2 3 4 5",
+        "zone:2: an SOA record stands below the name of the zone",
+    ),
+    (
+        "@ SOA b c 1 2 3 4 5",
+        "zone:2: there is another SOA record at this name",
+    ),
+    (
+        "a CNAME b\na A 192.0.2.1",
+        "zone:3: there is a CNAME and a A record at this name",
+    ),
+    (
+        "a A 192.0.2.1\na CNAME b",
+        "zone:3: there is a CNAME and a A record at this name",
+    ),
+    (
+        "a CNAME b\na CNAME c",
+        "zone:3: there is another CNAME record at this name",
+    ),
+    (
+        "a DNAME b\na DNAME c",
+        "zone:3: there is another DNAME record at this name",
+    ),
+    (
+        "@ NSEC3PARAM 1 0 151 -",
+        "zone:2: NSEC3 hashes more than 150 times",
+    ),
+    (
+        "a NSEC3 1 0 0 - 0123456789ABCDEFGHIJKLMNOPQRSTUV A",
+        "zone:2: the owner of this NSEC3 record is no hash",
+    ),
+    (
+        "$INCLUDE /etc/passwd",
+        "zone:2: /etc/passwd is not in the folder of the zone file",
+    ),
+    ("$INCLUDE", "zone:2: `$INCLUDE` needs a file and at most one name"),
+    (
+        "$GENERATE 2-1 a A 1",
+        "zone:2: the range 2-1 ends before it begins",
+    ),
+    (
+        "$GENERATE 0-65536 a A 1",
+        "zone:2: the range 0-65536 has 65537 numbers, and 65536 are the most",
+    ),
+    ("$GENERATE x a A 1", "zone:2: \"x\" is not a range"),
+    (
+        "$GENERATE 1-2 a",
+        "zone:2: `$GENERATE` needs a range, a name, a type and data",
+    ),
+    (
+        "$GENERATE 1-2 ${-2} A 192.0.2.1",
+        "zone:2: the offset -2 makes a number below zero",
+    ),
+    (
+        "$GENERATE 1-2 ${x} A 192.0.2.1",
+        "zone:2: `${x}` is not an offset, a width and a base such as `${-1,3,x}`",
+    ),
+];
+
 #[test]
 fn mistakes_are_named_with_their_lines() {
-    for (text, expected) in [
-        (
-            "a A 192.0.2",
-            "zone:2: the data of this A record cannot be read: expected IPv4 address",
-        ),
-        (
-            "\n\na NS",
-            "zone:4: the data of this NS record cannot be read: unexpected end of entry",
-        ),
-        (
-            "a (\nA\n)",
-            "zone:2: the data of this A record cannot be read: unexpected end of entry",
-        ),
-        ("a", "zone:2: the type and data of a record are missing"),
-        ("a B 1", "zone:2: \"B\" is no type of records"),
-        (
-            "a ANY 1",
-            "zone:2: records of type ANY do not stand in zone files",
-        ),
-        ("a CH A 192.0.2.1", "zone:2: the class CH is not IN"),
-        ("a..b A 192.0.2.1", "zone:2: \"a..b\" is not a name"),
-        (
-            "a NS b..c",
-            "zone:2: the data of this NS record has not the form of its type",
-        ),
-        (
-            "a.test. A 192.0.2.1",
-            "zone:2: a.test. is not in the zone example.",
-        ),
-        ("a ( A 192.0.2.1", "zone:2: `(` is never closed"),
-        ("a ) A 192.0.2.1", "zone:2: `)` has no `(` before it"),
-        ("a TXT \"b", "zone:2: a quote is never closed"),
-        ("$TTL", "zone:2: `$TTL` needs a number of seconds"),
-        ("$TTL 1y", "zone:2: `$TTL` needs a number of seconds"),
-        ("$TTL 2147483648", "zone:2: `$TTL` needs a number of seconds"),
-        ("$ORIGIN a b", "zone:2: `$ORIGIN` needs one name"),
-        ("$NONSENSE", "zone:2: there is no directive \"$NONSENSE\""),
-        (
-            "a SOA b c 1 2 3 4 5",
-            "zone:2: an SOA record stands below the name of the zone",
-        ),
-        (
-            "@ SOA b c 1 2 3 4 5",
-            "zone:2: there is another SOA record at this name",
-        ),
-        (
-            "a CNAME b\na A 192.0.2.1",
-            "zone:3: there is a CNAME and a A record at this name",
-        ),
-        (
-            "a A 192.0.2.1\na CNAME b",
-            "zone:3: there is a CNAME and a A record at this name",
-        ),
-        (
-            "a CNAME b\na CNAME c",
-            "zone:3: there is another CNAME record at this name",
-        ),
-        (
-            "a DNAME b\na DNAME c",
-            "zone:3: there is another DNAME record at this name",
-        ),
-        (
-            "@ NSEC3PARAM 1 0 151 -",
-            "zone:2: NSEC3 hashes more than 150 times",
-        ),
-        (
-            "a NSEC3 1 0 0 - 0123456789ABCDEFGHIJKLMNOPQRSTUV A",
-            "zone:2: the owner of this NSEC3 record is no hash",
-        ),
-        (
-            "$INCLUDE /etc/passwd",
-            "zone:2: /etc/passwd is not in the folder of the zone file",
-        ),
-        ("$INCLUDE", "zone:2: `$INCLUDE` needs a file and at most one name"),
-        (
-            "$GENERATE 2-1 a A 1",
-            "zone:2: the range 2-1 ends before it begins",
-        ),
-        (
-            "$GENERATE 0-65536 a A 1",
-            "zone:2: the range 0-65536 has 65537 numbers, and 65536 are the most",
-        ),
-        ("$GENERATE x a A 1", "zone:2: \"x\" is not a range"),
-        (
-            "$GENERATE 1-2 a",
-            "zone:2: `$GENERATE` needs a range, a name, a type and data",
-        ),
-        (
-            "$GENERATE 1-2 ${-2} A 192.0.2.1",
-            "zone:2: the offset -2 makes a number below zero",
-        ),
-        (
-            "$GENERATE 1-2 ${x} A 192.0.2.1",
-            "zone:2: `${x}` is not an offset, a width and a base such as `${-1,3,x}`",
-        ),
-    ] {
+    for &(text, expected) in MISTAKES {
         let folder = tempfile::tempdir().unwrap();
         let found = load(folder.path(), &format!("{HEAD}{text}")).unwrap_err();
         assert_eq!(found, [expected], "{text}");

@@ -26,7 +26,15 @@ const ADDRESSES: [&str; 2] = ["10.96.0.10", "169.254.20.10"];
 
 fn start_stub(folder: &Path) -> Process {
     let corefile = folder.join("Corefile");
-    let text = "example:5304 {\n template IN A example {\n answer \"{{ .Name }} 5 IN A 192.0.2.3\"\n }\n}\n";
+    let text = "example:5304 {
+        template IN A example {
+            answer \"{{ .Name }} 5 IN A 192.0.2.3\"
+        }
+        template IN ANY example {
+            rcode NOERROR
+            authority \"example. 60 IN SOA ns.example. h.example. 1 2 3 4 60\"
+        }
+    }";
     fs::write(&corefile, text).expect("a file");
     let coredns = Path::new(&std::env::var_os("KUBE_BIN").expect("Kubernetes")).join("coredns");
     let mut command = Command::new("nsenter");

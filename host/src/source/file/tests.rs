@@ -91,165 +91,168 @@ fn said(file: &File, name: &str, qtype: u16) -> Vec<String> {
 
 const SOA: &str = "^ example. 60 SOA ns admin 1 2 3 4 60";
 
+/// Section of the RFC, name, type, and what is said.
+const ANSWERS: &[(&str, &str, u16, &[&str])] = &[
+    (
+        "RFC 1034 4.3.2",
+        "www.example",
+        rtype::A,
+        &["NOERROR AA", "= www 300 A 192.0.2.1"],
+    ),
+    (
+        "RFC 4343 3",
+        "WWW.Example",
+        rtype::A,
+        &["NOERROR AA", "= www 300 A 192.0.2.1"],
+    ),
+    // The TTL of the SOA record is the lower one of its own and the last field.
+    ("RFC 2308 2.2", "www.example", rtype::TXT, &["NOERROR AA", SOA]),
+    ("RFC 2308 2.1", "none.example", rtype::A, &["NXDOMAIN AA", SOA]),
+    ("RFC 8020 2", "b.empty.example", rtype::A, &["NOERROR AA", SOA]),
+    (
+        "RFC 1034 3.6.2",
+        "alias.example",
+        rtype::A,
+        &["NOERROR AA", "= alias 300 CNAME www", "= www 300 A 192.0.2.1"],
+    ),
+    (
+        "RFC 1034 3.6.2",
+        "alias.example",
+        rtype::CNAME,
+        &["NOERROR AA", "= alias 300 CNAME www"],
+    ),
+    (
+        "RFC 1034 3.6.2",
+        "chain.example",
+        rtype::TXT,
+        &[
+            "NOERROR AA",
+            "= chain 300 CNAME alias",
+            "= alias 300 CNAME www",
+            SOA,
+        ],
+    ),
+    (
+        "RFC 1034 3.6.2",
+        "out.example",
+        rtype::A,
+        &["NOERROR AA", "= out 300 CNAME www.test."],
+    ),
+    (
+        "RFC 1034 3.6.2",
+        "loop.example",
+        rtype::A,
+        &["NOERROR AA", "= loop 300 CNAME loop"],
+    ),
+    (
+        "RFC 6604 3",
+        "gone.example",
+        rtype::A,
+        &["NXDOMAIN AA", "= gone 300 CNAME none", SOA],
+    ),
+    (
+        "RFC 4592 2.2.1",
+        "a.b.wild.example",
+        rtype::A,
+        &["NOERROR AA", "= a.b.wild 300 A 192.0.2.2"],
+    ),
+    (
+        "RFC 4592 2.2.1",
+        "a.wild.example",
+        rtype::TXT,
+        &["NOERROR AA", SOA],
+    ),
+    (
+        "RFC 4592 2.2.1",
+        "host.wild.example",
+        rtype::A,
+        &["NOERROR AA", SOA],
+    ),
+    (
+        "RFC 4592 2.2.1",
+        "a.host.wild.example",
+        rtype::A,
+        &["NXDOMAIN AA", SOA],
+    ),
+    (
+        "RFC 1034 4.2",
+        "a.cut.example",
+        rtype::A,
+        &["NOERROR", "^ cut 300 NS ns.cut", "+ ns.cut 300 A 192.0.2.54"],
+    ),
+    (
+        "RFC 4035 3.1.4.1",
+        "cut.example",
+        rtype::DS,
+        &["NOERROR AA", "= cut 300 DS \\# 5 00010d0200"],
+    ),
+    (
+        "RFC 4035 3.1.4.1",
+        "bare.example",
+        rtype::DS,
+        &["NOERROR AA", SOA],
+    ),
+    ("RFC 6672 2.3", "d.example", rtype::A, &["NOERROR AA", SOA]),
+    (
+        "RFC 6672 3.1",
+        "x.d.example",
+        rtype::A,
+        &[
+            "NOERROR AA",
+            "= d 300 DNAME wild",
+            "= x.d 300 CNAME x.wild",
+            "= x.wild 300 A 192.0.2.2",
+        ],
+    ),
+    (
+        "RFC 6672 3.1",
+        "x.dout.example",
+        rtype::A,
+        &[
+            "NOERROR AA",
+            "= dout 300 DNAME test.",
+            "= x.dout 300 CNAME x.test.",
+        ],
+    ),
+    (
+        "RFC 6672 3.1",
+        "x.self.example",
+        rtype::A,
+        &[
+            "NOERROR AA",
+            "= self 300 DNAME x.self",
+            "= x.self 300 CNAME x.x.self",
+        ],
+    ),
+    (
+        "RFC 1035 3.3.9",
+        "mail.example",
+        rtype::MX,
+        &["NOERROR AA", "= mail 300 MX 1 www", "+ www 300 A 192.0.2.1"],
+    ),
+    (
+        "RFC 2782",
+        "_s._tcp.example",
+        rtype::SRV,
+        &[
+            "NOERROR AA",
+            "= _s._tcp 300 SRV 0 0 1 www",
+            "+ www 300 A 192.0.2.1",
+        ],
+    ),
+    (
+        "RFC 1035 3.3.11",
+        "example",
+        rtype::NS,
+        &["NOERROR AA", "= example. 300 NS ns", "+ ns 300 A 192.0.2.53"],
+    ),
+    ("", "test", rtype::A, &["not mine"]),
+];
+
 #[test]
 fn names_are_answered() {
     let file = file(ZONE, &[]);
-    for (section, name, qtype, expected) in [
-        (
-            "RFC 1034 4.3.2",
-            "www.example",
-            rtype::A,
-            &["NOERROR AA", "= www 300 A 192.0.2.1"][..],
-        ),
-        (
-            "RFC 4343 3",
-            "WWW.Example",
-            rtype::A,
-            &["NOERROR AA", "= www 300 A 192.0.2.1"],
-        ),
-        // The TTL of the SOA record is the lower one of its own and the last field.
-        ("RFC 2308 2.2", "www.example", rtype::TXT, &["NOERROR AA", SOA]),
-        ("RFC 2308 2.1", "none.example", rtype::A, &["NXDOMAIN AA", SOA]),
-        ("RFC 8020 2", "b.empty.example", rtype::A, &["NOERROR AA", SOA]),
-        (
-            "RFC 1034 3.6.2",
-            "alias.example",
-            rtype::A,
-            &["NOERROR AA", "= alias 300 CNAME www", "= www 300 A 192.0.2.1"],
-        ),
-        (
-            "RFC 1034 3.6.2",
-            "alias.example",
-            rtype::CNAME,
-            &["NOERROR AA", "= alias 300 CNAME www"],
-        ),
-        (
-            "RFC 1034 3.6.2",
-            "chain.example",
-            rtype::TXT,
-            &[
-                "NOERROR AA",
-                "= chain 300 CNAME alias",
-                "= alias 300 CNAME www",
-                SOA,
-            ],
-        ),
-        (
-            "RFC 1034 3.6.2",
-            "out.example",
-            rtype::A,
-            &["NOERROR AA", "= out 300 CNAME www.test."],
-        ),
-        (
-            "RFC 1034 3.6.2",
-            "loop.example",
-            rtype::A,
-            &["NOERROR AA", "= loop 300 CNAME loop"],
-        ),
-        (
-            "RFC 6604 3",
-            "gone.example",
-            rtype::A,
-            &["NXDOMAIN AA", "= gone 300 CNAME none", SOA],
-        ),
-        (
-            "RFC 4592 2.2.1",
-            "a.b.wild.example",
-            rtype::A,
-            &["NOERROR AA", "= a.b.wild 300 A 192.0.2.2"],
-        ),
-        (
-            "RFC 4592 2.2.1",
-            "a.wild.example",
-            rtype::TXT,
-            &["NOERROR AA", SOA],
-        ),
-        (
-            "RFC 4592 2.2.1",
-            "host.wild.example",
-            rtype::A,
-            &["NOERROR AA", SOA],
-        ),
-        (
-            "RFC 4592 2.2.1",
-            "a.host.wild.example",
-            rtype::A,
-            &["NXDOMAIN AA", SOA],
-        ),
-        (
-            "RFC 1034 4.2",
-            "a.cut.example",
-            rtype::A,
-            &["NOERROR", "^ cut 300 NS ns.cut", "+ ns.cut 300 A 192.0.2.54"],
-        ),
-        (
-            "RFC 4035 3.1.4.1",
-            "cut.example",
-            rtype::DS,
-            &["NOERROR AA", "= cut 300 DS \\# 5 00010d0200"],
-        ),
-        (
-            "RFC 4035 3.1.4.1",
-            "bare.example",
-            rtype::DS,
-            &["NOERROR AA", SOA],
-        ),
-        ("RFC 6672 2.3", "d.example", rtype::A, &["NOERROR AA", SOA]),
-        (
-            "RFC 6672 3.1",
-            "x.d.example",
-            rtype::A,
-            &[
-                "NOERROR AA",
-                "= d 300 DNAME wild",
-                "= x.d 300 CNAME x.wild",
-                "= x.wild 300 A 192.0.2.2",
-            ],
-        ),
-        (
-            "RFC 6672 3.1",
-            "x.dout.example",
-            rtype::A,
-            &[
-                "NOERROR AA",
-                "= dout 300 DNAME test.",
-                "= x.dout 300 CNAME x.test.",
-            ],
-        ),
-        (
-            "RFC 6672 3.1",
-            "x.self.example",
-            rtype::A,
-            &[
-                "NOERROR AA",
-                "= self 300 DNAME x.self",
-                "= x.self 300 CNAME x.x.self",
-            ],
-        ),
-        (
-            "RFC 1035 3.3.9",
-            "mail.example",
-            rtype::MX,
-            &["NOERROR AA", "= mail 300 MX 1 www", "+ www 300 A 192.0.2.1"],
-        ),
-        (
-            "RFC 2782",
-            "_s._tcp.example",
-            rtype::SRV,
-            &[
-                "NOERROR AA",
-                "= _s._tcp 300 SRV 0 0 1 www",
-                "+ www 300 A 192.0.2.1",
-            ],
-        ),
-        (
-            "RFC 1035 3.3.11",
-            "example",
-            rtype::NS,
-            &["NOERROR AA", "= example. 300 NS ns", "+ ns 300 A 192.0.2.53"],
-        ),
-        ("", "test", rtype::A, &["not mine"]),
-    ] {
+    for &(section, name, qtype, expected) in ANSWERS {
         assert_eq!(
             said(&file, name, qtype),
             expected,

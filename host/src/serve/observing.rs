@@ -1,0 +1,54 @@
+//! What a worker notes of its queries.
+
+use super::observed::Troubled;
+use super::request::Request;
+use super::response::Response;
+use super::worker::{Clocks, Worker};
+
+impl Worker {
+    /// Looks at the queries of a batch whose turn it is.
+    #[inline(always)]
+    pub(super) fn observe(&self, requests: &[Request]) {
+        if self.sampler.reaches(requests.len()) {
+            self.note_askers(requests);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_askers(&self, requests: &[Request]) {
+        let Some(now) = requests.last().map(|last| last.client.received) else {
+            return;
+        };
+        let mut lists = self.shared.observed.lists();
+        self.sampler.choose(requests.len(), now, |index, weight| {
+            let request = &requests[index];
+            if let Some(lists) = &mut lists {
+                let client = request.client.address.ip();
+                lists.asked(request.name.as_bytes(), client, weight, now);
+            }
+        });
+    }
+
+    /// Keeps a query that failed or was slow, unless one came just before.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_trouble(&self, request: &Request, response: &Response, took: u64, clocks: Clocks) {
+        if !self.sampler.keeps(clocks.now) {
+            return;
+        }
+        let Some(mut lists) = self.shared.observed.lists() else {
+            return;
+        };
+        lists.keep(Troubled {
+            at: clocks.unix_ms,
+            client: request.client.address.ip().to_canonical(),
+            name: request.name.as_bytes().to_vec(),
+            qtype: request.qtype,
+            rcode: response.rcode,
+            error: response.error,
+            origin: response.origin,
+            took,
+        });
+    }
+}
