@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{NAME, authority_in, folder, named};
+use super::{NAME, authority_in, folder, kdig, named};
 use crate::harness::certificates::Authority;
 use crate::harness::encrypted::{TlsClient, trusting_for};
 use crate::harness::servers::{dnsdist_over_https, unbound_over};
@@ -176,19 +176,9 @@ fn kdig_asks_over_https() {
         return;
     }
     let secured = Secured::start("");
-    let (ca, host) = (format!("+tls-ca={}", secured.ca), format!("+tls-hostname={NAME}"));
     for method in ["+https", "+https-get"] {
-        let mut command = tools::command("kdig");
-        command.arg(format!("@{}", secured.address.ip()));
-        command.args([
-            "-p",
-            &secured.address.port().to_string(),
-            "+time=20",
-            "+retry=0",
-            "+https",
-            method,
-        ]);
-        let said = tools::output(command.args([&ca, &host, "www.example", "A"]));
+        let mut command = kdig(secured.address, &secured.ca, NAME, &["+https", method]);
+        let said = tools::output(command.args(["www.example", "A"]));
         assert!(said.contains("192.0.2.1") && said.contains("HTTP/2"), "{said}");
     }
 }

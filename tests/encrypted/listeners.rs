@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
-use super::{NAME, authority_in, folder};
+use super::{NAME, authority_in, folder, kdig};
 use crate::harness::certificates::{Authority, Certificate};
 use crate::harness::encrypted::{TlsClient, trusting};
-use crate::harness::{Message, Proxy, Upstream, address, needs, tools, until};
+use crate::harness::{Message, Proxy, Upstream, address, needs, until};
 
 /// A proxy with a listener for TLS, and what its certificate is from.
 struct Secured {
@@ -49,17 +49,7 @@ impl Secured {
 
     /// kdig's view of who answers, over TLS: whether it is content, and what it says.
     fn over_tls(&self, name: &str, more: &[&str]) -> (bool, String) {
-        let mut command = tools::command("kdig");
-        command.arg(format!("@{}", self.address.ip()));
-        command.args([
-            "-p",
-            &self.address.port().to_string(),
-            "+time=20",
-            "+retry=0",
-            "+tls",
-        ]);
-        command.args([format!("+tls-ca={}", self.ca), format!("+tls-hostname={name}")]);
-        let done = command
+        let done = kdig(self.address, &self.ca, name, &["+tls"])
             .args(["www.example", "A"])
             .args(more)
             .output()

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::upstreams::refusals;
-use super::{NAME, authority_in, folder, named};
+use super::{NAME, authority_in, folder, kdig, named};
 use crate::harness::certificates::{Authority, Certificate};
 use crate::harness::process::Process;
 use crate::harness::{Message, ONCE, Proxy, Upstream, address, client, needs, tools, until};
@@ -55,16 +55,7 @@ fn quic_and_tls_share_an_address() {
     let (folder, authority) = (folder(), Authority::new());
     let ca = authority_in(folder.path(), &authority);
     let secured = Secured::start(&authority.issue(&[NAME]), "");
-    let mut command = tools::command("kdig");
-    command.arg(format!("@{}", secured.address.ip()));
-    command.args([
-        "-p",
-        &secured.address.port().to_string(),
-        "+tls",
-        "+time=20",
-        "+retry=0",
-    ]);
-    command.args([format!("+tls-ca={ca}"), format!("+tls-hostname={NAME}")]);
+    let mut command = kdig(secured.address, &ca, NAME, &["+tls"]);
     let said = tools::output(command.args(["www.example", "A"]));
     assert!(said.contains("192.0.2.1"), "{said}");
     let proxy = asking(&named(secured.address, NAME), &format!("ca \"{ca}\""), "");

@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("zonefile", &["dns"]),
     ("config", &["zonefile", "tls"]),
     ("corefile", &["config"]),
-    ("nodecache", &["corefile", "config"]),
+    ("nodecache", &["corefile", "config", "dns"]),
     ("dns", &[]),
     ("cache", &["config", "dns"]),
     ("admission", &[]),
@@ -121,6 +121,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "figures",
             "histogram",
             "tls",
+            "dns",
         ],
     ),
     (

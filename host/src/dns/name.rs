@@ -28,6 +28,19 @@ impl fmt::Display for BadName {
 
 impl std::error::Error for BadName {}
 
+/// Whether a text has nothing but labels that Kubernetes takes for those of a subdomain, however long it is: lower case letters,
+/// digits and hyphens, the latter inside (RFC 1123 section 2.1).
+pub fn is_subdomain(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
+        (1..64).contains(&label.len())
+            && label.bytes().all(allowed)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.split('.').all(is_label)
+}
+
 /// Whether `name` is `suffix` or lies below it. Both in wire format and lower case.
 pub fn is_at_or_below(name: &[u8], suffix: &[u8]) -> bool {
     let mut rest = name;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{spawn_local, yield_now};
 use tokio::time::{Instant, timeout_at};
 
 use super::bounds::CloseReason;
@@ -19,7 +20,7 @@ use super::switch::{refuse_connections, steer};
 const HANDSHAKE: Duration = Duration::from_millis(100);
 
 /// Accepts the connections of a listener until its service is to stop.
-pub struct Acceptor {
+struct Acceptor {
     listener: TcpListener,
     service: Service,
     /// Until when the last connections are accepted.
@@ -38,7 +39,7 @@ pub struct Accepted {
 
 impl Acceptor {
     /// Nothing is accepted yet.
-    pub fn new(listener: TcpListener, service: Service) -> Acceptor {
+    fn new(listener: TcpListener, service: Service) -> Acceptor {
         Acceptor {
             listener,
             service,
@@ -47,7 +48,7 @@ impl Acceptor {
     }
 
     /// The next connection that there is room for; none when the service has stopped.
-    pub async fn next(&mut self) -> Option<Accepted> {
+    async fn next(&mut self) -> Option<Accepted> {
         loop {
             match self.accept().await? {
                 Ok((stream, client)) => {
@@ -114,6 +115,19 @@ impl Acceptor {
         let _ = stream.set_nodelay(true);
         let open = Open::new(connection);
         Some(Accepted { stream, client, open })
+    }
+}
+
+/// Has each connection served by a task of its own until the service stops; those that are open then end by themselves.
+pub async fn serve_each<S>(listener: TcpListener, service: Service, serve: impl Fn(Accepted, Service) -> S)
+where
+    S: Future<Output = ()> + 'static,
+{
+    let mut acceptor = Acceptor::new(listener, service.clone());
+    while let Some(accepted) = acceptor.next().await {
+        spawn_local(serve(accepted, service.clone()));
+        // Those that had to go for it go now.
+        yield_now().await;
     }
 }
 

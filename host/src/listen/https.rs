@@ -15,11 +15,11 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{spawn_local, yield_now};
+use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 use tokio_rustls::server::TlsStream;
 
-use super::accept::{Accepted, Acceptor};
+use super::accept::{Accepted, serve_each};
 use super::bounds::CloseReason;
 use super::client_connections::ClientConnection;
 use super::exchange::{Exchange, HEAD_OCTETS, PIECE};
@@ -47,12 +47,7 @@ const LEAVING: Duration = Duration::from_millis(500);
 
 /// Serves connections until the service stops; those that are open then end by themselves.
 pub async fn listen(listener: TcpListener, service: Service) {
-    let mut acceptor = Acceptor::new(listener, service.clone());
-    while let Some(accepted) = acceptor.next().await {
-        spawn_local(serve(accepted, service.clone()));
-        // Those that had to go for it go now.
-        yield_now().await;
-    }
+    serve_each(listener, service, serve).await;
 }
 
 async fn serve(accepted: Accepted, service: Service) {

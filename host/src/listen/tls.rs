@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use rustls::{HandshakeKind, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{spawn_local, yield_now};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::accept::{Accepted, Acceptor};
+use super::accept::{Accepted, serve_each};
 use super::bounds::CloseReason;
 use super::client_connections::{ClientConnection, Handshake};
 use super::conversation::converse;
@@ -29,12 +28,7 @@ pub const TLS_MEMORY: usize = (64 << 10) + (16 << 10) + (18 << 10);
 
 /// Serves connections until the service stops; those that are open then end by themselves.
 pub async fn listen(listener: TcpListener, service: Service) {
-    let mut acceptor = Acceptor::new(listener, service.clone());
-    while let Some(accepted) = acceptor.next().await {
-        spawn_local(serve(accepted, service.clone()));
-        // Those that had to go for it go now.
-        yield_now().await;
-    }
+    serve_each(listener, service, serve).await;
 }
 
 async fn serve(accepted: Accepted, service: Service) {

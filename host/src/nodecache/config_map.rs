@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 use crate::config::{Diagnostic, Report, Span, read_source};
+use crate::dns::name::is_subdomain;
 
 /// The files that matter.
 pub const FILES: [&str; 2] = ["stubDomains", "upstreamNameservers"];
@@ -86,14 +87,7 @@ fn json<T: DeserializeOwned + Default>(
 }
 
 fn wrong_domain(domain: &str, servers: &[String]) -> Option<String> {
-    let is_label = |label: &str| {
-        let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
-        (1..64).contains(&label.len())
-            && label.bytes().all(allowed)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    if domain.len() > 253 || !domain.split('.').all(is_label) {
+    if domain.len() > 253 || !is_subdomain(domain) {
         return Some(format!("{domain:?} is no domain name"));
     }
     if servers.is_empty() {

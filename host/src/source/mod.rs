@@ -8,6 +8,7 @@
 //! A new kind of source is a folder here, a variant of [`Kind`] and of [`WorkerKind`], and a word in `config/source.rs`.
 //! Everything else about it, from `/status` to the keys of the cache, goes through what a source can say of itself.
 
+mod fallthrough;
 mod file;
 pub mod forward;
 mod kubernetes;

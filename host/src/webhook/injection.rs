@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{PodDNSConfig, PodDNSConfigOption};
 use serde_json::{Value, json};
 
 use super::pod::Pod;
+use crate::dns::name::is_subdomain;
 
 /// What Kubernetes allows a `dnsConfig` (`ValidatePodDNSConfig`): name servers, search domains, and characters of those with a space
 /// between each two.
@@ -64,14 +65,7 @@ impl DnsOption {
 /// 253 octets with all that goes before.
 pub fn is_domain(text: &str) -> bool {
     const BEFORE: usize = 63 + ".svc.".len();
-    let is_label = |label: &str| {
-        let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
-        (1..64).contains(&label.len())
-            && label.bytes().all(allowed)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    text.len() <= 253 - BEFORE && text.split('.').all(is_label)
+    text.len() <= 253 - BEFORE && is_subdomain(text)
 }
 
 /// What is to be changed about a pod.

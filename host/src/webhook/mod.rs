@@ -2,7 +2,7 @@
 //!
 //! The API server asks it about each pod that is created in a namespace with a certain label, over HTTPS ([`server`]), by a
 //! [`review`]; what becomes of a [`pod`] is a pure function ([`injection`]). Its certificate comes from [`files`] or is its [`own`].
-//! It knows neither the proxy's configuration nor DNS, and no pod waits for it longer than the API server does: what fails here
+//! It knows nothing of the proxy's configuration and of DNS only what a name is, and no pod waits for it longer than the API server does: what fails here
 //! leaves a pod as it was.
 
 mod counters;

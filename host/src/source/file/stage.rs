@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::answer::answer;
 use crate::config;
-use crate::dns::name::{Name, is_at_or_below};
+use crate::dns::name::is_at_or_below;
 use crate::dns::rcode;
-use crate::dns::suffix_map::SuffixMap;
 use crate::figures::Figures;
+use crate::source::fallthrough::Fallthrough;
 use crate::source::{Question, Resolution, Status};
 use crate::zonefile::Zone;
 
@@ -15,7 +15,7 @@ use crate::zonefile::Zone;
 pub struct File {
     /// One for each name of its zone in the configuration, or the one that it names itself.
     zones: Vec<Arc<Zone>>,
-    fallthrough: SuffixMap<()>,
+    fallthrough: Fallthrough,
     path: String,
 }
 
@@ -29,17 +29,9 @@ impl config::ZoneFile {
 impl File {
     /// The zones have been read already.
     pub fn new(config: &config::ZoneFile) -> File {
-        let mut fallthrough = SuffixMap::default();
-        for name in config
-            .fallthrough
-            .iter()
-            .filter_map(|name| Name::parse(name).ok())
-        {
-            fallthrough.insert(name.as_bytes(), ());
-        }
         File {
             zones: config.zones.clone(),
-            fallthrough,
+            fallthrough: Fallthrough::new(&config.fallthrough),
             path: config.path.display().to_string(),
         }
     }
@@ -59,7 +51,7 @@ impl File {
             Resolution::Answer { answer, .. }
                 if answer.rcode == rcode::NXDOMAIN
                     && answer.answer_count() == 0
-                    && self.fallthrough.longest(question.name).is_some() =>
+                    && self.fallthrough.covers(question.name) =>
             {
                 Resolution::NotMine
             }

@@ -2,7 +2,7 @@
 
 use crate::config::{self, Pods};
 use crate::dns::name::Name;
-use crate::dns::suffix_map::SuffixMap;
+use crate::source::fallthrough::Fallthrough;
 
 /// How what is known is told.
 pub struct Rules {
@@ -14,32 +14,24 @@ pub struct Rules {
     pub ignore_empty_services: bool,
     /// In seconds.
     pub ttl: u32,
-    fallthrough: SuffixMap<()>,
+    fallthrough: Fallthrough,
 }
 
 impl Rules {
     /// Those of a configuration.
     pub fn new(config: &config::Kubernetes) -> Rules {
-        let mut fallthrough = SuffixMap::default();
-        for name in config
-            .fallthrough
-            .iter()
-            .filter_map(|name| Name::parse(name).ok())
-        {
-            fallthrough.insert(name.as_bytes(), ());
-        }
         Rules {
             domain: Name::parse(&config.domain).unwrap_or(Name::ROOT),
             pods: config.pods,
             ignore_empty_services: config.ignore_empty_services,
             // An hour at most.
             ttl: config.ttl.as_secs() as u32,
-            fallthrough,
+            fallthrough: Fallthrough::new(&config.fallthrough),
         }
     }
 
     /// Whether a name that does not exist is left to the next stage.
     pub fn falls_through(&self, name: &[u8]) -> bool {
-        self.fallthrough.longest(name).is_some()
+        self.fallthrough.covers(name)
     }
 }
