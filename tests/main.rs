@@ -46,6 +46,7 @@ mod hostile;
 mod instructions;
 mod kubernetes;
 mod passing_on;
+mod pods;
 mod sharing;
 mod stale;
 mod verdicts;

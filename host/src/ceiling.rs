@@ -5,6 +5,7 @@
 
 use crate::config::{self, Config, Module};
 use crate::filter;
+use crate::identity;
 use crate::listen;
 use crate::registry;
 use crate::serve::{LOOKUP_OCTETS, WAITING_OCTETS};
@@ -50,6 +51,12 @@ fn pulling(config: &Config) -> usize {
     }
 }
 
+/// What is known of pods.
+fn pods(config: &Config) -> usize {
+    let pods = config.pods.as_ref();
+    pods.map_or(0, |pods| pods.memory + identity::FIXED_OCTETS)
+}
+
 /// What is published, and what refreshes take: the sources of what comes next, and the one instance that is at work on it.
 fn refreshes(config: &Config) -> (usize, usize) {
     let filters = || config.filters.iter();
@@ -75,7 +82,6 @@ impl Ceiling {
             .map(|filter| filter::instance_memory(&filter.limits))
             .sum();
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
-        let cache = config.cache_memory;
         let tcp = config.listen.tcp_memory
             + (connections + listen::LEAVING) * listen::connection_memory(&config.listen);
         let waiting = config.waiting_queries * WAITING_OCTETS;
@@ -98,11 +104,12 @@ impl Ceiling {
                 ("program", PROGRAM),
                 ("workers", workers * (WORKER + listeners)),
                 ("rates", rates.flatten().count() * RATES),
-                ("cache", cache),
+                ("cache", config.cache_memory),
                 ("tcp", tcp),
                 ("waiting", waiting),
                 ("under-way", under_way),
                 ("lookups", lookups),
+                ("pods", pods(config)),
                 ("filters", workers * instances),
                 ("tables", tables),
                 ("messages", workers * messages),
@@ -117,7 +124,7 @@ impl Ceiling {
                 ("pulling", pulling(config)),
                 (
                     "allocator",
-                    (cache + tcp + waiting + under_way + 2 * tables) / HOLES,
+                    (config.cache_memory + tcp + waiting + under_way + 2 * tables) / HOLES,
                 ),
             ],
             kernel: (connections + listen::LEAVING) * listen::CONNECTION_KERNEL_MEMORY

@@ -12,6 +12,7 @@
 
 mod admin;
 mod admission;
+mod api_server;
 pub mod args;
 mod attempts;
 mod cache;
@@ -28,6 +29,7 @@ mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod histogram;
+mod identity;
 mod listen;
 pub mod log;
 #[doc(hidden)]

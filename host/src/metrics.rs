@@ -51,6 +51,9 @@ fn collect(state: &State) -> Figures {
     for source in &generation.sources {
         source.show(&mut figures);
     }
+    if let Some(pods) = &generation.pods {
+        pods.show(&mut figures);
+    }
     for filter in &generation.filters {
         filter.show(&mut figures);
     }

@@ -132,8 +132,7 @@ impl Worker {
                 {
                     return self.refuse(live.counters(request), request, refusal, out);
                 }
-                live.counters(request)
-                    .request(client.transport, client.address.ip(), query.qtype);
+                live.enter(request);
                 request.trace(|| {
                     let zone = &live.generation.pipelines[pipeline].zones[zone];
                     let did = format!("{zone} owns the name");

@@ -181,15 +181,16 @@ impl ApiServer {
             let kind = path.rsplit('/').next()?;
             match query.contains("watch=true") {
                 true => return self.watch(stream, kind, query),
-                false => stream.write_all(&self.list(kind)).ok()?,
+                false => stream.write_all(&self.list(kind, query)).ok()?,
             }
         }
     }
 
-    fn list(&self, kind: &str) -> Vec<u8> {
+    fn list(&self, kind: &str, query: &str) -> Vec<u8> {
         let state = self.state();
         let items = state.objects.iter().filter(|((of, _), _)| of == kind);
-        let items: Vec<&Value> = items.map(|(_, object)| object).collect();
+        let items = items.map(|(_, object)| object);
+        let items: Vec<&Value> = items.filter(|object| is_selected(query, object)).collect();
         let version = state.version.to_string();
         reply(
             "200 OK",
@@ -222,6 +223,7 @@ impl ApiServer {
                 .iter()
                 .filter(|(version, of, _)| *version > from && of == kind)
                 .map(|(_, _, event)| event.clone())
+                .filter(|event| is_selected(query, &event["object"]))
                 .collect();
             from = state.version;
             drop(state);
@@ -242,6 +244,18 @@ impl State {
         let event = json!({"type": what, "object": object});
         self.events.push((self.version, kind.to_owned(), event));
     }
+}
+
+/// Whether a query, which is seen in lowercase, selects an object by its name or its node, or by nothing.
+fn is_selected(query: &str, object: &Value) -> bool {
+    let is = |field: &str, value: &Value| {
+        let wanted = query
+            .split_once(field)
+            .map(|(_, rest)| rest.split('&').next().unwrap_or(rest));
+        wanted.is_none_or(|wanted| value.as_str().is_some_and(|value| value == wanted))
+    };
+    is("fieldselector=metadata.name%3d", &object["metadata"]["name"])
+        && is("fieldselector=spec.nodename%3d", &object["spec"]["nodeName"])
 }
 
 /// A whole reply.

@@ -28,10 +28,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("private_folder", &[]),
     ("attempts", &[]),
     ("fetch", &["private_folder", "config", "tls", "dns"]),
+    ("api_server", &["config"]),
+    ("identity", &["api_server", "figures", "config"]),
     (
         "source",
         &[
             "admission",
+            "api_server",
             "histogram",
             "figures",
             "config",
@@ -68,13 +71,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "filter",
             "cache",
             "source",
+            "identity",
             "config",
             "dns",
         ],
     ),
     ("listen", &["netstat", "serve", "filter", "config", "tls", "dns"]),
     ("node", &["netstat", "config", "dns"]),
-    ("ceiling", &["registry", "listen", "serve", "filter", "config"]),
+    (
+        "ceiling",
+        &["identity", "registry", "listen", "serve", "filter", "config"],
+    ),
     ("state", &["registry", "ceiling", "listen", "node", "serve"]),
     (
         "metrics",
@@ -88,14 +95,15 @@ const ARROWS: &[(&str, &[&str])] = &[
             "serve",
             "filter",
             "source",
+            "identity",
             "listen",
         ],
     ),
     (
         "admin",
         &[
-            "registry", "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache", "source",
-            "listen", "config", "dns",
+            "identity", "registry", "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache",
+            "source", "listen", "config", "dns",
         ],
     ),
     // The words of a flag.
@@ -146,6 +154,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "filter",
             "cache",
             "source",
+            "identity",
             "private_folder",
             "config",
             "dns",
@@ -195,11 +204,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("hickory_proto", &["dns", "config", "fetch"]),
     ("domain", &["dns"]),
     ("rtnetlink", &["node", "source"]),
-    ("futures_util", &["node", "registry", "source"]),
-    ("kube", &["source", "webhook"]),
-    ("k8s_openapi", &["source", "webhook"]),
+    ("futures_util", &["api_server", "node", "registry", "source"]),
+    ("kube", &["api_server", "identity", "source", "webhook"]),
+    ("k8s_openapi", &["identity", "source", "webhook"]),
     ("rpds", &["source"]),
-    ("arc_swap", &["source"]),
+    ("arc_swap", &["identity", "source"]),
     (
         "rustix",
         &[
@@ -217,7 +226,10 @@ const CRATES: &[(&str, &[&str])] = &[
         "sha2",
         &["config", "fetch", "filter", "registry", "tls", "zonefile"],
     ),
-    ("rand", &["fetch", "filter", "node", "serve", "source"]),
+    (
+        "rand",
+        &["api_server", "fetch", "filter", "node", "serve", "source"],
+    ),
     ("hashbrown", &["cache", "dns"]),
     ("tracing_subscriber", &["log"]),
     // System calls that no safe crate has: datagrams in batches, limits of a process, who has a port.

@@ -39,6 +39,7 @@ pub(super) fn not_ready(state: &State) -> Vec<String> {
             .iter()
             .filter_map(|source| source.not_ready(awaiting)),
     );
+    reasons.extend(generation.pods.iter().filter_map(|pods| pods.not_ready()));
     let filters = generation.filters.iter().zip(&generation.config.filters);
     let suspended = filters
         .filter(|(filter, config)| config.unready && filter.counters().suspended.load(Ordering::Relaxed) > 0);

@@ -14,6 +14,7 @@ use crate::dns::name::Text;
 use crate::dns::rcode_text;
 use crate::dns::text::type_text;
 use crate::filter::Filter;
+use crate::identity::NodePods;
 use crate::serve::Shared;
 use crate::serve::generation::{Generation, Stage};
 use crate::serve::observed::Troubled;
@@ -36,6 +37,9 @@ pub(super) struct Status {
     zones: Vec<ZoneStatus>,
     filters: Vec<FilterStatus>,
     upstreams: Vec<UpstreamStatus>,
+    /// The pods that may ask, if the configuration wants to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pods: Option<String>,
     /// Absent if the configuration says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     queries: Option<QueriesStatus>,
@@ -152,6 +156,9 @@ struct NameStatus {
 #[derive(Serialize)]
 struct ClientStatus {
     address: IpAddr,
+    /// Who that is now, if the configuration wants to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
     per_second: f64,
 }
 
@@ -186,7 +193,7 @@ impl From<Troubled> for TroubleStatus {
     }
 }
 
-fn queries_status(shared: &Shared) -> QueriesStatus {
+fn queries_status(shared: &Shared, pods: Option<&NodePods>) -> QueriesStatus {
     let seen = shared.observed.read(SHOWN, shared.now());
     let named = seen.names.into_iter().map(|(name, per_second)| NameStatus {
         name: Text(&name).to_string(),
@@ -196,7 +203,11 @@ fn queries_status(shared: &Shared) -> QueriesStatus {
     QueriesStatus {
         names: named.collect(),
         clients: clients
-            .map(|(address, per_second)| ClientStatus { address, per_second })
+            .map(|(address, per_second)| ClientStatus {
+                address,
+                identity: pods.map(|pods| pods.identify(address).to_string()),
+                per_second,
+            })
             .collect(),
         failed: seen.failed.into_iter().map(TroubleStatus::from).collect(),
         slow: seen.slow.into_iter().map(TroubleStatus::from).collect(),
@@ -313,9 +324,10 @@ pub(super) fn status(state: &State) -> Status {
                 looping: upstream.looping,
             })
             .collect(),
+        pods: generation.pods.as_ref().map(|pods| pods.status()),
         queries: generation
             .config
             .admin_queries
-            .then(|| queries_status(&state.shared)),
+            .then(|| queries_status(&state.shared, generation.pods.as_deref())),
     }
 }

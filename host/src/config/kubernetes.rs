@@ -1,5 +1,7 @@
 //! `kubernetes`: the records of a cluster.
 
+use std::path::Path;
+
 use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, property, text, word};
@@ -88,7 +90,7 @@ pub(super) fn decode(
             .scalar(nodes, r#"ttl "5s""#, ttl(s(0)..=s(3600)))
             .unwrap_or(s(5)),
         fallthrough: fallthrough(mistakes, nodes),
-        kubeconfig: kubeconfig(mistakes, place, nodes),
+        kubeconfig: kubeconfig(mistakes, place.folder, nodes),
         wait: mistakes
             .scalar(nodes, r#"wait "1m""#, duration(ms(0)..=s(3600)))
             .unwrap_or(s(60)),
@@ -107,10 +109,10 @@ pub(super) fn fallthrough(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Str
     }
 }
 
-fn kubeconfig(mistakes: &mut Mistakes, place: &Place<'_>, nodes: &[KdlNode]) -> Option<Kubeconfig> {
+pub(super) fn kubeconfig(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<Kubeconfig> {
     let node = child(nodes, "kubeconfig")?;
     mistakes.check(node, &KUBECONFIG);
-    let path = place.folder.join(mistakes.argument(node, text)?);
+    let path = folder.join(mistakes.argument(node, text)?);
     if let Err(error) = files::read(&path, LONGEST_KUBECONFIG) {
         let span = arguments(node)
             .next()

@@ -16,11 +16,11 @@ use super::registries::Key;
 use super::units::{duration, s, size};
 use super::{
     Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, encrypted, forward, include, listen,
-    node, registries, source, zone,
+    node, pods, registries, source, zone,
 };
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 16] = [
+pub(super) const SECTIONS: [&str; 17] = [
     "listen",
     "clients",
     "admin",
@@ -37,6 +37,7 @@ pub(super) const SECTIONS: [&str; 16] = [
     "source",
     "local-zones",
     "node",
+    "pods",
 ];
 
 /// Those of which there may be more than one.
@@ -197,6 +198,7 @@ fn decode(
         zones,
         sources,
         node,
+        pods: pods::decode(mistakes, folder, nodes),
         files: files.met,
         keys,
         source: source.clone(),

@@ -29,6 +29,7 @@ mod module;
 pub(crate) mod name;
 mod network;
 mod node;
+mod pods;
 mod reference;
 mod refresh;
 mod registries;
@@ -105,6 +106,8 @@ pub struct Config {
     pub local_zones: bool,
     /// What is to be set up on the node; none: nothing.
     pub node: Option<Node>,
+    /// Which node's pods are followed, to tell who asks; none: nobody is told apart.
+    pub pods: Option<NodePods>,
     /// Every file whose change means that the configuration changed: itself, modules, files that are
     /// values for filters, resolv.conf.
     pub files: Vec<PathBuf>,
@@ -165,6 +168,7 @@ impl Config {
             sources: Vec::new(),
             local_zones: false,
             node: None,
+            pods: None,
             files: Vec::new(),
             source: Source::new("", ""),
         }
@@ -757,6 +761,19 @@ pub struct Kubeconfig {
     pub path: PathBuf,
     /// Which of its contexts; none: the current one.
     pub context: Option<String>,
+}
+
+/// `pods { … }`: the pods of a node, which may be clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePods {
+    /// `node "NAME"`: whose pods.
+    pub node: String,
+    /// `kubeconfig "FILE" context="NAME"`; absent: the service account of the pod.
+    pub kubeconfig: Option<Kubeconfig>,
+    /// `wait "10s"`: how long the proxy is not ready at most while nobody is known yet.
+    pub wait: Duration,
+    /// `memory "16MiB"`: what is known of pods and namespaces may take so many bytes.
+    pub memory: usize,
 }
 
 /// `node { … }`: the node's network. Checked here, applied by the node set-up.

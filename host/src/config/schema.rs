@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use super::decode::Shape;
 use super::{
-    cache, clients, encrypted, filter, forward, include, kubernetes, listen, load, module, node, refresh,
-    registries, source, wasi, zone, zone_file,
+    cache, clients, encrypted, filter, forward, include, kubernetes, listen, load, module, node, pods,
+    refresh, registries, source, wasi, zone, zone_file,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
@@ -61,6 +61,8 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("file", "fallthrough", &kubernetes::FALLTHROUGH),
     ("", "source", &source::SOURCE),
     ("refresh", "source", &refresh::SOURCE),
+    ("", "pods", &pods::PODS),
+    ("pods", "kubeconfig", &kubernetes::KUBECONFIG),
     ("", "node", &node::NODE),
     ("node", "cluster-dns", &node::CLUSTER_DNS),
     ("node", "self-test", &node::SELF_TEST),

@@ -7,7 +7,7 @@ use std::io;
 
 use crate::config::Config;
 use crate::source::forward;
-use crate::{admin, listen};
+use crate::{admin, identity, listen};
 
 /// What is open whatever the configuration says: standard streams, the main thread's event loop, netlink, watched
 /// folders, the log; and for a moment the files that are read.
@@ -85,7 +85,8 @@ impl Descriptors {
         }
         let of_worker = WORKER + GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
         let admin = GENERATIONS * config.admin.len() * (1 + admin::CONNECTIONS);
-        let fixed = BASE + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
+        let pods = GENERATIONS * identity::DESCRIPTORS * usize::from(config.pods.is_some());
+        let fixed = BASE + pods + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
         // Enough that connections which are kept leave as many sockets for queries over UDP.
         let sockets_minimum = most.min(UPSTREAM_SOCKETS_MINIMUM.max(GENERATIONS.saturating_mul(kept)));
         let connections_minimum = config.listen.tcp_connections.unwrap_or(CONNECTIONS_MINIMUM);

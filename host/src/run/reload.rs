@@ -154,6 +154,9 @@ impl Proxy {
         for source in &prepared.generation.sources {
             source.bring_up().await;
         }
+        if let Some(pods) = &prepared.generation.pods {
+            pods.bring_up().await;
+        }
         Ok(prepared)
     }
 

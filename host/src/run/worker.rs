@@ -219,6 +219,9 @@ impl Work {
             for source in &generation.sources {
                 source.begin();
             }
+            if let Some(pods) = &generation.pods {
+                pods.begin();
+            }
         }
     }
 

@@ -33,6 +33,7 @@ pub(super) fn finish(
     });
     hear(&TraceView {
         client: request.client.address,
+        identity: trace.identity.get().map(String::as_str),
         transport: request.client.transport,
         question: question(request),
         events: &trace.events.borrow(),

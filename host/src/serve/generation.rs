@@ -6,6 +6,7 @@ use crate::cases;
 use crate::config::{self, Config, Diagnostic, Report};
 use crate::dns::name::Name;
 use crate::filter::{Engine, Filter};
+use crate::identity::NodePods;
 use crate::source::Source;
 
 use super::fingerprint;
@@ -34,6 +35,8 @@ pub struct Generation {
     pub first_named: usize,
     /// For each filter the sources that its manifest names: indices into `sources`.
     pub routes: Vec<Vec<usize>>,
+    /// Who asks, if the configuration wants to know.
+    pub pods: Option<Arc<NodePods>>,
     /// Whether a filter wants to know EDNS options.
     pub keeps_options: bool,
     /// Whether a filter hears of messages.
@@ -96,6 +99,7 @@ impl Generation {
             sources: Vec::new(),
             first_named: 0,
             routes: Vec::new(),
+            pods: None,
             keeps_options: false,
             hears_messages: false,
         }
@@ -145,6 +149,7 @@ impl Generation {
         let mut pipelines: Vec<Pipeline> = pipelines.collect();
         let first_named = sources.len();
         sources.extend(named_sources(&config, previous));
+        let pods = node_pods(&config, previous);
         let filters = load(&config, &zones_of_filter, engine, previous)?;
         let routes = routes(&config, &filters, first_named)?;
         for pipeline in &mut pipelines {
@@ -175,10 +180,19 @@ impl Generation {
             sources,
             first_named,
             routes,
+            pods,
             keeps_options,
             hears_messages,
         })
     }
+}
+
+/// Who is to be told apart, if anybody is.
+fn node_pods(config: &Config, previous: Option<&Generation>) -> Option<Arc<NodePods>> {
+    let pods = config.pods.as_ref()?;
+    let known = previous.and_then(|previous| previous.pods.as_ref());
+    let same = known.filter(|known| known.is_for(pods)).cloned();
+    Some(same.unwrap_or_else(|| NodePods::new(pods)))
 }
 
 /// The stages of a zone. What they need of filters and sources is noted; those that `previous` has are kept.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::filter::{self, Instance};
+use crate::identity::{Identity, NodePods};
 use crate::source::{Question, WorkerSource};
 
 use super::counters::ZoneCounters;
@@ -121,6 +122,15 @@ impl Live {
         zones.find(request.name.as_bytes(), request.qtype, asker)
     }
 
+    /// Who sent a query, if that is known.
+    pub fn identity<'a>(&self, request: &'a Request) -> &'a Identity {
+        // Where nobody is told apart, what a request has is that of the query before.
+        match self.generation.pods {
+            Some(_) => &request.identity,
+            None => &Identity::Unknown,
+        }
+    }
+
     /// The counters of the zone that owns a query.
     // Once or twice for every query; left to itself, the compiler makes a call of it.
     #[inline(always)]
@@ -129,6 +139,18 @@ impl Live {
         self.counters.get(request.client.server, at, || {
             Arc::from(self.generation.pipelines[request.pipeline].zones[request.zone].to_string())
         })
+    }
+
+    /// Counts a query that begins its way through a pipeline, and finds out who sent it, if anybody wants to know.
+    // For every hit; left to itself, the compiler makes a call of it.
+    #[inline(always)]
+    pub fn enter(&self, request: &mut Request) {
+        if let Some(pods) = &self.generation.pods {
+            identify(pods, request);
+        }
+        let client = &request.client;
+        self.counters(request)
+            .request(client.transport, client.address.ip(), request.qtype);
     }
 
     /// What the metrics call a listener.
@@ -173,6 +195,17 @@ impl Live {
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
             traced: request.trace.is_some(),
         }
+    }
+}
+
+/// Finds out who sent a query, and counts it.
+#[cold]
+#[inline(never)]
+fn identify(pods: &NodePods, request: &mut Request) {
+    request.identity = pods.identify(request.client.address.ip());
+    pods.count(&request.identity);
+    if let Some(trace) = &request.trace {
+        trace.identify(request.identity.to_string());
     }
 }
 

@@ -17,6 +17,7 @@ use crate::dns::query::Query;
 use crate::dns::reply::Head;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
 use crate::filter::{self, ResponseEdit, Verdict};
+use crate::identity::Identity;
 use crate::source::Resolution;
 
 use super::trace::{Trace, TraceEvent};
@@ -42,6 +43,8 @@ pub struct Client {
 pub struct Request {
     /// Who sent it.
     pub client: Client,
+    /// Who that is, if the generation wants to know: only [`Live::identity`](super::Live::identity) may read it.
+    pub identity: Identity,
     /// The message ID.
     pub id: u16,
     /// The second 16 bits of the header.
@@ -123,6 +126,7 @@ impl Request {
     pub fn new(client: Client) -> Request {
         Request {
             client,
+            identity: Identity::Unknown,
             id: 0,
             flags: 0,
             edns: None,
@@ -231,6 +235,7 @@ impl Request {
             ..self.client
         };
         Request {
+            identity: self.identity.clone(),
             id: self.id,
             flags: self.flags,
             edns: self.edns,
@@ -272,6 +277,7 @@ impl Request {
         let routes = self.changes.iter();
         let routes = routes.filter(|change| matches!(change.what, ChangeKind::Route(..)));
         Request {
+            identity: Identity::Unknown,
             flags: self.flags & flag::CD | flag::RD,
             stage: self.stage,
             changes: routes.cloned().collect(),

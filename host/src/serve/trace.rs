@@ -4,7 +4,7 @@
 //! is no second account of it. Without a sink no trace is begun, and each of those places costs one
 //! look at an absent pointer.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ pub type TraceSink = Box<dyn Fn(&TraceView<'_>) + Send + Sync>;
 #[derive(Debug)]
 pub struct Trace {
     pub(super) begun: Instant,
+    pub(super) identity: OnceCell<String>,
     pub(super) events: RefCell<Vec<TraceEvent>>,
 }
 
@@ -54,6 +55,8 @@ pub struct TraceEvent {
 pub struct TraceView<'a> {
     /// Who asked.
     pub client: SocketAddr,
+    /// Who that is, if the configuration wants to know.
+    pub identity: Option<&'a str>,
     /// How.
     pub transport: Transport,
     /// What: name, class and type.
@@ -86,6 +89,7 @@ impl Trace {
     pub(super) fn begin() -> Rc<Trace> {
         Rc::new(Trace {
             begun: Instant::now(),
+            identity: OnceCell::new(),
             events: RefCell::default(),
         })
     }
@@ -94,8 +98,15 @@ impl Trace {
     pub(super) fn branch(&self) -> Rc<Trace> {
         Rc::new(Trace {
             begun: self.begun,
+            identity: OnceCell::new(),
             events: RefCell::default(),
         })
+    }
+
+    /// Notes who asked.
+    pub(super) fn identify(&self, identity: String) {
+        // It is found out once.
+        let _ = self.identity.set(identity);
     }
 
     /// Takes over what a branch tells.

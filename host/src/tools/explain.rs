@@ -46,6 +46,8 @@ pub struct Asked {
 struct Record {
     question: String,
     client: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
     steps: Vec<StepRecord>,
     microseconds: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,10 +111,14 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         generation.config.cache_memory,
         Some(Box::new(move |told| heard.lock().push(record(told)))),
     );
+    let pods = generation.pods.clone();
     let server = shared.server(generation.config.listen.addresses[0]);
     let live = Live::new(generation, instances, None, Arc::clone(&shared), 0);
     let runtime = LocalRuntime::new().map_err(|error| machine(&error))?;
     runtime.block_on(async {
+        if let Some(pods) = &pods {
+            pods.bring_up().await;
+        }
         let worker = Worker::new(shared, live);
         let client = SocketAddr::new(asked.client, 53_000);
         for _ in 0..times {
@@ -209,6 +215,7 @@ fn record(told: &TraceView<'_>) -> Record {
     Record {
         question: told.question.clone(),
         client: told.client.ip().to_string(),
+        identity: told.identity.map(str::to_owned),
         steps: told.events.iter().map(step).collect(),
         microseconds: told.took.as_micros() as u64,
         reply: told.reply.as_ref().map(|reply| ReplyRecord {
@@ -223,7 +230,9 @@ fn record(told: &TraceView<'_>) -> Record {
 
 /// The trace for people.
 fn show(record: &Record) -> String {
-    let mut out = format!("{} asked by {}\n", record.question, record.client);
+    let identity = record.identity.as_ref();
+    let identity = identity.map_or_else(String::new, |identity| format!(" ({identity})"));
+    let mut out = format!("{} asked by {}{identity}\n", record.question, record.client);
     for step in &record.steps {
         let indent = "  ".repeat(usize::from(step.alias_depth));
         let took = step

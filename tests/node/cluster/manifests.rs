@@ -18,10 +18,11 @@ const OVERLAYS: [&str; 5] = [
     "overlays/no-kube-proxy",
 ];
 
-const COMPONENTS: [&str; 3] = [
+const COMPONENTS: [&str; 4] = [
     "filters-config-map",
     "filters-init-container",
     "filters-image-volume",
+    "pods",
 ];
 
 /// What an overlay has, whatever else is in it.
@@ -86,9 +87,10 @@ fn every_overlay_is_valid() {
 }
 
 /// Values of the chart, as `--set` takes them.
-const VARIANTS: [&[&str]; 11] = [
+const VARIANTS: [&[&str]; 12] = [
     &[],
     &["mode=link-local"],
+    &["pods.enabled=true"],
     &[
         "mode=ipvs",
         "clusterDNS={10.96.0.10,fd00:96::10}",

@@ -34,6 +34,10 @@ node {
     cluster-dns {{ $cluster }}
     {{- end }}
 }
+{{- if .Values.pods.enabled }}
+
+pods { node (env)"NODE_NAME" }
+{{- end }}
 {{- end }}
 
 {{- define "dnsweir.webhookLabels" -}}

@@ -1,34 +1,25 @@
 //! A cluster that is followed: one thread beside the workers keeps its index.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::TryStreamExt;
-use kube::config::{KubeConfigOptions, Kubeconfig as File};
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
 
 use super::index::{Index, Indexed};
-use super::known::{Change, Full, Known};
-use super::objects::{Interest, Malformed, Namespace, Pod, Reading, Service, Slice};
-use super::reflector::Reflector;
+use super::known::{Full, Known};
+use super::objects::{Interest, Malformed, Namespace, Pod, Service, Slice};
 use super::state::{Kind, News, State};
+use crate::api_server::{Change, Reading, Reflector, keep_connected};
 use crate::config::{Kubeconfig, Kubernetes, Pods};
 
 /// What is heard before it is made part of the index; more waits.
 const WAITING: usize = 1024;
-
-/// How long until connecting is tried again.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// A connection that is silent for so long is dead: the API server says something every minute.
-const SILENCE: Duration = Duration::from_secs(150);
 
 /// Pods that have ended have no address.
 const RUNNING: &str = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown";
@@ -146,31 +137,22 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Goes on for good, anew whenever other credentials are to be used.
+    /// Goes on for good.
     async fn run(&self) {
         let mut versions = [const { None }; Kind::ALL.len()];
-        loop {
-            let credentials = fingerprint(self.scope.kubeconfig.as_ref());
-            let client = match connect(self.scope).await {
-                Ok(client) => client,
-                Err(problem) => {
-                    let kinds = self.state.kinds.iter();
-                    kinds.for_each(|&kind| self.state.failed(kind, problem.clone()));
-                    sleep(PAUSE).await;
-                    continue;
-                }
-            };
+        let failed = |problem: &str| {
+            let kinds = self.state.kinds.iter();
+            kinds.for_each(|&kind| self.state.of(kind).failed(problem.to_owned()));
+        };
+        let kubeconfig = self.scope.kubeconfig.as_ref();
+        keep_connected(kubeconfig, &self.state.failure, failed, async |client| {
             match addresses().await {
                 Ok(addresses) => self.state.hosts.store(Arc::new(addresses)),
                 Err(error) => tracing::warn!(%error, "kubernetes: this host's addresses cannot be read"),
             }
-            tokio::select! {
-                () = self.reflect(&client, &mut versions) => return,
-                () = self.changed(credentials) => {
-                    tracing::info!("kubernetes: the kubeconfig has changed, connecting again");
-                }
-            }
-        }
+            self.reflect(&client, &mut versions).await;
+        })
+        .await;
     }
 
     /// Follows each kind from the version on that was heard of last.
@@ -198,76 +180,24 @@ impl Follower<'_> {
         kind: Kind,
         read: fn(&Interest, K) -> Result<Reading<T>, Malformed>,
         tell: fn(Change<T>) -> News,
-    ) -> Reflector<'_, K, T>
+    ) -> Reflector<'_, K, News, impl Fn(K) -> Result<Reading<T>, Malformed>, fn(Change<T>) -> News>
     where
         K: Resource<DynamicType = ()>,
     {
         Reflector {
             api: Api::all(client.clone()),
-            kind,
             labels: match kind {
                 Kind::Namespaces => self.scope.namespace_labels.as_deref(),
                 _ => self.scope.labels.as_deref(),
             },
             fields: (kind == Kind::Pods).then_some(RUNNING),
-            state: self.state,
+            followed: self.state.of(kind),
+            failure: &self.state.failure,
             news: self.news.clone(),
-            read,
-            interest: self.interest,
+            read: move |object| read(self.interest, object),
             tell,
         }
     }
-
-    /// Waits until a failure finds other credentials than those.
-    async fn changed(&self, credentials: u64) {
-        loop {
-            self.state.failure.notified().await;
-            if fingerprint(self.scope.kubeconfig.as_ref()) != credentials {
-                return;
-            }
-        }
-    }
-}
-
-/// A client of the API server, as the configuration has it.
-async fn connect(scope: &Scope) -> Result<Client, String> {
-    let mut config = match &scope.kubeconfig {
-        None => kube::Config::incluster().map_err(|error| format!("there is no service account: {error}"))?,
-        Some(kubeconfig) => {
-            let path = kubeconfig.path.display();
-            let file = File::read_from(&kubeconfig.path).map_err(|error| format!("{path}: {error}"))?;
-            let options = KubeConfigOptions {
-                context: kubeconfig.context.clone(),
-                ..KubeConfigOptions::default()
-            };
-            let config = kube::Config::from_custom_kubeconfig(file, &options).await;
-            config.map_err(|error| format!("{path}: {error}"))?
-        }
-    };
-    config.read_timeout = Some(SILENCE);
-    config.reset_reader_on_write = true;
-    // When to try again is decided here, for all kinds of failures.
-    config.default_retry = false;
-    Client::try_from(config).map_err(|error| error.to_string())
-}
-
-/// Stands for what is in a kubeconfig and the files that it names. Those of a service account are read again by the client.
-fn fingerprint(kubeconfig: Option<&Kubeconfig>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let Some(kubeconfig) = kubeconfig else { return 0 };
-    std::fs::read(&kubeconfig.path).ok().hash(&mut hasher);
-    if let Ok(file) = File::read_from(&kubeconfig.path) {
-        let clusters = file.clusters.into_iter().filter_map(|named| named.cluster);
-        let authorities = clusters.filter_map(|cluster| cluster.certificate_authority);
-        let users = file.auth_infos.into_iter().filter_map(|named| named.auth_info);
-        let certificates = users
-            .flat_map(|user| [user.client_certificate, user.client_key])
-            .flatten();
-        for path in authorities.chain(certificates) {
-            std::fs::read(path).ok().hash(&mut hasher);
-        }
-    }
-    hasher.finish()
 }
 
 /// The addresses of this host that others can reach.
@@ -374,7 +304,7 @@ impl<'a> Writer<'a> {
             ),
         };
         changed.unwrap_or_else(|full| {
-            self.state.refuse(kind, full.to_string());
+            self.state.of(kind).refuse(&full.to_string());
             false
         })
     }

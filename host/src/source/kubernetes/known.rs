@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::index::{Index, Indexed};
-use super::objects::Reading;
+use crate::api_server::{Change, Reading};
 
 /// The objects of a kind by `namespace/name`.
 #[derive(Debug)]
@@ -15,19 +15,6 @@ pub struct Known<T> {
     listed: Option<HashSet<Box<str>>>,
     /// About how many octets they take.
     octets: usize,
-}
-
-/// What is told of the objects of a kind.
-#[derive(Debug)]
-pub enum Change<T> {
-    /// A list of all objects begins.
-    ListBegins,
-    /// This one is there, in a list or changed.
-    Object(Box<str>, Reading<T>),
-    /// This one is gone.
-    Gone(Box<str>),
-    /// The list is whole: what it did not name is gone.
-    ListEnds,
 }
 
 impl<T> Default for Known<T> {

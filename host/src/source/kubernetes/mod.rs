@@ -1,6 +1,6 @@
 //! Answers for the names of a Kubernetes cluster, from what its API server says.
 //!
-//! A [`cluster`] is followed by one thread: a [`reflector`] for each kind of objects tells of changes, and an [`index`] is
+//! A [`cluster`] is followed by one thread: a [`Reflector`](crate::api_server::Reflector) for each kind of objects tells of changes, and an [`index`] is
 //! made that says the same. Queries read the index of the moment and wait for nothing: [`place`] finds what is at a
 //! name, and [`answer`] writes it down. What was known last is served while the API server is away.
 
@@ -11,7 +11,6 @@ mod known;
 mod message;
 mod objects;
 mod place;
-mod reflector;
 mod rules;
 mod source;
 mod stage;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 
+use crate::api_server::Reading;
 use crate::dns::name::{LABEL_MAXIMUM, Name};
 
 /// The label by which a slice of endpoints says whose they are.
@@ -86,17 +87,6 @@ pub struct Pod {
 pub struct Namespace {
     /// Its label.
     pub label: Box<[u8]>,
-}
-
-/// What an object of the API server's says.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Reading<T> {
-    /// This.
-    Present(T),
-    /// Nothing that matters.
-    Nothing,
-    /// Nothing new: what was known of it stays.
-    Unchanged,
 }
 
 /// Why an object cannot be understood: what it said before stays.

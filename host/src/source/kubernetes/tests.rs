@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::answer::Teller;
 use super::index::{Index, Indexed};
-use super::objects::{Interest, Malformed, Reading};
+use super::objects::{Interest, Malformed};
 use super::rules::Rules;
+use crate::api_server::Reading;
 use crate::config::{self, Pods};
 use crate::dns::name::Name;
 use crate::dns::records::Section;

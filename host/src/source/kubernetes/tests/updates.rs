@@ -1,8 +1,9 @@
 //! Lists and changes, and the index that comes of them.
 
-use super::super::known::{Change, Full, Known};
+use super::super::known::{Full, Known};
 use super::super::objects::{Service, Slice};
 use super::*;
+use crate::api_server::Change;
 
 fn object<K: serde::de::DeserializeOwned, T>(
     read: fn(&Interest, K) -> Result<Reading<T>, Malformed>,

@@ -3,7 +3,7 @@
 //! A connection that breaks is taken up where it broke off. Only if the API server does not remember that far back, or
 //! said something that cannot be read, everything is listed again.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,10 @@ use futures_util::{StreamExt, pin_mut};
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Error, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
-use super::known::Change;
-use super::objects::{Malformed, Reading};
-use super::state::{Kind, News, State};
+use super::followed::Followed;
 
 /// Objects that are asked for at once.
 const PAGE: u32 = 500;
@@ -43,20 +41,48 @@ const GONE: u16 = 410;
 /// The code that the client gives to what is no event and no failure either.
 const UNREAD: u16 = 0;
 
-/// Which objects, of what kind, and where they go.
-pub struct Reflector<'a, K, T> {
+/// What is told of the objects of a kind.
+#[derive(Debug)]
+pub enum Change<T> {
+    /// A list of all objects begins.
+    ListBegins,
+    /// This one is there, in a list or changed.
+    Object(Box<str>, Reading<T>),
+    /// This one is gone.
+    Gone(Box<str>),
+    /// The list is whole: what it did not name is gone.
+    ListEnds,
+}
+
+/// What an object of the API server's says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reading<T> {
+    /// This.
+    Present(T),
+    /// Nothing that matters.
+    Nothing,
+    /// Nothing new: what was known of it stays.
+    Unchanged,
+}
+
+/// Which objects, of what kind, and where they go: `read` says what an object says, and `tell` makes news of that.
+pub struct Reflector<'a, K, N, R, T> {
     /// What the API server calls them.
     pub api: Api<K>,
-    pub kind: Kind,
+    /// Only those with these labels.
     pub labels: Option<&'a str>,
+    /// Only those with these fields.
     pub fields: Option<&'a str>,
-    pub state: &'a State,
-    pub news: mpsc::Sender<News>,
-    /// What an object says.
-    pub read: fn(&super::objects::Interest, K) -> Result<Reading<T>, Malformed>,
-    pub interest: &'a super::objects::Interest,
+    /// How that goes.
+    pub followed: &'a Followed,
+    /// Told of each failure.
+    pub failure: &'a Notify,
+    /// Who is told.
+    pub news: mpsc::Sender<N>,
+    /// What an object says. One that cannot be understood leaves what was known of it as it was.
+    pub read: R,
     /// What is told of it.
-    pub tell: fn(Change<T>) -> News,
+    pub tell: T,
 }
 
 /// Why it has to be tried again.
@@ -75,9 +101,12 @@ enum Failure {
     Unwanted,
 }
 
-impl<K, T> Reflector<'_, K, T>
+impl<K, N, R, T, Object, Malformed> Reflector<'_, K, N, R, T>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    R: Fn(K) -> Result<Reading<Object>, Malformed>,
+    T: Fn(Change<Object>) -> N,
+    Malformed: Display,
 {
     /// Goes on for good. `version` is what has been heard last, and outlives this.
     pub async fn run(&self, version: &mut Option<String>) {
@@ -97,7 +126,8 @@ where
                 *version = None;
             }
             failures += 1;
-            self.state.failed(self.kind, failure.to_string());
+            self.followed.failed(failure.to_string());
+            self.failure.notify_one();
             let pause = FIRST_PAUSE
                 .saturating_mul(1 << (failures - 1).min(10))
                 .min(LONGEST_PAUSE);
@@ -135,12 +165,12 @@ where
             }
             patience = WATCH_LIMIT;
             *failures = 0;
-            self.state.heard(self.kind);
+            self.followed.heard();
         }
     }
 
     async fn event(&self, event: WatchEvent<K>, version: &mut Option<String>) -> Result<(), Failure> {
-        self.state.of(self.kind).events.fetch_add(1, Relaxed);
+        self.followed.events.fetch_add(1, Relaxed);
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 let is_now = object.resource_version();
@@ -179,7 +209,7 @@ where
                         .resource_version
                         .filter(|version| !version.is_empty());
                     let version = version.ok_or(Failure::Versionless)?;
-                    self.state.listed(self.kind);
+                    self.followed.listed();
                     self.send(Change::ListEnds).await?;
                     return Ok(version);
                 }
@@ -189,17 +219,18 @@ where
 
     async fn object(&self, object: K) -> Result<(), Failure> {
         let key = key(&object);
-        let reading = match (self.read)(self.interest, object) {
+        let reading = match (self.read)(object) {
             Ok(reading) => reading,
             Err(malformed) => {
-                self.state.refuse(self.kind, format!("{key}: {malformed}"));
+                let stays = format!("{key}: {malformed}: what was known of it stays");
+                self.followed.refuse(&stays);
                 Reading::Unchanged
             }
         };
         self.send(Change::Object(key, reading)).await
     }
 
-    async fn send(&self, change: Change<T>) -> Result<(), Failure> {
+    async fn send(&self, change: Change<Object>) -> Result<(), Failure> {
         let sent = self.news.send((self.tell)(change)).await;
         sent.map_err(|_| Failure::Unwanted)
     }

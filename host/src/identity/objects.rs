@@ -1,0 +1,145 @@
+//! What pods and namespaces say of themselves, as far as it tells who asks.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+use super::bounds::OF_OBJECT;
+use crate::api_server::Reading;
+
+/// Labels or annotations.
+pub type Labels = BTreeMap<String, String>;
+
+/// A whole object in an annotation: `kubectl apply` keeps it there for itself.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Octets that an object takes without its labels and annotations, and that each of these takes beside its text, about.
+const BASE: usize = 512;
+const OF_LABEL: usize = 96;
+
+/// A pod that has not ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodObject {
+    /// Its namespace's name.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// The service account that it runs as.
+    pub service_account: Box<str>,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its annotations.
+    pub annotations: Labels,
+    /// Tells it from others that have had its name.
+    pub(super) uid: Box<str>,
+    /// When it was created.
+    pub(super) created: Option<Time>,
+    /// Its addresses; those of the node, if it is on the node's network.
+    pub(super) addresses: Box<[IpAddr]>,
+    /// The node's addresses.
+    pub(super) host: Box<[IpAddr]>,
+    /// Whether it is on the node's network.
+    pub(super) on_host: bool,
+    /// Whether there is no room for what it says: it is nobody who could be told of, but its addresses are its own.
+    pub(super) untold: bool,
+}
+
+/// A namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its annotations.
+    pub annotations: Labels,
+}
+
+impl PodObject {
+    /// What a pod says.
+    pub(super) fn read(object: core::Pod) -> Result<Reading<PodObject>, Infallible> {
+        let (metadata, spec) = (object.metadata, object.spec.unwrap_or_default());
+        let status = object.status.unwrap_or_default();
+        let ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        if ended || metadata.deletion_timestamp.is_some() {
+            return Ok(Reading::Nothing);
+        }
+        let of_pod = status.pod_ips.unwrap_or_default().into_iter().map(|one| one.ip);
+        let of_host = status.host_ips.unwrap_or_default().into_iter().map(|one| one.ip);
+        Ok(Reading::Present(PodObject {
+            namespace: metadata.namespace.clone().unwrap_or_default().into(),
+            name: metadata.name.clone().unwrap_or_default().into(),
+            service_account: spec.service_account_name.unwrap_or_default().into(),
+            uid: metadata.uid.clone().unwrap_or_default().into(),
+            created: metadata.creation_timestamp.clone(),
+            addresses: addresses(of_pod.chain(status.pod_ip)),
+            host: addresses(of_host.chain(status.host_ip)),
+            on_host: spec.host_network.unwrap_or_default(),
+            untold: false,
+            labels: metadata.labels.clone().unwrap_or_default(),
+            annotations: annotations(metadata),
+        }))
+    }
+
+    /// The same without what it says of itself.
+    pub(super) fn untold(self) -> PodObject {
+        PodObject {
+            labels: Labels::new(),
+            annotations: Labels::new(),
+            untold: true,
+            ..self
+        }
+    }
+
+    /// Whether it says more than anybody can be told.
+    pub(super) fn is_too_large(&self) -> bool {
+        text(&self.labels) + text(&self.annotations) > OF_OBJECT
+    }
+
+    /// About how many octets it takes.
+    pub(super) fn octets(&self) -> usize {
+        BASE + octets(&self.labels) + octets(&self.annotations)
+    }
+}
+
+impl Namespace {
+    /// What a namespace says.
+    pub(super) fn read(object: core::Namespace) -> Result<Reading<Namespace>, Infallible> {
+        Ok(Reading::Present(Namespace {
+            labels: object.metadata.labels.clone().unwrap_or_default(),
+            annotations: annotations(object.metadata),
+        }))
+    }
+
+    /// Whether it says more than anybody can be told.
+    pub(super) fn is_too_large(&self) -> bool {
+        text(&self.labels) + text(&self.annotations) > OF_OBJECT
+    }
+
+    /// About how many octets it takes.
+    pub(super) fn octets(&self) -> usize {
+        BASE + octets(&self.labels) + octets(&self.annotations)
+    }
+}
+
+fn annotations(metadata: ObjectMeta) -> Labels {
+    let mut annotations = metadata.annotations.unwrap_or_default();
+    annotations.remove(LAST_APPLIED);
+    annotations
+}
+
+fn addresses(texts: impl Iterator<Item = String>) -> Box<[IpAddr]> {
+    let mut addresses: Vec<IpAddr> = texts.filter_map(|text| text.parse().ok()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.into()
+}
+
+fn text(labels: &Labels) -> usize {
+    labels.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
+fn octets(labels: &Labels) -> usize {
+    text(labels) + labels.len() * OF_LABEL
+}

@@ -1,0 +1,92 @@
+//! What is shown of who asks.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::watch::NodePods;
+use crate::config::spell_duration;
+use crate::figures::Figures;
+
+impl NodePods {
+    /// Why the proxy should not be asked yet.
+    pub fn not_ready(&self) -> Option<String> {
+        let waits = self
+            .begun
+            .get()
+            .is_none_or(|begun| begun.elapsed() < self.config.wait);
+        if *self.state.complete.borrow() || !waits {
+            return None;
+        }
+        let why = self.problem();
+        let why = why.unwrap_or_else(|| "the first list is under way".into());
+        Some(format!("this node's pods are not known yet: {why}"))
+    }
+
+    /// What keeps the API server from being followed.
+    fn problem(&self) -> Option<String> {
+        let state = &self.state;
+        state.pods.problem().or_else(|| state.namespaces.problem())
+    }
+
+    /// What `/status` shows.
+    pub fn status(&self) -> String {
+        let state = &self.state;
+        let (pods, namespaces) = (
+            state.pods.objects.load(Relaxed),
+            state.namespaces.objects.load(Relaxed),
+        );
+        let heard = match state.pods.heard_at() {
+            Some(heard) => format!(
+                "heard of {} ago",
+                spell_duration(Duration::from_secs(heard.elapsed().as_secs()))
+            ),
+            None => "not heard of yet".into(),
+        };
+        let problem = self
+            .problem()
+            .map_or_else(String::new, |problem| format!("; {problem}"));
+        let node = &self.config.node;
+        format!("node {node}: {pods} pods in {namespaces} namespaces; {heard}{problem}")
+    }
+
+    /// Adds what `/metrics` shows.
+    pub fn show(&self, figures: &mut Figures) {
+        let state = &self.state;
+        let help = "Queries by who asked: a pod of this namespace, the host, or nobody who is known";
+        let queries = figures.counter("pod_queries", help);
+        for (identity, namespace, count) in state.counters.read() {
+            queries.add(&[("identity", identity), ("namespace", &namespace)], count);
+        }
+        for (kind, of) in [("pods", &state.pods), ("namespaces", &state.namespaces)] {
+            let labels = [("kind", kind)];
+            let objects = figures.gauge(
+                "pod_objects",
+                "Pods of the node and their namespaces that are known",
+            );
+            objects.add(&labels, of.objects.load(Relaxed) as u64);
+            let lists = figures.counter(
+                "pod_lists",
+                "Times that the node's pods, or a namespace, were listed",
+            );
+            lists.add(&labels, of.lists.load(Relaxed));
+            let events = figures.counter("pod_events", "Changes and bookmarks that were heard");
+            events.add(&labels, of.events.load(Relaxed));
+            let failures = figures.counter("pod_failures", "Lists and watches that failed");
+            failures.add(&labels, of.failures.load(Relaxed));
+            let help = "Objects without an identity, since there is no room for what they say";
+            figures
+                .counter("pod_refused_objects", help)
+                .add(&labels, of.refused.load(Relaxed));
+        }
+        let help = "Memory that the node's pods and their namespaces take, about";
+        figures
+            .gauge("pod_memory_bytes", help)
+            .add(&[], state.octets.load(Relaxed) as u64);
+        if let Some(heard) = state.pods.heard_at() {
+            let help = "Time since the API server was heard of last about the node's pods";
+            figures
+                .gauge("pod_silence_seconds", help)
+                .add(&[], heard.elapsed().as_secs());
+        }
+    }
+}
