@@ -5,18 +5,21 @@ use std::net::IpAddr;
 use harness::api_server::ApiServer;
 use harness::message::Message;
 use harness::{Proxy, Upstream, client, until};
-use serde_json::{Value, json};
+use serde_json::json;
 
-/// A cluster with the namespaces `shop` and `bank`, and a proxy on its node `here`.
-struct Cluster {
-    server: ApiServer,
-    proxy: Proxy,
+/// A cluster with the namespaces `shop` and `bank`, and a proxy on its node `worker-1`.
+pub struct Cluster {
+    pub server: ApiServer,
+    pub proxy: Proxy,
     _folder: tempfile::TempDir,
 }
 
+/// What a configuration says of its node, for which the test has an API server.
+const PODS: &str = "pods { node \"worker-1\" }";
+
 impl Cluster {
-    /// `pipeline` is what stands in the zone; `filters` what stands above it.
-    fn start(filters: &str, pipeline: &str, objects: impl FnOnce(&ApiServer)) -> Cluster {
+    /// A proxy with this configuration, when these objects are there.
+    pub fn start(text: &str, objects: impl FnOnce(&ApiServer)) -> Cluster {
         let server = ApiServer::start();
         server.put("namespaces", "shop", json!({}));
         server.put("namespaces", "bank", json!({}));
@@ -24,9 +27,9 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kubeconfig");
         std::fs::write(&file, server.kubeconfig("secret")).unwrap();
-        let proxy = Proxy::start(&format!(
-            "pods {{ node \"here\"; kubeconfig {file:?} }}\n{filters}\nzone \".\" {{ {pipeline} }}"
-        ));
+        assert!(text.contains(PODS), "{text}");
+        let pods = format!("pods {{ node \"worker-1\"; kubeconfig {file:?} }}");
+        let proxy = Proxy::start(&text.replace(PODS, &pods));
         Cluster {
             server,
             proxy,
@@ -35,9 +38,9 @@ impl Cluster {
     }
 
     /// What a client at this address gets.
-    fn ask(&self, address: &str, name: &str) -> Message {
+    pub fn ask(&self, address: &str, name: &str) -> Message {
         let address: IpAddr = address.parse().unwrap();
-        client::ask_from(address, self.proxy.address, &Message::query(name, "A"))
+        client::ask_from(address, self.proxy.address, &Message::query(name, "A").edns(1232))
     }
 
     /// Queries of a namespace's pods so far, or of others by what they are.
@@ -56,34 +59,40 @@ impl Cluster {
     }
 }
 
-/// A running pod of the node `here`.
-fn put_pod(server: &ApiServer, name: &str, address: &str, second: u32) {
-    put_pod_with(server, name, address, second, json!({}));
-}
-
-fn put_pod_with(server: &ApiServer, name: &str, address: &str, second: u32, annotations: Value) {
+/// A running pod of the node `worker-1`, created in this second of the year.
+pub fn put_pod(server: &ApiServer, name: &str, address: &str, second: u32) {
     let created = format!("2026-01-01T00:00:{second:02}Z");
     server.put(
         "pods",
         name,
         json!({
-            "metadata": {"uid": format!("{name}-{second}"), "creationTimestamp": created, "annotations": annotations},
-            "spec": {"nodeName": "here", "containers": [], "serviceAccountName": "default"},
+            "metadata": {"uid": format!("{name}-{second}"), "creationTimestamp": created},
+            "spec": {"nodeName": "worker-1", "containers": [], "serviceAccountName": "default"},
             "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "hostIP": "127.0.7.7"},
         }),
     );
 }
 
+/// Gives a namespace this annotation, and no other.
+pub fn annotate(server: &ApiServer, namespace: &str, name: &str, value: &str) {
+    server.put(
+        "namespaces",
+        namespace,
+        json!({"metadata": {"annotations": {name: value}}}),
+    );
+}
+
+/// An upstream with `www.example`, and a configuration that asks it.
 fn forward() -> (Upstream, String) {
     let upstream = Upstream::zone(&["www.example. 60 A 192.0.2.1"]);
-    let stages = format!("cache; forward \"{}\"", upstream.address);
-    (upstream, stages)
+    let text = format!("{PODS}\nzone \".\" {{ cache; forward \"{}\" }}", upstream.address);
+    (upstream, text)
 }
 
 #[test]
 fn queries_are_counted_by_namespace() {
-    let (_upstream, stages) = forward();
-    let cluster = Cluster::start("", &stages, |server| {
+    let (_upstream, text) = forward();
+    let cluster = Cluster::start(&text, |server| {
         put_pod(server, "shop/web", "127.0.7.1", 1);
         put_pod(server, "bank/api", "127.0.7.2", 2);
     });
@@ -100,7 +109,7 @@ fn queries_are_counted_by_namespace() {
     }
     let (status, page) = cluster.proxy.get("/status");
     assert!(
-        status == 200 && page.contains("node here: 2 pods in 2 namespaces"),
+        status == 200 && page.contains("node worker-1: 2 pods in 2 namespaces"),
         "{page}"
     );
     assert!(
@@ -108,7 +117,7 @@ fn queries_are_counted_by_namespace() {
         "{page}"
     );
     // A pod of another node is nobody.
-    assert!(cluster.server.count("fieldselector=spec.nodename%3dhere") > 0);
+    assert!(cluster.server.count("fieldselector=spec.nodename%3dworker-1") > 0);
     // One list and one watch of the pods, and of each namespace with pods here; `zoo` has none.
     assert_eq!(cluster.server.count("fieldselector=metadata.name%3dzoo"), 0);
     assert!(cluster.server.count("fieldselector=metadata.name%3dshop") > 0);
@@ -117,8 +126,8 @@ fn queries_are_counted_by_namespace() {
 /// An address that has another pod is never taken for the one before, and what was known stays while the API server is away.
 #[test]
 fn addresses_change_hands() {
-    let (_upstream, stages) = forward();
-    let cluster = Cluster::start("", &stages, |server| put_pod(server, "shop/web", "127.0.7.1", 1));
+    let (_upstream, text) = forward();
+    let cluster = Cluster::start(&text, |server| put_pod(server, "shop/web", "127.0.7.1", 1));
     cluster.await_identity("127.0.7.1", "pod", "shop");
     cluster.server.fail(|_| Some(Vec::new()));
     let failures = || cluster.proxy.metrics().sum("dnsweir_pod_failures_total", &[]);
@@ -139,7 +148,7 @@ fn addresses_change_hands() {
 
 #[test]
 fn explain_says_who_asks() {
-    let (upstream, stages) = forward();
+    let (_upstream, text) = forward();
     let server = ApiServer::start();
     server.put("namespaces", "shop", json!({}));
     put_pod(&server, "shop/web", "10.0.0.1", 1);
@@ -147,9 +156,8 @@ fn explain_says_who_asks() {
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, server.kubeconfig("secret")).unwrap();
     let file = folder.path().join("dnsweir.kdl");
-    let text = format!(
-        "listen \"127.0.0.1\"\npods {{ node \"here\"; kubeconfig {kubeconfig:?} }}\nzone \".\" {{ {stages} }}"
-    );
+    let pods = format!("pods {{ node \"worker-1\"; kubeconfig {kubeconfig:?} }}");
+    let text = format!("listen \"127.0.0.1\"\n{}", text.replace(PODS, &pods));
     std::fs::write(&file, text).unwrap();
     let explain = |client: &str| {
         let mut command = harness::proxy::command();
@@ -168,5 +176,4 @@ fn explain_says_who_asks() {
         said.starts_with("www.example. A asked by 10.0.0.2 (unknown)\n"),
         "{said}"
     );
-    drop(upstream);
 }

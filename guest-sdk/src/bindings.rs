@@ -851,7 +851,11 @@ pub mod dnsweir {
                 /// name, one after the other: what it is and its length, two octets each, most
                 /// significant first, and then as many octets. What it is: 1, an EDNS option,
                 /// with its code in the first two octets and its data behind it; 2, the
-                /// listener; 3, the TLS server name.
+                /// listener; 3, the TLS server name; 4, and no octets: the node itself asks, or a pod
+                /// on its network; 5, a pod asks: its namespace, its name and its service account,
+                /// with a zero octet between them; 6, a label of that pod: its name, a zero octet,
+                /// its value; 7, in the same way an annotation of the pod; 8, a label of its
+                /// namespace; 9, an annotation of its namespace. More may come to be used.
                 pub details_length: u16,
             }
             impl ::core::fmt::Debug for Query {
@@ -1428,7 +1432,8 @@ pub mod dnsweir {
                 /// Index into the batch.
                 pub query: u32,
                 /// For how many milliseconds the same verdict holds for every query with
-                /// the same name, type, class and zone, whoever asks; 0 for this one only.
+                /// the same name, type, class and zone, whoever asks; 0 for this one only. If the
+                /// manifest asks for the identity, it holds for the same identity only.
                 pub remember: u32,
                 /// What happens to the query.
                 pub decision: Decision,
@@ -1777,7 +1782,7 @@ pub mod dnsweir {
                 }
             }
             /// Something about a query that is not gathered unless a filter asks for it.
-            #[derive(Clone, Copy, PartialEq)]
+            #[derive(Clone, PartialEq)]
             pub enum Detail {
                 /// The EDNS option with this code (RFC 6891 section 6.1.2), such as 8, client
                 /// subnet, or 10, cookie. As often as the client sent it.
@@ -1790,6 +1795,20 @@ pub mod dnsweir {
                 /// The server name that a client asked for in TLS (RFC 6066 section 3), if it
                 /// did.
                 ServerName,
+                /// Who asks, if the configuration has `pods` and it is known: a pod, or the node
+                /// itself. A filter that asks for this, or for one of those below, which imply it,
+                /// stands above `cache`, and what is remembered of it holds for one identity: the
+                /// same pod, as long as neither it nor its namespace changes.
+                Identity,
+                /// The pod's label of this name, if it has it. There may be 64 names in all, of this
+                /// and the cases below, of 317 octets each.
+                PodLabel(_rt::String),
+                /// The pod's annotation of this name.
+                PodAnnotation(_rt::String),
+                /// Its namespace's label of this name.
+                NamespaceLabel(_rt::String),
+                /// Its namespace's annotation of this name.
+                NamespaceAnnotation(_rt::String),
             }
             impl ::core::fmt::Debug for Detail {
                 fn fmt(
@@ -1806,6 +1825,21 @@ pub mod dnsweir {
                         Detail::Listener => f.debug_tuple("Detail::Listener").finish(),
                         Detail::ServerName => {
                             f.debug_tuple("Detail::ServerName").finish()
+                        }
+                        Detail::Identity => f.debug_tuple("Detail::Identity").finish(),
+                        Detail::PodLabel(e) => {
+                            f.debug_tuple("Detail::PodLabel").field(e).finish()
+                        }
+                        Detail::PodAnnotation(e) => {
+                            f.debug_tuple("Detail::PodAnnotation").field(e).finish()
+                        }
+                        Detail::NamespaceLabel(e) => {
+                            f.debug_tuple("Detail::NamespaceLabel").field(e).finish()
+                        }
+                        Detail::NamespaceAnnotation(e) => {
+                            f.debug_tuple("Detail::NamespaceAnnotation")
+                                .field(e)
+                                .finish()
                         }
                     }
                 }
@@ -1830,8 +1864,9 @@ pub mod dnsweir {
                 pub asks: bool,
                 /// The tables of its own that it uses, at most 16.
                 pub tables: _rt::Vec<TableShape>,
-                /// What queries carry beside their record, in all phases. What a query of the
-                /// proxy's own is about has no details.
+                /// What queries carry beside their record, in all phases. A query of the proxy's
+                /// own has no details but the identity of the client that it is made for; one that
+                /// is made for nobody, such as a prefetch, has none.
                 pub details: _rt::Vec<Detail>,
                 /// The sources that it may send queries to, by their names in the configuration:
                 /// `source "NAME"`. At most 256.
@@ -2302,106 +2337,164 @@ pub mod exports {
                                 *ptr39
                                     .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>() = result46;
-                                let vec48 = details40;
-                                let len48 = vec48.len();
-                                let layout48 = _rt::alloc::Layout::from_size_align(
-                                        vec48.len() * 4,
-                                        2,
+                                let vec52 = details40;
+                                let len52 = vec52.len();
+                                let layout52 = _rt::alloc::Layout::from_size_align(
+                                        vec52.len() * (3 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result48, _cleanup48) = crate::memory::Cleanup::new(
-                                    layout48,
+                                let (result52, _cleanup52) = crate::memory::Cleanup::new(
+                                    layout52,
                                 );
-                                if let Some(cleanup) = _cleanup48 {
+                                if let Some(cleanup) = _cleanup52 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec48.into_iter().enumerate() {
-                                    let base = result48.add(i * 4);
+                                for (i, e) in vec52.into_iter().enumerate() {
+                                    let base = result52
+                                        .add(i * (3 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        use super::super::super::super::dnsweir::filter::types::Detail as V47;
+                                        use super::super::super::super::dnsweir::filter::types::Detail as V51;
                                         match e {
-                                            V47::EdnsOption(e) => {
+                                            V51::EdnsOption(e) => {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
-                                                *base.add(2).cast::<u16>() = (_rt::as_i32(e)) as u16;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<u16>() = (_rt::as_i32(e)) as u16;
                                             }
-                                            V47::EdnsOptions => {
+                                            V51::EdnsOptions => {
                                                 *base.add(0).cast::<u8>() = (1i32) as u8;
                                             }
-                                            V47::Listener => {
+                                            V51::Listener => {
                                                 *base.add(0).cast::<u8>() = (2i32) as u8;
                                             }
-                                            V47::ServerName => {
+                                            V51::ServerName => {
                                                 *base.add(0).cast::<u8>() = (3i32) as u8;
+                                            }
+                                            V51::Identity => {
+                                                *base.add(0).cast::<u8>() = (4i32) as u8;
+                                            }
+                                            V51::PodLabel(e) => {
+                                                *base.add(0).cast::<u8>() = (5i32) as u8;
+                                                let vec47 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr47 = vec47.as_ptr().cast::<u8>();
+                                                let len47 = vec47.len();
+                                                ::core::mem::forget(vec47);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len47;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr47.cast_mut();
+                                            }
+                                            V51::PodAnnotation(e) => {
+                                                *base.add(0).cast::<u8>() = (6i32) as u8;
+                                                let vec48 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr48 = vec48.as_ptr().cast::<u8>();
+                                                let len48 = vec48.len();
+                                                ::core::mem::forget(vec48);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len48;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr48.cast_mut();
+                                            }
+                                            V51::NamespaceLabel(e) => {
+                                                *base.add(0).cast::<u8>() = (7i32) as u8;
+                                                let vec49 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr49 = vec49.as_ptr().cast::<u8>();
+                                                let len49 = vec49.len();
+                                                ::core::mem::forget(vec49);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len49;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr49.cast_mut();
+                                            }
+                                            V51::NamespaceAnnotation(e) => {
+                                                *base.add(0).cast::<u8>() = (8i32) as u8;
+                                                let vec50 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr50 = vec50.as_ptr().cast::<u8>();
+                                                let len50 = vec50.len();
+                                                ::core::mem::forget(vec50);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len50;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr50.cast_mut();
                                             }
                                         }
                                     }
                                 }
                                 *ptr39
                                     .add(8 + 8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len48;
+                                    .cast::<usize>() = len52;
                                 *ptr39
                                     .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result48;
-                                let vec50 = sources40;
-                                let len50 = vec50.len();
-                                let layout50 = _rt::alloc::Layout::from_size_align(
-                                        vec50.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                    .cast::<*mut u8>() = result52;
+                                let vec54 = sources40;
+                                let len54 = vec54.len();
+                                let layout54 = _rt::alloc::Layout::from_size_align(
+                                        vec54.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result50, _cleanup50) = crate::memory::Cleanup::new(
-                                    layout50,
+                                let (result54, _cleanup54) = crate::memory::Cleanup::new(
+                                    layout54,
                                 );
-                                if let Some(cleanup) = _cleanup50 {
+                                if let Some(cleanup) = _cleanup54 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec50.into_iter().enumerate() {
-                                    let base = result50
+                                for (i, e) in vec54.into_iter().enumerate() {
+                                    let base = result54
                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let vec49 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr49 = vec49.as_ptr().cast::<u8>();
-                                        let len49 = vec49.len();
-                                        ::core::mem::forget(vec49);
+                                        let vec53 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr53 = vec53.as_ptr().cast::<u8>();
+                                        let len53 = vec53.len();
+                                        ::core::mem::forget(vec53);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len49;
-                                        *base.add(0).cast::<*mut u8>() = ptr49.cast_mut();
+                                            .cast::<usize>() = len53;
+                                        *base.add(0).cast::<*mut u8>() = ptr53.cast_mut();
                                     }
                                 }
                                 *ptr39
                                     .add(8 + 10 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len50;
+                                    .cast::<usize>() = len54;
                                 *ptr39
                                     .add(8 + 9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result50;
+                                    .cast::<*mut u8>() = result54;
                             }
                             Err(e) => {
                                 *ptr39.add(0).cast::<u8>() = (1i32) as u8;
-                                let vec56 = e;
-                                let len56 = vec56.len();
-                                let layout56 = _rt::alloc::Layout::from_size_align(
-                                        vec56.len() * (8 + 7 * ::core::mem::size_of::<*const u8>()),
+                                let vec60 = e;
+                                let len60 = vec60.len();
+                                let layout60 = _rt::alloc::Layout::from_size_align(
+                                        vec60.len() * (8 + 7 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result56, _cleanup56) = crate::memory::Cleanup::new(
-                                    layout56,
+                                let (result60, _cleanup60) = crate::memory::Cleanup::new(
+                                    layout60,
                                 );
-                                if let Some(cleanup) = _cleanup56 {
+                                if let Some(cleanup) = _cleanup60 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec56.into_iter().enumerate() {
-                                    let base = result56
+                                for (i, e) in vec60.into_iter().enumerate() {
+                                    let base = result60
                                         .add(i * (8 + 7 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let super::super::super::super::dnsweir::filter::types::ConfigError {
-                                            node: node51,
-                                            place: place51,
-                                            message: message51,
-                                            help: help51,
+                                            node: node55,
+                                            place: place55,
+                                            message: message55,
+                                            help: help55,
                                         } = e;
-                                        match node51 {
+                                        match node55 {
                                             Some(e) => {
                                                 *base.add(0).cast::<u8>() = (1i32) as u8;
                                                 *base.add(4).cast::<i32>() = _rt::as_i32(e);
@@ -2410,59 +2503,59 @@ pub mod exports {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        use super::super::super::super::dnsweir::filter::types::Place as V53;
-                                        match place51 {
-                                            V53::Node => {
+                                        use super::super::super::super::dnsweir::filter::types::Place as V57;
+                                        match place55 {
+                                            V57::Node => {
                                                 *base.add(8).cast::<u8>() = (0i32) as u8;
                                             }
-                                            V53::Argument(e) => {
+                                            V57::Argument(e) => {
                                                 *base.add(8).cast::<u8>() = (1i32) as u8;
                                                 *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<i32>() = _rt::as_i32(e);
                                             }
-                                            V53::Property(e) => {
+                                            V57::Property(e) => {
                                                 *base.add(8).cast::<u8>() = (2i32) as u8;
-                                                let vec52 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr52 = vec52.as_ptr().cast::<u8>();
-                                                let len52 = vec52.len();
-                                                ::core::mem::forget(vec52);
+                                                let vec56 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr56 = vec56.as_ptr().cast::<u8>();
+                                                let len56 = vec56.len();
+                                                ::core::mem::forget(vec56);
                                                 *base
                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len52;
+                                                    .cast::<usize>() = len56;
                                                 *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr52.cast_mut();
+                                                    .cast::<*mut u8>() = ptr56.cast_mut();
                                             }
                                         }
-                                        let vec54 = (message51.into_bytes()).into_boxed_slice();
-                                        let ptr54 = vec54.as_ptr().cast::<u8>();
-                                        let len54 = vec54.len();
-                                        ::core::mem::forget(vec54);
+                                        let vec58 = (message55.into_bytes()).into_boxed_slice();
+                                        let ptr58 = vec58.as_ptr().cast::<u8>();
+                                        let len58 = vec58.len();
+                                        ::core::mem::forget(vec58);
                                         *base
                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len54;
+                                            .cast::<usize>() = len58;
                                         *base
                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr54.cast_mut();
-                                        let vec55 = (help51.into_bytes()).into_boxed_slice();
-                                        let ptr55 = vec55.as_ptr().cast::<u8>();
-                                        let len55 = vec55.len();
-                                        ::core::mem::forget(vec55);
+                                            .cast::<*mut u8>() = ptr58.cast_mut();
+                                        let vec59 = (help55.into_bytes()).into_boxed_slice();
+                                        let ptr59 = vec59.as_ptr().cast::<u8>();
+                                        let len59 = vec59.len();
+                                        ::core::mem::forget(vec59);
                                         *base
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len55;
+                                            .cast::<usize>() = len59;
                                         *base
                                             .add(8 + 5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr55.cast_mut();
+                                            .cast::<*mut u8>() = ptr59.cast_mut();
                                     }
                                 }
                                 *ptr39
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len56;
+                                    .cast::<usize>() = len60;
                                 *ptr39
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result56;
+                                    .cast::<*mut u8>() = result60;
                             }
                         };
                         ptr39
@@ -2538,80 +2631,134 @@ pub mod exports {
                                 let l15 = *arg0
                                     .add(8 + 8 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base16 = l14;
-                                let len16 = l15;
-                                _rt::cabi_dealloc(base16, len16 * 4, 2);
-                                let l17 = *arg0
-                                    .add(8 + 9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l18 = *arg0
-                                    .add(8 + 10 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base21 = l17;
-                                let len21 = l18;
-                                for i in 0..len21 {
-                                    let base = base21
-                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                let base25 = l14;
+                                let len25 = l15;
+                                for i in 0..len25 {
+                                    let base = base25
+                                        .add(i * (3 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l19 = *base.add(0).cast::<*mut u8>();
-                                        let l20 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l19, l20, 1);
+                                        let l16 = i32::from(*base.add(0).cast::<u8>());
+                                        match l16 {
+                                            0 => {}
+                                            1 => {}
+                                            2 => {}
+                                            3 => {}
+                                            4 => {}
+                                            5 => {
+                                                let l17 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l18 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l17, l18, 1);
+                                            }
+                                            6 => {
+                                                let l19 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l20 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l19, l20, 1);
+                                            }
+                                            7 => {
+                                                let l21 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l22 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l21, l22, 1);
+                                            }
+                                            _ => {
+                                                let l23 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l24 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l23, l24, 1);
+                                            }
+                                        }
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base21,
-                                    len21 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    base25,
+                                    len25 * (3 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l26 = *arg0
+                                    .add(8 + 9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l27 = *arg0
+                                    .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base30 = l26;
+                                let len30 = l27;
+                                for i in 0..len30 {
+                                    let base = base30
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l28 = *base.add(0).cast::<*mut u8>();
+                                        let l29 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l28, l29, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base30,
+                                    len30 * (2 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
                             _ => {
-                                let l22 = *arg0
+                                let l31 = *arg0
                                     .add(::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l23 = *arg0
+                                let l32 = *arg0
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base31 = l22;
-                                let len31 = l23;
-                                for i in 0..len31 {
-                                    let base = base31
+                                let base40 = l31;
+                                let len40 = l32;
+                                for i in 0..len40 {
+                                    let base = base40
                                         .add(i * (8 + 7 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l24 = i32::from(*base.add(8).cast::<u8>());
-                                        match l24 {
+                                        let l33 = i32::from(*base.add(8).cast::<u8>());
+                                        match l33 {
                                             0 => {}
                                             1 => {}
                                             _ => {
-                                                let l25 = *base
+                                                let l34 = *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l26 = *base
+                                                let l35 = *base
                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l25, l26, 1);
+                                                _rt::cabi_dealloc(l34, l35, 1);
                                             }
                                         }
-                                        let l27 = *base
+                                        let l36 = *base
                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l28 = *base
+                                        let l37 = *base
                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l27, l28, 1);
-                                        let l29 = *base
+                                        _rt::cabi_dealloc(l36, l37, 1);
+                                        let l38 = *base
                                             .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l30 = *base
+                                        let l39 = *base
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l29, l30, 1);
+                                        _rt::cabi_dealloc(l38, l39, 1);
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base31,
-                                    len31 * (8 + 7 * ::core::mem::size_of::<*const u8>()),
+                                    base40,
+                                    len40 * (8 + 7 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
@@ -8754,9 +8901,9 @@ macro_rules! __export_filter_impl {
         =
         "component-type:wit-bindgen:0.61.1:dnsweir:filter@0.1.0:filter:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 4211] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 4296] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf6\x1f\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xcb\x20\x01A\x02\x01\
 A#\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\x01\
 @\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\x01\
 \0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\x02\
@@ -8814,42 +8961,43 @@ integer\x01x\0\x07decimal\x01u\0\x04text\x01s\0\x04data\x01y\0\x04\0\x05value\x0
 properties\xc8\0\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04node\0\0\x08argume\
 nt\x01y\0\x08property\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\xcc\
 \0\x07messages\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04names\x06octets\
-y\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-option\x01{\0\x0cedn\
-s-options\0\0\x08listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01\
-ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\x07queries\x7f\
-\x09responses\x7f\x06events\x7f\x08messages\x7f\x04asks\x7f\x06tables\xd5\0\x07d\
-etails\xd6\0\x07sources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\x01r\x03\x04na\
-mes\x06config\xd9\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1adnsweir:filter\
-/types@0.1.0\x05\x04\x02\x03\0\x04\x05setup\x02\x03\0\x04\x08manifest\x02\x03\0\x04\
-\x0cconfig-error\x01B\x0a\x02\x03\x02\x01\x05\x04\0\x05setup\x03\0\0\x02\x03\x02\
-\x01\x06\x04\0\x08manifest\x03\0\x02\x02\x03\x02\x01\x07\x04\0\x0cconfig-error\x03\
-\0\x04\x01p\x05\x01j\x01\x03\x01\x06\x01@\x01\x05setup\x01\0\x07\x04\0\x09config\
-ure\x01\x08\x04\0\x1ednsweir:filter/configure@0.1.0\x05\x08\x02\x03\0\x04\x05que\
-ry\x02\x03\0\x04\x07verdict\x01B\x09\x02\x03\x02\x01\x09\x04\0\x05query\x03\0\0\x02\
-\x03\x02\x01\x0a\x04\0\x07verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03\
-noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0aon-queries\x01\x07\x04\0\x1cdnswei\
-r:filter/queries@0.1.0\x05\x0b\x02\x03\0\x04\x08response\x02\x03\0\x04\x10respon\
-se-verdict\x01B\x09\x02\x03\x02\x01\x0c\x04\0\x08response\x03\0\0\x02\x03\x02\x01\
-\x0d\x04\0\x10response-verdict\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03now\
-w\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0con-responses\x01\x07\x04\0\x1ednsweir\
-:filter/responses@0.1.0\x05\x0e\x02\x03\0\x04\x0basked-query\x02\x03\0\x04\x0dlo\
-okup-answer\x01B\x0c\x02\x03\x02\x01\x0f\x04\0\x0basked-query\x03\0\0\x02\x03\x02\
-\x01\x10\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\x0a\x04\0\x07verdict\x03\
-\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07answers\
-\x07\x05bytes\x08\0\x09\x04\0\x10on-query-answers\x01\x0a\x04\0\"dnsweir:filter/\
-query-answers@0.1.0\x05\x11\x02\x03\0\x04\x0easked-response\x01B\x0c\x02\x03\x02\
-\x01\x12\x04\0\x0easked-response\x03\0\0\x02\x03\x02\x01\x10\x04\0\x0dlookup-ans\
-wer\x03\0\x02\x02\x03\x02\x01\x0d\x04\0\x10response-verdict\x03\0\x04\x01p\x01\x01\
-p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\
-\x09\x04\0\x13on-response-answers\x01\x0a\x04\0%dnsweir:filter/response-answers@\
-0.1.0\x05\x13\x02\x03\0\x04\x05event\x01B\x06\x02\x03\x02\x01\x14\x04\0\x05event\
-\x03\0\0\x01p\x01\x01p}\x01@\x02\x05batch\x02\x05bytes\x03\x01\0\x04\0\x09on-eve\
-nts\x01\x04\x04\0\x1bdnsweir:filter/events@0.1.0\x05\x15\x01B\x06\x01r\x03\x04na\
-mes\x04files\x04datay\x04\0\x06source\x03\0\0\x01p\x01\x01j\0\x01s\x01@\x02\x03n\
-oww\x07sources\x02\0\x03\x04\0\x0aon-refresh\x01\x04\x04\0\x1cdnsweir:filter/ref\
-resh@0.1.0\x05\x16\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\0\x0b\x0c\x01\0\x06f\
-ilter\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.\
-3\x10wit-bindgen-rust\x060.61.1";
+y\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x09\x0bedns-option\x01{\0\x0cedn\
+s-options\0\0\x08listener\0\0\x0bserver-name\0\0\x08identity\0\0\x09pod-label\x01\
+s\0\x0epod-annotation\x01s\0\x0fnamespace-label\x01s\0\x14namespace-annotation\x01\
+s\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\
+\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08messages\x7f\
+\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08manifest\
+\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\x05set\
+up\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x04\x02\x03\0\x04\x05setup\x02\
+\x03\0\x04\x08manifest\x02\x03\0\x04\x0cconfig-error\x01B\x0a\x02\x03\x02\x01\x05\
+\x04\0\x05setup\x03\0\0\x02\x03\x02\x01\x06\x04\0\x08manifest\x03\0\x02\x02\x03\x02\
+\x01\x07\x04\0\x0cconfig-error\x03\0\x04\x01p\x05\x01j\x01\x03\x01\x06\x01@\x01\x05\
+setup\x01\0\x07\x04\0\x09configure\x01\x08\x04\0\x1ednsweir:filter/configure@0.1\
+.0\x05\x08\x02\x03\0\x04\x05query\x02\x03\0\x04\x07verdict\x01B\x09\x02\x03\x02\x01\
+\x09\x04\0\x05query\x03\0\0\x02\x03\x02\x01\x0a\x04\0\x07verdict\x03\0\x02\x01p\x01\
+\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0aon-que\
+ries\x01\x07\x04\0\x1cdnsweir:filter/queries@0.1.0\x05\x0b\x02\x03\0\x04\x08resp\
+onse\x02\x03\0\x04\x10response-verdict\x01B\x09\x02\x03\x02\x01\x0c\x04\0\x08res\
+ponse\x03\0\0\x02\x03\x02\x01\x0d\x04\0\x10response-verdict\x03\0\x02\x01p\x01\x01\
+p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0con-respons\
+es\x01\x07\x04\0\x1ednsweir:filter/responses@0.1.0\x05\x0e\x02\x03\0\x04\x0baske\
+d-query\x02\x03\0\x04\x0dlookup-answer\x01B\x0c\x02\x03\x02\x01\x0f\x04\0\x0bask\
+ed-query\x03\0\0\x02\x03\x02\x01\x10\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\
+\x01\x0a\x04\0\x07verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03\
+noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x10on-query-answers\x01\
+\x0a\x04\0\"dnsweir:filter/query-answers@0.1.0\x05\x11\x02\x03\0\x04\x0easked-re\
+sponse\x01B\x0c\x02\x03\x02\x01\x12\x04\0\x0easked-response\x03\0\0\x02\x03\x02\x01\
+\x10\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\x0d\x04\0\x10response-verd\
+ict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07\
+answers\x07\x05bytes\x08\0\x09\x04\0\x13on-response-answers\x01\x0a\x04\0%dnswei\
+r:filter/response-answers@0.1.0\x05\x13\x02\x03\0\x04\x05event\x01B\x06\x02\x03\x02\
+\x01\x14\x04\0\x05event\x03\0\0\x01p\x01\x01p}\x01@\x02\x05batch\x02\x05bytes\x03\
+\x01\0\x04\0\x09on-events\x01\x04\x04\0\x1bdnsweir:filter/events@0.1.0\x05\x15\x01\
+B\x06\x01r\x03\x04names\x04files\x04datay\x04\0\x06source\x03\0\0\x01p\x01\x01j\0\
+\x01s\x01@\x02\x03noww\x07sources\x02\0\x03\x04\0\x0aon-refresh\x01\x04\x04\0\x1c\
+dnsweir:filter/refresh@0.1.0\x05\x16\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\0\x0b\
+\x0c\x01\0\x06filter\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-comp\
+onent\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -8862,8 +9010,8 @@ pub use __export_filter_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3170] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc5\x17\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3255] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9a\x18\x01A\x02\x01\
 A\x0a\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\
 \x01\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\
@@ -8921,16 +9069,17 @@ integer\x01x\0\x07decimal\x01u\0\x04text\x01s\0\x04data\x01y\0\x04\0\x05value\x0
 properties\xc8\0\x06parent\"\x04\0\x04node\x03\0I\x01q\x03\x04node\0\0\x08argume\
 nt\x01y\0\x08property\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\xcc\
 \0\x07messages\x04helps\x04\0\x0cconfig-error\x03\0M\x01r\x03\x04names\x06octets\
-y\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x04\x0bedns-option\x01{\0\x0cedn\
-s-options\0\0\x08listener\0\0\x0bserver-name\0\0\x04\0\x06detail\x03\0Q\x01p{\x01\
-ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\0\x08suffixes\xd4\0\x07queries\x7f\
-\x09responses\x7f\x06events\x7f\x08messages\x7f\x04asks\x7f\x06tables\xd5\0\x07d\
-etails\xd6\0\x07sources\xd4\0\x04\0\x08manifest\x03\0W\x01p\xca\0\x01r\x03\x04na\
-mes\x06config\xd9\0\x05zones\xd4\0\x04\0\x05setup\x03\0Z\x03\0\x1adnsweir:filter\
-/types@0.1.0\x05\x04\x04\0;dnsweir:filter/filter-with-all-of-its-exports-removed\
-@0.1.0\x04\0\x0b,\x01\0&filter-with-all-of-its-exports-removed\x03\0\0\0G\x09pro\
-ducers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x06\
-0.61.1";
+y\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x09\x0bedns-option\x01{\0\x0cedn\
+s-options\0\0\x08listener\0\0\x0bserver-name\0\0\x08identity\0\0\x09pod-label\x01\
+s\0\x0epod-annotation\x01s\0\x0fnamespace-label\x01s\0\x14namespace-annotation\x01\
+s\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\
+\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08messages\x7f\
+\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08manifest\
+\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\x05set\
+up\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x04\x04\0;dnsweir:filter/filte\
+r-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&filter-with-all-of-its-\
+exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\
+\x070.258.3\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

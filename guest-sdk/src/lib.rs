@@ -170,7 +170,7 @@ pub use name_list::{Listed, NameList, NameListError};
 pub use name_map::NameMap;
 pub use prefix::{Prefix, PrefixError, PrefixLengths};
 pub use prefix_map::PrefixMap;
-pub use query::{Query, Transport};
+pub use query::{Identity, Pod, Query, Transport};
 pub use record::{Record, Section};
 pub use refresh::{Output, SourceFile};
 pub use response::{Response, ResponseVerdict, Source};

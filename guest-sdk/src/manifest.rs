@@ -87,6 +87,40 @@ impl Manifest {
         self
     }
 
+    /// Wants to know [who asks](crate::Query::identity). What is remembered of the filter then holds for the same
+    /// identity only, and it stands above `cache`.
+    pub fn identity(mut self) -> Manifest {
+        self.0.details.push(raw::Detail::Identity);
+        self
+    }
+
+    /// Wants to know who asks, and this [label](crate::Query::pod_label) of the pod. There may be 64 of these, and of the next
+    /// three, in all.
+    pub fn pod_label(mut self, name: &str) -> Manifest {
+        self.0.details.push(raw::Detail::PodLabel(name.to_owned()));
+        self
+    }
+
+    /// Wants to know who asks, and this [annotation](crate::Query::pod_annotation) of the pod.
+    pub fn pod_annotation(mut self, name: &str) -> Manifest {
+        self.0.details.push(raw::Detail::PodAnnotation(name.to_owned()));
+        self
+    }
+
+    /// Wants to know who asks, and this [label](crate::Query::namespace_label) of the pod's namespace.
+    pub fn namespace_label(mut self, name: &str) -> Manifest {
+        self.0.details.push(raw::Detail::NamespaceLabel(name.to_owned()));
+        self
+    }
+
+    /// Wants to know who asks, and this [annotation](crate::Query::namespace_annotation) of the pod's namespace.
+    pub fn namespace_annotation(mut self, name: &str) -> Manifest {
+        self.0
+            .details
+            .push(raw::Detail::NamespaceAnnotation(name.to_owned()));
+        self
+    }
+
     /// May send queries to the source that the configuration has under this name, `source "NAME" { forward … }`; without
     /// one, the filter does not load. What comes back is for [`Verdict::via`](crate::Verdict::via).
     ///

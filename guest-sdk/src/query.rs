@@ -1,5 +1,6 @@
 //! What a filter gets to see of a query.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
@@ -48,6 +49,40 @@ impl Transport {
             Transport::Quic => 4,
             Transport::Internal => 5,
             Transport::Other(other) => other,
+        }
+    }
+}
+
+/// Who a client is, as far as dnsweir knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity<'a> {
+    /// Nobody who is known: no pod of the node, one that is not known yet, or one that has ended. Without `pods` in the
+    /// configuration, everybody.
+    Unknown,
+    /// The node itself, or a pod on its network.
+    Host,
+    /// A pod.
+    Pod(Pod<'a>),
+}
+
+/// A pod that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pod<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// The service account that it runs as.
+    pub service_account: &'a str,
+}
+
+/// `shop/web-1`, `host` or `unknown`.
+impl fmt::Display for Identity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Identity::Unknown => f.write_str("unknown"),
+            Identity::Host => f.write_str("host"),
+            Identity::Pod(pod) => write!(f, "{}/{}", pod.namespace, pod.name),
         }
     }
 }
@@ -175,6 +210,67 @@ impl<'a> Query<'a> {
         self.text(SERVER_NAME)
     }
 
+    /// Who asks, if the [manifest](crate::Manifest::identity) wants to know. It is known of queries that are made for a client
+    /// as well, such as the names of an alias.
+    ///
+    /// ```
+    /// use dnsweir_filter::{Identity, Query, Rcode, Verdict};
+    /// fn only_for_shop(query: &Query<'_>) -> Verdict {
+    ///     match query.identity() {
+    ///         Identity::Pod(pod) if pod.namespace == "shop" => Verdict::pass(),
+    ///         _ => Verdict::refuse(Rcode::REFUSED),
+    ///     }
+    /// }
+    /// ```
+    pub fn identity(&self) -> Identity<'a> {
+        self.details()
+            .find_map(|(kind, octets)| match kind {
+                HOST => Some(Identity::Host),
+                POD => {
+                    let mut parts = octets.split(|octet| *octet == 0).map(str::from_utf8);
+                    let mut part = || parts.next()?.ok();
+                    Some(Identity::Pod(Pod {
+                        namespace: part()?,
+                        name: part()?,
+                        service_account: part()?,
+                    }))
+                }
+                _ => None,
+            })
+            .unwrap_or(Identity::Unknown)
+    }
+
+    /// The value of a label of the pod that asks, if it has it and the [manifest](crate::Manifest::pod_label) wants to know.
+    pub fn pod_label(&self, name: &str) -> Option<&'a str> {
+        self.label(POD_LABEL, name)
+    }
+
+    /// The value of an annotation of the pod that asks, if it has it and the [manifest](crate::Manifest::pod_annotation)
+    /// wants to know.
+    pub fn pod_annotation(&self, name: &str) -> Option<&'a str> {
+        self.label(POD_ANNOTATION, name)
+    }
+
+    /// The value of a label of the namespace of the pod that asks, if it has it and the
+    /// [manifest](crate::Manifest::namespace_label) wants to know.
+    pub fn namespace_label(&self, name: &str) -> Option<&'a str> {
+        self.label(NAMESPACE_LABEL, name)
+    }
+
+    /// The value of an annotation of the namespace of the pod that asks, if it has it and the
+    /// [manifest](crate::Manifest::namespace_annotation) wants to know.
+    pub fn namespace_annotation(&self, name: &str) -> Option<&'a str> {
+        self.label(NAMESPACE_ANNOTATION, name)
+    }
+
+    fn label(&self, wanted: u16, name: &str) -> Option<&'a str> {
+        let mut labels = self.details().filter(|(kind, _)| *kind == wanted);
+        labels.find_map(|(_, octets)| {
+            let value = octets.strip_prefix(name.as_bytes())?.strip_prefix(b"\0")?;
+            str::from_utf8(value).ok()
+        })
+    }
+
     /// What lies behind the name, each with what it is.
     fn details(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
         let start = self.raw.name_start as usize + usize::from(self.raw.name_length);
@@ -214,3 +310,9 @@ impl<'a> Query<'a> {
 pub(crate) const EDNS_OPTION: u16 = 1;
 pub(crate) const LISTENER: u16 = 2;
 pub(crate) const SERVER_NAME: u16 = 3;
+pub(crate) const HOST: u16 = 4;
+pub(crate) const POD: u16 = 5;
+pub(crate) const POD_LABEL: u16 = 6;
+pub(crate) const POD_ANNOTATION: u16 = 7;
+pub(crate) const NAMESPACE_LABEL: u16 = 8;
+pub(crate) const NAMESPACE_ANNOTATION: u16 = 9;

@@ -1,7 +1,8 @@
 //! `log`: one line per query, on standard output.
 
 use super::start;
-use crate::harness::{Message, Proxy, Upstream};
+use crate::harness::{Message, Proxy, Upstream, forward_once};
+use crate::pods::{Cluster, put_pod};
 
 /// Success, denial (both kinds) and error.
 fn upstream() -> Upstream {
@@ -171,4 +172,24 @@ fn no_line_is_missing_under_load() {
         }
     }
     crate::harness::until("1 001 lines", || proxy.process.stdout().len() == 1001);
+}
+
+#[test]
+fn pods_are_named() {
+    let upstream = upstream();
+    let text = format!(
+        "pods {{ node \"worker-1\" }}\n\
+         filter \"lines\" {{ module \"builtin:log\"; config {{ format \"{{name}} {{identity}} {{namespace}} {{pod}}\" }} }}\n\
+         zone \".\" {{ cache; use \"lines\"; {} }}",
+        forward_once(upstream.address)
+    );
+    let cluster = Cluster::start(&text, |server| put_pod(server, "shop/web", "127.0.7.1", 1));
+    for (client, line) in [
+        ("127.0.7.1", "good.test. shop/web shop web"),
+        ("127.0.7.1", "good.test. shop/web shop web"),
+        ("127.0.0.1", "good.test. host - -"),
+    ] {
+        cluster.ask(client, "good.test");
+        cluster.proxy.process.printed(line, |printed| printed == line);
+    }
 }

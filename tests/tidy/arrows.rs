@@ -51,6 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "private_folder",
             "output",
             "figures",
+            "identity",
             "config",
             "dns",
         ],
@@ -59,7 +60,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "registry",
         &["filter", "confine", "private_folder", "figures", "config"],
     ),
-    ("cases", &["filter", "config", "dns"]),
+    ("cases", &["filter", "identity", "config", "dns"]),
     (
         "serve",
         &[

@@ -201,11 +201,14 @@ typedef struct {
 typedef struct { text name; uint32_t octets; bool shown; } table;
 
 /* What `kind` says a filter wants to know of queries. */
-enum { EDNS_OPTION, EDNS_OPTIONS, LISTENER, SERVER_NAME };
+enum {
+    EDNS_OPTION, EDNS_OPTIONS, LISTENER, SERVER_NAME, IDENTITY, POD_LABEL, POD_ANNOTATION, NAMESPACE_LABEL,
+    NAMESPACE_ANNOTATION
+};
 
 typedef struct {
     uint8_t kind;
-    uint16_t edns_option;
+    union { uint16_t edns_option; text label; };
 } detail;
 
 typedef struct {

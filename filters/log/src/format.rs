@@ -1,6 +1,6 @@
 //! The line's shape: what the user wrote, taken apart once.
 
-use dnsweir_filter::{Event, FromValue, Line, Source, Transport, Value, Word, print_with};
+use dnsweir_filter::{Event, FromValue, Identity, Line, Pod, Source, Transport, Value, Word, print_with};
 
 use crate::line::{self, word};
 
@@ -94,6 +94,12 @@ fields! {
     BufferSize = ">bufsize",
     /// Flags of the response.
     Flags = ">rflags",
+    /// Who asks: `shop/web-1`, `host` or `unknown`.
+    Identity = "identity",
+    /// The namespace of the pod that asks.
+    Namespace = "namespace",
+    /// The name of the pod that asks.
+    Pod = "pod",
 }
 
 impl Format {
@@ -131,6 +137,21 @@ impl Format {
             pieces.push(Piece::literal(rest));
         }
         Ok(Format::Text(pieces))
+    }
+
+    /// Whether it says who asks.
+    pub fn has_identity(&self) -> bool {
+        let is_identity = |piece: &Piece| {
+            matches!(
+                piece,
+                Piece::Field(Field::Identity | Field::Namespace | Field::Pod)
+            )
+        };
+        match self {
+            Format::Common { .. } => false,
+            Format::Json => true,
+            Format::Text(pieces) => pieces.iter().any(is_identity),
+        }
     }
 
     /// Prints the line.
@@ -219,7 +240,26 @@ impl Field {
                     line::flags(event.response_header(), const { word(",") }, line);
                 }
             }
+            Field::Identity => match query.identity() {
+                Identity::Pod(pod) => {
+                    line::plain(pod.namespace, line);
+                    line.cut([b'/'], 1);
+                    line::plain(pod.name, line);
+                }
+                Identity::Host => line.word(const { word("host") }),
+                Identity::Unknown => line.word(const { word("unknown") }),
+            },
+            Field::Namespace => line::plain(pod(event).map_or("-", |pod| pod.namespace), line),
+            Field::Pod => line::plain(pod(event).map_or("-", |pod| pod.name), line),
         }
+    }
+}
+
+/// The pod that asks.
+fn pod<'a>(event: &Event<'a>) -> Option<Pod<'a>> {
+    match event.query().identity() {
+        Identity::Pod(pod) => Some(pod),
+        Identity::Host | Identity::Unknown => None,
     }
 }
 
@@ -336,5 +376,11 @@ fn json(event: &Event<'_>, line: &mut Line<'_>) {
     line::seconds(event.duration(), line);
     line.text(",\"source\":\"");
     line.word(source(event.source()));
+    if let Some(pod) = pod(event) {
+        line.text("\",\"namespace\":\"");
+        line::plain(pod.namespace, line);
+        line.text("\",\"pod\":\"");
+        line::plain(pod.name, line);
+    }
     line.text("\"}");
 }

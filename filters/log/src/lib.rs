@@ -23,7 +23,11 @@ impl Filter for Log {
         let config = setup.config();
         let classes = Classes::read(config);
         let format = config.setting_or("format", Format::common());
-        Ok((Log { classes, format }, Manifest::new().events()))
+        let mut manifest = Manifest::new().events();
+        if format.has_identity() {
+            manifest = manifest.identity();
+        }
+        Ok((Log { classes, format }, manifest))
     }
 
     fn event(&mut self, event: &Event<'_>) {

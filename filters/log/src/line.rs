@@ -140,6 +140,15 @@ const FLAGS: [(u16, Word); 8] = [
     (0x0010, word("cd")),
 ];
 
+/// A name of Kubernetes's, which is letters, digits, hyphens and dots; whatever else is in it is not written.
+pub fn plain(name: &str, line: &mut Line<'_>) {
+    let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'.';
+    match name.bytes().all(is_plain) {
+        true => line.text(name),
+        false => line.text("?"),
+    }
+}
+
 /// A name as a JSON string. Presentation format is printable ASCII; backslash and quote are what JSON
 /// wants escaped in it.
 pub fn quoted_name(name: Name<'_>, line: &mut Line<'_>) {

@@ -46,6 +46,33 @@ fn combined_adds_the_opcode() {
     );
 }
 
+#[test]
+fn pods_are_told_where_that_is_wanted() {
+    let text = node("format").arg("{name} {identity} {namespace} {pod}");
+    let ask = |query: QueryLiteral| test::event(query);
+    let events = [
+        ask(query().pod("shop", "web-1.a")),
+        ask(query().host()),
+        ask(query()),
+        ask(query().pod("a\"b", "c\nd")),
+    ];
+    let expected = [
+        "example.org. shop/web-1.a shop web-1.a",
+        "example.org. host - -",
+        "example.org. unknown - -",
+        "example.org. ?/? ? ?",
+    ];
+    assert_eq!(lines(&[text.clone()], &events), expected.join("\n") + "\n");
+    let manifest = |config: test::Node| test::start::<Log>([config]).unwrap().manifest().clone();
+    assert_eq!(manifest(text), Manifest::new().events().identity());
+    assert_eq!(manifest(node("format").arg("{name}")), Manifest::new().events());
+    let json = lines(&[node("format").arg("json")], &events[..1]);
+    assert!(
+        json.ends_with(",\"namespace\":\"shop\",\"pod\":\"web-1.a\"}\n"),
+        "{json}"
+    );
+}
+
 /// The two are written by code of their own.
 #[test]
 fn common_and_combined_are_what_the_readme_says() {
@@ -122,7 +149,7 @@ fn the_readme_names_placeholders_that_exist() {
         assert!(test::start::<Log>([node("format").arg(&*cell)]).is_ok(), "{cell}");
         count += cell.matches('{').count();
     }
-    assert_eq!(count, 17);
+    assert_eq!(count, 20);
 }
 
 #[test]

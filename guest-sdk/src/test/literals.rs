@@ -4,7 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::query::{EDNS_OPTION, LISTENER, SERVER_NAME};
+use crate::query::{
+    EDNS_OPTION, HOST, LISTENER, NAMESPACE_ANNOTATION, NAMESPACE_LABEL, POD, POD_ANNOTATION, POD_LABEL,
+    SERVER_NAME,
+};
 use crate::{Class, NameBuf, Rcode, Source, Transport, Type};
 
 /// A query to try a filter with.
@@ -90,6 +93,36 @@ impl QueryLiteral {
     /// To this TLS server name, as a filter sees it whose manifest asked for it.
     pub fn server_name(self, name: &str) -> QueryLiteral {
         self.detail(SERVER_NAME, name.as_bytes())
+    }
+
+    /// From the node itself, as a filter sees it whose manifest asked for the identity.
+    pub fn host(self) -> QueryLiteral {
+        self.detail(HOST, b"")
+    }
+
+    /// From this pod, which runs as `default`, as a filter sees it whose manifest asked for the identity.
+    pub fn pod(self, namespace: &str, name: &str) -> QueryLiteral {
+        self.detail(POD, format!("{namespace}\0{name}\0default").as_bytes())
+    }
+
+    /// From a pod with this label, as a filter sees it whose manifest asked for it.
+    pub fn pod_label(self, name: &str, value: &str) -> QueryLiteral {
+        self.detail(POD_LABEL, format!("{name}\0{value}").as_bytes())
+    }
+
+    /// From a pod with this annotation, as a filter sees it whose manifest asked for it.
+    pub fn pod_annotation(self, name: &str, value: &str) -> QueryLiteral {
+        self.detail(POD_ANNOTATION, format!("{name}\0{value}").as_bytes())
+    }
+
+    /// From a pod whose namespace has this label, as a filter sees it whose manifest asked for it.
+    pub fn namespace_label(self, name: &str, value: &str) -> QueryLiteral {
+        self.detail(NAMESPACE_LABEL, format!("{name}\0{value}").as_bytes())
+    }
+
+    /// From a pod whose namespace has this annotation, as a filter sees it whose manifest asked for it.
+    pub fn namespace_annotation(self, name: &str, value: &str) -> QueryLiteral {
+        self.detail(NAMESPACE_ANNOTATION, format!("{name}\0{value}").as_bytes())
     }
 
     fn detail(mut self, kind: u16, octets: &[u8]) -> QueryLiteral {

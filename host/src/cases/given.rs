@@ -20,14 +20,31 @@ use crate::dns::build;
 use crate::dns::data::parse_data;
 use crate::dns::name::Name;
 use crate::filter::Known;
+use crate::identity::{Identity, Labels, Namespace, PodObject};
 
 const GIVEN: Shape = Shape {
     example: r#"given { record "www.example." 300 "A" "192.0.2.1" }"#,
     arguments: 0..=0,
-    properties: &["listener", "server-name"],
-    children: &["option", "record", "authority", "additional"],
-    repeated: &["option", "record", "authority", "additional"],
+    properties: &["listener", "server-name", "identity"],
+    children: &CHILDREN,
+    repeated: &CHILDREN,
 };
+
+const CHILDREN: [&str; 8] = [
+    "option",
+    "record",
+    "authority",
+    "additional",
+    "pod-label",
+    "pod-annotation",
+    "namespace-label",
+    "namespace-annotation",
+];
+
+const LABEL: Shape = Shape::plain(
+    2..=2,
+    r#"namespace-annotation "example.com/allowed" "*.example.com""#,
+);
 
 const RECORD: Shape = Shape::plain(4..=4, r#"record "www.example." 300 "A" "192.0.2.1""#);
 
@@ -52,6 +69,8 @@ pub struct Given {
     options: Vec<u8>,
     listener: String,
     server_name: String,
+    /// Who asks.
+    identity: Identity,
     /// The node as it is written.
     pub(super) text: Option<String>,
 }
@@ -76,6 +95,7 @@ impl Given {
         given.text = written.map(|text| text.trim().to_owned());
         given.listener = mistakes.property(node, "listener", text).unwrap_or_default();
         given.server_name = mistakes.property(node, "server-name", text).unwrap_or_default();
+        given.identity = decode_identity(mistakes, node);
         let mut ttls = Vec::new();
         for (section, count_at) in SECTIONS {
             for record in named_nodes(block(node), section) {
@@ -113,7 +133,58 @@ impl Given {
             options: &self.options,
             listener: &self.listener,
             server_name: &self.server_name,
+            identity: &self.identity,
         }
+    }
+}
+
+/// Reads `identity="shop/web"` or `identity="host"`, and the labels and annotations in the block.
+fn decode_identity(mistakes: &mut Mistakes, node: &KdlNode) -> Identity {
+    let mut labels = |name: &str| {
+        let mut labels = Labels::new();
+        for label in named_nodes(block(node), name) {
+            mistakes.check(label, &LABEL);
+            let texts: Vec<_> = arguments(label)
+                .filter_map(|entry| mistakes.value(name, entry, text))
+                .collect();
+            if let [name, value] = &texts[..] {
+                labels.insert(name.clone(), value.clone());
+            }
+        }
+        labels
+    };
+    let (of_pod, pod_annotations) = (labels("pod-label"), labels("pod-annotation"));
+    let namespace = Namespace {
+        labels: labels("namespace-label"),
+        annotations: labels("namespace-annotation"),
+    };
+    let Some(identity) = mistakes.property(node, "identity", identity) else {
+        return Identity::Unknown;
+    };
+    match identity.split_once('/') {
+        None => Identity::Host,
+        Some((name, pod)) => {
+            let object = PodObject {
+                namespace: name.into(),
+                name: pod.into(),
+                service_account: "default".into(),
+                labels: of_pod,
+                annotations: pod_annotations,
+                ..PodObject::default()
+            };
+            Identity::of(object, namespace)
+        }
+    }
+}
+
+fn identity(value: &KdlValue) -> Result<String, Wrong> {
+    let identity = text(value)?;
+    match identity == "host" || identity.contains('/') {
+        true => Ok(identity),
+        false => Err(Wrong::new(
+            "is nobody's identity",
+            "write \"NAMESPACE/POD\", or \"host\"; who is not known has none",
+        )),
     }
 }
 

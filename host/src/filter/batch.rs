@@ -33,6 +33,10 @@ impl<'a> From<&'a [u8]> for Asked<'a> {
 /// Octets of the names and messages of events that wait to be heard of, beyond which messages stay out.
 pub(super) const EVENT_OCTETS: usize = 2 << 20;
 
+/// Octets of the labels and annotations of clients in events that wait to be heard of: of a batch, and of what waited before
+/// it, which is handed over when it weighs as much as 256 events.
+pub(super) const LABEL_OCTETS: usize = 4 << 20;
+
 impl<R> Default for Batch<R> {
     fn default() -> Batch<R> {
         Batch {
@@ -123,11 +127,12 @@ impl Batch<Response> {
 }
 
 impl Batch<Event> {
-    /// Adds an event; offsets are filled in here. `message` is empty unless the filter wants
-    /// [messages](super::Interest::messages), and stays out if too many wait already.
+    /// Adds an event, and says how many octets it takes beside its record; offsets are filled in here. `message` is empty
+    /// unless the filter wants [messages](super::Interest::messages), and stays out if too many wait already.
     // For every hit where a filter hears events; left to itself, the compiler makes a call of it.
     #[inline]
-    pub fn push_event(&mut self, mut event: Event, asked: Asked<'_>, message: &[u8]) {
+    pub fn push_event(&mut self, mut event: Event, asked: Asked<'_>, message: &[u8]) -> usize {
+        let begin = self.bytes.len();
         self.place(&mut event.query, asked);
         event.message_start = self.bytes.len() as u32;
         if !message.is_empty() && self.bytes.len() + message.len() <= EVENT_OCTETS {
@@ -135,6 +140,7 @@ impl Batch<Event> {
             event.message_length = message.len() as u32;
         }
         self.records.push(event);
+        self.bytes.len() - begin
     }
 }
 

@@ -78,7 +78,7 @@ impl Interest {
             responses: manifest.responses,
             events: manifest.events,
             messages: manifest.messages,
-            details: Details::new(&manifest.details),
+            details: Details::new(&manifest.details)?,
             asks: manifest.asks,
             sources: manifest
                 .sources

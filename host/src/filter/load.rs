@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::{JoinError, spawn_blocking};
 use wasmtime::component::{Component, HasSelf, Linker};
 
-use super::batch::EVENT_OCTETS;
+use super::batch::{EVENT_OCTETS, LABEL_OCTETS};
 use super::bindings::dnsweir::filter::{host, types};
 use super::cancel::{Cancel, CancelOnDrop};
 use super::compile;
@@ -150,10 +150,17 @@ impl Filter {
         self.context.tables.get().map_or(0, Tables::octets)
     }
 
-    /// Octets of messages that wait to be heard of by it on a worker, at most.
+    /// Octets of messages, labels and annotations that wait to be heard of by it on a worker, at most.
     pub fn message_octets(&self) -> usize {
-        let hears = self.interest.events && self.interest.messages;
-        if hears { EVENT_OCTETS } else { 0 }
+        let Interest {
+            events,
+            messages,
+            details,
+            ..
+        } = &self.interest;
+        let of_messages = if *messages { EVENT_OCTETS } else { 0 };
+        let of_labels = if details.labels() { LABEL_OCTETS } else { 0 };
+        if *events { of_messages + of_labels } else { 0 }
     }
 
     /// What it wants to see.

@@ -34,7 +34,8 @@ pub(super) const REMEMBERED: usize = BYTES + ENTRIES * size_of::<Option<Entry>>(
 /// What a verdict holds for.
 #[derive(Debug, Clone, Copy)]
 pub struct Key<'a> {
-    /// Of the name, and unpredictable from outside; equal names have equal hashes.
+    /// Of name, type and class, and unpredictable from outside; equal ones have equal hashes, but for the [`salt`] of who asks,
+    /// if the filter wants to know.
     pub hash: u64,
     /// A lowercased wire name.
     pub name: &'a [u8],
@@ -44,6 +45,13 @@ pub struct Key<'a> {
     pub qclass: u16,
     /// Index of the zone among those the filter was set up with.
     pub zone: u16,
+}
+
+/// What tells apart the hashes of equal questions from different clients: never the same for two numbers, so that what is
+/// remembered for one of them is not found for the other.
+pub fn salt(number: u64) -> u64 {
+    // Odd, so that no two products are the same (mod 2^64); the golden ratio spreads them over the sets.
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The remembered verdicts of one instance.
@@ -284,6 +292,22 @@ mod tests {
         assert!(memo.recall(&Key { qclass: 3, ..key }, 1).is_none());
         assert!(memo.recall(&Key { zone: 1, ..key }, 1).is_none());
         assert!(memo.recall(&key, 1).is_some());
+    }
+
+    /// Equal questions have equal hashes: whatever else is in them, that of another client is another one.
+    #[test]
+    fn no_two_clients_share_a_verdict() {
+        let mut memo = Memo::default();
+        let question = 0x0123_4567_89ab_cdef;
+        let key = |number: u64| key(question ^ salt(number), b"\x01a\0");
+        memo.remember(&key(3), 0, &verdict(50, Decision::Pass));
+        for number in (0..3)
+            .chain(4..100_000)
+            .chain([u64::MAX, 1 << 63, 3 + (1 << 32), 3 + (1 << 63)])
+        {
+            assert!(memo.recall(&key(number), 1).is_none(), "{number}");
+        }
+        assert!(memo.recall(&key(3), 1).is_some());
     }
 
     #[test]

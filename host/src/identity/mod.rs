@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use bounds::{DESCRIPTORS, FIXED_OCTETS};
-use objects::{Namespace, PodObject};
+pub use objects::{Labels, Namespace, PodObject};
 pub use watch::NodePods;
 
 /// Who a client is.
@@ -42,9 +42,9 @@ pub struct Pod {
     /// No other pod ever has the same, nor this one when it or its namespace has changed.
     number: u64,
     /// What it is.
-    object: Arc<PodObject>,
+    pub object: Arc<PodObject>,
     /// Where it is.
-    namespace: Arc<Namespace>,
+    pub namespace: Arc<Namespace>,
     /// Counts its namespace's queries.
     queries: Arc<AtomicU64>,
 }
@@ -56,6 +56,16 @@ const HOST: u64 = 2;
 const FIRST: u64 = 3;
 
 impl Identity {
+    /// A pod whom nobody follows, to try a filter with.
+    pub fn of(object: PodObject, namespace: Namespace) -> Identity {
+        Identity::Pod(Arc::new(Pod {
+            number: FIRST,
+            object: Arc::new(object),
+            namespace: Arc::new(namespace),
+            queries: Arc::default(),
+        }))
+    }
+
     /// Stands for everything that can be told of the client: what was decided about one with the same number was decided
     /// about this one. Never 0.
     pub fn number(&self) -> u64 {

@@ -34,17 +34,17 @@ pub struct PodObject {
     /// Its annotations.
     pub annotations: Labels,
     /// Tells it from others that have had its name.
-    pub(super) uid: Box<str>,
+    pub uid: Box<str>,
     /// When it was created.
-    pub(super) created: Option<Time>,
+    pub created: Option<Time>,
     /// Its addresses; those of the node, if it is on the node's network.
-    pub(super) addresses: Box<[IpAddr]>,
+    pub addresses: Box<[IpAddr]>,
     /// The node's addresses.
-    pub(super) host: Box<[IpAddr]>,
+    pub host: Box<[IpAddr]>,
     /// Whether it is on the node's network.
-    pub(super) on_host: bool,
+    pub on_host: bool,
     /// Whether there is no room for what it says: it is nobody who could be told of, but its addresses are its own.
-    pub(super) untold: bool,
+    pub untold: bool,
 }
 
 /// A namespace.

@@ -78,7 +78,9 @@ impl Worker {
         let answers = Answers::about_query(record, live.asked(request, filter), &ask.state, found);
         let begun = request.trace.as_ref().map(|_| Instant::now());
         let mut instance = live.instances[filter].borrow_mut();
-        let outcome = instance.query_answers(unix_milliseconds(), &request.memo_key(zone), &answers);
+        let interest = live.generation.filters[filter].interest();
+        let key = live.memo_key(request, interest, zone);
+        let outcome = instance.query_answers(unix_milliseconds(), &key, &answers);
         let took = begun.map(|begun| begun.elapsed());
         request.trace(|| explain::decided(live, request, filter, &outcome, took));
         outcome

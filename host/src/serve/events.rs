@@ -12,8 +12,8 @@ use super::worker::{Clocks, Worker};
 /// Events that make a call of an events phase worth its price.
 const TELL_BATCH: usize = 256;
 
-/// Octets of a message that weigh as much as another event.
-const MESSAGE_OF_EVENT: usize = 4096;
+/// Octets of a message, or of labels and annotations, that weigh as much as another event.
+const OCTETS_OF_EVENT: usize = 4096;
 
 /// How long events wait for others at most.
 const TELL_AFTER: Duration = Duration::from_millis(20);
@@ -40,7 +40,7 @@ impl Worker {
             if interest.covers(event.query.qtype, request.name.as_bytes()) {
                 event.query.zone = (heard.zone_base + request.zone) as u16;
                 let message = if interest.messages { message } else { &[] };
-                live.events[heard.filter].borrow_mut().push_event(
+                let octets = live.events[heard.filter].borrow_mut().push_event(
                     event,
                     live.asked(request, heard.filter),
                     message,
@@ -49,8 +49,7 @@ impl Worker {
                 if waiting == 0 {
                     self.event.notify_one();
                 }
-                self.events_waiting
-                    .set(waiting + 1 + message.len() / MESSAGE_OF_EVENT);
+                self.events_waiting.set(waiting + 1 + octets / OCTETS_OF_EVENT);
             }
         }
     }

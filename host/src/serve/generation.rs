@@ -152,6 +152,7 @@ impl Generation {
         let pods = node_pods(&config, previous);
         let filters = load(&config, &zones_of_filter, engine, previous)?;
         let routes = routes(&config, &filters, first_named)?;
+        check_places(&config, &filters)?;
         for pipeline in &mut pipelines {
             pipeline.note_phases(&filters);
         }
@@ -283,6 +284,33 @@ fn routes(config: &Config, filters: &[Loaded], first: usize) -> Result<Vec<Vec<u
         Ok(routes)
     } else {
         Err(config.report(mistakes))
+    }
+}
+
+/// Refuses filters that tell clients apart by who they are where their answers would be kept for others.
+fn check_places(config: &Config, filters: &[Loaded]) -> Result<(), Report> {
+    let mut mistakes = Vec::new();
+    for zone in &config.zones {
+        let stages = zone.stages.iter();
+        let below = stages.skip_while(|stage| !matches!(stage, config::Stage::Cache(_)));
+        for stage in below {
+            let config::Stage::Filter(filter) = *stage else {
+                continue;
+            };
+            let interest = filters[filter].filter.interest();
+            if interest.details.identity() && (interest.queries || interest.responses) {
+                let name = &config.filters[filter].name;
+                let problem = format!(
+                    "filter {name:?} decides by who asks, and stands below `cache`: what is kept there is for everybody"
+                );
+                let help = format!("write `use {name:?}` above `cache`");
+                mistakes.push(Diagnostic::new(zone.span, problem).help(help));
+            }
+        }
+    }
+    match mistakes.is_empty() {
+        true => Ok(()),
+        false => Err(config.report(mistakes)),
     }
 }
 

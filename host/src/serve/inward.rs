@@ -93,7 +93,7 @@ impl Inward<'_> {
                     let zone = (zone_base + request.zone) as u16;
                     let mut instance = live.instances[filter].borrow_mut();
                     // What is remembered was of interest when it was asked.
-                    if let Some(recalled) = instance.recall(&request.memo_key(zone), now) {
+                    if let Some(recalled) = instance.recall(&live.memo_key(request, interest, zone), now) {
                         request.trace(|| explain::remembered(live, request, filter, recalled.verdict));
                         if recalled.passes {
                             request.stage += 1;
@@ -121,11 +121,12 @@ impl Phase for Inward<'_> {
     type Outcome = QueryOutcome;
 
     fn show(&self, filter: usize, index: usize, batch: &mut filter::Batch<filter::Query>) {
-        let request = &self.requests[index];
+        let (live, request) = (self.live, &self.requests[index]);
+        let interest = live.generation.filters[filter].interest();
         batch.push_query(
-            self.live.query_record(request),
-            self.live.asked(request, filter),
-            request.hash,
+            live.query_record(request),
+            live.asked(request, filter),
+            live.memo_hash(request, interest),
         );
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::filter::{self, Instance};
+use crate::filter::{self, Instance, Interest};
 use crate::identity::{Identity, NodePods};
 use crate::source::{Question, WorkerSource};
 
@@ -128,6 +128,28 @@ impl Live {
         match self.generation.pods {
             Some(_) => &request.identity,
             None => &Identity::Unknown,
+        }
+    }
+
+    /// What verdicts about a query are remembered by: of a filter with this interest, and with its index of the zone.
+    // For every hit; left to itself, the compiler makes a call of it.
+    #[inline(always)]
+    pub fn memo_key<'a>(&self, request: &'a Request, interest: &Interest, zone: u16) -> filter::Key<'a> {
+        filter::Key {
+            hash: self.memo_hash(request, interest),
+            name: request.name.as_bytes(),
+            qtype: request.qtype,
+            qclass: request.qclass,
+            zone,
+        }
+    }
+
+    /// The hash of that.
+    #[inline(always)]
+    pub fn memo_hash(&self, request: &Request, interest: &Interest) -> u64 {
+        match interest.details.identity() {
+            true => request.hash ^ filter::memo_salt(self.identity(request).number()),
+            false => request.hash,
         }
     }
 

@@ -42,11 +42,18 @@ impl Live {
     #[inline]
     pub fn asked<'a>(&'a self, request: &'a Request, filter: usize) -> filter::Asked<'a> {
         let wanted = &self.generation.filters[filter].interest().details;
-        let details = (wanted.any() && request.client.transport != Transport::Internal).then(|| {
+        let internal = request.client.transport == Transport::Internal;
+        let details = (wanted.any() && (!internal || wanted.identity())).then(|| {
             let known = filter::Known {
                 options: &request.options,
-                listener: self.server(request.client.server),
+                // A query of our own came to none, and has no options.
+                listener: if internal {
+                    ""
+                } else {
+                    self.server(request.client.server)
+                },
                 server_name: "",
+                identity: self.identity(request),
             };
             (wanted, known)
         });

@@ -16,7 +16,7 @@ use crate::dns::name::Name;
 use crate::dns::query::Query;
 use crate::dns::reply::Head;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
-use crate::filter::{self, ResponseEdit, Verdict};
+use crate::filter::{ResponseEdit, Verdict};
 use crate::identity::Identity;
 use crate::source::Resolution;
 
@@ -302,18 +302,6 @@ impl Request {
         match &self.place {
             Some(place) => place.poll_displaced(context),
             None => Poll::Pending,
-        }
-    }
-
-    /// What verdicts about it are remembered by; `zone` is the filter's index.
-    pub fn memo_key(&self, zone: u16) -> filter::Key<'_> {
-        let (name, qtype, qclass) = (self.name.as_bytes(), self.qtype, self.qclass);
-        filter::Key {
-            hash: self.hash,
-            name,
-            qtype,
-            qclass,
-            zone,
         }
     }
 
