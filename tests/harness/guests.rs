@@ -8,15 +8,17 @@ use std::sync::OnceLock;
 const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
 /// Folders of `examples` that hold one in Rust.
-pub const EXAMPLES: [&str; 16] = [
+pub const EXAMPLES: [&str; 18] = [
     "big-block-list",
     "block-list",
     "canary",
     "cname-uncloak",
     "country",
     "dns-lists",
+    "egress-names",
     "fetched-block-list",
     "maintenance",
+    "namespace-answers",
     "policy-zones",
     "rate-limit",
     "rebinding",
