@@ -132,7 +132,9 @@ impl Worker {
                 {
                     return self.refuse(live.counters(request), request, refusal, out);
                 }
-                live.enter(request);
+                live.counters(request)
+                    .request(client.transport, client.address.ip(), query.qtype);
+                live.identify(request);
                 request.trace(|| {
                     let zone = &live.generation.pipelines[pipeline].zones[zone];
                     let did = format!("{zone} owns the name");

@@ -62,7 +62,10 @@ fn pods_are_told_where_that_is_wanted() {
         "example.org. unknown - -",
         "example.org. ?/? ? ?",
     ];
-    assert_eq!(lines(&[text.clone()], &events), expected.join("\n") + "\n");
+    assert_eq!(
+        lines(std::slice::from_ref(&text), &events),
+        expected.join("\n") + "\n"
+    );
     let manifest = |config: test::Node| test::start::<Log>([config]).unwrap().manifest().clone();
     assert_eq!(manifest(text), Manifest::new().events().identity());
     assert_eq!(manifest(node("format").arg("{name}")), Manifest::new().events());

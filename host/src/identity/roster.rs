@@ -36,8 +36,10 @@ pub(super) struct Roster<'a> {
     listed: Option<HashSet<Box<str>>>,
     /// Whether all pods were listed once.
     complete: bool,
-    /// Whether there were more pods than are kept, so that nobody can be sure who has an address.
+    /// Whether there was no room for a pod, so that nobody can be sure who has an address.
     crowded: bool,
+    /// Whether there was none for a pod of the list that is under way.
+    list_crowded: bool,
     /// Those with pods here that are followed.
     namespaces: HashMap<Box<str>, Followed>,
     octets: usize,
@@ -65,6 +67,7 @@ impl<'a> Roster<'a> {
             listed: None,
             complete: false,
             crowded: false,
+            list_crowded: false,
             namespaces: HashMap::new(),
             octets: 0,
             identities: HashMap::new(),
@@ -81,7 +84,10 @@ impl<'a> Roster<'a> {
 
     fn pod(&mut self, change: Change<PodObject>) {
         match change {
-            Change::ListBegins => self.listed = Some(HashSet::new()),
+            Change::ListBegins => {
+                self.listed = Some(HashSet::new());
+                self.list_crowded = false;
+            }
             Change::Object(key, reading) => {
                 if let Some(listed) = &mut self.listed {
                     listed.insert(key.clone());
@@ -103,7 +109,8 @@ impl<'a> Roster<'a> {
                     .collect();
                 gone.iter().for_each(|key| self.forget(key));
                 self.complete = true;
-                self.crowded = listed.len() > PODS;
+                // Those before it do not count any more: all are told anew.
+                self.crowded = self.list_crowded;
             }
         }
     }
@@ -120,15 +127,15 @@ impl<'a> Roster<'a> {
             }
             false => pod,
         };
-        let crowded = self.pods.len() >= PODS;
+        let is_full = self.pods.len() >= PODS;
         match self.pods.entry(key) {
             Entry::Occupied(known) if **known.get() == pod => {}
-            Entry::Vacant(new) if crowded => {
+            Entry::Vacant(new) if is_full => {
                 self.state.pods.refuse(&format!(
                     "{} is one more than {PODS}: until there are fewer, no pod has an identity",
                     new.key()
                 ));
-                self.crowded = true;
+                (self.crowded, self.list_crowded) = (true, true);
             }
             entry => {
                 self.octets = self.octets - before + pod.octets();

@@ -253,6 +253,15 @@ fn too_many_pods_are_nobody() {
         "one is missing, and could have this address"
     );
     assert_eq!(node.who("10.1.0.0"), "unknown");
+    // It was not the last of them that ended. The next list tells who is there.
+    node.hear([News::Pod(Change::Gone("shop/p0".into()))]);
+    assert_eq!(node.who("10.0.0.1"), "unknown");
+    node.hear([News::Pod(Change::ListBegins)]);
+    node.hear([pod("shop/web", 1, "10.0.0.1", json!({}))]);
+    node.hear([News::Pod(Change::ListEnds)]);
+    // There was no room for what it says of itself before the others went.
+    node.hear([pod("shop/web", 1, "10.0.0.1", json!({}))]);
+    assert_eq!(node.who("10.0.0.1"), "shop/web");
 }
 
 #[test]

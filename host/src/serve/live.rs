@@ -163,16 +163,13 @@ impl Live {
         })
     }
 
-    /// Counts a query that begins its way through a pipeline, and finds out who sent it, if anybody wants to know.
+    /// Finds out who sent a query, if anybody wants to know.
     // For every hit; left to itself, the compiler makes a call of it.
     #[inline(always)]
-    pub fn enter(&self, request: &mut Request) {
+    pub fn identify(&self, request: &mut Request) {
         if let Some(pods) = &self.generation.pods {
             identify(pods, request);
         }
-        let client = &request.client;
-        self.counters(request)
-            .request(client.transport, client.address.ip(), request.qtype);
     }
 
     /// What the metrics call a listener.

@@ -128,6 +128,9 @@ async fn keep(scope: &Scope, state: &State) {
     tokio::join!(writer.run(heard), follower.run());
 }
 
+/// Follows the objects of one kind, of which `R` reads a `T`.
+type Follows<'a, K, T, R> = Reflector<'a, K, News, R, fn(Change<T>) -> News>;
+
 /// Who follows all kinds of objects.
 struct Follower<'a> {
     scope: &'a Scope,
@@ -180,7 +183,7 @@ impl Follower<'_> {
         kind: Kind,
         read: fn(&Interest, K) -> Result<Reading<T>, Malformed>,
         tell: fn(Change<T>) -> News,
-    ) -> Reflector<'_, K, News, impl Fn(K) -> Result<Reading<T>, Malformed>, fn(Change<T>) -> News>
+    ) -> Follows<'_, K, T, impl Fn(K) -> Result<Reading<T>, Malformed>>
     where
         K: Resource<DynamicType = ()>,
     {
