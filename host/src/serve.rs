@@ -132,9 +132,8 @@ impl Worker {
                 {
                     return self.refuse(live.counters(request), request, refusal, out);
                 }
-                live.counters(request)
+                live.enter(request)
                     .request(client.transport, client.address.ip(), query.qtype);
-                live.identify(request);
                 request.trace(|| {
                     let zone = &live.generation.pipelines[pipeline].zones[zone];
                     let did = format!("{zone} owns the name");

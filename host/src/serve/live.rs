@@ -163,13 +163,14 @@ impl Live {
         })
     }
 
-    /// Finds out who sent a query, if anybody wants to know.
+    /// Finds out who sent a query, if anybody wants to know, and gives the counters of the zone that owns it.
     // For every hit; left to itself, the compiler makes a call of it.
     #[inline(always)]
-    pub fn identify(&self, request: &mut Request) {
+    pub fn enter(&self, request: &mut Request) -> &ZoneCounters {
         if let Some(pods) = &self.generation.pods {
             identify(pods, request);
         }
+        self.counters(request)
     }
 
     /// What the metrics call a listener.
