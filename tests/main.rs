@@ -38,6 +38,7 @@ mod control;
 mod coredns;
 mod corefiles;
 mod delaying;
+mod dnstap;
 mod encrypted;
 mod examples;
 mod failover;

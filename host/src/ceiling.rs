@@ -7,8 +7,9 @@ use crate::config::{self, Config, Module};
 use crate::filter;
 use crate::identity;
 use crate::listen;
+use crate::output;
 use crate::registry;
-use crate::serve::{LOOKUP_OCTETS, WAITING_OCTETS};
+use crate::serve::{LOOKUP_OCTETS, MESSAGE_KEPT, WAITING_OCTETS};
 
 /// Program, main thread, log, what is watched, the admin address, and what a reload needs for a moment.
 const PROGRAM: usize = 24 << 20;
@@ -57,6 +58,16 @@ fn pods(config: &Config) -> usize {
     pods.map_or(0, |pods| pods.memory + identity::FIXED_OCTETS)
 }
 
+/// What waits to be told, and the messages of queries that wait.
+fn dnstap(config: &Config) -> usize {
+    match &config.dnstap {
+        Some(dnstap) => {
+            2 * output::CAPACITY + usize::from(dnstap.clients) * config.waiting_queries * MESSAGE_KEPT
+        }
+        None => 0,
+    }
+}
+
 /// What is published, and what refreshes take: the sources of what comes next, and the one instance that is at work on it.
 fn refreshes(config: &Config) -> (usize, usize) {
     let filters = || config.filters.iter();
@@ -76,11 +87,8 @@ impl Ceiling {
             messages,
         } = filters;
         let upstreams = config.sources().map(|source| source.most_octets(workers));
-        let instances: usize = config
-            .filters
-            .iter()
-            .map(|filter| filter::instance_memory(&filter.limits))
-            .sum();
+        let of_filters = config.filters.iter().map(|filter| &filter.limits);
+        let instances: usize = of_filters.map(filter::instance_memory).sum();
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
         let tcp = config.listen.tcp_memory
             + (connections + listen::LEAVING) * listen::connection_memory(&config.listen);
@@ -122,6 +130,7 @@ impl Ceiling {
                     filter::loading_memory(&config.filters, workers) + tables + next_data,
                 ),
                 ("pulling", pulling(config)),
+                ("dnstap", dnstap(config)),
                 (
                     "allocator",
                     (config.cache_memory + tcp + waiting + under_way + 2 * tables) / HOLES,

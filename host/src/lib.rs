@@ -23,6 +23,7 @@ mod confine;
 pub mod control;
 mod corefile;
 mod dns;
+mod dnstap;
 mod fetch;
 mod figures;
 mod filter;

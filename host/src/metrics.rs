@@ -12,6 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use crate::dnstap::Tap;
 use crate::figures::{Figures, Kind, Metric, Sample};
 use crate::listen::{ClientConnections, CloseReason, Handshake};
 use crate::state::State;
@@ -130,6 +131,9 @@ fn process(state: &State, figures: &mut Figures) {
     }
     tcp(&state.connections, figures);
     let generation = state.generation.read();
+    if let Some(tap) = &generation.tap {
+        dnstap(tap, figures);
+    }
     let identity = generation.config.listen.identity.as_ref();
     certificate(identity.and_then(|identity| identity.expires), figures);
     drop(generation);
@@ -177,6 +181,17 @@ fn certificate(expires: Option<i64>, figures: &mut Figures) {
             .gauge("listen_certificate_expiry_timestamp_seconds", help)
             .add_signed(&[], expires);
     }
+}
+
+/// What became of messages for dnstap's reader.
+fn dnstap(tap: &Tap, figures: &mut Figures) {
+    let (written, slow, unread) = tap.figures();
+    let help = "Messages that were handed to the reader of dnstap";
+    figures.counter("dnstap_messages", help).add(&[], written);
+    let help = "Messages that the reader of dnstap did not get: it was too slow, or not there";
+    let dropped = figures.counter("dnstap_messages_dropped", help);
+    dropped.add(&[("reason", "slow")], slow);
+    dropped.add(&[("reason", "unread")], unread);
 }
 
 fn network(state: &State, figures: &mut Figures) {

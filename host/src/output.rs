@@ -5,6 +5,7 @@
 //! own writes out. What does not fit is dropped and counted, and when the reader is back, the log says how much that
 //! was. Nothing else of a running proxy writes to either stream.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
@@ -78,7 +79,7 @@ pub fn flush() {
     }
 }
 
-/// The queue of one stream, and its writing thread: dropping this writes what is left, then ends it.
+/// The queue of one stream, and its writing thread: when this is dropped, it writes what is left, then ends.
 pub struct Queue {
     state: Arc<State>,
 }
@@ -86,7 +87,7 @@ pub struct Queue {
 struct State {
     name: &'static str,
     gather: Duration,
-    /// Lines that found no room.
+    /// Lines, or other records, that found no room.
     dropped: AtomicU64,
     pending: Mutex<Pending>,
     /// Something is pending, or the end has come.
@@ -99,20 +100,32 @@ struct State {
 
 #[derive(Default)]
 struct Pending {
-    text: String,
+    octets: Vec<u8>,
     /// The writing thread waits to be told.
     idle: bool,
     writing: bool,
     closed: bool,
+    /// The writing thread has ended.
+    ended: bool,
+}
+
+/// Where text is put into a queue.
+pub struct Text<'q>(&'q mut Vec<u8>);
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
 }
 
 impl Pending {
     fn is_urgent(&self) -> bool {
-        self.closed || self.text.len() >= CAPACITY / 2
+        self.closed || self.octets.len() >= CAPACITY / 2
     }
 
     fn is_drained(&self) -> bool {
-        !self.writing && self.text.is_empty()
+        !self.writing && self.octets.is_empty()
     }
 }
 
@@ -144,27 +157,36 @@ impl Queue {
 
     /// Queues whole lines; a last one without a newline gets one. Returns how many were dropped: none or all.
     pub fn print(&self, lines: &str) -> u64 {
-        self.print_by(lines, String::push_str)
+        self.print_by(lines, |out, lines| out.0.extend_from_slice(lines.as_bytes()))
     }
 
     /// The same, with `append` to put them into the queue: it may spell them otherwise.
-    pub fn print_by(&self, lines: &str, append: impl FnOnce(&mut String, &str)) -> u64 {
+    pub fn print_by(&self, lines: &str, append: impl FnOnce(&mut Text<'_>, &str)) -> u64 {
         if lines.is_empty() {
             return 0;
         }
+        let count = || lines.lines().count() as u64;
+        self.push(lines.len(), count, |out| {
+            append(&mut Text(out), lines);
+            if !out.ends_with(b"\n") {
+                out.push(b'\n');
+            }
+        })
+    }
+
+    /// Queues records of about this size, which `append` puts there. Returns how many were dropped: none or, of which there
+    /// are `count`, all.
+    pub fn push(&self, size: usize, count: impl FnOnce() -> u64, append: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let mut pending = self.state.pending.lock();
-        if pending.text.len() + lines.len() >= CAPACITY {
+        if pending.octets.len() + size >= CAPACITY {
             drop(pending);
-            let dropped = lines.lines().count() as u64;
+            let dropped = count();
             self.state.dropped.fetch_add(dropped, Ordering::Relaxed);
             return dropped;
         }
         let idle = mem::take(&mut pending.idle);
         let urgent = pending.is_urgent();
-        append(&mut pending.text, lines);
-        if !pending.text.ends_with('\n') {
-            pending.text.push('\n');
-        }
+        append(&mut pending.octets);
         let urgent = pending.is_urgent() && !urgent;
         drop(pending);
         if idle {
@@ -176,7 +198,7 @@ impl Queue {
         0
     }
 
-    /// Lines that were dropped so far.
+    /// Lines, or other records, that were dropped so far.
     pub fn dropped(&self) -> u64 {
         self.state.dropped.load(Ordering::Relaxed)
     }
@@ -188,14 +210,25 @@ impl Queue {
             .drained
             .wait_while_for(&mut pending, |pending| !pending.is_drained(), left);
     }
+
+    /// Takes nothing more, and waits until the sink is closed: for a second at most.
+    pub fn finish(&self) {
+        self.close();
+        let mut pending = self.state.pending.lock();
+        let ended = |pending: &mut Pending| !pending.ended;
+        self.state.drained.wait_while_for(&mut pending, ended, FAREWELL);
+    }
+
+    fn close(&self) {
+        self.state.pending.lock().closed = true;
+        self.state.filled.notify_one();
+        self.state.urgent.notify_one();
+    }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.state.pending.lock().closed = true;
-        self.state.filled.notify_one();
-        self.state.urgent.notify_one();
-        self.flush(Instant::now() + FAREWELL);
+        self.close();
     }
 }
 
@@ -213,42 +246,46 @@ impl Write for &Queue {
 
 impl State {
     fn run(&self, mut sink: impl Write) {
-        let mut text = String::new();
+        let mut octets = Vec::new();
         let mut told = 0;
         let mut pending = self.pending.lock();
         loop {
             self.filled.wait_while(&mut pending, |pending| {
-                pending.idle = pending.text.is_empty() && !pending.closed;
+                pending.idle = pending.octets.is_empty() && !pending.closed;
                 pending.idle
             });
-            if pending.text.is_empty() {
-                return;
+            if pending.octets.is_empty() {
+                break;
             }
             if !self.gather.is_zero() {
                 self.urgent
                     .wait_while_for(&mut pending, |pending| !pending.is_urgent(), self.gather);
             }
-            mem::swap(&mut text, &mut pending.text);
+            mem::swap(&mut octets, &mut pending.octets);
             pending.writing = true;
             drop(pending);
-            write(&mut sink, text.as_bytes());
-            text.clear();
-            // Lines are dropped while a write lasts: it is over, and there is room to say so.
-            let lines = self.dropped.load(Ordering::Relaxed) - told;
-            if lines > 0 {
-                told += lines;
+            write(&mut sink, &octets);
+            octets.clear();
+            // Something is dropped while a write lasts: it is over, and there is room to say so.
+            let dropped = self.dropped.load(Ordering::Relaxed) - told;
+            if dropped > 0 {
+                told += dropped;
                 tracing::warn!(
                     stream = self.name,
-                    lines,
-                    "lines were dropped: their reader was too slow"
+                    dropped,
+                    "its reader is too slow: what it was to read was dropped"
                 );
             }
             pending = self.pending.lock();
             pending.writing = false;
-            if pending.text.is_empty() {
+            if pending.octets.is_empty() {
                 self.drained.notify_all();
             }
         }
+        drop(pending);
+        drop(sink);
+        self.pending.lock().ended = true;
+        self.drained.notify_all();
     }
 }
 

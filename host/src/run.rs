@@ -532,6 +532,9 @@ impl Proxy {
         if let Some(reconciler) = reconciler {
             let _ = reconciler.drop_link().await;
         }
+        if let Some(tap) = &self.state.generation.read().tap {
+            tap.finish();
+        }
         tracing::info!(milliseconds = begun.elapsed().as_millis() as u64, "stopped");
     }
 }

@@ -53,6 +53,7 @@ mod response;
 mod sources;
 mod steps;
 mod stores;
+mod tapping;
 pub mod trace;
 mod worker;
 mod zones;
@@ -78,8 +79,8 @@ pub use held::LOOKUP_OCTETS;
 pub use live::Live;
 pub use queue::WAITING_OCTETS;
 use records::Sent;
-pub use request::Client;
 use request::Request;
+pub use request::{Client, MESSAGE_KEPT};
 use response::{Content, Response};
 pub use stores::Shared;
 use trace::{Direction, Trace, TraceEvent};
@@ -107,7 +108,7 @@ impl Worker {
             }
         };
         let request = batch.next(client);
-        request.admit(&query, client, live.generation.keeps_options);
+        request.admit(&query, client, live.generation.keeps);
         if self.shared.trace_sink.is_some() {
             request.trace = Some(Trace::begin());
         }
@@ -130,7 +131,7 @@ impl Worker {
                 if let Some(gate) = &live.generation.pipelines[pipeline].gate
                     && let Some(refusal) = gate.refusal(&self.shared.ledger, &client)
                 {
-                    return self.refuse(live.counters(request), request, refusal, out);
+                    return self.refuse(&live, live.counters(request), request, refusal, out);
                 }
                 live.enter(request)
                     .request(client.transport, client.address.ip(), query.qtype);
@@ -156,7 +157,7 @@ impl Worker {
         });
         let head = request.reply_head(refusal.error);
         let size = refusal.write(out, &head);
-        self.finish_trace(request, Some(&refusal), size);
+        self.finish_outside(&live, request, Some(&refusal), &out[..size]);
         Admission::Answered(size)
     }
 

@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("corefile", &["config"]),
     ("nodecache", &["corefile", "config", "dns"]),
     ("dns", &[]),
+    ("dnstap", &["output", "config"]),
     ("cache", &["config", "dns"]),
     ("admission", &[]),
     ("histogram", &[]),
@@ -37,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "api_server",
             "histogram",
             "figures",
+            "dnstap",
             "config",
             "zonefile",
             "tls",
@@ -73,6 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "cache",
             "source",
             "identity",
+            "dnstap",
             "config",
             "dns",
         ],
@@ -81,7 +84,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("node", &["netstat", "config", "dns"]),
     (
         "ceiling",
-        &["identity", "registry", "listen", "serve", "filter", "config"],
+        &["identity", "registry", "listen", "serve", "filter", "output", "config"],
     ),
     ("state", &["registry", "ceiling", "listen", "node", "serve"]),
     (
@@ -92,6 +95,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "node",
             "nodecache",
             "output",
+            "dnstap",
             "figures",
             "serve",
             "filter",
@@ -253,7 +257,7 @@ const CRATES: &[(&str, &[&str])] = &[
 const SOCKETS: &[&str] = &["UdpSocket", "TcpStream", "TcpListener", "TcpSocket"];
 
 /// Who may.
-const WITH_SOCKETS: &[&str] = &["listen", "source", "admin", "fetch", "top", "webhook"];
+const WITH_SOCKETS: &[&str] = &["dnstap", "listen", "source", "admin", "fetch", "top", "webhook"];
 
 #[test]
 fn rooms_use_only_what_their_arrows_say() {

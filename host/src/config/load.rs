@@ -15,16 +15,17 @@ use super::module::{Builtins, Module};
 use super::registries::Key;
 use super::units::{duration, s, size};
 use super::{
-    Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, encrypted, forward, include, listen,
-    node, pods, registries, source, zone,
+    Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, dnstap, encrypted, forward, include,
+    listen, node, pods, registries, source, zone,
 };
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 17] = [
+pub(super) const SECTIONS: [&str; 18] = [
     "listen",
     "clients",
     "admin",
     "control",
+    "dnstap",
     "await-upstreams",
     "workers",
     "cache-memory",
@@ -179,6 +180,7 @@ fn decode(
         admin: listen::decode_admin(mistakes, nodes, &listeners),
         admin_queries: listen::decode_admin_queries(mistakes, nodes),
         control: control(mistakes, folder, nodes),
+        dnstap: dnstap::decode(mistakes, folder, nodes),
         await_upstreams: mistakes
             .scalar(nodes, "await-upstreams \"10s\"", duration(s(0)..=s(600)))
             .unwrap_or(s(10)),

@@ -13,6 +13,7 @@ mod clients;
 pub(crate) mod config_block;
 mod data;
 pub(crate) mod decode;
+mod dnstap;
 mod encrypted;
 mod environment;
 mod error;
@@ -56,6 +57,7 @@ use crate::tls;
 pub use crate::tls::{Identity, Trust};
 use crate::zonefile::Zone as Contents;
 pub use data::{Data, DataWriter};
+pub use dnstap::{Dnstap, TapReader};
 pub use error::{Diagnostic, Report, Source, Span};
 pub use files::{read_module, read_source};
 pub use filter::test_cases_beside;
@@ -83,6 +85,8 @@ pub struct Config {
     pub admin_queries: bool,
     /// `control "PATH"`: a unix socket for `dnsweir cache` and `dnsweir log-level`.
     pub control: Option<PathBuf>,
+    /// `dnstap "PLACE" { … }`: who is told of messages.
+    pub dnstap: Option<Dnstap>,
     /// `await-upstreams "10s"`: how long a start may wait for an answer from an upstream of each zone before
     /// `/ready` says yes all the same.
     pub await_upstreams: Duration,
@@ -157,6 +161,7 @@ impl Config {
             admin: Vec::new(),
             admin_queries: true,
             control: None,
+            dnstap: None,
             await_upstreams: Duration::ZERO,
             workers,
             cache_memory: 0,

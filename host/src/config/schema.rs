@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::decode::Shape;
 use super::{
-    cache, clients, encrypted, filter, forward, include, kubernetes, listen, load, module, node, pods,
+    cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module, node, pods,
     refresh, registries, source, wasi, zone, zone_file,
 };
 
@@ -23,6 +23,8 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("clients", "queries", &clients::QUERIES),
     ("clients", "responses", &clients::RESPONSES),
     ("", "admin", &listen::ADMIN),
+    ("", "dnstap", &dnstap::DNSTAP),
+    ("dnstap", "messages", &dnstap::MESSAGES),
     ("", "registries", &registries::REGISTRIES),
     ("registries", "mirror", &registries::MIRROR),
     ("registries", "plain-http", &registries::PLAIN_HTTP),

@@ -36,6 +36,8 @@ const ENCRYPTED: &str = "ask the upstream over tls:// or https://";
 const KEEP: &str = "keep CoreDNS for these names, and `forward` them to it";
 const DEBUGGING: &str = "remove it; `dnsweir explain` and `--log-level debug` show what happens to a query";
 const REMOVE: &str = "remove it: dnsweir has nothing like it";
+const TAP: &str =
+    "remove it, and write `dnstap \"unix:PATH\"` at the top of the configuration, where it is for all zones";
 const ONE_WATCH: &str = "each kind of objects is listed once and then watched, whatever is asked";
 const KUBECONFIG: &str = "write a kubeconfig and name it: kubeconfig FILE";
 const FILTER: &str = "remove it, or write a filter that does the same: docs/coredns-plugins.md";
@@ -110,7 +112,7 @@ pub const WORDS: &[Word] = &[
     option("dns64", "prefix", Written("`prefix`")),
     option("dns64", "translate_all", Written("`always`")),
     plugin("dnssec", Refused(KEEP)),
-    plugin("dnstap", Refused(REMOVE)),
+    plugin("dnstap", Refused(TAP)),
     plugin("dynupdate", Refused(KEEP)),
     plugin("erratic", Refused(REMOVE)),
     plugin("errors", Written("`use` of `builtin:log` with `class \"error\"`")),

@@ -7,22 +7,22 @@ pub(super) const LOG_LINE: usize = 1024;
 
 /// Appends `text` with every control character but those in `keep` escaped, so that a filter cannot move the
 /// cursor, recolour the terminal or forge another line.
-pub(super) fn escape_into(out: &mut String, text: &str, keep: &[char]) {
+pub(super) fn escape_into(out: &mut impl Write, text: &str, keep: &[char]) {
     // Log lines by the million are printable ASCII. Without a way out of the loop, it is done sixteen octets
     // at a time.
     let keep_newlines = keep.contains(&'\n');
     let plain = |octet: u8| matches!(octet, b' '..=b'~') | (keep_newlines & (octet == b'\n'));
     if text.bytes().fold(true, |all, octet| all & plain(octet)) {
-        out.push_str(text);
+        // Whatever it is appended to here takes everything.
+        let _ = out.write_str(text);
         return;
     }
     for character in text.chars() {
-        if character.is_control() && !keep.contains(&character) {
-            // Infallible for String.
-            let _ = write!(out, "{}", character.escape_default());
+        let _ = if character.is_control() && !keep.contains(&character) {
+            write!(out, "{}", character.escape_default())
         } else {
-            out.push(character);
-        }
+            out.write_char(character)
+        };
     }
 }
 

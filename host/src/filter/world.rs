@@ -22,7 +22,7 @@ use super::ticker::Ticker;
 use super::time_limit::TimeLimit;
 use super::wasi::{HasWasi, Log, Wasi};
 use crate::config::{self, Data, Limits};
-use crate::output::Queue;
+use crate::output::{self, Queue};
 
 /// Log lines at once, and the time in which one more is granted.
 const LOG_BURST: u32 = 50;
@@ -229,7 +229,7 @@ impl World {
 
     /// Lines for standard output.
     pub(super) fn print_lines(&self, lines: &str) {
-        let escape = |out: &mut String, lines: &str| text::escape_into(out, lines, &['\n']);
+        let escape = |out: &mut output::Text<'_>, lines: &str| text::escape_into(out, lines, &['\n']);
         add(
             &self.context.counters.lines_dropped,
             self.context.output.print_by(lines, escape),

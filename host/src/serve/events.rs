@@ -30,7 +30,14 @@ impl Worker {
         clocks: Clocks,
     ) {
         self.finish_trace(request, response, sent.size);
-        let filters = &live.generation.pipelines[request.pipeline].event_filters;
+        let pipeline = &live.generation.pipelines[request.pipeline];
+        if !pipeline.tells {
+            return;
+        }
+        if let Some(tap) = &live.generation.tap {
+            self.tap(tap, live, request, &message[..sent.size.min(message.len())]);
+        }
+        let filters = &pipeline.event_filters;
         if filters.is_empty() {
             return;
         }

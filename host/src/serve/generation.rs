@@ -5,12 +5,14 @@ use std::sync::Arc;
 use crate::cases;
 use crate::config::{self, Config, Diagnostic, Report};
 use crate::dns::name::Name;
+use crate::dnstap::Tap;
 use crate::filter::{Engine, Filter};
 use crate::identity::NodePods;
 use crate::source::Source;
 
 use super::fingerprint;
 use super::gate::Gate;
+use super::request::Keeps;
 use super::zones::{OfPipeline, Zones};
 
 /// A configuration whose filters are compiled and configured, shared by all workers.
@@ -37,9 +39,11 @@ pub struct Generation {
     pub routes: Vec<Vec<usize>>,
     /// Who asks, if the configuration wants to know.
     pub pods: Option<Arc<NodePods>>,
-    /// Whether a filter wants to know EDNS options.
-    pub keeps_options: bool,
-    /// Whether a filter hears of messages.
+    /// Who is told of messages.
+    pub tap: Option<Arc<Tap>>,
+    /// What of queries is kept on their way.
+    pub keeps: Keeps,
+    /// Whether a filter or the tap hears of responses' messages.
     pub hears_messages: bool,
 }
 
@@ -54,6 +58,8 @@ pub struct Pipeline {
     pub partition: u64,
     /// Filters that hear what happened.
     pub event_filters: Vec<EventFilter>,
+    /// Whether anybody hears what happened: these, or the tap.
+    pub tells: bool,
     /// Whether a filter looks at responses.
     pub looks_at_responses: bool,
     /// Who may ask.
@@ -100,7 +106,8 @@ impl Generation {
             first_named: 0,
             routes: Vec::new(),
             pods: None,
-            keeps_options: false,
+            tap: None,
+            keeps: Keeps::default(),
             hears_messages: false,
         }
     }
@@ -153,8 +160,11 @@ impl Generation {
         let filters = load(&config, &zones_of_filter, engine, previous)?;
         let routes = routes(&config, &filters, first_named)?;
         check_places(&config, &filters)?;
+        let tap = tap(&config, previous);
+        let taps_clients = tap.as_ref().is_some_and(|tap| tap.wants_clients());
         for pipeline in &mut pipelines {
             pipeline.note_phases(&filters);
+            pipeline.tells = taps_clients || !pipeline.event_filters.is_empty();
         }
         let of_pipelines = pipelines.iter().zip(&config.zones);
         let of_pipelines = of_pipelines.map(|(pipeline, zone)| OfPipeline {
@@ -163,9 +173,7 @@ impl Generation {
             from: &zone.from,
         });
         let zones = Zones::new(of_pipelines, config.local_zones);
-        let interests = || filters.iter().map(|loaded| loaded.filter.interest());
-        let keeps_options = interests().any(|interest| interest.details.options());
-        let hears_messages = interests().any(|interest| interest.events && interest.messages);
+        let (keeps, hears_messages) = of_messages(&filters, taps_clients);
         let (identities, test_cases) = filters
             .iter()
             .map(|loaded| (loaded.identity, loaded.test_cases))
@@ -182,7 +190,8 @@ impl Generation {
             first_named,
             routes,
             pods,
-            keeps_options,
+            tap,
+            keeps,
             hears_messages,
         })
     }
@@ -238,6 +247,7 @@ fn pipeline(
         stages,
         partition,
         event_filters: Vec::new(),
+        tells: false,
         looks_at_responses: false,
         gate: zone.clients.as_ref().map(Gate::of_zone),
         wants_any: zone
@@ -245,6 +255,27 @@ fn pipeline(
             .iter()
             .any(|stage| matches!(stage, config::Stage::Source(source) if source.wants_any())),
     }
+}
+
+/// What of queries is kept, and whether anybody hears of responses' messages.
+fn of_messages(filters: &[Loaded], taps_clients: bool) -> (Keeps, bool) {
+    let interests = || filters.iter().map(|loaded| loaded.filter.interest());
+    let keeps = Keeps {
+        options: interests().any(|interest| interest.details.options()),
+        message: taps_clients,
+    };
+    let hears = interests().any(|interest| interest.events && interest.messages);
+    (keeps, taps_clients || hears)
+}
+
+/// The tap of this configuration: with its connection, if it has not changed.
+fn tap(config: &Config, previous: Option<&Generation>) -> Option<Arc<Tap>> {
+    let wanted = config.dnstap.as_ref()?;
+    let known = previous.and_then(|previous| previous.tap.as_ref());
+    Some(match known {
+        Some(known) if known.is_for(wanted) => Arc::clone(known),
+        _ => Tap::new(wanted),
+    })
 }
 
 /// The sources that have names.

@@ -213,6 +213,7 @@ impl Live {
             signed: request.signed.as_deref(),
             client: request.client.address.ip(),
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
+            tap: self.generation.tap.as_ref(),
             traced: request.trace.is_some(),
         }
     }

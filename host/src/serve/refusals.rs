@@ -31,11 +31,11 @@ impl Worker {
         let heard = refusal.reply != Reply::Silence || self.shared.trace_sink.is_some();
         if let Some(query) = heard.then(|| Query::parse(message).ok()).flatten() {
             let request = batch.next(client);
-            request.admit(&query, client, false);
+            request.admit(&query, client, live.generation.keeps);
             if self.shared.trace_sink.is_some() {
                 request.trace = Some(Trace::begin());
             }
-            return self.refuse(counters, request, refusal, out);
+            return self.refuse(live, counters, request, refusal, out);
         }
         counters.request(client.transport, client.address.ip(), 0);
         counters.refuse(refusal.reason);
@@ -46,6 +46,7 @@ impl Worker {
     #[cold]
     pub(super) fn refuse(
         &self,
+        live: &Live,
         counters: &ZoneCounters,
         request: &Request,
         refusal: Refusal,
@@ -60,7 +61,7 @@ impl Worker {
             Reply::Refused => rcode::REFUSED,
             Reply::Truncated => rcode::NOERROR,
             Reply::Silence => {
-                self.finish_trace(request, None, 0);
+                self.finish_outside(live, request, None, &[]);
                 return Admission::Silence;
             }
         };
@@ -71,7 +72,7 @@ impl Worker {
             _ => response.write(out, &head),
         };
         counters.response(rcode, self.now().saturating_sub(client.received));
-        self.finish_trace(request, Some(&response), size);
+        self.finish_outside(live, request, Some(&response), &out[..size]);
         Admission::Answered(size)
     }
 }

@@ -39,6 +39,10 @@ pub struct Client {
     pub keepalive: Option<u16>,
 }
 
+/// Octets of the longest query that is kept whole to be told; of a longer one it is the header and the question. A query may wait,
+/// and takes its message along.
+pub const MESSAGE_KEPT: usize = 1232;
+
 /// One query on its way through a pipeline.
 pub struct Request {
     /// Who sent it.
@@ -55,6 +59,8 @@ pub struct Request {
     pub size: u16,
     /// The options of its OPT record, if a filter of the generation wants to know them.
     pub options: Vec<u8>,
+    /// The message as it came, if somebody is told of messages.
+    pub message: Vec<u8>,
     /// The whole message, if it is signed and may only be relayed as it is.
     pub signed: Option<Box<[u8]>>,
     /// The question as it stands now, in the letter case it came in: name, type, class.
@@ -91,6 +97,15 @@ pub struct Request {
     pub led: Option<Leader<Resolution>>,
     /// What happens to it, for those who asked to be told; as a rule nobody.
     pub trace: Option<Rc<Trace>>,
+}
+
+/// What of a query is kept beside what answering it takes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Keeps {
+    /// EDNS options: a filter wants to know them.
+    pub options: bool,
+    /// The message: somebody is told of messages.
+    pub message: bool,
 }
 
 /// What a filter decided about a response before there was one.
@@ -132,6 +147,7 @@ impl Request {
             edns: None,
             size: 0,
             options: Vec::new(),
+            message: Vec::new(),
             signed: None,
             question: Vec::new(),
             name: Name::ROOT,
@@ -164,15 +180,15 @@ impl Request {
     }
 
     /// Becomes the start of a new query's way, keeping its buffers.
-    pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps_options: bool) {
+    pub fn admit(&mut self, query: &Query<'_>, client: Client, keeps: Keeps) {
         self.client = client;
         self.id = query.id;
         self.flags = query.flags;
         self.edns = query.edns;
         self.size = query.message.len() as u16;
         self.options.clear();
-        if query.edns.is_some() && keeps_options {
-            self.options.extend_from_slice(query.options());
+        if keeps.options || keeps.message {
+            self.keep(query, keeps);
         }
         self.signed = query.signed.then(|| query.message.into());
         self.question.clear();
@@ -189,6 +205,25 @@ impl Request {
         self.delay = 0;
         self.depth = 0;
         self.trace = None;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep(&mut self, query: &Query<'_>, keeps: Keeps) {
+        if keeps.options && query.edns.is_some() {
+            self.options.extend_from_slice(query.options());
+        }
+        if keeps.message {
+            self.message.clear();
+            match query.message.len() {
+                0..=MESSAGE_KEPT => self.message.extend_from_slice(query.message),
+                _ => {
+                    self.message.extend_from_slice(&query.message[..6]);
+                    self.message.extend([0; 6]);
+                    self.message.extend_from_slice(query.question());
+                }
+            }
+        }
     }
 
     /// Takes the question above a filter that had put another in its place, and gives that one back.

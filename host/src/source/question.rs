@@ -1,9 +1,11 @@
 //! What a source is asked.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::dns::edns::ClientSubnet;
 use crate::dns::name::Name;
+use crate::dnstap::Tap;
 
 /// A question, and what matters about who asks it.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +28,8 @@ pub struct Question<'a> {
     pub client: IpAddr,
     /// The zone of the configuration that the name belongs to.
     pub zone: &'a Name,
+    /// Who is told of messages, if anybody is.
+    pub tap: Option<&'a Arc<Tap>>,
     /// Whether somebody wants to read what happened.
     pub traced: bool,
 }

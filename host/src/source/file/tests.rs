@@ -61,6 +61,7 @@ fn resolve(file: &File, name: &str, qtype: u16, dnssec_ok: bool) -> Resolution {
         signed: None,
         client: [127, 0, 0, 1].into(),
         zone: &Name::parse("example").unwrap(),
+        tap: None,
         traced: false,
     })
 }

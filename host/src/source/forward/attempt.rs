@@ -22,6 +22,7 @@ use super::udp;
 use super::upstream::Upstream;
 use crate::config::{Encryption, Protocol};
 use crate::dns::rcode;
+use crate::dnstap::Transport;
 
 /// One worker's sockets for a [`Forwarder`]. Lives on a `LocalRuntime`.
 pub struct Forward {
@@ -144,6 +145,15 @@ impl Forward {
             }
         };
         let took = begin.elapsed();
+        if let Some(tap) = &query.tap {
+            query.tell(
+                tap,
+                upstream.address,
+                transport(over),
+                took,
+                outcome.as_ref().ok(),
+            );
+        }
         match &outcome {
             Ok(reply) => {
                 counters.reply(took);
@@ -168,5 +178,15 @@ impl Forward {
             }
         }
         outcome
+    }
+}
+
+fn transport(over: Protocol) -> Transport {
+    match over {
+        Protocol::Udp => Transport::Udp,
+        Protocol::Tcp => Transport::Tcp,
+        Protocol::Encrypted(Encryption::Tls) => Transport::Tls,
+        Protocol::Encrypted(Encryption::Https) => Transport::Https,
+        Protocol::Encrypted(Encryption::Quic) => Transport::Quic,
     }
 }

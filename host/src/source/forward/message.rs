@@ -3,13 +3,16 @@
 //! What forwarding needs is read, and what would be relayed is checked by form
 //! ([`records::check_data`]): unknown types and classes pass untouched (RFC 5625 section 4.3).
 
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::config::Protocol;
 use crate::dns::edns::{self, UDP_DEFAULT};
 use crate::dns::padding::{QUERY_BLOCK, pad};
 use crate::dns::records::{Record, Section, Walk, check_data, counts};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, name, rcode, rtype, u16_at};
+use crate::dnstap::{Exchange, Tap, Transport};
 
 /// Why bytes cannot be sent as a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +37,8 @@ pub(super) struct Query {
     signed: bool,
     /// Whether an OPT record was cut off.
     stripped: bool,
+    /// Who is told that it is sent.
+    pub tap: Option<Arc<Tap>>,
 }
 
 impl Query {
@@ -62,6 +67,7 @@ impl Query {
             last_opt: last.filter(|_| opt),
             signed,
             stripped: false,
+            tap: None,
         })
     }
 
@@ -76,6 +82,32 @@ impl Query {
 
     pub fn id(&self) -> u16 {
         u16_at(&self.message, 0)
+    }
+
+    /// Tells that it was sent a moment ago, and what came back.
+    #[cold]
+    pub fn tell(
+        &self,
+        tap: &Tap,
+        upstream: SocketAddr,
+        transport: Transport,
+        took: Duration,
+        reply: Option<&Reply>,
+    ) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut query = self.message.clone();
+        if let Some(reply) = reply {
+            // The ID that it had on the way.
+            query[..2].copy_from_slice(&reply.message[..2]);
+        }
+        tap.tell_upstream(&Exchange {
+            client: None,
+            server: Some(upstream),
+            transport,
+            query: &query,
+            asked: now.saturating_sub(took),
+            response: reply.map(|reply| (&reply.message[..], now)),
+        });
     }
 
     pub fn len(&self) -> usize {
@@ -93,7 +125,11 @@ impl Query {
         let mut message = self.message.clone();
         let padding = pad(&mut message, QUERY_BLOCK);
         message.extend_from_slice(&padding);
-        (!padding.is_empty()).then(|| Self::new(&message).ok())?
+        let padded = (!padding.is_empty()).then(|| Self::new(&message).ok())??;
+        Some(Self {
+            tap: self.tap.clone(),
+            ..padded
+        })
     }
 
     /// The same question to a server that predates EDNS. None if it carries no OPT, or one with
@@ -109,6 +145,7 @@ impl Query {
             last_opt: None,
             signed: false,
             stripped: true,
+            tap: self.tap.clone(),
         })
     }
 

@@ -12,6 +12,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use super::failure::{Failure, Fault};
 use super::message::{Query, Reply};
 use super::policy::Rotation;
 use crate::config::Protocol;
+use crate::dnstap::Tap;
 
 /// How often one query is sent to one upstream in a datagram (RFC 9520 section 3.1).
 const MOST_DATAGRAMS: usize = 3;
@@ -40,10 +42,12 @@ pub struct Answer {
 
 impl Forward {
     /// Asks the upstreams `query`, a whole message with one question, which has been
-    /// [admitted](super::Forwarder::admit). Must be called on a `LocalRuntime`. Dropping the future gives up the query and
+    /// [admitted](super::Forwarder::admit); `tap` is told of messages. Must be called on a `LocalRuntime`. Dropping the future gives up the query and
     /// leaves nothing behind.
-    pub async fn resolve(self: &Rc<Self>, query: &[u8]) -> Result<Answer, Failure> {
-        let query = Rc::new(Query::new(query)?);
+    pub async fn resolve(self: &Rc<Self>, query: &[u8], tap: Option<Arc<Tap>>) -> Result<Answer, Failure> {
+        let mut query = Query::new(query)?;
+        query.tap = tap;
+        let query = Rc::new(query);
         let rotation = self.shared.rotation();
         if rotation.is_empty() {
             return Err(Failure::AllLoop);

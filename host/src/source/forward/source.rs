@@ -11,6 +11,7 @@ use crate::dns::edns::{ClientSubnet, ExtendedError};
 use crate::dns::records::{self, Meaning, Section, Walk};
 use crate::dns::text::record_lines;
 use crate::dns::{HEADER, QUESTION_TAIL, build, flag, name, rcode, rcode_text, rtype, u16_at};
+use crate::dnstap::Tap;
 use crate::source::{Question, Refused, Resolution, Resolved, Status, UpstreamStatus};
 
 /// Labels below the zone of the configuration by which names share `concurrent`: in the root zone those that one
@@ -90,9 +91,10 @@ impl Forward {
         };
         let subnet = question.subnet;
         let (signed, traced) = (question.signed.is_some(), question.traced);
+        let tap = question.tap.filter(|tap| tap.wants_upstreams()).cloned();
         async move {
             let asked = match place {
-                Ok(place) => forward.resolve_in(&place, &query).await,
+                Ok(place) => forward.resolve_in(&place, &query, tap).await,
                 Err(failure) => Err(failure),
             };
             let words = traced.then(|| words(&asked));
@@ -122,10 +124,15 @@ impl Forward {
     }
 
     /// Resolves, unless another query takes the place.
-    async fn resolve_in(self: &Rc<Self>, place: &Place, query: &[u8]) -> Result<Answer, Failure> {
+    async fn resolve_in(
+        self: &Rc<Self>,
+        place: &Place,
+        query: &[u8],
+        tap: Option<Arc<Tap>>,
+    ) -> Result<Answer, Failure> {
         tokio::select! {
             biased;
-            asked = self.resolve(query) => asked,
+            asked = self.resolve(query, tap) => asked,
             () = poll_fn(|context| place.poll_displaced(context)) => Err(Failure::Displaced),
         }
     }

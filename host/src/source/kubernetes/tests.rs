@@ -110,6 +110,7 @@ impl Zoo {
             signed: None,
             client: [127, 0, 0, 1].into(),
             zone: &zone,
+            tap: None,
             traced: false,
         })
     }

@@ -13,7 +13,7 @@ fn a_query_and_its_attempts_are_no_larger_than_what_is_counted_for_them() {
         let forward = to(&[nobody().await]);
         let asked = query_with_edns("example.com");
         let query = Rc::new(super::super::message::Query::new(&asked).unwrap());
-        let resolving = size_of_val(&forward.resolve(&asked));
+        let resolving = size_of_val(&forward.resolve(&asked, None));
         let deadline = tokio::time::Instant::now();
         let attempt = size_of_val(&forward.attempt(0, Protocol::Udp, query.clone(), deadline));
         let exchange = size_of_val(&forward.pools[0].exchange(&query, PROMPT));
@@ -34,7 +34,7 @@ fn servfail_and_refused_lead_to_the_next_upstream() {
             let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
             let forward = to(&[bad, good]);
             let begin = Instant::now();
-            let got = forward.resolve(&query("example.com")).await.unwrap();
+            let got = forward.resolve(&query("example.com"), None).await.unwrap();
             assert_eq!(got.upstream, good);
             assert!(begin.elapsed() < PROMPT);
             assert_eq!(forward.failures(0, reason), 1);
@@ -48,7 +48,7 @@ fn if_all_decline_the_last_to_do_so_is_the_answer() {
         let (first, first_log) = udp(|_, query| vec![empty(query, code(SERVFAIL))]).await;
         let (second, _) = udp(|_, query| vec![empty(query, code(REFUSED))]).await;
         let asked = query("example.com");
-        let got = to(&[first, second]).resolve(&asked).await.unwrap();
+        let got = to(&[first, second]).resolve(&asked, None).await.unwrap();
         assert_eq!(
             (got.upstream, got.message),
             (second, empty(&asked, code(REFUSED)))
@@ -73,7 +73,7 @@ fn silence_makes_the_next_upstream_be_asked_long_before_the_timeout() {
         // It was quick so far.
         (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
         let begin = Instant::now();
-        let got = forward.resolve(&query("example.com")).await.unwrap();
+        let got = forward.resolve(&query("example.com"), None).await.unwrap();
         let took = begin.elapsed();
         assert_eq!(got.upstream, good);
         assert!((Duration::from_millis(10)..PROMPT).contains(&took), "{took:?}");
@@ -93,7 +93,7 @@ fn the_first_of_two_attempts_may_still_win() {
         (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
         let asked = query("example.com");
         let mut buffer = [0; 512];
-        let (got, ()) = tokio::join!(forward.resolve(&asked), async {
+        let (got, ()) = tokio::join!(forward.resolve(&asked, None), async {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             while silent_log.borrow().is_empty() {
                 tokio::task::yield_now().await;
@@ -121,7 +121,7 @@ fn losing_every_third_query_costs_no_timeout() {
         });
         for _ in 0..30 {
             let begin = Instant::now();
-            forward.resolve(&query("example.com")).await.unwrap();
+            forward.resolve(&query("example.com"), None).await.unwrap();
             let took = begin.elapsed();
             assert!(took < Duration::from_secs(1), "{took:?}");
         }
@@ -137,7 +137,7 @@ fn total_silence_ends_after_the_attempts_and_names_the_upstream() {
             timeout: Duration::from_millis(60),
             ..config(&[silent])
         });
-        let failure = forward.resolve(&query("example.com")).await.unwrap_err();
+        let failure = forward.resolve(&query("example.com"), None).await.unwrap_err();
         assert_eq!(failure, Failure::NoReply(vec![(silent, Fault::Timeout); 3]));
         assert_eq!(failure.extended_error().code(), 22);
         assert!(failure.to_string().contains(&silent.to_string()));
@@ -156,7 +156,7 @@ fn the_deadline_bounds_all_attempts() {
             ..config(&[silent])
         });
         let begin = std::time::Instant::now();
-        forward.resolve(&query("example.com")).await.unwrap_err();
+        forward.resolve(&query("example.com"), None).await.unwrap_err();
         assert!(
             (deadline..deadline + PROMPT).contains(&begin.elapsed()),
             "{:?}",
@@ -171,7 +171,7 @@ fn where_nobody_listens_fails_at_once() {
         let (first, second) = (nobody().await, nobody().await);
         let begin = std::time::Instant::now();
         let failure = to(&[first, second])
-            .resolve(&query("example.com"))
+            .resolve(&query("example.com"), None)
             .await
             .unwrap_err();
         assert_eq!(
@@ -228,7 +228,7 @@ fn a_query_that_is_given_up_leaves_no_socket_behind_the_worker() {
         let asked = query("example.com");
         let mut buffer = [0; 512];
         let (_, from) = tokio::select! {
-            _ = forward.resolve(&asked) => panic!("nobody answered"),
+            _ = forward.resolve(&asked, None) => panic!("nobody answered"),
             received = socket.recv_from(&mut buffer) => received.unwrap(),
         };
         assert_eq!(Rc::strong_count(&forward), 1);
@@ -253,7 +253,7 @@ fn hedges_that_bring_nothing_come_to_an_end() {
         let under_way: Vec<_> = (0..100)
             .map(|_| {
                 let (forward, asked) = (forward.clone(), query("example.com"));
-                tokio::task::spawn_local(async move { forward.resolve(&asked).await })
+                tokio::task::spawn_local(async move { forward.resolve(&asked, None).await })
             })
             .collect();
         // All that would send a second time have done so, or have found that they may not.
@@ -281,7 +281,7 @@ fn an_upstream_that_is_silent_three_times_is_asked_over_tcp() {
             ..config(&[address])
         });
         (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
-        let got = forward.resolve(&query("example.com")).await.unwrap();
+        let got = forward.resolve(&query("example.com"), None).await.unwrap();
         assert_eq!((last_byte(&got.message), log.borrow().len()), (4, 3));
     });
 }
@@ -304,7 +304,7 @@ fn round_robin_spreads_queries_evenly() {
             ..config(&upstreams)
         });
         for _ in 0..9 {
-            forward.resolve(&query("example.com")).await.unwrap();
+            forward.resolve(&query("example.com"), None).await.unwrap();
         }
         assert_eq!(
             counts.iter().map(|count| count.get()).collect::<Vec<_>>(),

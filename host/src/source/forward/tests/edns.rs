@@ -27,11 +27,17 @@ fn an_upstream_that_drops_edns_is_asked_without_in_the_end_and_soon_at_once() {
             |from: usize| -> Vec<u8> { log.borrow()[from..].iter().map(|asked| asked[11]).collect() };
         for before in [0, 3] {
             assert!(!upstream.drops_edns());
-            forward.resolve(&query_with_edns("example.com")).await.unwrap();
+            forward
+                .resolve(&query_with_edns("example.com"), None)
+                .await
+                .unwrap();
             assert_eq!(asked_with(before), [1, 1, 0]);
         }
         assert!(upstream.drops_edns());
-        forward.resolve(&query_with_edns("example.com")).await.unwrap();
+        forward
+            .resolve(&query_with_edns("example.com"), None)
+            .await
+            .unwrap();
         assert_eq!(asked_with(6), [0]);
         assert_eq!(upstream.counters.without_edns.load(Relaxed), 3);
     });
@@ -48,7 +54,10 @@ fn of_few_attempts_the_last_goes_without() {
             ..config(&[address])
         });
         (0..20).for_each(|_| forward.shared.upstreams()[0].measured(Duration::from_millis(1)));
-        forward.resolve(&query_with_edns("example.com")).await.unwrap();
+        forward
+            .resolve(&query_with_edns("example.com"), None)
+            .await
+            .unwrap();
     });
 }
 
@@ -64,7 +73,7 @@ fn who_wants_dnssec_is_not_asked_for_without() {
         let mut asked = query_with_edns("example.com");
         let flags = asked.len() - 4;
         asked[flags] = 0x80;
-        forward.resolve(&asked).await.unwrap_err();
+        forward.resolve(&asked, None).await.unwrap_err();
         assert!(log.borrow().iter().all(|asked| asked[11] == 1));
     });
 }

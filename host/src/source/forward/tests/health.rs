@@ -25,14 +25,18 @@ fn an_upstream_that_fails_is_probed_and_left_out_until_it_is_back() {
         );
         let upstream = forward.shared.upstreams()[0].clone();
         for _ in 0..2 {
-            let got = forward.resolve(&query("www.example.com")).await.unwrap();
+            let got = forward.resolve(&query("www.example.com"), None).await.unwrap();
             assert_eq!(got.upstream, good);
         }
         until(|| !upstream.healthy()).await;
         let asked = upstream.counters.udp.load(Relaxed);
         for _ in 0..2 {
             assert_eq!(
-                forward.resolve(&query("www.example.com")).await.unwrap().upstream,
+                forward
+                    .resolve(&query("www.example.com"), None)
+                    .await
+                    .unwrap()
+                    .upstream,
                 good
             );
         }
@@ -70,7 +74,7 @@ fn silent_names_do_not_take_a_healthy_upstream_out() {
             let before = probes();
             until(|| upstream.health.claim_probe()).await;
             upstream.health.probe_ended();
-            forward.resolve(&query("silent.example")).await.unwrap_err();
+            forward.resolve(&query("silent.example"), None).await.unwrap_err();
             until(|| probes() > before).await;
             assert!(upstream.healthy());
         }
@@ -91,14 +95,18 @@ fn an_upstream_that_says_servfail_or_refused_of_the_zone_itself_is_out() {
             let upstream = &forward.shared.upstreams()[0];
             for _ in 0..2 {
                 assert_eq!(
-                    forward.resolve(&query("example.com")).await.unwrap().upstream,
+                    forward
+                        .resolve(&query("example.com"), None)
+                        .await
+                        .unwrap()
+                        .upstream,
                     good
                 );
             }
             until(|| !upstream.healthy()).await;
             let asked = || log.borrow().iter().filter(|asked| asked[12] != 0).count();
             let before = asked();
-            forward.resolve(&query("example.com")).await.unwrap();
+            forward.resolve(&query("example.com"), None).await.unwrap();
             assert_eq!(asked(), before);
             assert!(upstream.counters.failed_probes.load(Relaxed) >= 1);
         });
@@ -114,7 +122,7 @@ fn an_upstream_over_tcp_is_probed_over_tcp() {
             protocol: Protocol::Tcp,
             ..config(&[bad])
         });
-        let failure = forward.resolve(&query("example.com")).await.unwrap_err();
+        let failure = forward.resolve(&query("example.com"), None).await.unwrap_err();
         assert_eq!(failure, Failure::NoReply(vec![(bad, Fault::Refused)]));
         let upstream = forward.shared.upstreams()[0].clone();
         until(|| !upstream.healthy()).await;
@@ -139,16 +147,16 @@ fn when_all_are_out_they_are_asked_anyway() {
             probe: Duration::from_secs(3600),
             ..config(&[down])
         });
-        forward.resolve(&query("example.com")).await.unwrap_err();
+        forward.resolve(&query("example.com"), None).await.unwrap_err();
         until(|| !forward.shared.upstreams()[0].healthy()).await;
         let begin = std::time::Instant::now();
-        forward.resolve(&query("example.com")).await.unwrap_err();
+        forward.resolve(&query("example.com"), None).await.unwrap_err();
         assert!(begin.elapsed() < PROMPT);
 
         serve_udp(tokio::net::UdpSocket::bind(down).await.unwrap(), |_, query| {
             vec![answer(query, 1)]
         });
-        forward.resolve(&query("example.com")).await.unwrap();
+        forward.resolve(&query("example.com"), None).await.unwrap();
     });
 }
 
@@ -165,7 +173,11 @@ fn one_that_is_out_is_the_last_resort_when_the_others_refuse() {
         upstream.health.probe_failed(&"silence");
         assert!(!upstream.healthy());
         assert_eq!(
-            forward.resolve(&query("example.com")).await.unwrap().upstream,
+            forward
+                .resolve(&query("example.com"), None)
+                .await
+                .unwrap()
+                .upstream,
             out
         );
     });
@@ -186,7 +198,7 @@ fn a_dead_upstream_does_not_cost_every_query_its_rto() {
         let upstream = &forward.shared.upstreams()[0];
         (0..20).for_each(|_| upstream.measured(Duration::from_millis(1)));
         until_async(|| async {
-            let got = forward.resolve(&query("example.com")).await.unwrap();
+            let got = forward.resolve(&query("example.com"), None).await.unwrap();
             assert_eq!(got.upstream, good);
             !upstream.healthy()
         })
@@ -194,7 +206,7 @@ fn a_dead_upstream_does_not_cost_every_query_its_rto() {
         let asked = || log.borrow().iter().filter(|query| query[12] != 0).count();
         let before = asked();
         for _ in 0..8 {
-            forward.resolve(&query("example.com")).await.unwrap();
+            forward.resolve(&query("example.com"), None).await.unwrap();
         }
         assert_eq!(asked(), before);
     });
@@ -207,7 +219,7 @@ fn the_probe_ends_with_the_stage() {
             max_fails: 1,
             ..config(&[nobody().await])
         });
-        forward.resolve(&query("example.com")).await.unwrap_err();
+        forward.resolve(&query("example.com"), None).await.unwrap_err();
         let shared = std::sync::Arc::downgrade(&forward.shared);
         drop(forward);
         until(|| shared.strong_count() == 0).await;
@@ -233,7 +245,7 @@ fn the_first_answer_is_told_and_refusals_are_none() {
         // A client's query serves as well.
         let (upstream, _) = udp(|_, query| vec![answer(query, 1)]).await;
         let forward = to(&[upstream]);
-        forward.resolve(&query("example.com")).await.unwrap();
+        forward.resolve(&query("example.com"), None).await.unwrap();
         assert!(forward.shared.has_answer());
     });
 }

@@ -57,7 +57,10 @@ fn an_upstream_that_leads_back_is_not_asked_and_comes_back_by_itself() {
         assert!(!upstream.healthy() && forward.shared.only_loops());
         assert_eq!(log.borrow()[0][45..], *b"\x07cluster\x05local\0\0\x0d\0\x01");
         assert_eq!(
-            forward.resolve(&query("a.cluster.local")).await.unwrap_err(),
+            forward
+                .resolve(&query("a.cluster.local"), None)
+                .await
+                .unwrap_err(),
             Failure::AllLoop
         );
         let tokens = |log: &Log| log.borrow().iter().filter(|asked| is_token(asked)).count();
@@ -71,7 +74,7 @@ fn an_upstream_that_leads_back_is_not_asked_and_comes_back_by_itself() {
 
         looping.set(false);
         until(|| upstream.healthy()).await;
-        forward.resolve(&query("a.cluster.local")).await.unwrap();
+        forward.resolve(&query("a.cluster.local"), None).await.unwrap();
         assert!(forward.shared.has_answer());
     });
 }
@@ -116,7 +119,7 @@ fn one_that_leads_back_leaves_the_others() {
         let upstream = &forward.shared.upstreams()[0];
         let search = upstream.health.look_for_loop();
         assert!(upstream.health.found(&search.token.label()));
-        let got = forward.resolve(&query("example.com")).await.unwrap();
+        let got = forward.resolve(&query("example.com"), None).await.unwrap();
         assert_eq!(got.upstream, good);
         assert!(log.borrow().is_empty() && !forward.shared.only_loops());
     });

@@ -23,7 +23,7 @@ fn tcp_config(upstream: SocketAddr) -> config::Forward {
 
 fn spawn(forward: &Rc<Forward>, name: &str) -> JoinHandle<Result<Answer, Failure>> {
     let (forward, asked) = (forward.clone(), query(name));
-    spawn_local(async move { forward.resolve(&asked).await })
+    spawn_local(async move { forward.resolve(&asked, None).await })
 }
 
 /// The first letter of the question's name, by which these tests tell queries apart.
@@ -119,7 +119,7 @@ fn a_second_connection_is_opened_while_the_first_is_busy_and_no_third() {
         first.await.unwrap().unwrap();
         second.await.unwrap().unwrap();
         for name in ["c", "d", "e"] {
-            forward.resolve(&query(name)).await.unwrap();
+            forward.resolve(&query(name), None).await.unwrap();
         }
         assert_eq!(forward.pools[0].open(), 2);
         assert!(carried.borrow().iter().all(|number| [0, 1, 9].contains(number)));
@@ -176,7 +176,7 @@ fn a_connection_that_dies_after_use_costs_its_queries_only_another_try() {
             attempts: 1,
             ..tcp_config(address)
         });
-        forward.resolve(&query("a")).await.unwrap();
+        forward.resolve(&query("a"), None).await.unwrap();
         let asked: Vec<_> = ["b", "c", "d"].iter().map(|name| spawn(&forward, name)).collect();
         for (query, expected) in asked.into_iter().zip(*b"bcd") {
             assert_eq!(last_byte(&query.await.unwrap().unwrap().message), expected);
@@ -206,7 +206,7 @@ fn a_server_that_always_closes_is_a_failure() {
         })
         .await;
         let failure = forward(&tcp_config(address))
-            .resolve(&query("a"))
+            .resolve(&query("a"), None)
             .await
             .unwrap_err();
         assert_eq!(failure, Failure::NoReply(vec![(address, Fault::Closed); 3]));
@@ -231,10 +231,10 @@ fn a_connection_that_hangs_is_closed_after_two_timeouts_in_a_row() {
             ..tcp_config(address)
         });
         for _ in 0..2 {
-            let failure = forward.resolve(&query("a")).await.unwrap_err();
+            let failure = forward.resolve(&query("a"), None).await.unwrap_err();
             assert_eq!(failure, Failure::NoReply(vec![(address, Fault::Timeout)]));
         }
-        forward.resolve(&query("a")).await.unwrap();
+        forward.resolve(&query("a"), None).await.unwrap();
     });
 }
 
@@ -254,7 +254,10 @@ fn a_reply_for_nobody_is_dropped() {
         })
         .await;
         let forward = forward(&tcp_config(address));
-        assert_eq!(last_byte(&forward.resolve(&query("a")).await.unwrap().message), 1);
+        assert_eq!(
+            last_byte(&forward.resolve(&query("a"), None).await.unwrap().message),
+            1
+        );
         assert_eq!(forward.shared.upstreams()[0].counters.strays.load(Relaxed), 4);
     });
 }
@@ -313,7 +316,7 @@ fn an_unused_connection_is_closed_after_its_idle_time() {
             idle: Duration::from_millis(30),
             ..tcp_config(address)
         });
-        forward.resolve(&query("a")).await.unwrap();
+        forward.resolve(&query("a"), None).await.unwrap();
         assert_eq!(forward.pools[0].open(), 1);
         assert_eq!(end.recv().await, Some(0));
         assert_eq!(forward.pools[0].open(), 0);
@@ -326,9 +329,9 @@ fn a_server_may_ask_for_the_connection_to_be_closed() {
         // edns-tcp-keepalive, 0.
         let (address, mut end) = reporting(&[0, 11, 0, 2, 0, 0]).await;
         let forward = forward(&tcp_config(address));
-        forward.resolve(&query("a")).await.unwrap();
+        forward.resolve(&query("a"), None).await.unwrap();
         assert_eq!(end.recv().await, Some(0));
-        forward.resolve(&query("b")).await.unwrap();
+        forward.resolve(&query("b"), None).await.unwrap();
     });
 }
 
@@ -337,7 +340,7 @@ fn connections_end_with_the_worker_that_holds_them() {
     run(async {
         let (address, mut end) = reporting(&[]).await;
         let forward = forward(&tcp_config(address));
-        forward.resolve(&query("a")).await.unwrap();
+        forward.resolve(&query("a"), None).await.unwrap();
         drop(forward);
         assert_eq!(end.recv().await, Some(0));
     });

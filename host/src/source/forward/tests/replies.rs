@@ -8,7 +8,7 @@ fn an_answer_comes_back_whole_under_the_clients_id() {
         let (address, log) = udp(|_, query| vec![answer(query, 1)]).await;
         let forward = to(&[address]);
         let asked = query_with_edns("example.com");
-        let got = forward.resolve(&asked).await.unwrap();
+        let got = forward.resolve(&asked, None).await.unwrap();
         assert_eq!(got.message, answer(&asked, 1));
         assert_eq!(got.upstream, address);
         // All but the ID is sent as it was received.
@@ -36,7 +36,7 @@ fn ids_and_ports_are_random() {
         for _ in 0..64 {
             // Another worker each time, whose first socket it is.
             let (forward, asked) = (to(&[address]), query("example.com"));
-            let (got, ()) = tokio::join!(forward.resolve(&asked), async {
+            let (got, ()) = tokio::join!(forward.resolve(&asked, None), async {
                 let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
                 ids.push(u16::from_be_bytes([buffer[0], buffer[1]]));
                 ports.push(from.port());
@@ -78,7 +78,7 @@ fn what_does_not_match_is_dropped_and_the_wait_goes_on() {
         })
         .await;
         let forward = to(&[address]);
-        let got = forward.resolve(&query("example.com")).await.unwrap();
+        let got = forward.resolve(&query("example.com"), None).await.unwrap();
         assert_eq!(last_byte(&got.message), 1);
         assert_eq!(forward.shared.upstreams()[0].counters.strays.load(Relaxed), 5);
     });
@@ -95,7 +95,7 @@ fn a_reply_from_elsewhere_is_not_accepted() {
         });
         let asked = query("example.com");
         let mut buffer = [0; 512];
-        let (got, ()) = tokio::join!(forward.resolve(&asked), async {
+        let (got, ()) = tokio::join!(forward.resolve(&asked, None), async {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             stranger
                 .send_to(&answer(&buffer[..length], 66), from)
@@ -116,7 +116,7 @@ fn the_case_of_the_question_may_differ() {
             vec![reply]
         })
         .await;
-        to(&[address]).resolve(&query("example.com")).await.unwrap();
+        to(&[address]).resolve(&query("example.com"), None).await.unwrap();
     });
 }
 
@@ -131,12 +131,12 @@ fn a_malformed_reply_fails_the_attempt_at_once_and_the_next_upstream_is_asked() 
         let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
         let forward = to(&[bad, good]);
         let begin = Instant::now();
-        let got = forward.resolve(&query("example.com")).await.unwrap();
+        let got = forward.resolve(&query("example.com"), None).await.unwrap();
         assert_eq!((last_byte(&got.message), got.upstream), (2, good));
         assert!(begin.elapsed() < PROMPT);
         assert_eq!(forward.failures(0, Reason::Malformed), 1);
 
-        let alone = to(&[bad]).resolve(&query("example.com")).await;
+        let alone = to(&[bad]).resolve(&query("example.com"), None).await;
         assert_eq!(
             alone.unwrap_err(),
             Failure::NoReply(vec![(bad, Fault::Malformed)])
@@ -154,7 +154,7 @@ fn a_truncated_answer_is_asked_for_over_tcp_at_the_same_upstream() {
             write(&mut stream, &answer(&query, 7)).await;
         });
         let forward = to(&[address]);
-        let got = forward.resolve(&query("example.com")).await.unwrap();
+        let got = forward.resolve(&query("example.com"), None).await.unwrap();
         assert_eq!(last_byte(&got.message), 7);
         let counters = &forward.shared.upstreams()[0].counters;
         assert_eq!(
@@ -171,7 +171,7 @@ fn if_tcp_fails_after_truncation_the_next_upstream_is_asked() {
         let (bad, _) = udp(|_, query| vec![truncated(query)]).await;
         let (good, _) = udp(|_, query| vec![answer(query, 2)]).await;
         let forward = to(&[bad, good]);
-        let got = forward.resolve(&query("example.com")).await.unwrap();
+        let got = forward.resolve(&query("example.com"), None).await.unwrap();
         assert_eq!(got.upstream, good);
         assert_eq!(forward.failures(0, Reason::ConnectionRefused), 1);
     });
@@ -192,7 +192,10 @@ fn a_query_that_would_need_fragments_goes_over_tcp() {
         asked.extend_from_slice(&[0, 12]);
         asked.extend_from_slice(&padding.to_be_bytes());
         asked.resize(asked.len() + usize::from(padding), 0);
-        assert_eq!(to(&[address]).resolve(&asked).await.unwrap().upstream, address);
+        assert_eq!(
+            to(&[address]).resolve(&asked, None).await.unwrap().upstream,
+            address
+        );
     });
 }
 
@@ -209,7 +212,10 @@ fn servers_without_edns_are_asked_again_without_it() {
             })
             .await;
             let forward = to(&[address]);
-            let got = forward.resolve(&query_with_edns("example.com")).await.unwrap();
+            let got = forward
+                .resolve(&query_with_edns("example.com"), None)
+                .await
+                .unwrap();
             assert_eq!(last_byte(&got.message), 1);
             assert_eq!(log.borrow()[1][2..], query("example.com")[2..]);
             assert_eq!(
@@ -231,7 +237,7 @@ fn an_error_for_a_query_without_edns_is_the_answer() {
             vec![reply]
         })
         .await;
-        let got = to(&[address]).resolve(&query("example.com")).await.unwrap();
+        let got = to(&[address]).resolve(&query("example.com"), None).await.unwrap();
         assert_eq!(got.message, [0xab, 0xcd, 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(log.borrow().len(), 1);
     });
@@ -252,7 +258,7 @@ fn what_is_not_a_query_is_not_sent() {
             &[1; 70_000],
         ] {
             assert!(matches!(
-                forward.resolve(message).await,
+                forward.resolve(message, None).await,
                 Err(Failure::NotAQuery(_))
             ));
         }

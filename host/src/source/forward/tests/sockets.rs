@@ -25,7 +25,7 @@ type Asked = (JoinHandle<Result<Answer, Failure>>, Vec<u8>, SocketAddr);
 
 async fn ask(forward: &Rc<Forward>, upstream: &UdpSocket, name: &str) -> Asked {
     let (forward, asked) = (forward.clone(), query(name));
-    let resolving = spawn_local(async move { forward.resolve(&asked).await });
+    let resolving = spawn_local(async move { forward.resolve(&asked, None).await });
     let mut buffer = [0; 512];
     let (length, from) = upstream.recv_from(&mut buffer).await.unwrap();
     (resolving, buffer[..length].to_vec(), from)
@@ -206,7 +206,7 @@ fn an_error_about_an_earlier_query_is_not_the_next_ones() {
         {
             // Sent and given up before anybody could hear that it was refused.
             let asked = query("example.com");
-            let mut resolving = std::pin::pin!(forward.resolve(&asked));
+            let mut resolving = std::pin::pin!(forward.resolve(&asked, None));
             std::future::poll_fn(|context| {
                 assert!(resolving.as_mut().poll(context).is_pending());
                 std::task::Poll::Ready(())
@@ -232,7 +232,10 @@ fn all_that_is_under_way_hears_that_nobody_is_there() {
         }
         drop(upstream);
         let refused = Failure::NoReply(vec![(address, Fault::Refused)]);
-        assert_eq!(forward.resolve(&query("d.example")).await.unwrap_err(), refused);
+        assert_eq!(
+            forward.resolve(&query("d.example"), None).await.unwrap_err(),
+            refused
+        );
         for resolving in under_way {
             assert_eq!(resolving.await.unwrap().unwrap_err(), refused);
         }

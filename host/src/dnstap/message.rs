@@ -1,0 +1,167 @@
+//! What is said of a message: `dnstap.proto` as far as a forwarder has something to say.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::frames;
+
+/// A query and what came of it.
+#[derive(Debug)]
+pub struct Exchange<'a> {
+    /// Who asked, if it was not us.
+    pub client: Option<SocketAddr>,
+    /// Who was asked, if it was not us.
+    pub server: Option<SocketAddr>,
+    /// How.
+    pub transport: Transport,
+    /// The whole message.
+    pub query: &'a [u8],
+    /// When it came or went: since 1970.
+    pub asked: Duration,
+    /// The whole answer, and when it went or came.
+    pub response: Option<(&'a [u8], Duration)>,
+}
+
+/// The message at the top.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Dnstap {
+    #[prost(bytes = "vec", optional, tag = "1")]
+    identity: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    version: Option<Vec<u8>>,
+    #[prost(message, required, tag = "14")]
+    message: Message,
+    /// Always 1: a message.
+    #[prost(int32, required, tag = "15")]
+    kind: i32,
+}
+
+/// A message that was sent or received.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Message {
+    #[prost(enumeration = "Kind", required, tag = "1")]
+    kind: i32,
+    #[prost(enumeration = "Family", optional, tag = "2")]
+    family: Option<i32>,
+    #[prost(enumeration = "Transport", optional, tag = "3")]
+    transport: Option<i32>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    query_address: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "5")]
+    response_address: Option<Vec<u8>>,
+    #[prost(uint32, optional, tag = "6")]
+    query_port: Option<u32>,
+    #[prost(uint32, optional, tag = "7")]
+    response_port: Option<u32>,
+    #[prost(uint64, optional, tag = "8")]
+    query_time_sec: Option<u64>,
+    #[prost(fixed32, optional, tag = "9")]
+    query_time_nsec: Option<u32>,
+    #[prost(bytes = "vec", optional, tag = "10")]
+    query_message: Option<Vec<u8>>,
+    #[prost(uint64, optional, tag = "12")]
+    response_time_sec: Option<u64>,
+    #[prost(fixed32, optional, tag = "13")]
+    response_time_nsec: Option<u32>,
+    #[prost(bytes = "vec", optional, tag = "14")]
+    response_message: Option<Vec<u8>>,
+}
+
+/// On which side of us the message was, and which way it went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum Kind {
+    ClientQuery = 5,
+    ClientResponse = 6,
+    ForwarderQuery = 7,
+    ForwarderResponse = 8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+enum Family {
+    Inet = 1,
+    Inet6 = 2,
+}
+
+/// How a message was carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum Transport {
+    /// In a datagram.
+    Udp = 1,
+    /// On a connection.
+    Tcp = 2,
+    /// On a connection with TLS.
+    Tls = 3,
+    /// In a request over HTTPS.
+    Https = 4,
+    /// In a stream of QUIC. Readers older than this transport show a number.
+    Quic = 7,
+}
+
+impl Message {
+    /// A query.
+    pub fn query(kind: Kind, exchange: &Exchange<'_>) -> Message {
+        Message {
+            query_message: Some(exchange.query.to_vec()),
+            ..Message::either(kind, exchange)
+        }
+    }
+
+    /// The response to it, if there is one.
+    pub fn response(kind: Kind, exchange: &Exchange<'_>) -> Option<Message> {
+        let (response, at) = exchange.response?;
+        let (seconds, nanoseconds) = parts(at);
+        Some(Message {
+            response_time_sec: seconds,
+            response_time_nsec: nanoseconds,
+            response_message: Some(response.to_vec()),
+            ..Message::either(kind, exchange)
+        })
+    }
+
+    fn either(kind: Kind, exchange: &Exchange<'_>) -> Message {
+        let [client, server] = [exchange.client, exchange.server]
+            .map(|side| side.map(|side| (side.ip().to_canonical(), u32::from(side.port()))));
+        let family = client.or(server).map(|(address, _)| match address {
+            IpAddr::V4(_) => Family::Inet.into(),
+            IpAddr::V6(_) => Family::Inet6.into(),
+        });
+        let (seconds, nanoseconds) = parts(exchange.asked);
+        Message {
+            kind: kind.into(),
+            family,
+            transport: Some(exchange.transport.into()),
+            query_address: client.map(|(address, _)| octets(address)),
+            query_port: client.map(|(_, port)| port),
+            response_address: server.map(|(address, _)| octets(address)),
+            response_port: server.map(|(_, port)| port),
+            query_time_sec: seconds,
+            query_time_nsec: nanoseconds,
+            ..Message::default()
+        }
+    }
+
+    /// A frame with it.
+    pub fn frame(self, identity: &[u8]) -> Vec<u8> {
+        let dnstap = Dnstap {
+            identity: Some(identity.to_vec()).filter(|identity| !identity.is_empty()),
+            version: Some(concat!("dnsweir ", env!("CARGO_PKG_VERSION")).into()),
+            message: self,
+            kind: 1,
+        };
+        frames::data(&dnstap)
+    }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+fn parts(since_1970: Duration) -> (Option<u64>, Option<u32>) {
+    (Some(since_1970.as_secs()), Some(since_1970.subsec_nanos()))
+}

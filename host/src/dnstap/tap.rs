@@ -1,0 +1,111 @@
+//! Where workers leave messages.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use std::{fmt, fs};
+
+use super::message::{Exchange, Kind, Message};
+use super::stream::{Counters, Stream};
+use crate::config;
+use crate::output::Queue;
+
+/// How long frames wait for others, so that a busy server wakes the writing thread fifty times a second.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Where messages are told.
+pub struct Tap {
+    config: config::Dnstap,
+    identity: Vec<u8>,
+    counters: Arc<Counters>,
+    /// Made when there is something to tell; none: there can be no thread.
+    queue: OnceLock<Option<Queue>>,
+}
+
+impl Tap {
+    /// One that begins to write when it is told something.
+    pub fn new(config: &config::Dnstap) -> Arc<Tap> {
+        let identity = config.identity.clone().or_else(host_name).unwrap_or_default();
+        Arc::new(Tap {
+            config: config.clone(),
+            identity: identity.into_bytes(),
+            counters: Arc::default(),
+            queue: OnceLock::new(),
+        })
+    }
+
+    /// Whether it is what this configuration wants.
+    pub fn is_for(&self, config: &config::Dnstap) -> bool {
+        self.config == *config
+    }
+
+    /// Whether messages from and to clients are told.
+    pub fn wants_clients(&self) -> bool {
+        self.config.clients
+    }
+
+    /// Whether messages to and from upstreams are.
+    pub fn wants_upstreams(&self) -> bool {
+        self.config.upstreams
+    }
+
+    /// Tells of a client's query and of its answer.
+    pub fn tell_client(&self, exchange: &Exchange<'_>) {
+        self.tell(exchange, Kind::ClientQuery, Kind::ClientResponse);
+    }
+
+    /// Tells of a query to an upstream and of its answer.
+    pub fn tell_upstream(&self, exchange: &Exchange<'_>) {
+        self.tell(exchange, Kind::ForwarderQuery, Kind::ForwarderResponse);
+    }
+
+    fn tell(&self, exchange: &Exchange<'_>, query: Kind, response: Kind) {
+        let Some(queue) = self.queue.get_or_init(|| self.start()) else {
+            return;
+        };
+        let query = Message::query(query, exchange);
+        let response = Message::response(response, exchange);
+        let count = 1 + u64::from(response.is_some());
+        let messages = [Some(query), response].into_iter().flatten();
+        let frames = messages.into_iter().map(|message| message.frame(&self.identity));
+        let frames: Vec<u8> = frames.flatten().collect();
+        queue.push(frames.len(), || count, |out| out.extend_from_slice(&frames));
+    }
+
+    fn start(&self) -> Option<Queue> {
+        let stream = Stream::new(self.config.to.clone(), Arc::clone(&self.counters));
+        Queue::start("dnstap", stream, GATHER)
+            .inspect_err(|error| tracing::error!(%error, "dnstap has no thread: nothing is told"))
+            .ok()
+    }
+
+    /// Writes what is left and ends the stream, if there is a reader: for a second at most.
+    pub fn finish(&self) {
+        if let Some(Some(queue)) = self.queue.get() {
+            queue.finish();
+        }
+    }
+
+    /// Frames that were handed over, those dropped since the reader was too slow, and those dropped since there was none.
+    pub fn figures(&self) -> (u64, u64, u64) {
+        let slow = match self.queue.get() {
+            Some(Some(queue)) => queue.dropped(),
+            _ => 0,
+        };
+        let [written, unread] =
+            [&self.counters.written, &self.counters.unread].map(|of| of.load(Ordering::Relaxed));
+        (written, slow, unread)
+    }
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tap").field(&self.config).finish()
+    }
+}
+
+/// What the kernel calls this host, or the container.
+fn host_name() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned())
+}

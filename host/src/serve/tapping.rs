@@ -1,0 +1,61 @@
+//! Clients' messages, told to whoever reads dnstap.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::dns::Transport;
+use crate::dnstap::{self, Exchange, Tap};
+
+use super::live::Live;
+use super::request::Request;
+use super::response::Response;
+use super::worker::Worker;
+
+impl Worker {
+    /// Tells of a query and what its client was sent; of no octets: nothing was.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tap(&self, tap: &Tap, live: &Live, request: &Request, reply: &[u8]) {
+        let transport = match request.client.transport {
+            Transport::Udp => dnstap::Transport::Udp,
+            Transport::Tcp => dnstap::Transport::Tcp,
+            Transport::Tls => dnstap::Transport::Tls,
+            Transport::Https => dnstap::Transport::Https,
+            Transport::Quic => dnstap::Transport::Quic,
+            Transport::Internal => return,
+        };
+        if !tap.wants_clients() {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let took = self.now().saturating_sub(request.client.received);
+        let listener = live.server(request.client.server);
+        let listener = listener
+            .rsplit_once("://")
+            .map_or(listener, |(_, address)| address);
+        let listener: Option<SocketAddr> = listener.parse().ok();
+        tap.tell_client(&Exchange {
+            client: Some(request.client.address),
+            // Where every address is listened on, which one it was is not known here.
+            server: listener.filter(|address| !address.ip().is_unspecified()),
+            transport,
+            query: &request.message,
+            asked: now.saturating_sub(Duration::from_micros(took)),
+            response: (!reply.is_empty()).then_some((reply, now)),
+        });
+    }
+
+    /// Tells of a query that goes nowhere: no zone is asked, or who asks may not.
+    pub(super) fn finish_outside(
+        &self,
+        live: &Live,
+        request: &Request,
+        response: Option<&Response>,
+        reply: &[u8],
+    ) {
+        if let Some(tap) = &live.generation.tap {
+            self.tap(tap, live, request, reply);
+        }
+        self.finish_trace(request, response, reply.len());
+    }
+}
