@@ -36,6 +36,7 @@ pub(super) const FORWARD: Shape = Shape {
         "jostle",
         "connections",
         "idle",
+        "max-age",
         "any",
         "except",
         "next",
@@ -115,6 +116,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
         idle: mistakes
             .scalar(nodes, r#"idle "10s""#, duration(ms(100)..=s(3600)))
             .unwrap_or(s(10)),
+        max_age: mistakes.scalar(nodes, r#"max-age "5m""#, duration(s(1)..=s(86_400))),
         any: mistakes.switch(nodes, "any"),
         except: mistakes
             .list(nodes, "except", &EXCEPT, zone_name)
@@ -407,6 +409,7 @@ mod tests {
                 jostle: None,
                 connections: 2,
                 idle: s(10),
+                max_age: None,
                 any: false,
                 except: vec![],
                 next: vec![],
@@ -419,7 +422,7 @@ mod tests {
         let zone = zone(
             r#"forward "192.0.2.1" {
                 protocol "tcp"; policy "round-robin"; timeout "1s"; deadline "3s"; attempts 1; max-fails 0
-                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"; any
+                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"; max-age "5m"; any
                 except "Corp.example" "10.in-addr.arpa."; next "NXDOMAIN" "SERVFAIL"
             }
             forward "192.0.2.2""#,
@@ -436,6 +439,7 @@ mod tests {
             (s(1), s(3), s(1), s(30))
         );
         assert_eq!((forward.attempts, forward.max_fails), (1, 0));
+        assert_eq!(forward.max_age, Some(s(300)));
         assert_eq!(
             (forward.concurrent, forward.jostle, forward.connections),
             (10, Some(s(1)), 4)

@@ -572,6 +572,8 @@ pub struct Forward {
     pub connections: usize,
     /// `idle "10s"`: how long an unused TCP connection is kept.
     pub idle: Duration,
+    /// `max-age "5m"`: how old a connection may be that takes queries; none: as old as may be.
+    pub max_age: Option<Duration>,
     /// `any`: whether queries for ANY are asked, too.
     pub any: bool,
     /// `except "NAME"…`: names that are left to the next stage, with all below them; lowercased, ending in a dot.

@@ -292,6 +292,11 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
             let idle = draft.argument(option, time, duration)?;
             Some(Node::new("idle").text(&spelled(idle.clamp(ms(100), ms(3_600_000)))))
         }
+        "max_age" => {
+            let age = draft.argument(option, time, duration)?;
+            // None at all is what CoreDNS has unless told otherwise.
+            (!age.is_zero()).then(|| Node::new("max-age").text(&spelled(age.clamp(ms(1000), ms(86_400_000)))))
+        }
         "health_check" => {
             let (every, others) = option.arguments.split_first()?;
             if let Some(other) = others.first() {

@@ -151,11 +151,7 @@ pub const WORDS: &[Word] = &[
     ),
     option("forward", "force_tcp", Written("`protocol \"tcp\"`")),
     option("forward", "health_check", Written("`probe`")),
-    option(
-        "forward",
-        "max_age",
-        Refused("remove it; `expire` says how long an unused connection is kept"),
-    ),
+    option("forward", "max_age", Written("`max-age`")),
     option("forward", "max_concurrent", Written("`concurrent`")),
     option(
         "forward",

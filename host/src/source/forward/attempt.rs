@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::time::{Instant, timeout};
 
+use super::connection::Keeping;
 use super::counters::Reason;
 use super::failure::Fault;
 use super::forwarder::Forwarder;
@@ -39,6 +40,10 @@ impl Forward {
     /// Opens nothing yet. `process` bounds the sockets to upstreams of all stages together.
     pub fn new(shared: Arc<Forwarder>, process: &Arc<Quota>) -> Rc<Self> {
         let config = &shared.config;
+        let keeping = Keeping {
+            idle: config.idle,
+            max_age: config.max_age,
+        };
         let quotas = || Quotas {
             stage: Arc::clone(&shared.sockets),
             process: Arc::clone(process),
@@ -46,16 +51,10 @@ impl Forward {
         let sockets = |upstream: &Arc<Upstream>| udp::Sockets::new(Arc::clone(upstream), quotas());
         let pool = |upstream: &Arc<Upstream>| {
             let limit = config.connections.max(1);
-            Pool::new(Arc::clone(upstream), quotas(), limit, config.idle, config.timeout)
+            Pool::new(Arc::clone(upstream), quotas(), limit, keeping, config.timeout)
         };
         let multiplexed = |upstream: &Arc<Upstream>| {
-            Multiplexed::new(
-                Arc::clone(upstream),
-                quotas(),
-                config,
-                config.idle,
-                config.timeout,
-            )
+            Multiplexed::new(Arc::clone(upstream), quotas(), config, keeping, config.timeout)
         };
         Rc::new(Self {
             sockets: shared.upstreams.iter().map(sockets).collect(),

@@ -40,6 +40,8 @@ pub(super) const CONNECTION_OCTETS: usize = 2 * (MOST_UNSENT + LARGEST_MESSAGE) 
 pub(super) struct Connection {
     serial: u64,
     opened: Rc<Cell<u64>>,
+    /// Until when it takes queries.
+    until: Option<Instant>,
     /// Once closed: the serial number from which on connections are younger than that.
     successors: Cell<u64>,
     state: RefCell<State>,
@@ -47,11 +49,20 @@ pub(super) struct Connection {
     wake: Notify,
 }
 
+/// For how long connections are kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keeping {
+    /// Without a query.
+    pub idle: Duration,
+    /// At all, as long as there are queries.
+    pub max_age: Option<Duration>,
+}
+
 struct State {
     pending: HashMap<u16, Waiting>,
     outbox: Vec<u8>,
     closed: bool,
-    /// Takes no more queries, since the server asked for that.
+    /// Takes no more queries, since the server asked for that, or it is old.
     retiring: bool,
     /// Has carried a reply.
     proven: bool,
@@ -68,11 +79,12 @@ struct Waiting {
 
 impl Connection {
     /// A connection that is yet to be established; it counts in `opened`.
-    pub fn new(opened: &Rc<Cell<u64>>, idle: Duration) -> Self {
+    pub fn new(opened: &Rc<Cell<u64>>, keeping: Keeping) -> Self {
         let serial = opened.replace(opened.get() + 1);
         Self {
             serial,
             opened: opened.clone(),
+            until: keeping.max_age.map(|age| Instant::now() + age),
             successors: Cell::new(serial + 1),
             state: RefCell::new(State {
                 pending: HashMap::new(),
@@ -81,7 +93,7 @@ impl Connection {
                 retiring: false,
                 proven: false,
                 silent: 0,
-                idle,
+                idle: keeping.idle,
                 quiet_since: Instant::now(),
             }),
             wake: Notify::new(),
@@ -157,9 +169,13 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// Whether it takes queries.
+    /// Whether it takes queries; it ends when it has grown too old for that and nobody waits on it.
     pub fn is_open(&self) -> bool {
-        let state = self.state.borrow();
+        let mut state = self.state.borrow_mut();
+        if !state.retiring && self.until.is_some_and(|until| until <= Instant::now()) {
+            state.retiring = true;
+            self.wake.notify_one();
+        }
         !state.closed && !state.retiring
     }
 

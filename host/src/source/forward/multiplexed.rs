@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::connection::Keeping;
 use super::failure::Fault;
 use super::message::{Query, Reply};
 use super::quota::{Permit, Quotas};
@@ -25,7 +26,7 @@ const LEAST_LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Multiplexed {
     upstream: Arc<Upstream>,
     quotas: Quotas,
-    idle: Duration,
+    keeping: Keeping,
     dial: Duration,
     protocol: Protocol,
     /// Over HTTPS, queries are sent with GET, and not POST.
@@ -37,6 +38,8 @@ pub(super) struct Multiplexed {
 #[derive(Default)]
 struct Open {
     session: OnceCell<Session>,
+    /// When it was there.
+    since: Cell<Option<Instant>>,
     /// Whether it has carried a reply.
     proven: Cell<bool>,
     /// Queries without a reply.
@@ -69,18 +72,18 @@ impl Session {
 }
 
 impl Multiplexed {
-    /// Nothing is opened yet. An idle connection is kept for `idle`, and one that does not come about given up after `dial`.
+    /// Nothing is opened yet. One that is there is kept for as long as `keeping` says, and one that does not come about given up after `dial`.
     pub fn new(
         upstream: Arc<Upstream>,
         quotas: Quotas,
         config: &config::Forward,
-        idle: Duration,
+        keeping: Keeping,
         dial: Duration,
     ) -> Multiplexed {
         Multiplexed {
             upstream,
             quotas,
-            idle,
+            keeping,
             dial,
             protocol: config.protocol,
             get: config.get,
@@ -99,10 +102,12 @@ impl Multiplexed {
         }
     }
 
-    /// The connection, or a new one in place of one that is closed.
+    /// The connection, or a new one in place of one that is closed, or old: that one ends with the queries under way.
     fn open(&self) -> Rc<Open> {
         let mut open = self.open.borrow_mut();
-        if open.session.get().is_some_and(Session::is_closed) || open.silent.get() >= MOST_SILENT {
+        let age = open.since.get().map(|since| since.elapsed());
+        let old = self.keeping.max_age.is_some_and(|most| age >= Some(most));
+        if old || open.session.get().is_some_and(Session::is_closed) || open.silent.get() >= MOST_SILENT {
             *open = Rc::default();
         }
         Rc::clone(&open)
@@ -126,6 +131,7 @@ impl Multiplexed {
     /// Establishes the connection, which then lives as a task of its own.
     async fn connect(&self, open: &Rc<Open>) -> Result<Session, Fault> {
         let permit = self.quotas.take()?;
+        open.since.set(Some(Instant::now()));
         let open = Rc::downgrade(open);
         let upstream = Arc::clone(&self.upstream);
         let late = |_| Fault::Timeout;
@@ -133,13 +139,13 @@ impl Multiplexed {
             Protocol::Encrypted(Encryption::Quic) => {
                 let dialled = timeout(self.dial, quic::connect(upstream)).await;
                 let (session, ended) = dialled.map_err(late)??;
-                tokio::task::spawn_local(keep(ended, open, self.idle, permit));
+                tokio::task::spawn_local(keep(ended, open, self.keeping.idle, permit));
                 Ok(Session::Quic(session))
             }
             _ => {
                 let dialled = timeout(self.dial, https::connect(upstream, self.get)).await;
                 let (session, ended) = dialled.map_err(late)??;
-                tokio::task::spawn_local(keep(ended, open, self.idle, permit));
+                tokio::task::spawn_local(keep(ended, open, self.keeping.idle, permit));
                 Ok(Session::Https(session))
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::connection::Connection;
+use super::connection::{Connection, Keeping};
 use super::failure::Fault;
 use super::message::{Query, Reply};
 use super::quota::Quotas;
@@ -20,7 +20,7 @@ pub(super) struct Pool {
     quotas: Quotas,
     /// How many connections there may be that take queries.
     limit: usize,
-    idle: Duration,
+    keeping: Keeping,
     dial: Duration,
     connections: RefCell<Vec<Rc<Connection>>>,
     /// How many were ever opened; the next one's serial number.
@@ -32,14 +32,14 @@ impl Pool {
         upstream: Arc<Upstream>,
         quotas: Quotas,
         limit: usize,
-        idle: Duration,
+        keeping: Keeping,
         dial: Duration,
     ) -> Self {
         Self {
             upstream,
             quotas,
             limit,
-            idle,
+            keeping,
             dial,
             connections: RefCell::default(),
             opened: Rc::default(),
@@ -88,7 +88,7 @@ impl Pool {
     /// Returns at once; queries may be left on the connection while it is being established.
     fn connect(&self) -> Result<Rc<Connection>, Fault> {
         let permit = self.quotas.take()?;
-        let connection = Rc::new(Connection::new(&self.opened, self.idle));
+        let connection = Rc::new(Connection::new(&self.opened, self.keeping));
         // Nothing else knows what the queries travel on.
         let (opened, upstream) = (Rc::clone(&connection), Arc::clone(&self.upstream));
         match upstream.secured {

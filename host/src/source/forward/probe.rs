@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::connection::Keeping;
 use super::counters::Reason;
 use super::failure::Fault;
 use super::forwarder::Forwarder;
@@ -205,6 +206,10 @@ async fn ask(
 ) -> Result<Reply, Fault> {
     // Never closed; the probes' sockets are counted here, and not with those of queries.
     let _socket = SOCKETS.acquire().await;
+    let once = Keeping {
+        idle: Duration::ZERO,
+        max_age: None,
+    };
     match forwarder.config.protocol {
         Protocol::Udp => {
             // A socket of its own: it says nothing about queries, nor they about it.
@@ -216,12 +221,12 @@ async fn ask(
         // A connection of its own: an old one is what may be broken.
         Protocol::Encrypted(Encryption::Https | Encryption::Quic) => {
             let (config, quotas) = (&forwarder.config, Quotas::unbounded());
-            Multiplexed::new(upstream.clone(), quotas, config, Duration::ZERO, limit)
+            Multiplexed::new(upstream.clone(), quotas, config, once, limit)
                 .exchange(query, limit)
                 .await
         }
         Protocol::Tcp | Protocol::Encrypted(Encryption::Tls) => {
-            Pool::new(upstream.clone(), Quotas::unbounded(), 1, Duration::ZERO, limit)
+            Pool::new(upstream.clone(), Quotas::unbounded(), 1, once, limit)
                 .exchange(query, limit)
                 .await
         }

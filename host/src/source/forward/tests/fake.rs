@@ -34,6 +34,7 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         jostle: None,
         connections: 2,
         idle: Duration::from_secs(10),
+        max_age: None,
         any: false,
         except: Vec::new(),
         next: Vec::new(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 
-use super::super::connection::Connection;
+use super::super::connection::{Connection, Keeping};
 use super::super::message::Query;
 use super::super::quota::Quotas;
 use super::super::upstream::Upstream;
@@ -74,7 +74,11 @@ fn queries_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
             0,
         ));
         let permit = Quotas::unbounded().take().unwrap();
-        let connection = Rc::new(Connection::new(&Rc::default(), SOON));
+        let keeping = Keeping {
+            idle: SOON,
+            max_age: None,
+        };
+        let connection = Rc::new(Connection::new(&Rc::default(), keeping));
         spawn_local(connection.clone().run(stream, SOON, upstream, permit));
         let until = tokio::time::Instant::now() + SOON;
         for last in [1, 2] {
@@ -320,6 +324,26 @@ fn an_unused_connection_is_closed_after_its_idle_time() {
         assert_eq!(forward.pools[0].open(), 1);
         assert_eq!(end.recv().await, Some(0));
         assert_eq!(forward.pools[0].open(), 0);
+    });
+}
+
+#[test]
+fn an_old_connection_gives_way_to_another() {
+    run(async {
+        let (address, mut end) = reporting(&[]).await;
+        let forward = forward(&config::Forward {
+            max_age: Some(Duration::from_millis(30)),
+            ..tcp_config(address)
+        });
+        // It is never idle for as long as would end it.
+        let ended = loop {
+            forward.resolve(&query("a"), None).await.unwrap();
+            if let Ok(number) = end.try_recv() {
+                break number;
+            }
+        };
+        assert_eq!(ended, 0);
+        assert_eq!(forward.pools[0].open(), 1);
     });
 }
 
