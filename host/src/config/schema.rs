@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use super::decode::Shape;
 use super::{
-    cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module, node, pods,
-    refresh, registries, source, wasi, zone, zone_file,
+    cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module, node,
+    pods, refresh, registries, source, wasi, zone, zone_file,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.

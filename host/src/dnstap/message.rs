@@ -12,6 +12,8 @@ pub struct Exchange<'a> {
     pub client: Option<SocketAddr>,
     /// Who was asked, if it was not us.
     pub server: Option<SocketAddr>,
+    /// Which pod the client is, in words, where that is known.
+    pub pod: Option<String>,
     /// How.
     pub transport: Transport,
     /// The whole message.
@@ -29,6 +31,8 @@ struct Dnstap {
     identity: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "2")]
     version: Option<Vec<u8>>,
+    #[prost(string, optional, tag = "3")]
+    extra: Option<String>,
     #[prost(message, required, tag = "14")]
     message: Message,
     /// Always 1: a message.
@@ -144,10 +148,11 @@ impl Message {
     }
 
     /// A frame with it.
-    pub fn frame(self, identity: &[u8]) -> Vec<u8> {
+    pub fn frame(self, identity: &[u8], extra: Option<&str>) -> Vec<u8> {
         let dnstap = Dnstap {
             identity: Some(identity.to_vec()).filter(|identity| !identity.is_empty()),
             version: Some(concat!("dnsweir ", env!("CARGO_PKG_VERSION")).into()),
+            extra: extra.map(str::to_owned),
             message: self,
             kind: 1,
         };
@@ -164,4 +169,44 @@ fn octets(address: IpAddr) -> Vec<u8> {
 
 fn parts(since_1970: Duration) -> (Option<u64>, Option<u32>) {
     (Some(since_1970.as_secs()), Some(since_1970.subsec_nanos()))
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    #[test]
+    fn a_frame_says_who_asked_whom_and_when() {
+        let exchange = Exchange {
+            client: Some("[::ffff:10.244.0.7]:40000".parse().unwrap()),
+            server: None,
+            pod: None,
+            transport: Transport::Quic,
+            query: b"query",
+            asked: Duration::new(5, 6),
+            response: Some((b"response", Duration::new(7, 8))),
+        };
+        let response = Message::response(Kind::ClientResponse, &exchange).unwrap();
+        let frame = response.frame(b"node-1", Some("shop/cart-0"));
+        let read = Dnstap::decode(&frame[4..]).unwrap();
+        assert_eq!(
+            usize::try_from(u32::from_be_bytes(*frame.first_chunk().unwrap())).unwrap(),
+            frame.len() - 4
+        );
+        assert_eq!(read.extra.as_deref(), Some("shop/cart-0"));
+        assert_eq!(read.message.query_address.as_deref(), Some(&[10, 244, 0, 7][..]));
+        assert_eq!(read.message.family(), Family::Inet);
+        assert_eq!(
+            (read.message.query_time_sec, read.message.query_time_nsec),
+            (Some(5), Some(6))
+        );
+        assert_eq!(
+            (read.message.response_time_sec, read.message.response_time_nsec),
+            (Some(7), Some(8))
+        );
+        assert_eq!(read.message.response_message.as_deref(), Some(&b"response"[..]));
+        assert_eq!(read.message.query_message, None);
+    }
 }

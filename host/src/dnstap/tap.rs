@@ -67,7 +67,9 @@ impl Tap {
         let response = Message::response(response, exchange);
         let count = 1 + u64::from(response.is_some());
         let messages = [Some(query), response].into_iter().flatten();
-        let frames = messages.into_iter().map(|message| message.frame(&self.identity));
+        let frames = messages
+            .into_iter()
+            .map(|message| message.frame(&self.identity, exchange.pod.as_deref()));
         let frames: Vec<u8> = frames.flatten().collect();
         queue.push(frames.len(), || count, |out| out.extend_from_slice(&frames));
     }

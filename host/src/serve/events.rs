@@ -35,7 +35,9 @@ impl Worker {
             return;
         }
         if let Some(tap) = &live.generation.tap {
-            self.tap(tap, live, request, &message[..sent.size.min(message.len())]);
+            let pod = live.generation.pods.as_ref();
+            let pod = pod.map(|_| live.identity(request).to_string());
+            self.tap(tap, live, request, pod, &message[..sent.size.min(message.len())]);
         }
         let filters = &pipeline.event_filters;
         if filters.is_empty() {

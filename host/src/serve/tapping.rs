@@ -15,7 +15,7 @@ impl Worker {
     /// Tells of a query and what its client was sent; of no octets: nothing was.
     #[cold]
     #[inline(never)]
-    pub(super) fn tap(&self, tap: &Tap, live: &Live, request: &Request, reply: &[u8]) {
+    pub(super) fn tap(&self, tap: &Tap, live: &Live, request: &Request, pod: Option<String>, reply: &[u8]) {
         let transport = match request.client.transport {
             Transport::Udp => dnstap::Transport::Udp,
             Transport::Tcp => dnstap::Transport::Tcp,
@@ -38,6 +38,7 @@ impl Worker {
             client: Some(request.client.address),
             // Where every address is listened on, which one it was is not known here.
             server: listener.filter(|address| !address.ip().is_unspecified()),
+            pod,
             transport,
             query: &request.message,
             asked: now.saturating_sub(Duration::from_micros(took)),
@@ -54,7 +55,8 @@ impl Worker {
         reply: &[u8],
     ) {
         if let Some(tap) = &live.generation.tap {
-            self.tap(tap, live, request, reply);
+            // Nobody has looked who that is.
+            self.tap(tap, live, request, None, reply);
         }
         self.finish_trace(request, response, reply.len());
     }

@@ -103,6 +103,7 @@ impl Query {
         tap.tell_upstream(&Exchange {
             client: None,
             server: Some(upstream),
+            pod: None,
             transport,
             query: &query,
             asked: now.saturating_sub(took),
