@@ -84,7 +84,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("node", &["netstat", "config", "dns"]),
     (
         "ceiling",
-        &["identity", "registry", "listen", "serve", "filter", "output", "config"],
+        &[
+            "identity", "registry", "listen", "serve", "filter", "output", "config",
+        ],
     ),
     ("state", &["registry", "ceiling", "listen", "node", "serve"]),
     (

@@ -30,16 +30,29 @@ impl Worker {
         clocks: Clocks,
     ) {
         self.finish_trace(request, response, sent.size);
-        let pipeline = &live.generation.pipelines[request.pipeline];
-        if !pipeline.tells {
-            return;
+        if live.generation.pipelines[request.pipeline].tells {
+            self.tell_of(live, request, response, sent, message, clocks);
         }
+    }
+
+    /// The same, where there is somebody to hear it.
+    // By itself: most queries have nobody.
+    #[inline(never)]
+    fn tell_of(
+        &self,
+        live: &Live,
+        request: &Request,
+        response: Option<&Response>,
+        sent: Sent,
+        message: &[u8],
+        clocks: Clocks,
+    ) {
         if let Some(tap) = &live.generation.tap {
             let pod = live.generation.pods.as_ref();
             let pod = pod.map(|_| live.identity(request).to_string());
             self.tap(tap, live, request, pod, &message[..sent.size.min(message.len())]);
         }
-        let filters = &pipeline.event_filters;
+        let filters = &live.generation.pipelines[request.pipeline].event_filters;
         if filters.is_empty() {
             return;
         }
