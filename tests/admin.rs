@@ -120,7 +120,7 @@ fn metrics_are_documented_and_described() {
         .collect();
     assert!(listed.len() > 20, "{listed:?}");
     let mut served: BTreeSet<String> = metrics.families();
-    // What only those show who follow a cluster or a node's pods, have a zone file, or ask over TLS.
+    // What only those show who follow a cluster or a node's pods, have a zone file or a tap, or ask over TLS.
     let (server, folder) = (ApiServer::start(), tempfile::tempdir().expect("a folder"));
     let file = folder.path().join("kubeconfig");
     std::fs::write(&file, server.kubeconfig("secret")).expect("a kubeconfig");
@@ -132,10 +132,10 @@ fn metrics_are_documented_and_described() {
     let front = TlsFront::before(upstream.address, certificate.server(None));
     let (ip, port) = (front.address.ip(), front.address.port());
     let (pem, key) = certificate.write(folder.path(), "server");
-    let tls = fresh_socket();
+    let (tls, tap) = (fresh_socket(), folder.path().join("tap"));
     let special = Proxy::start(&format!(
         "listen \"$LISTEN\" \"tls://{tls}\" {{ certificate {pem:?} key={key:?} }}\nadmin \"$ADMIN\"\n\
-         pods {{ node \"here\"; kubeconfig {file:?} }}\n\
+         pods {{ node \"here\"; kubeconfig {file:?} }}\ndnstap {tap:?}\n\
          zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\nzone \"y\" {{ file {zone:?} }}\n\
          zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}"
     ));

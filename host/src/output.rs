@@ -79,7 +79,7 @@ pub fn flush() {
     }
 }
 
-/// The queue of one stream, and its writing thread: when this is dropped, it writes what is left, then ends.
+/// The queue of one stream, and its writing thread: dropping this writes what is left, then ends it.
 pub struct Queue {
     state: Arc<State>,
 }
@@ -213,22 +213,18 @@ impl Queue {
 
     /// Takes nothing more, and waits until the sink is closed: for a second at most.
     pub fn finish(&self) {
-        self.close();
-        let mut pending = self.state.pending.lock();
-        let ended = |pending: &mut Pending| !pending.ended;
-        self.state.drained.wait_while_for(&mut pending, ended, FAREWELL);
-    }
-
-    fn close(&self) {
         self.state.pending.lock().closed = true;
         self.state.filled.notify_one();
         self.state.urgent.notify_one();
+        let mut pending = self.state.pending.lock();
+        let ended = |pending: &mut Pending| !pending.ended;
+        self.state.drained.wait_while_for(&mut pending, ended, FAREWELL);
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.close();
+        self.finish();
     }
 }
 

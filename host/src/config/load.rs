@@ -170,10 +170,8 @@ fn decode(
         .collect();
     let sources = source::decode_named(mistakes, &mut place, named_nodes(nodes, "source"));
     // Without zones everything is unused.
-    let filters = match zones.is_empty() {
-        true => filters.finish(&mut Mistakes::default()),
-        false => filters.finish(mistakes),
-    };
+    let mut unused = Mistakes::default();
+    let filters = filters.finish(if zones.is_empty() { &mut unused } else { mistakes });
 
     Some(Config {
         clients: child(nodes, "clients").map(|node| clients::decode(mistakes, &clients::CLIENTS, node)),

@@ -1,6 +1,7 @@
 //! `cache` and `forward`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::blocks::{Plugin, PluginOption};
@@ -14,6 +15,9 @@ use super::values::duration;
 /// What CoreDNS takes for the highest and the lowest TTL of an answer, in seconds, unless told otherwise.
 const SUCCESS: (u64, u64) = (3600, 5);
 const DENIAL: (u64, u64) = (1800, 5);
+
+/// What a time looks like, for who wrote something else.
+const TIME: &str = "a duration such as 5s";
 
 /// `cache [TTL] [ZONES]` for a zone; none: nothing is kept there.
 pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
@@ -35,7 +39,7 @@ pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             "prefetch" => others.extend(prefetch(draft, option)?),
             "serve_stale" => others.push(serve_stale(draft, option)?),
             "servfail" => {
-                let time = draft.argument(option, "a duration such as 5s", duration)?;
+                let time = draft.argument(option, TIME, duration)?;
                 let time = time.clamp(Duration::from_secs(1), Duration::from_secs(300));
                 others.push(Node::new("failure").text(&spelled(time)));
             }
@@ -246,7 +250,6 @@ fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<
 
 /// An option that is one setting of ours.
 fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
-    let time = "a duration such as 5s";
     let ms = Duration::from_millis;
     let number = |text: &str| text.parse::<u64>().ok();
     match option.name.text.as_str() {
@@ -284,19 +287,18 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
             let most = draft.argument(option, "a number", number)?;
             (most > 0).then(|| Node::new("connections").number(most.min(64)))
         }
-        "read_timeout" => {
-            let timeout = draft.argument(option, time, duration)?;
-            Some(Node::new("timeout").text(&spelled(timeout.clamp(ms(10), ms(5000)))))
+        "read_timeout" => lasting(draft, option, "timeout", ms(10)..=ms(5000)),
+        "expire" => lasting(draft, option, "idle", ms(100)..=ms(3_600_000)),
+        // Zero is what CoreDNS has unless told otherwise: no age.
+        "max_age"
+            if option
+                .arguments
+                .iter()
+                .any(|age| duration(&age.text) == Some(ms(0))) =>
+        {
+            None
         }
-        "expire" => {
-            let idle = draft.argument(option, time, duration)?;
-            Some(Node::new("idle").text(&spelled(idle.clamp(ms(100), ms(3_600_000)))))
-        }
-        "max_age" => {
-            let age = draft.argument(option, time, duration)?;
-            // None at all is what CoreDNS has unless told otherwise.
-            (!age.is_zero()).then(|| Node::new("max-age").text(&spelled(age.clamp(ms(1000), ms(86_400_000)))))
-        }
+        "max_age" => lasting(draft, option, "max-age", ms(1000)..=ms(86_400_000)),
         "health_check" => {
             let (every, others) = option.arguments.split_first()?;
             if let Some(other) = others.first() {
@@ -304,13 +306,24 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
                 draft.mistake(other.span, format!("`{}` is not supported", other.text), help);
             }
             let Some(every) = duration(&every.text) else {
-                draft.mistake(every.span, format!("`health_check` needs {time}"), "");
+                draft.mistake(every.span, format!("`health_check` needs {TIME}"), "");
                 return None;
             };
             Some(Node::new("probe").text(&spelled(every.clamp(ms(10), ms(60_000)))))
         }
         _ => None,
     }
+}
+
+/// A setting that is a time, within what may be written.
+fn lasting(
+    draft: &mut Draft,
+    option: &PluginOption,
+    name: &str,
+    within: RangeInclusive<Duration>,
+) -> Option<Node> {
+    let time = draft.argument(option, TIME, duration)?;
+    Some(Node::new(name).text(&spelled(time.clamp(*within.start(), *within.end()))))
 }
 
 /// `forward "ADDRESS"…`

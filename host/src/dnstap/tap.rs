@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use std::{fmt, fs};
+use std::{fmt, fs, thread};
 
 use super::message::{Exchange, Kind, Message};
 use super::stream::{Counters, Stream};
@@ -97,6 +97,17 @@ impl Tap {
         let [written, unread] =
             [&self.counters.written, &self.counters.unread].map(|of| of.load(Ordering::Relaxed));
         (written, slow, unread)
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        // The last to know it may be a worker, and the reader may take its time.
+        if let Some(Some(queue)) = self.queue.take() {
+            let _ = thread::Builder::new()
+                .name("dnstap-end".into())
+                .spawn(move || drop(queue));
+        }
     }
 }
 

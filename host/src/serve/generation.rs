@@ -163,8 +163,7 @@ impl Generation {
         let tap = tap(&config, previous);
         let taps_clients = tap.as_ref().is_some_and(|tap| tap.wants_clients());
         for pipeline in &mut pipelines {
-            pipeline.note_phases(&filters);
-            pipeline.tells = taps_clients || !pipeline.event_filters.is_empty();
+            pipeline.note_phases(&filters, taps_clients);
         }
         let of_pipelines = pipelines.iter().zip(&config.zones);
         let of_pipelines = of_pipelines.map(|(pipeline, zone)| OfPipeline {
@@ -174,10 +173,8 @@ impl Generation {
         });
         let zones = Zones::new(of_pipelines, config.local_zones);
         let (keeps, hears_messages) = of_messages(&filters, taps_clients);
-        let (identities, test_cases) = filters
-            .iter()
-            .map(|loaded| (loaded.identity, loaded.test_cases))
-            .unzip();
+        let of_filters = filters.iter().map(|loaded| (loaded.identity, loaded.test_cases));
+        let (identities, test_cases) = of_filters.unzip();
         Ok(Generation {
             number,
             config,
@@ -391,8 +388,8 @@ fn load(
 }
 
 impl Pipeline {
-    /// Notes which of its filters look at responses and hear of events.
-    fn note_phases(&mut self, filters: &[Loaded]) {
+    /// Notes which of its filters look at responses and hear of events, and whether anybody hears.
+    fn note_phases(&mut self, filters: &[Loaded], taps_clients: bool) {
         for stage in &self.stages {
             if let Stage::Filter { filter, zone_base } = *stage {
                 let interest = filters[filter].filter.interest();
@@ -402,5 +399,6 @@ impl Pipeline {
                 }
             }
         }
+        self.tells = taps_clients || !self.event_filters.is_empty();
     }
 }
