@@ -274,19 +274,9 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
             let fails = draft.argument(option, "a number", number)?;
             Some(Node::new("max-fails").number(fails.min(1000)))
         }
-        "max_concurrent" => {
-            // None at all is what CoreDNS has unless told otherwise.
-            let most = draft.argument(option, "a number", number)?;
-            (most > 0).then(|| Node::new("concurrent").number(most.min(1_000_000)))
-        }
-        "max_connect_attempts" => {
-            let most = draft.argument(option, "a number", number)?;
-            (most > 0).then(|| Node::new("attempts").number(most.min(10)))
-        }
-        "max_idle_conns" => {
-            let most = draft.argument(option, "a number", number)?;
-            (most > 0).then(|| Node::new("connections").number(most.min(64)))
-        }
+        "max_concurrent" => most(draft, option, "concurrent", 1_000_000),
+        "max_connect_attempts" => most(draft, option, "attempts", 10),
+        "max_idle_conns" => most(draft, option, "connections", 64),
         "read_timeout" => lasting(draft, option, "timeout", ms(10)..=ms(5000)),
         "expire" => lasting(draft, option, "idle", ms(100)..=ms(3_600_000)),
         // Zero is what CoreDNS has unless told otherwise: no age.
@@ -313,6 +303,13 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
         }
         _ => None,
     }
+}
+
+/// A setting that is a number, not above what may be written; none at all is what CoreDNS has unless told otherwise.
+fn most(draft: &mut Draft, option: &PluginOption, name: &str, ours: u64) -> Option<Node> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let most = draft.argument(option, "a number", number)?;
+    (most > 0).then(|| Node::new(name).number(most.min(ours)))
 }
 
 /// A setting that is a time, within what may be written.
