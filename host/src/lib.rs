@@ -15,6 +15,7 @@ mod admission;
 mod api_server;
 pub mod args;
 mod attempts;
+mod background;
 mod cache;
 mod cases;
 mod ceiling;

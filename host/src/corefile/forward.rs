@@ -251,7 +251,6 @@ fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<
 /// An option that is one setting of ours.
 fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     let ms = Duration::from_millis;
-    let number = |text: &str| text.parse::<u64>().ok();
     match option.name.text.as_str() {
         "tls" => tls(draft, option),
         "doh_method" => {
@@ -305,9 +304,12 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
     }
 }
 
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
 /// A setting that is a number, not above what may be written; none at all is what CoreDNS has unless told otherwise.
 fn most(draft: &mut Draft, option: &PluginOption, name: &str, ours: u64) -> Option<Node> {
-    let number = |text: &str| text.parse::<u64>().ok();
     let most = draft.argument(option, "a number", number)?;
     (most > 0).then(|| Node::new(name).number(most.min(ours)))
 }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::frames;
+use crate::dns::Transport;
 
 /// A query and what came of it.
 #[derive(Debug)]
@@ -18,10 +19,10 @@ pub struct Exchange<'a> {
     pub transport: Transport,
     /// The whole message.
     pub query: &'a [u8],
-    /// When it came or went: since 1970.
-    pub asked: Duration,
-    /// The whole answer, and when it went or came.
-    pub response: Option<(&'a [u8], Duration)>,
+    /// How long ago it came or went.
+    pub took: Duration,
+    /// The whole answer, which went or came just now.
+    pub response: Option<&'a [u8]>,
 }
 
 /// The message at the top.
@@ -47,7 +48,7 @@ pub(super) struct Message {
     kind: i32,
     #[prost(enumeration = "Family", optional, tag = "2")]
     family: Option<i32>,
-    #[prost(enumeration = "Transport", optional, tag = "3")]
+    #[prost(enumeration = "Carrier", optional, tag = "3")]
     transport: Option<i32>,
     #[prost(bytes = "vec", optional, tag = "4")]
     query_address: Option<Vec<u8>>,
@@ -88,55 +89,65 @@ enum Family {
     Inet6 = 2,
 }
 
-/// How a message was carried.
+/// What carried a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
-pub enum Transport {
-    /// In a datagram.
+enum Carrier {
     Udp = 1,
-    /// On a connection.
     Tcp = 2,
-    /// On a connection with TLS.
     Tls = 3,
-    /// In a request over HTTPS.
     Https = 4,
-    /// In a stream of QUIC. Readers older than this transport show a number.
+    /// Readers older than this one show a number.
     Quic = 7,
 }
 
+impl Carrier {
+    /// None: nothing carried it.
+    fn of(transport: Transport) -> Option<Carrier> {
+        match transport {
+            Transport::Udp => Some(Carrier::Udp),
+            Transport::Tcp => Some(Carrier::Tcp),
+            Transport::Tls => Some(Carrier::Tls),
+            Transport::Https => Some(Carrier::Https),
+            Transport::Quic => Some(Carrier::Quic),
+            Transport::Internal => None,
+        }
+    }
+}
+
 impl Message {
-    /// A query.
-    pub fn query(kind: Kind, exchange: &Exchange<'_>) -> Message {
+    /// A query; `now` is the time since 1970.
+    pub fn query(kind: Kind, exchange: &Exchange<'_>, now: Duration) -> Message {
         Message {
             query_message: Some(exchange.query.to_vec()),
-            ..Message::either(kind, exchange)
+            ..Message::either(kind, exchange, now)
         }
     }
 
     /// The response to it, if there is one.
-    pub fn response(kind: Kind, exchange: &Exchange<'_>) -> Option<Message> {
-        let (response, at) = exchange.response?;
-        let (seconds, nanoseconds) = parts(at);
+    pub fn response(kind: Kind, exchange: &Exchange<'_>, now: Duration) -> Option<Message> {
+        let response = exchange.response?;
+        let (seconds, nanoseconds) = parts(now);
         Some(Message {
             response_time_sec: seconds,
             response_time_nsec: nanoseconds,
             response_message: Some(response.to_vec()),
-            ..Message::either(kind, exchange)
+            ..Message::either(kind, exchange, now)
         })
     }
 
-    fn either(kind: Kind, exchange: &Exchange<'_>) -> Message {
+    fn either(kind: Kind, exchange: &Exchange<'_>, now: Duration) -> Message {
         let [client, server] = [exchange.client, exchange.server]
             .map(|side| side.map(|side| (side.ip().to_canonical(), u32::from(side.port()))));
         let family = client.or(server).map(|(address, _)| match address {
             IpAddr::V4(_) => Family::Inet.into(),
             IpAddr::V6(_) => Family::Inet6.into(),
         });
-        let (seconds, nanoseconds) = parts(exchange.asked);
+        let (seconds, nanoseconds) = parts(now.saturating_sub(exchange.took));
         Message {
             kind: kind.into(),
             family,
-            transport: Some(exchange.transport.into()),
+            transport: Carrier::of(exchange.transport).map(Into::into),
             query_address: client.map(|(address, _)| octets(address)),
             query_port: client.map(|(_, port)| port),
             response_address: server.map(|(address, _)| octets(address)),
@@ -185,10 +196,11 @@ mod tests {
             pod: None,
             transport: Transport::Quic,
             query: b"query",
-            asked: Duration::new(5, 6),
-            response: Some((b"response", Duration::new(7, 8))),
+            took: Duration::from_secs(2),
+            response: Some(b"response"),
         };
-        let response = Message::response(Kind::ClientResponse, &exchange).unwrap();
+        let now = Duration::new(7, 8);
+        let response = Message::response(Kind::ClientResponse, &exchange, now).unwrap();
         let frame = response.frame(b"node-1", Some("shop/cart-0"));
         let read = Dnstap::decode(&frame[4..]).unwrap();
         assert_eq!(
@@ -200,7 +212,7 @@ mod tests {
         assert_eq!(read.message.family(), Family::Inet);
         assert_eq!(
             (read.message.query_time_sec, read.message.query_time_nsec),
-            (Some(5), Some(6))
+            (Some(5), Some(8))
         );
         assert_eq!(
             (read.message.response_time_sec, read.message.response_time_nsec),

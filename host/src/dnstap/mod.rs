@@ -8,5 +8,5 @@ mod message;
 mod stream;
 mod tap;
 
-pub use message::{Exchange, Transport};
+pub use message::Exchange;
 pub use tap::Tap;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fmt, fs, thread};
 
 use super::message::{Exchange, Kind, Message};
@@ -63,8 +63,9 @@ impl Tap {
         let Some(queue) = self.queue.get_or_init(|| self.start()) else {
             return;
         };
-        let query = Message::query(query, exchange);
-        let response = Message::response(response, exchange);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let query = Message::query(query, exchange, now);
+        let response = Message::response(response, exchange, now);
         let count = 1 + u64::from(response.is_some());
         let messages = [Some(query), response].into_iter().flatten();
         let frames = messages

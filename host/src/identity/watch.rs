@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Identity;
@@ -17,6 +16,7 @@ use super::objects::{Namespace, PodObject};
 use super::roster::{News, Roster};
 use super::state::State;
 use crate::api_server::{Reflector, keep_connected};
+use crate::background::Background;
 use crate::config;
 
 /// What is heard before it is taken in; more waits.
@@ -27,8 +27,7 @@ pub struct NodePods {
     pub(super) config: config::NodePods,
     pub(super) state: Arc<State>,
     pub(super) begun: OnceLock<Instant>,
-    /// Dropped, it ends the thread.
-    thread: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<Background>>,
 }
 
 impl NodePods {
@@ -75,23 +74,9 @@ impl NodePods {
 
     fn start_thread(&self) {
         let (config, state) = (self.config.clone(), Arc::clone(&self.state));
-        let (end, ended) = oneshot::channel();
-        *self.thread.lock() = Some(end);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let started = runtime.and_then(|runtime| {
-            let thread = thread::Builder::new().name("pods".into());
-            thread.spawn(move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        _ = ended => {}
-                        () = keep(&config, &state) => {}
-                    }
-                });
-                runtime.shutdown_background();
-            })
-        });
-        if let Err(error) = started {
-            tracing::error!(%error, "pods: there is no thread to follow the API server");
+        match Background::start("pods", async move || keep(&config, &state).await) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => tracing::error!(%error, "pods: there is no thread to follow the API server"),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Clients' messages, told to whoever reads dnstap.
 
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::dns::Transport;
-use crate::dnstap::{self, Exchange, Tap};
+use crate::dnstap::{Exchange, Tap};
 
 use super::live::Live;
 use super::request::Request;
@@ -16,18 +16,10 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(super) fn tap(&self, tap: &Tap, live: &Live, request: &Request, pod: Option<String>, reply: &[u8]) {
-        let transport = match request.client.transport {
-            Transport::Udp => dnstap::Transport::Udp,
-            Transport::Tcp => dnstap::Transport::Tcp,
-            Transport::Tls => dnstap::Transport::Tls,
-            Transport::Https => dnstap::Transport::Https,
-            Transport::Quic => dnstap::Transport::Quic,
-            Transport::Internal => return,
-        };
-        if !tap.wants_clients() {
+        let transport = request.client.transport;
+        if !tap.wants_clients() || transport == Transport::Internal {
             return;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let took = self.now().saturating_sub(request.client.received);
         let listener = live.server(request.client.server);
         let listener = listener
@@ -41,8 +33,8 @@ impl Worker {
             pod,
             transport,
             query: &request.message,
-            asked: now.saturating_sub(Duration::from_micros(took)),
-            response: (!reply.is_empty()).then_some((reply, now)),
+            took: Duration::from_micros(took),
+            response: (!reply.is_empty()).then_some(reply),
         });
     }
 

@@ -22,8 +22,8 @@ use super::quota::{Quota, Quotas};
 use super::udp;
 use super::upstream::Upstream;
 use crate::config::{Encryption, Protocol};
+use crate::dns::Transport;
 use crate::dns::rcode;
-use crate::dnstap::Transport;
 
 /// One worker's sockets for a [`Forwarder`]. Lives on a `LocalRuntime`.
 pub struct Forward {

@@ -5,14 +5,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::config::Protocol;
 use crate::dns::edns::{self, UDP_DEFAULT};
 use crate::dns::padding::{QUERY_BLOCK, pad};
 use crate::dns::records::{Record, Section, Walk, check_data, counts};
-use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, name, rcode, rtype, u16_at};
-use crate::dnstap::{Exchange, Tap, Transport};
+use crate::dns::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, Transport, flag, name, rcode, rtype, u16_at};
+use crate::dnstap::{Exchange, Tap};
 
 /// Why bytes cannot be sent as a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -94,7 +94,6 @@ impl Query {
         took: Duration,
         reply: Option<&Reply>,
     ) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut query = self.message.clone();
         if let Some(reply) = reply {
             // The ID that it had on the way.
@@ -106,8 +105,8 @@ impl Query {
             pod: None,
             transport,
             query: &query,
-            asked: now.saturating_sub(took),
-            response: reply.map(|reply| (&reply.message[..], now)),
+            took,
+            response: reply.map(|reply| &reply.message[..]),
         });
     }
 

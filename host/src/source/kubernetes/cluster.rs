@@ -3,19 +3,19 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::TryStreamExt;
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::index::{Index, Indexed};
 use super::known::{Full, Known};
 use super::objects::{Interest, Malformed, Namespace, Pod, Service, Slice};
 use super::state::{Kind, News, State};
 use crate::api_server::{Change, Reading, Reflector, keep_connected};
+use crate::background::Background;
 use crate::config::{Kubeconfig, Kubernetes, Pods};
 
 /// What is heard before it is made part of the index; more waits.
@@ -42,8 +42,7 @@ pub struct Cluster {
     /// What is known of it.
     pub state: Arc<State>,
     begun: AtomicBool,
-    /// Dropped, it ends the thread.
-    thread: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<Background>>,
 }
 
 /// Those in use: zones that follow the same share what is known, and so do configurations that follow each other.
@@ -89,23 +88,11 @@ impl Cluster {
             return;
         }
         let (scope, state) = (self.scope.clone(), Arc::clone(&self.state));
-        let (end, ended) = oneshot::channel();
-        *self.thread.lock() = Some(end);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let started = runtime.and_then(|runtime| {
-            let thread = thread::Builder::new().name("kubernetes".into());
-            thread.spawn(move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        _ = ended => {}
-                        () = keep(&scope, &state) => {}
-                    }
-                });
-                runtime.shutdown_background();
-            })
-        });
-        if let Err(error) = started {
-            tracing::error!(%error, "kubernetes: there is no thread to follow the API server");
+        match Background::start("kubernetes", async move || keep(&scope, &state).await) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => {
+                tracing::error!(%error, "kubernetes: there is no thread to follow the API server");
+            }
         }
     }
 }

@@ -1,0 +1,34 @@
+//! Work beside the workers, such as following an API server: a thread with a runtime of its own, for good.
+
+use std::{io, thread};
+
+use tokio::sync::oneshot;
+
+/// Work that is being done. Dropped, it ends with the next thing that it waits for.
+#[derive(Debug)]
+pub struct Background {
+    _end: oneshot::Sender<()>,
+}
+
+impl Background {
+    /// Begins with what `work` makes, on a thread of this name. An error: there can be no thread, or no runtime.
+    pub fn start<W: Future<Output = ()>>(
+        name: &str,
+        work: impl FnOnce() -> W + Send + 'static,
+    ) -> io::Result<Background> {
+        let (end, ended) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        thread::Builder::new().name(name.into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = ended => {}
+                    () = work() => {}
+                }
+            });
+            runtime.shutdown_background();
+        })?;
+        Ok(Background { _end: end })
+    }
+}
