@@ -2,6 +2,7 @@
 
 mod https;
 mod listeners;
+mod names;
 mod quic;
 mod upstreams;
 

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
@@ -274,6 +274,8 @@ pub struct ClientConnection {
     closed: AtomicBool,
     /// There is something to send, or it was closed.
     wake: Notify,
+    /// The name that the client asked for in TLS; none: it asked for none, or there is no TLS.
+    server_name: OnceLock<Arc<str>>,
 }
 
 impl ClientConnection {
@@ -296,7 +298,18 @@ impl ClientConnection {
             owed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             wake: Notify::new(),
+            server_name: OnceLock::new(),
         }
+    }
+
+    /// Notes the name that the client asked for in TLS.
+    pub fn set_server_name(&self, name: &str) {
+        let _ = self.server_name.set(name.into());
+    }
+
+    /// The name that the client asked for in TLS.
+    pub fn server_name(&self) -> Option<&Arc<str>> {
+        self.server_name.get()
     }
 
     /// All connections, of which it is one.

@@ -301,7 +301,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             let most = (1 + room / self.largest).min(BATCH);
             for message in frames.by_ref().take(most) {
                 match self.worker.admit(batch, message, client, outbox.space()) {
-                    Admission::Travelling => {}
+                    Admission::Travelling => batch.set_server_name(self.owed.connection.server_name()),
                     Admission::Answered(length) => outbox.take(length),
                     Admission::Silence => {
                         // What is no query ends the conversation: there is nothing to gain from the rest.

@@ -175,7 +175,7 @@ impl Exchange {
                 later: None,
             };
             match self.worker.admit(batch, message, client, one.out) {
-                Admission::Travelling => {}
+                Admission::Travelling => batch.set_server_name(self.connection.server_name()),
                 Admission::Answered(length) => one.reply = Some(one.out[..length].to_vec()),
                 Admission::Silence => return Err(Unanswered::Malformed),
             }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quinn::crypto::rustls::HandshakeData;
 use quinn::{
     Connecting, Connection, Endpoint, EndpointConfig, Incoming, ReadToEndError, RecvStream, SendStream,
     TokioRuntime, VarInt,
@@ -110,6 +111,11 @@ async fn shake_hands(
     let all = connection.all();
     match outcome {
         Ok(Ok(quic)) => {
+            let data = quic.handshake_data().and_then(|data| data.downcast().ok());
+            let data: Option<Box<HandshakeData>> = data;
+            if let Some(name) = data.and_then(|data| data.server_name) {
+                connection.set_server_name(&name);
+            }
             // QUIC does not tell whether a session went on.
             all.count(Handshake::Unknown);
             Ok(quic)

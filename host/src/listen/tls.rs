@@ -65,6 +65,9 @@ pub async fn shake_hands(
         Ok(Ok(mut stream)) => {
             let session = stream.get_mut().1;
             session.set_buffer_limit(Some(UNSENT));
+            if let Some(name) = session.server_name() {
+                connection.set_server_name(name);
+            }
             all.count(match session.handshake_kind() {
                 Some(HandshakeKind::Resumed) => Handshake::Resumed,
                 _ => Handshake::Full,

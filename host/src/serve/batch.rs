@@ -88,4 +88,12 @@ impl Batch {
         }
         &mut self.requests[self.length]
     }
+
+    /// Notes the name that the client of the last query asked for in TLS. A batch that takes queries of connections is told
+    /// for each.
+    pub fn set_server_name(&mut self, name: Option<&Arc<str>>) {
+        if let Some(last) = self.length.checked_sub(1) {
+            self.requests[last].server_name = name.cloned();
+        }
+    }
 }

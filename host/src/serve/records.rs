@@ -52,7 +52,7 @@ impl Live {
                 } else {
                     self.server(request.client.server)
                 },
-                server_name: "",
+                server_name: request.server_name.as_deref().unwrap_or_default(),
                 identity: self.identity(request),
             };
             (wanted, known)

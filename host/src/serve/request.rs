@@ -47,6 +47,8 @@ pub const MESSAGE_KEPT: usize = 1232;
 pub struct Request {
     /// Who sent it.
     pub client: Client,
+    /// The name that the client asked for in TLS, if there is one.
+    pub server_name: Option<Arc<str>>,
     /// Who that is, if the generation wants to know: only [`Live::identity`](super::Live::identity) may read it.
     pub identity: Identity,
     /// The message ID.
@@ -141,6 +143,7 @@ impl Request {
     pub fn new(client: Client) -> Request {
         Request {
             client,
+            server_name: None,
             identity: Identity::Unknown,
             id: 0,
             flags: 0,

@@ -17,7 +17,12 @@ struct Verdicts(Option<NamedSource>);
 impl Filter for Verdicts {
     fn configure(setup: Setup<'_>) -> Result<(Verdicts, Manifest), Invalid> {
         let phases = Manifest::new().queries().responses().events();
-        let mut manifest = phases.messages().listener().edns_option(8).edns_option(10);
+        let mut manifest = phases
+            .messages()
+            .listener()
+            .server_name()
+            .edns_option(8)
+            .edns_option(10);
         let via = match setup.config().node("via")? {
             Some(node) => Some(manifest.source(&node.argument::<String>(0)?)),
             None => None,
@@ -100,10 +105,12 @@ fn detailed(query: &Query<'_>) -> String {
         .collect();
     let listener = query.listener().unwrap_or("nowhere");
     let subnet = query.edns_option(8).map_or("none".to_owned(), hex);
+    let server_name = query.server_name().map(|name| format!(" as {name}"));
     format!(
-        "{} at {listener} [{}] subnet {subnet}",
+        "{} at {listener} [{}] subnet {subnet}{}",
         query.name(),
-        options.join(" ")
+        options.join(" "),
+        server_name.unwrap_or_default()
     )
 }
 
