@@ -6,6 +6,7 @@ use std::process::Command;
 use super::upstreams::refusals;
 use super::{NAME, authority_in, folder, kdig, named};
 use crate::harness::certificates::{Authority, Certificate};
+use crate::harness::guests::root;
 use crate::harness::process::Process;
 use crate::harness::{Message, ONCE, Proxy, Upstream, address, client, needs, tools, until};
 
@@ -152,6 +153,41 @@ fn noise_keeps_nobody_out() {
     let answer = proxy.query("www.example", "A");
     assert_eq!(answer.answers(), ["www.example. A 192.0.2.1"]);
     assert!(secured.proxy.metrics().sum("dnsweir_tcp_connections", &[]) <= 8.0);
+}
+
+/// One who has nothing in common with us, but what the specifications say.
+#[test]
+fn a_client_of_another_make_asks_over_quic() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let (folder, authority) = (folder(), Authority::new());
+    let ca = authority_in(folder.path(), &authority);
+    let program = folder.path().join("doq");
+    let mut build = tools::command("go");
+    build
+        .current_dir(root().join("tests/encrypted/doq"))
+        .env("CGO_ENABLED", "0")
+        .args(["build", "-buildvcs=false", "-o"]);
+    tools::output(build.arg(&program));
+    let secured = Secured::start(&authority.issue(&[NAME]), "");
+    let asks = |name: &str| {
+        let mut ask = Command::new(&program);
+        ask.arg(secured.address.to_string()).args([&*ca, name]);
+        let done = ask.args(["www.example", "no.example", "www.example"]).output();
+        done.expect("the client")
+    };
+    let said = asks(NAME);
+    let text = String::from_utf8_lossy(&said.stdout);
+    let addresses = text.matches("www.example.\t300\tIN\tA\t192.0.2.1").count();
+    assert_eq!(
+        (addresses, text.matches("status: NXDOMAIN").count()),
+        (2, 1),
+        "{said:?}"
+    );
+    assert_eq!(secured.upstream.count("www.example"), 1, "the second was cached");
+    // It knows whom it asks.
+    assert!(!asks("other.example").status.success());
 }
 
 /// Its server of DNS over QUIC.

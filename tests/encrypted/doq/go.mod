@@ -1,0 +1,14 @@
+module doq
+
+go 1.26.0
+
+require (
+	github.com/miekg/dns v1.1.73
+	github.com/quic-go/quic-go v0.65.0
+)
+
+require (
+	golang.org/x/crypto v0.54.0 // indirect
+	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
