@@ -9,6 +9,7 @@ mod migration;
 mod records;
 mod source;
 mod webhook;
+mod who;
 
 use std::path::PathBuf;
 use std::process::Command;

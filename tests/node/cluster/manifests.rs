@@ -58,7 +58,7 @@ fn rendered(folder: &Path) -> String {
 }
 
 /// A kustomization that adds components to an overlay, as an operator's own would. Paths in one are relative.
-fn composed(folder: &Path, more: &str) {
+pub(super) fn composed(folder: &Path, more: &str) {
     let folder = folder.canonicalize().expect("a folder");
     let up = "../".repeat(folder.components().count() - 1);
     let deploy = format!(
