@@ -44,6 +44,27 @@ impl Prefix {
         }
     }
 
+    /// Reads it from the labels of a name as response policy zones write it, last part first: `24.0.2.0.192`, or `48.zz.1.db8.2001`
+    /// with `zz` for the longest run of zeros.
+    ///
+    /// ```
+    /// use dnsweir_filter::Prefix;
+    ///
+    /// let prefix = Prefix::from_labels(&[b"48", b"zz", b"1", b"db8", b"2001"]);
+    /// assert_eq!(prefix, "2001:db8:1::/48".parse().ok());
+    /// assert_eq!(Prefix::from_labels(&[b"33", b"0", b"2", b"0", b"192"]), None);
+    /// ```
+    pub fn from_labels(labels: &[&[u8]]) -> Option<Prefix> {
+        let labels = labels.iter().map(|label| std::str::from_utf8(label));
+        let mut labels = labels.rev().collect::<Result<Vec<_>, _>>().ok()?;
+        let length = labels.pop()?;
+        let address = match labels[..] {
+            [_, _, _, _] if !labels.contains(&"zz") => labels.join("."),
+            _ => labels.join(":").replace("zz", ":").replace(":::", "::"),
+        };
+        format!("{address}/{length}").parse().ok()
+    }
+
     /// Its first address.
     pub fn address(self) -> IpAddr {
         self.address

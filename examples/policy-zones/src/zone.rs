@@ -56,10 +56,8 @@ impl Zone {
         let action = action(data, ttl);
         match owner {
             [] | [.., b"rpz-nsdname" | b"rpz-nsip"] => {}
-            [labels @ .., b"rpz-client-ip"] => {
-                self.clients.extend(prefix(labels).map(|prefix| (prefix, action)))
-            }
-            [labels @ .., b"rpz-ip"] => self.answers.extend(prefix(labels).map(|prefix| (prefix, action))),
+            [of @ .., b"rpz-client-ip"] => self.clients.extend(Prefix::from_labels(of).zip(Some(action))),
+            [of @ .., b"rpz-ip"] => self.answers.extend(Prefix::from_labels(of).zip(Some(action))),
             labels => {
                 let name = NameBuf::join(labels.iter().copied(), Name::ROOT).unwrap_or(NameBuf::root());
                 match (self.names.entry(name), action) {
@@ -90,16 +88,4 @@ fn action(data: RData, ttl: Duration) -> Action {
         "rpz-tcp-only." => Action::TcpOnly,
         _ => NameBuf::try_from(&target.0).map_or(Action::Nxdomain, Action::Alias),
     }
-}
-
-/// A prefix as triggers have it: `24.0.2.0.192`, or `48.zz.1.db8.2001`, where `zz` stands for the longest run of zeros.
-fn prefix(labels: &[&[u8]]) -> Option<Prefix> {
-    let labels = labels.iter().map(|label| std::str::from_utf8(label));
-    let mut labels = labels.rev().collect::<Result<Vec<_>, _>>().ok()?;
-    let length = labels.pop()?;
-    let address = match labels[..] {
-        [_, _, _, _] if !labels.contains(&"zz") => labels.join("."),
-        _ => labels.join(":").replace("zz", ":").replace(":::", "::"),
-    };
-    format!("{address}/{length}").parse().ok()
 }

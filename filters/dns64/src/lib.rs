@@ -52,11 +52,10 @@ impl Filter for Dns64 {
 
     /// What asks for the name of a translated address is led to that of the IPv4 address (RFC 6147 section 5.3.1).
     fn query(&mut self, query: &Query<'_>) -> Verdict {
-        match self.translation.extract(query.name()) {
-            Some(address) if query.qtype() == Type::PTR => {
-                Verdict::alias(NameBuf::reverse(IpAddr::V4(address)))
-            }
-            _ => Verdict::pass(),
+        let is_ptr = query.qtype() == Type::PTR;
+        match self.translation.extract(query.name()).filter(|_| is_ptr) {
+            Some(address) => Verdict::alias(NameBuf::reverse(IpAddr::V4(address))),
+            None => Verdict::pass(),
         }
     }
 
@@ -107,25 +106,20 @@ impl Dns64 {
     /// there is no address in it that may be translated.
     fn translated(&self, empty: &Message, found: &Found<'_>) -> Option<Answer> {
         let message = found.read().ok()?;
-        let mut soa = empty.authority().iter();
-        let soa = soa.find(|record| matches!(record.data, RData::SOA(_)));
+        let soa = (empty.authority().iter()).find(|record| matches!(record.data, RData::SOA(_)));
         let most = soa.map_or(UNSAID, |soa| soa.ttl);
         let mut answer = Answer::noerror();
         let mut any = false;
         for record in message.answers() {
             let rdata = match &record.data {
-                RData::A(address) => {
-                    let Some(address) = self.translation.embed(address.0) else {
-                        continue;
-                    };
-                    any = true;
-                    Rdata::Aaaa(address)
-                }
+                RData::A(address) => self.translation.embed(address.0).map(Rdata::Aaaa),
                 data if [Type::CNAME, Type::DNAME].contains(&Type(data.record_type().into())) => {
-                    data.clone().into()
+                    Some(data.clone().into())
                 }
-                _ => continue,
+                _ => None,
             };
+            let Some(rdata) = rdata else { continue };
+            any |= matches!(rdata, Rdata::Aaaa(_));
             let owner = NameBuf::try_from(&record.name).ok()?;
             answer = answer.record(&owner, Duration::from_secs(record.ttl.min(most).into()), rdata);
         }
