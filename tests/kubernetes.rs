@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use harness::api_server::{ApiServer, failure, reply};
+use harness::certificates::Authority;
 use harness::{Proxy, Upstream, until};
 use serde_json::json;
 
@@ -280,6 +281,30 @@ fn credentials_are_renewed() {
         .metrics()
         .sum("dnsweir_kubernetes_lists_total", &[("kind", "services")]);
     assert_eq!(lists, 1.0);
+}
+
+/// A server whose certificate is of another authority than before is trusted once the file with the authority says so.
+#[test]
+fn authorities_are_renewed() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let [before, after] = [Authority::new(), Authority::new()];
+    server.present(&before.issue(&["127.0.0.1"]));
+    let folder = tempfile::tempdir().unwrap();
+    let [file, authority] = ["kubeconfig", "ca.crt"].map(|name| folder.path().join(name));
+    std::fs::write(&authority, before.pem()).unwrap();
+    std::fs::write(&file, server.kubeconfig_over_tls("secret", &authority)).unwrap();
+    let proxy = Proxy::start(&format!(
+        "zone \"cluster.local\" \"in-addr.arpa\" {{ kubernetes {{ kubeconfig {file:?} }} }}"
+    ));
+    await_address(&proxy, "web", "10.0.0.1");
+    server.present(&after.issue(&["127.0.0.1"]));
+    await_failures(&proxy);
+    server.put_service("new", "10.0.0.2");
+    let next = folder.path().join("next");
+    std::fs::write(&next, after.pem()).unwrap();
+    std::fs::rename(next, authority).unwrap();
+    await_address(&proxy, "new", "10.0.0.2");
 }
 
 /// Before the first list names are not denied but failed, and the proxy is not ready for as long as it may wait.

@@ -2,12 +2,16 @@
 //! whatever else it is told to say.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
+
+use super::certificates::Certificate;
 
 /// What a request is answered with in place of the truth: all of it, status line and headers included.
 type Fault = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send>;
@@ -15,7 +19,7 @@ type Fault = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send>;
 /// A server. It listens for as long as the process lives.
 #[derive(Clone)]
 pub struct ApiServer {
-    /// Where it listens, without TLS.
+    /// Where it listens, without TLS unless it has a certificate.
     pub address: SocketAddr,
     shared: Arc<(Mutex<State>, Condvar)>,
 }
@@ -33,6 +37,7 @@ struct State {
     /// How often everything was cut off.
     cuts: u64,
     requests: Vec<String>,
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl ApiServer {
@@ -48,7 +53,7 @@ impl ApiServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let this = this.clone();
-                thread::spawn(move || this.converse(stream));
+                thread::spawn(move || this.accept(stream));
             }
         });
         server
@@ -56,10 +61,20 @@ impl ApiServer {
 
     /// A kubeconfig for it, with this token.
     pub fn kubeconfig(&self, token: &str) -> String {
-        let (cluster, user) = (
-            json!({"server": format!("http://{}", self.address)}),
-            json!({"token": token}),
-        );
+        self.kubeconfig_for(&json!({"server": format!("http://{}", self.address)}), token)
+    }
+
+    /// The same once it has a certificate, of an authority whose own is in a file.
+    pub fn kubeconfig_over_tls(&self, token: &str, authority: &Path) -> String {
+        let server = format!("https://{}", self.address);
+        self.kubeconfig_for(
+            &json!({"server": server, "certificate-authority": authority}),
+            token,
+        )
+    }
+
+    fn kubeconfig_for(&self, cluster: &Value, token: &str) -> String {
+        let user = json!({"token": token});
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": cluster}],
@@ -128,6 +143,14 @@ impl ApiServer {
         self.shared.1.notify_all();
     }
 
+    /// Speaks TLS from now on, with this certificate, and cuts all connections.
+    pub fn present(&self, certificate: &Certificate) {
+        let mut state = self.state();
+        state.tls = Some(certificate.server(None));
+        state.cuts += 1;
+        self.shared.1.notify_all();
+    }
+
     /// Is as it should be again.
     pub fn recover(&self) {
         self.state().fault = None;
@@ -155,8 +178,16 @@ impl ApiServer {
         self.shared.0.lock().expect("no panic")
     }
 
+    fn accept(&self, stream: TcpStream) -> Option<()> {
+        let tls = self.state().tls.clone();
+        match tls {
+            Some(tls) => self.converse(StreamOwned::new(ServerConnection::new(tls).ok()?, stream)),
+            None => self.converse(stream),
+        }
+    }
+
     /// Requests of one connection, one after the other. A client that goes away is no mistake.
-    fn converse(&self, stream: TcpStream) -> Option<()> {
+    fn converse(&self, stream: impl Read + Write) -> Option<()> {
         let mut reader = BufReader::new(stream);
         loop {
             let mut request = String::new();
@@ -198,7 +229,7 @@ impl ApiServer {
         )
     }
 
-    fn watch(&self, stream: &mut TcpStream, kind: &str, query: &str) -> Option<()> {
+    fn watch(&self, stream: &mut impl Write, kind: &str, query: &str) -> Option<()> {
         let from = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("resourceversion="));
@@ -274,7 +305,8 @@ pub fn failure(code: u16, reason: &str, retry_after: u32) -> Vec<u8> {
     reply(&format!("{code} {reason}"), &status.to_string())
 }
 
-fn chunk(stream: &mut TcpStream, event: &Value) -> Option<()> {
+fn chunk(stream: &mut impl Write, event: &Value) -> Option<()> {
     let line = format!("{event}\n");
-    write!(stream, "{:x}\r\n{line}\r\n", line.len()).ok()
+    write!(stream, "{:x}\r\n{line}\r\n", line.len()).ok()?;
+    stream.flush().ok()
 }

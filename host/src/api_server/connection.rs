@@ -10,6 +10,9 @@ use tokio::time::sleep;
 
 use crate::config::Kubeconfig;
 
+/// Where the kubelet puts the authority that the API server's certificate is of.
+const AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
 /// How long until connecting is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -37,7 +40,7 @@ pub async fn keep_connected(
         tokio::select! {
             () = follow(client) => return,
             () = changed(kubeconfig, failure, credentials) => {
-                tracing::info!("kubernetes: the kubeconfig has changed, connecting again");
+                tracing::info!("kubernetes: the credentials have changed, connecting again");
             }
         }
     }
@@ -75,10 +78,14 @@ async fn connect(kubeconfig: Option<&Kubeconfig>) -> Result<Client, String> {
     Client::try_from(config).map_err(|error| error.to_string())
 }
 
-/// Stands for what is in a kubeconfig and the files that it names. Those of a service account are read again by the client.
+/// Stands for what is in a kubeconfig and the files that it names, or for whom a service account trusts. Its token is read again by
+/// the client.
 fn fingerprint(kubeconfig: Option<&Kubeconfig>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let Some(kubeconfig) = kubeconfig else { return 0 };
+    let Some(kubeconfig) = kubeconfig else {
+        std::fs::read(AUTHORITY).ok().hash(&mut hasher);
+        return hasher.finish();
+    };
     std::fs::read(&kubeconfig.path).ok().hash(&mut hasher);
     if let Ok(file) = File::read_from(&kubeconfig.path) {
         let clusters = file.clusters.into_iter().filter_map(|named| named.cluster);
