@@ -43,7 +43,8 @@ use crate::serve::trace::TraceSink;
 use crate::state::State;
 pub use config_origin::ConfigOrigin;
 use descriptors::Descriptors;
-use refresh::Refresher;
+pub(crate) use refresh::Refresher;
+pub(crate) use reload::learn;
 use watchdog::Watchdog;
 use worker::{Command, WorkerThread};
 

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::said;
+use crate::harness::guests::example;
 use crate::harness::{Proxy, Upstream};
 
 /// A pipeline that rewrites, caches and forwards.
@@ -178,4 +179,25 @@ fn it_reads_well() {
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
+}
+
+/// What a filter makes of files is there before it is asked, as in the proxy.
+#[test]
+fn filters_have_the_data_of_their_refresh() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("ads.txt");
+    fs::write(&list, "ads.example\n").expect("a list");
+    let upstream = upstream();
+    let text = format!(
+        "filter \"lists\" {{\n    module {:?}\n    limits data=\"1MiB\"\n    refresh {{ source \"ads\" {list:?} }}\n}}\n\
+         zone \".\" {{ use \"lists\"; forward \"{}\" }}",
+        example("fetched-block-list"),
+        upstream.address
+    );
+    let told = explain(&text, &["banner.ads.example", "A"]);
+    let steps = steps(&told[0]);
+    assert!(
+        steps[1].starts_with("in use lists banner.ads.example. A: refuse \"NXDOMAIN\""),
+        "{steps:#?}"
+    );
 }

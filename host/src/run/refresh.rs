@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(60);
 const FILES: usize = 10_000;
 
 /// Refreshes the filters of all generations.
-pub(super) struct Refresher {
+pub(crate) struct Refresher {
     copies: Option<Copies>,
     /// Those of the generation that was brought up last.
     upstreams: Arc<Mutex<Upstreams>>,
@@ -47,7 +47,7 @@ struct Newcomer {
 
 impl Refresher {
     /// Keeps copies of what it fetches.
-    pub(super) fn new(copies: Option<Copies>) -> Refresher {
+    pub(crate) fn new(copies: Option<Copies>) -> Refresher {
         Refresher {
             copies,
             upstreams: Arc::default(),

@@ -4,6 +4,7 @@
 //! Whatever can fail has succeeded before the first worker is told, and whatever is under way when the process is told to
 //! end is given up.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::before::Before;
 use super::descriptors::Descriptors;
+use super::refresh::Refresher;
 use super::worker::{self, Adoption, Command};
 use super::{
     ConfigOrigin, Prepared, Proxy, Signals, Stop, bind, ceiling, interval, machine, port, prepare, watch,
@@ -30,6 +32,22 @@ const SUPERSEDED: u32 = 3;
 
 /// Held while a configuration is loaded.
 static LOADING: Mutex<()> = Mutex::new(());
+
+/// Waits until a generation knows what it has to know before it is asked: the data of its filters, what its sources answer from,
+/// and its pods; each for no longer than the configuration says.
+///
+/// # Errors
+/// When there is no thread to refresh filters.
+pub(crate) async fn learn(refresher: &Refresher, generation: &Generation) -> io::Result<()> {
+    refresher.bring_up(generation).await?;
+    for source in &generation.sources {
+        source.bring_up().await;
+    }
+    if let Some(pods) = &generation.pods {
+        pods.bring_up().await;
+    }
+    Ok(())
+}
 
 impl Proxy {
     /// Waits for what happens, and returns when it is time to end.
@@ -149,14 +167,8 @@ impl Proxy {
             prepare(number, config, engine, workers, Some(&current), &current)
         });
         let prepared = prepared.await.map_err(machine)??;
-        let refreshed = self.refresher.bring_up(&prepared.generation).await;
-        refreshed.map_err(machine)?;
-        for source in &prepared.generation.sources {
-            source.bring_up().await;
-        }
-        if let Some(pods) = &prepared.generation.pods {
-            pods.bring_up().await;
-        }
+        let learnt = learn(&self.refresher, &prepared.generation).await;
+        learnt.map_err(machine)?;
         Ok(prepared)
     }
 

@@ -111,14 +111,13 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         generation.config.cache_memory,
         Some(Box::new(move |told| heard.lock().push(record(told)))),
     );
-    let pods = generation.pods.clone();
+    let refresher = run::Refresher::new(None);
     let server = shared.server(generation.config.listen.addresses[0]);
-    let live = Live::new(generation, instances, None, Arc::clone(&shared), 0);
+    let live = Live::new(Arc::clone(&generation), instances, None, Arc::clone(&shared), 0);
     let runtime = LocalRuntime::new().map_err(|error| machine(&error))?;
     runtime.block_on(async {
-        if let Some(pods) = &pods {
-            pods.bring_up().await;
-        }
+        let learnt = run::learn(&refresher, &generation).await;
+        learnt.map_err(|error| machine(&error))?;
         let worker = Worker::new(shared, live);
         let client = SocketAddr::new(asked.client, 53_000);
         for _ in 0..times {
@@ -129,8 +128,8 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         worker.tell();
         Ok::<(), Stop>(())
     })?;
-    // Writes what filters printed.
-    drop(engine);
+    // Once nothing is left of the filters, what they printed is written.
+    drop((refresher, generation, engine));
 
     let mut out = String::new();
     for record in records.lock().iter() {
