@@ -177,3 +177,49 @@ fn the_unit_is_valid() {
         .arg(&file);
     output(&mut exposure);
 }
+
+/// The SDK's crate is whole without the rest of the repository, and nothing is missing that a registry wants to know.
+#[test]
+fn the_sdk_is_ready_to_be_published() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut package = Command::new("cargo");
+    package
+        .current_dir(root())
+        .args([
+            "package",
+            "--offline",
+            "--allow-dirty",
+            "--package",
+            "dnsweir-filter",
+            "--target-dir",
+        ])
+        .arg(folder.path());
+    let done = package.output().expect("cargo");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && !said.contains("warning"), "{said}");
+}
+
+/// The interface's package is a component that holds its text, the same one each time.
+#[test]
+fn the_interface_is_a_package() {
+    let pack = || {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = Command::new(program().with_file_name("dnsweir-packaging"));
+        command.current_dir(root()).arg("--out").arg(folder.path());
+        output(command.arg("interface"));
+        fs::read(folder.path().join("dnsweir-filter-0.1.0.wasm")).expect("a package")
+    };
+    let package = pack();
+    assert!(package.starts_with(b"\0asm\x0d\0\x01\0"), "a component");
+    for text in [
+        "dnsweir:filter/queries@0.1.0",
+        "on-query-answers",
+        "Sees queries on the way in",
+    ] {
+        let found = package
+            .windows(text.len())
+            .any(|octets| octets == text.as_bytes());
+        assert!(found, "{text}");
+    }
+    assert!(package == pack(), "two runs differ");
+}

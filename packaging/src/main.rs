@@ -1,7 +1,7 @@
-//! Packs what cargo built: an image for containers, and a Debian package. `cargo xtask image` and `cargo xtask package` build and
-//! call it.
+//! Packs what cargo built: an image for containers, and a Debian package; and what authors of filters get, the interface.
+//! `cargo xtask image`, `package` and `sdk` build and call it.
 //!
-//! Both hold the program as the tests start it, its licences and a bill of materials; the image has what the program calls on a
+//! Image and package hold the program as the tests start it, its licences and a bill of materials; the image has what the program calls on a
 //! node besides. Made twice of the same commit by the same toolchain, they are equal to the octet.
 
 #![allow(
@@ -15,6 +15,7 @@ mod debian;
 mod dependencies;
 mod elf;
 mod image;
+mod interface;
 mod licences;
 mod source;
 mod system;
@@ -35,7 +36,7 @@ type Failure = String;
 struct Args {
     /// The program, as cargo built it.
     #[arg(long, value_name = "FILE")]
-    program: PathBuf,
+    program: Option<PathBuf>,
     /// Folder that the result is written to.
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
@@ -59,6 +60,12 @@ enum What {
     },
     /// A package for Debian and its descendants.
     Package,
+    /// The interface of filters as a WIT package; it needs no program.
+    Interface {
+        /// The folder with its WIT files.
+        #[arg(long, value_name = "FOLDER", default_value = "wit")]
+        wit: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -77,13 +84,17 @@ fn main() -> ExitCode {
 }
 
 fn pack(args: &Args) -> Result<Vec<String>, Failure> {
-    let source = Source::read()?;
-    let system = System::open(&args.system, &args.program)?;
     std::fs::create_dir_all(&args.out).map_err(|error| format!("{}: {error}", args.out.display()))?;
-    let native = args.native.as_ref().unwrap_or(&args.program);
+    if let What::Interface { wit } = &args.what {
+        return interface::pack(wit, &args.out);
+    }
+    let program = args.program.as_ref().ok_or("--program: name what is packed")?;
+    let source = Source::read()?;
+    let system = System::open(&args.system, program)?;
+    let native = args.native.as_ref().unwrap_or(program);
     match &args.what {
-        What::Image { name } => image::pack(&source, &system, &args.program, name, &args.out),
-        What::Package => debian::pack(&source, &system, &args.program, native, &args.out),
+        What::Image { name } => image::pack(&source, &system, program, name, &args.out),
+        What::Package | What::Interface { .. } => debian::pack(&source, &system, program, native, &args.out),
     }
 }
 

@@ -32,6 +32,8 @@ Usage: cargo xtask COMMAND
   test cluster       run the tests on a Kubernetes node, as root; takes minutes, since it builds Kubernetes
   image [--arch A]   build, then pack an image without a daemon: target/image, and a file for `ctr images import`
   package [--arch A] build, then pack a Debian package; A is amd64 or arm64, see docs/packaging.md
+  sdk                build, then pack the SDK's crate and the interface's WIT package, as they would be published:
+                     target/package
   lint               check formatting, layout, licences of dependencies, clippy
   bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
                      `bench languages` and `bench examples` time the filters of examples/
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         "run" => build().and_then(|()| run(&rest)),
         "test" => test::test(&rest),
         "image" | "package" => build().and_then(|()| pack::pack(&command, &rest)),
+        "sdk" => build().and_then(|()| pack::sdk()),
         "lint" => lint::lint(),
         "bench" => bench(&rest),
         "soak" => soak(&rest),

@@ -35,6 +35,15 @@ pub fn pack(what: &str, args: &[String]) -> Result<(), Failure> {
     call(command.args(rest).arg(what).args(name))
 }
 
+/// Packs what authors of filters get from registries, as it would be published: the SDK's crate, built once from what is in it, and
+/// the interface. Publishes nothing.
+pub fn sdk() -> Result<(), Failure> {
+    call(cargo(["package", "--package", "dnsweir-filter", "--allow-dirty"]))?;
+    let mut command = Command::new(built("dnsweir-packaging"));
+    command.current_dir(root()).arg("--out").arg("target/package");
+    call(command.arg("interface"))
+}
+
 /// Builds for another processor, and names the program.
 fn built_for(arch: &str, packaging: &mut Command) -> Result<PathBuf, Failure> {
     let Some((_, target, linker)) = PROCESSORS.into_iter().find(|(name, ..)| *name == arch) else {
