@@ -6,12 +6,14 @@
 #
 # The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later ones use again. With NODE_CACHE=PATH, the
 # program of kubernetes-sigs/node-local-dns is exchanged for the proxy and back, too; without, a stand-in of ours is enough.
+# With CONTAINERD=FOLDER, the nodes have the containerd, ctr and containerd-shim-runc-v2 there, such as `GOBIN=FOLDER go install` makes of
+# github.com/containerd/containerd/v2/cmd/…; from 2.1 on, filters come by image volume, too, which Debian's does not know.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 root=$(realpath "$here/../..")
 target=${CARGO_TARGET_DIR:-$root/target}
 export KUBE_BIN=${KUBE_BIN:-$target/cluster} KUBE_STATE=${KUBE_STATE:-/tmp/dnsweir-cluster}
-export DNSWEIR=$target/release/dnsweir PATH=$PATH:/usr/sbin:/sbin
+export DNSWEIR=$target/release/dnsweir PATH=${CONTAINERD:+$(realpath "$CONTAINERD"):}$PATH:/usr/sbin:/sbin
 
 # The same agreement as that of `needs` in tests/harness/tools.rs.
 missing=()

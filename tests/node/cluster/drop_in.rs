@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use harness::process::Process;
 
-use super::migration::{await_within, end_dnsweir, start_dnsweir, stock_manifest};
+use super::migration::{
+    await_rules, await_within, end_dnsweir, start_dnsweir, start_node_cache, stock_manifest,
+};
 use super::{Answer, Load, Protocol, await_started, client, kubectl, node, processes, rolled_out, state};
+use crate::falling::NOTICED;
 use crate::load::ask_for;
 
 /// How the command line begins: the image's entry point, and the first of the manifest's arguments.
@@ -21,8 +24,15 @@ const BROUGHT: Duration = Duration::from_secs(180);
 /// A server in the node's network, which answers names below `stub.example` and `edited.example` with 192.0.2.3.
 const STUB: &str = "10.200.0.2:5304";
 
-/// The addresses that the manifest has it listen on.
+/// The addresses that the manifest has it listen on: the cluster's, which the cluster answers at if nobody else does, and the
+/// node's own.
 const ADDRESSES: [&str; 2] = ["10.96.0.10", "169.254.20.10"];
+
+/// With our image in the place of its own.
+const OURS: &str = "image: docker.io/library/dnsweir:0.1.0";
+
+/// How long nobody may answer at the node's own address while the manifest's one pod of a node ends and the next begins.
+const EXCHANGED: Duration = Duration::from_secs(20);
 
 fn start_stub(folder: &Path) -> Process {
     let corefile = folder.join("Corefile");
@@ -89,7 +99,7 @@ fn the_stock_manifest_runs_with_our_image() {
     end_dnsweir();
     let folder = tempfile::tempdir().expect("a folder");
     let mut stub = start_stub(folder.path());
-    let manifest = stock_manifest("image: docker.io/library/dnsweir:0.1.0");
+    let manifest = stock_manifest(OURS);
     start_drop_in(&manifest);
     let client = client();
     let loads: Vec<(String, Load)> = ADDRESSES
@@ -134,6 +144,42 @@ fn the_stock_manifest_runs_with_our_image() {
     }
     end_drop_in();
     stub.stop();
+    start_dnsweir();
+    rolled_out();
+    await_started();
+}
+
+/// As an operator does who changes the image of what runs: the same DaemonSet, whose update ends a node's pod before it starts the next.
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn node_cache_becomes_dnsweir_by_its_image() {
+    if std::env::var_os("NODE_CACHE").is_none() {
+        println!("without NODE_CACHE=PATH there is no node-cache");
+        return;
+    }
+    await_started();
+    end_dnsweir();
+    start_node_cache();
+    await_rules();
+    let client = client();
+    let loads = ADDRESSES.map(|server| (server, Load::impatient(&client, server, Protocol::Udp)));
+    start_drop_in(&stock_manifest(OURS));
+    for (server, load) in loads {
+        let fates = load.stop();
+        let silence = fates.silence();
+        println!(
+            "by its image, {server}: {} of {} lost, {silence:?} of silence",
+            fates.lost(),
+            fates.count()
+        );
+        let most = if server == ADDRESSES[0] {
+            NOTICED
+        } else {
+            EXCHANGED
+        };
+        assert!(silence < most, "{server}: {silence:?}");
+    }
+    end_drop_in();
     start_dnsweir();
     rolled_out();
     await_started();

@@ -194,10 +194,21 @@ fn every_variant_of_the_chart_is_valid() {
     }
 }
 
-/// A filter that is a file of a config map, and one that an init container copies out of an image.
+/// How filters come, and what a kustomization says of their image. Nodes that know image volumes have CONTAINERD.
+fn ways() -> Vec<(&'static str, &'static str)> {
+    let image = "images: [{name: dnsweir-filters, newName: docker.io/local/filters, newTag: \"1\"}]\n";
+    let mut ways = vec![("filters-config-map", ""), ("filters-init-container", image)];
+    match std::env::var_os("CONTAINERD") {
+        Some(_) => ways.push(("filters-image-volume", "")),
+        None => println!("without CONTAINERD=FOLDER: Debian's containerd does not know image volumes"),
+    }
+    ways
+}
+
+/// A filter that is a file of a config map, one that an init container copies out of an image, and one in a volume that is an image.
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
-fn filters_come_by_config_map_and_by_init_container() {
+fn filters_come_each_way() {
     await_started();
     let module = verdicts();
     let file = format!("--from-file=names.wasm={}", module.display());
@@ -209,15 +220,9 @@ fn filters_come_by_config_map_and_by_init_container() {
         "dnsweir-filters",
         &file,
     ]);
-    image_of_filters(&module);
+    images_of_filters(&module);
     let config = "filter \"names\" {\n    module \"/var/lib/dnsweir/filters/names.wasm\"\n}\n";
-    for (component, more) in [
-        ("filters-config-map", ""),
-        (
-            "filters-init-container",
-            "images: [{name: dnsweir-filters, newName: docker.io/local/filters, newTag: \"1\"}]\n",
-        ),
-    ] {
+    for (component, more) in ways() {
         let folder = tempfile::tempdir().expect("a folder");
         let cluster = fs::read_to_string(root().join("tests/cluster/dnsweir.kdl")).expect("a file");
         let with = cluster.replacen("use \"table\"", "use \"table\"; use \"names\"", 1);
@@ -253,10 +258,15 @@ fn filters_come_by_config_map_and_by_init_container() {
     await_started();
 }
 
-/// Gives both nodes an image with a shell and a module, as somebody would build who keeps filters in images.
-fn image_of_filters(module: &Path) {
+/// Gives both nodes an image with a shell and a module, and one with nothing but the module, as somebody would build who keeps
+/// filters in images.
+fn images_of_filters(module: &Path) {
     let folder = tempfile::tempdir().expect("a folder");
     let system = folder.path().join("system");
+    let alone = folder.path().join("alone");
+    fs::create_dir(&alone).expect("a folder");
+    fs::copy(module, alone.join("names.wasm")).expect("a module");
+    give_image(&alone, "docker.io/library/dnsweir-filters:1");
     for name in ["bin", "filters"] {
         fs::create_dir_all(system.join(name)).expect("a folder");
     }
@@ -266,12 +276,15 @@ fn image_of_filters(module: &Path) {
     for name in ["sh", "cp"] {
         std::os::unix::fs::symlink("busybox", system.join("bin").join(name)).expect("a link");
     }
-    let file = folder.path().join("filters.tar");
+    give_image(&system, "docker.io/local/filters:1");
+}
+
+/// Makes an image of a folder, and gives it to both nodes.
+fn give_image(system: &Path, name: &str) {
+    let file = system.with_extension("tar");
     let mut pack = Command::new("python3");
-    pack.arg(root().join("tests/cluster/image.py"))
-        .arg(&system)
-        .arg("docker.io/local/filters:1");
-    output(pack.arg(&file));
+    pack.arg(root().join("tests/cluster/image.py")).arg(system);
+    output(pack.arg(name).arg(&file));
     for node in ["node", "other"] {
         let mut import = Command::new("ctr");
         import.arg("-a").arg(state().join(node).join("containerd.sock"));

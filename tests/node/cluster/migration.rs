@@ -40,7 +40,7 @@ pub(super) fn await_within(limit: Duration, what: &str, mut condition: impl FnMu
     }
 }
 
-fn start_node_cache() {
+pub(super) fn start_node_cache() {
     // This kernel may have no dummy links; node-cache takes a link of that name as it is.
     for name in ["node", "other"] {
         let link = "link add nodelocaldns type";
@@ -68,7 +68,7 @@ fn start_node_cache() {
     });
 }
 
-fn await_rules() {
+pub(super) fn await_rules() {
     await_within(RULES, "node-cache's rules", || {
         DNS.iter()
             .filter(|ip| !ip.contains(':'))
