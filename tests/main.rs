@@ -61,6 +61,7 @@ mod authors;
 mod delivery;
 mod languages;
 mod loading;
+mod recording;
 mod released;
 mod trust;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
+use crate::config::TapReader;
 use crate::nodecache;
 use crate::tools::artifacts::Access;
 use crate::tools::new::Language;
@@ -417,6 +418,24 @@ pub enum FilterCommand {
         /// How a registry is asked.
         #[command(flatten)]
         access: Access,
+    },
+    /// Write test cases from the queries of real clients, whom it makes unrecognizable. Any server with dnstap will do.
+    Record {
+        /// Where dnstap is written: unix:PATH or tcp:ADDRESS:PORT, to listen there, or a file.
+        #[arg(value_name = "PLACE", value_parser = TapReader::parse)]
+        from: TapReader,
+        /// Questions in all, each once.
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        count: u32,
+        /// For how long, such as 30s or 5m [default: until there are enough].
+        #[arg(long = "for", value_name = "TIME", value_parser = interval)]
+        time: Option<Duration>,
+        /// Record responses with their records, for filters with a response phase, and not queries.
+        #[arg(long)]
+        responses: bool,
+        /// The file [default: standard output].
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Run a module's test cases and show where the results differ from the snapshot.
     Test {

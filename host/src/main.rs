@@ -222,6 +222,20 @@ fn filter(command: FilterCommand) -> ExitCode {
             key,
             access,
         } => tools::artifacts::verify(&reference, &key, &access),
+        FilterCommand::Record {
+            from,
+            count,
+            time,
+            responses,
+            output,
+        } => {
+            let wanted = tools::record::Wanted {
+                count: count as usize,
+                time,
+                responses,
+            };
+            tools::record::record(&from, &wanted, output.as_deref())
+        }
         FilterCommand::Test {
             module,
             test_cases,

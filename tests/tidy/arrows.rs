@@ -116,7 +116,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     // The words of a flag.
-    ("args", &["nodecache", "tools", "webhook", "top"]),
+    ("args", &["nodecache", "tools", "webhook", "top", "config"]),
     (
         "measured",
         &["private_folder", "serve", "filter", "cache", "config", "dns"],
@@ -124,7 +124,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "tools",
         &[
-            "registry", "run", "serve", "cases", "filter", "corefile", "config", "dns",
+            "registry", "run", "serve", "cases", "filter", "corefile", "dnstap", "config", "dns",
         ],
     ),
     (

@@ -17,11 +17,13 @@ mod file;
 mod given;
 mod lookups;
 mod read;
+mod recorded;
 mod run;
 mod snapshot;
 mod values;
 
 pub use compare::Difference;
 pub use file::{Case, TestCases};
+pub use recorded::{Asked, Masks};
 pub use run::{CaseResult, ask_again, load_filter, refresh, run};
 pub use snapshot::{Snapshot, response_verdict_lines, verdict_lines};

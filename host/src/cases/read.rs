@@ -103,7 +103,8 @@ const CHILDREN: [&str; WORDS.len() + 1] = {
     children
 };
 
-const TRANSPORTS: [(&str, Transport); 6] = [
+/// How queries come, by the words of test cases.
+pub(super) const TRANSPORTS: [(&str, Transport); 6] = [
     ("udp", Transport::Udp),
     ("tcp", Transport::Tcp),
     ("tls", Transport::Tls),

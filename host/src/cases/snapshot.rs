@@ -95,7 +95,7 @@ impl Snapshot {
     }
 
     /// Adds a property to the last node.
-    fn property(&mut self, name: &str, value: ConfigValue) {
+    pub(super) fn property(&mut self, name: &str, value: ConfigValue) {
         if let Some(node) = self.0.last_mut() {
             node.properties.push((name.to_owned(), value));
         }

@@ -1,5 +1,6 @@
 //! `dnstap "unix:/run/dnstap.sock" { … }`: who is told of messages.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -102,8 +103,31 @@ fn whose(value: &KdlValue) -> Result<Whose, Wrong> {
     }
 }
 
+impl fmt::Display for TapReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TapReader::Unix(path) => write!(f, "unix:{}", path.display()),
+            TapReader::Tcp(address) => write!(f, "tcp:{address}"),
+            TapReader::File(path, _) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl TapReader {
+    /// Reads `unix:PATH`, `tcp:ADDRESS:PORT` or the path of a file, relative to the folder that a program is in.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what would be right.
+    pub fn parse(written: &str) -> Result<TapReader, String> {
+        parse(written).map_err(|wrong| format!("{written:?} {}: {}", wrong.problem, wrong.help))
+    }
+}
+
 fn reader(value: &KdlValue) -> Result<TapReader, Wrong> {
-    let written = text(value)?;
+    parse(&text(value)?)
+}
+
+fn parse(written: &str) -> Result<TapReader, Wrong> {
     if let Some(path) = written.strip_prefix("unix:") {
         return match path {
             "" => Err(Wrong::new(

@@ -25,6 +25,19 @@ pub struct Exchange<'a> {
     pub response: Option<&'a [u8]>,
 }
 
+/// A client's message, or what it was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// The client, if that was told.
+    pub client: Option<IpAddr>,
+    /// How it asked, as far as that was told.
+    pub transport: Transport,
+    /// Whether it is the response.
+    pub is_response: bool,
+    /// The whole message.
+    pub message: Vec<u8>,
+}
+
 /// The message at the top.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Dnstap {
@@ -101,6 +114,18 @@ enum Carrier {
     Quic = 7,
 }
 
+impl From<Carrier> for Transport {
+    fn from(carrier: Carrier) -> Transport {
+        match carrier {
+            Carrier::Udp => Transport::Udp,
+            Carrier::Tcp => Transport::Tcp,
+            Carrier::Tls => Transport::Tls,
+            Carrier::Https => Transport::Https,
+            Carrier::Quic => Transport::Quic,
+        }
+    }
+}
+
 impl Carrier {
     /// None: nothing carried it.
     fn of(transport: Transport) -> Option<Carrier> {
@@ -169,6 +194,31 @@ impl Message {
         };
         frames::data(&dnstap)
     }
+}
+
+/// What a frame says, if it is of a client's message. Nothing is taken for granted: others write frames, too.
+pub(super) fn heard(frame: &[u8]) -> Option<Heard> {
+    use prost::Message as _;
+    let message = Dnstap::decode(frame).ok()?.message;
+    let (is_response, octets) = match Kind::try_from(message.kind).ok()? {
+        Kind::ClientQuery => (false, message.query_message),
+        Kind::ClientResponse => (true, message.response_message),
+        Kind::ForwarderQuery | Kind::ForwarderResponse => return None,
+    };
+    let transport = message
+        .transport
+        .and_then(|number| Carrier::try_from(number).ok());
+    Some(Heard {
+        client: message.query_address.as_deref().and_then(address),
+        transport: transport.unwrap_or(Carrier::Udp).into(),
+        is_response,
+        message: octets?,
+    })
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(octets).map(IpAddr::from).ok();
+    four.or_else(|| <[u8; 16]>::try_from(octets).map(IpAddr::from).ok())
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {

@@ -5,8 +5,10 @@
 
 mod frames;
 mod message;
+mod reader;
 mod stream;
 mod tap;
 
-pub use message::Exchange;
+pub use message::{Exchange, Heard};
+pub use reader::Reader;
 pub use tap::Tap;

@@ -71,7 +71,7 @@ impl Stream {
             Some(open) => open,
             none => {
                 let opened = Open::begin(&self.to)?;
-                tracing::info!(to = %spell(&self.to), "dnstap is written");
+                tracing::info!(to = %self.to, "dnstap is written");
                 self.problem = None;
                 none.insert(opened)
             }
@@ -90,7 +90,7 @@ impl Stream {
         self.when = Instant::now() + AGAIN;
         let problem = error.to_string();
         if self.problem.as_ref() != Some(&problem) {
-            tracing::warn!(to = %spell(&self.to), %error, "dnstap cannot be written: messages are dropped until it can");
+            tracing::warn!(to = %self.to, %error, "dnstap cannot be written: messages are dropped until it can");
             self.problem = Some(problem);
         }
     }
@@ -187,12 +187,4 @@ fn create(path: &Path) -> io::Result<File> {
         .create_new(true)
         .mode(0o600)
         .open(path)
-}
-
-fn spell(to: &TapReader) -> String {
-    match to {
-        TapReader::Unix(path) => format!("unix:{}", path.display()),
-        TapReader::Tcp(address) => format!("tcp:{address}"),
-        TapReader::File(path, _) => path.display().to_string(),
-    }
 }

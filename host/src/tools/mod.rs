@@ -12,6 +12,7 @@ pub mod import;
 pub mod info;
 mod modules;
 pub mod new;
+pub mod record;
 pub mod test;
 
 use std::fmt;
