@@ -136,7 +136,7 @@ fn metrics_are_documented_and_described() {
     let special = Proxy::start(&format!(
         "listen \"$LISTEN\" \"tls://{tls}\" {{ certificate {pem:?} key={key:?} }}\nadmin \"$ADMIN\"\n\
          pods {{ node \"here\"; kubeconfig {file:?} }}\ndnstap {tap:?}\n\
-         zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\nzone \"y\" {{ file {zone:?} }}\n\
+         zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\nzone \"y\" {{ file {zone:?} {{ transfer {{ to \"192.0.2.1\" }} }} }}\n\
          zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}"
     ));
     special.query("www.example", "A");

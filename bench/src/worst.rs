@@ -209,6 +209,7 @@ fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<dyn 
         met = match admit(&worker, &mut batch, &message, client, &mut out) {
             Admission::Travelling => "served".to_owned(),
             Admission::Answered(_) => format!("rcode {}", out[3] & 0x0f),
+            Admission::Transfer(_) => "a transfer".to_owned(),
             Admission::Silence => "silence".to_owned(),
         };
     }

@@ -93,7 +93,8 @@ impl Ceiling {
         let tcp = config.listen.tcp_memory
             + (connections + listen::LEAVING) * listen::connection_memory(&config.listen);
         let waiting = config.waiting_queries * WAITING_OCTETS;
-        let under_way: usize = upstreams.sum();
+        let transferred = config.sources().map(|source| source.most_transferred());
+        let under_way = upstreams.sum::<usize>() + transferred.max().unwrap_or_default();
         let lookups = LOOKUP_OCTETS * usize::from(!config.filters.is_empty());
         let data: usize = config.data().iter().map(|data| data.len()).sum();
         // What a file comes to be in the next generation.

@@ -55,6 +55,7 @@ mod steps;
 mod stores;
 mod tapping;
 pub mod trace;
+mod transfers;
 mod worker;
 mod zones;
 
@@ -71,6 +72,7 @@ use crate::dns::special;
 use crate::dns::{CLASS_IN, Origin, rcode, rtype};
 use crate::filter::{Decision, Verdict};
 
+pub use crate::source::Transfer;
 pub use batch::{Admission, Batch, DeferredReply, Replies};
 use batch::{Immediate, Step};
 use counters::add;
@@ -117,9 +119,8 @@ impl Worker {
             .hasher
             .question(request.name.as_bytes(), request.qtype, request.qclass);
         let refusal = match live.owner(request) {
-            // Zone transfers are between authorities; a cache has nothing to transfer.
-            _ if matches!(query.qtype, rtype::AXFR | rtype::IXFR | rtype::TKEY) => {
-                Response::error(rcode::REFUSED, ExtendedError::Other)
+            owner if matches!(query.qtype, rtype::AXFR | rtype::IXFR | rtype::TKEY) => {
+                return self.admit_transfer(&live, request, message, owner, out);
             }
             Some(ZoneMatch::Pipeline { .. })
                 if query.qtype == rtype::HINFO && live.is_own_probe(request.name.as_bytes()) =>

@@ -13,7 +13,7 @@ pub struct Server {
     pub process: Process,
     /// Where it answers.
     pub address: SocketAddr,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// unbound, answering from these lines of a zone file, NXDOMAIN for the rest of `zone`. It logs every
@@ -63,7 +63,7 @@ fn unbound_with(zone: &str, lines: &[&str], address: SocketAddr, more: &str) -> 
     Server {
         process,
         address,
-        _folder: folder,
+        folder,
     }
     .ready(zone)
 }
@@ -89,7 +89,7 @@ pub fn dnsdist_over_https(
     let server = Server {
         process,
         address,
-        _folder: folder,
+        folder,
     };
     (server.ready(zone), https)
 }
@@ -114,14 +114,118 @@ pub fn nsd(zone: &str, text: &str) -> Server {
     Server {
         process,
         address,
-        _folder: folder,
+        folder,
     }
     .ready(zone)
 }
 
+/// A secret that servers share, as BIND 9 writes it.
+pub struct SharedKey {
+    /// Its name.
+    pub name: &'static str,
+    /// Its algorithm.
+    pub algorithm: &'static str,
+    /// In base64.
+    pub secret: &'static str,
+}
+
+impl SharedKey {
+    /// As dig takes it.
+    pub fn for_dig(&self) -> String {
+        format!("{}:{}:{}", self.algorithm, self.name, self.secret)
+    }
+
+    /// As dnsweir takes it.
+    pub fn for_dnsweir(&self) -> String {
+        format!(
+            "tsig {:?} {{ algorithm {:?}; secret {:?} }}",
+            self.name, self.algorithm, self.secret
+        )
+    }
+}
+
+/// nsd at an address, which has this zone from a primary.
+pub fn nsd_secondary(
+    zone: &str,
+    address: SocketAddr,
+    primary: SocketAddr,
+    key: Option<&SharedKey>,
+) -> Server {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().display();
+    let key_block = key.map_or_else(String::new, |key| {
+        format!(
+            "key:\n  name: \"{}\"\n  algorithm: {}\n  secret: \"{}\"\n",
+            key.name, key.algorithm, key.secret
+        )
+    });
+    let key_name = key.map_or("NOKEY", |key| key.name);
+    let configuration = format!(
+        "server:\n  ip-address: {}@{}\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  database: \"\"\n  \
+         zonesdir: \"{path}\"\n  zonelistfile: \"{path}/zones\"\n  xfrdfile: \"{path}/xfrd\"\n  xfrdir: \"{path}\"\n  \
+         server-count: 1\n  rrl-ratelimit: 0\n  verbosity: 2\nremote-control:\n  control-enable: no\n{key_block}\
+         zone:\n  name: \"{zone}\"\n  zonefile: \"zone\"\n  request-xfr: {}@{} {key_name}\n  \
+         allow-notify: 127.0.0.0/8 {key_name}\n  provide-xfr: 127.0.0.0/8 NOKEY\n",
+        address.ip(),
+        address.port(),
+        primary.ip(),
+        primary.port(),
+    );
+    let file = folder.path().join("nsd.conf");
+    std::fs::write(&file, configuration).expect("nsd's configuration");
+    let process = Process::start(command("nsd").arg("-d").arg("-c").arg(&file));
+    Server {
+        process,
+        address,
+        folder,
+    }
+}
+
+/// BIND's named at an address, with this key if any and these lines in the block of a zone, whose file is `zone`.
+pub fn named(
+    zone: &str,
+    address: SocketAddr,
+    key: Option<&SharedKey>,
+    lines: &str,
+    text: Option<&str>,
+) -> Server {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().display();
+    if let Some(text) = text {
+        std::fs::write(folder.path().join("zone"), text).expect("a zone file");
+    }
+    let key_block = key.map_or_else(String::new, |key| {
+        format!(
+            "key {:?} {{ algorithm {}; secret {:?}; }};\n",
+            key.name, key.algorithm, key.secret
+        )
+    });
+    let configuration = format!(
+        "options {{ directory \"{path}\"; listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; pid-file none; \
+         session-keyfile none; lock-file none; recursion no; allow-query {{ any; }}; allow-notify {{ any; }}; \
+         dnssec-validation no; }};\ncontrols {{ }};\n{key_block}\
+         zone \"{zone}\" {{ file \"zone\"; {lines} }};\n",
+        address.port(),
+        address.ip(),
+    );
+    let file = folder.path().join("named.conf");
+    std::fs::write(&file, configuration).expect("named's configuration");
+    let process = Process::start(command("named").arg("-g").arg("-c").arg(&file));
+    Server {
+        process,
+        address,
+        folder,
+    }
+}
+
 impl Server {
+    /// Its folder.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// Waits until it answers for its zone.
-    fn ready(mut self, zone: &str) -> Server {
+    pub fn ready(mut self, zone: &str) -> Server {
         let probe = Message::query(zone, "SOA").encode();
         until("the upstream server to answer", || {
             assert!(self.process.running(), "it ended: {:#?}", self.process.stderr());

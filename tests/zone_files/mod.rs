@@ -2,3 +2,4 @@
 
 mod comparison;
 mod serving;
+mod transfers;

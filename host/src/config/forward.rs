@@ -13,7 +13,7 @@ use super::files;
 use super::listen::Listeners;
 use super::name::zone_name;
 use super::units::{duration, ms, s, spell_duration};
-use super::{Encryption, Forward, Next, Node, NodeMode, Policy, Protocol, Trust, Upstream};
+use super::{Encryption, Forward, Next, Node, NodeMode, Policy, Protocol, Trust, TsigKey, Upstream};
 
 /// Upstreams of one `forward`, those of a resolv.conf included.
 const MOST_UPSTREAMS: usize = 16;
@@ -78,6 +78,8 @@ pub(super) struct Place<'a> {
     pub node: Option<&'a Node>,
     /// Every resolv.conf that is read is added.
     pub files: &'a mut Vec<PathBuf>,
+    /// Those that zone transfers may be signed with.
+    pub keys: &'a [TsigKey],
 }
 
 /// Decodes `forward`.

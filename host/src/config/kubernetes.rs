@@ -6,11 +6,11 @@ use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, property, text, word};
 use super::error::Diagnostic;
-use super::files;
 use super::forward::Place;
 use super::name::zone_name;
 use super::units::{duration, ms, s, size, ttl};
 use super::{Kubeconfig, Kubernetes, Pods};
+use super::{files, transfer};
 
 pub(super) const KUBERNETES: Shape = Shape {
     example: r#"kubernetes { pods "verified"; fallthrough "in-addr.arpa" "ip6.arpa" }"#,
@@ -29,6 +29,7 @@ pub(super) const KUBERNETES: Shape = Shape {
         "kubeconfig",
         "wait",
         "memory",
+        "transfer",
     ],
     repeated: &[],
 };
@@ -97,6 +98,7 @@ pub(super) fn decode(
         memory: mistakes
             .scalar(nodes, r#"memory "256MiB""#, size(1 << 20..=1 << 36))
             .unwrap_or(256 << 20),
+        transfer: transfer::decode(mistakes, place.keys, nodes),
     }
 }
 
@@ -188,6 +190,7 @@ mod tests {
                 kubeconfig: None,
                 wait: s(60),
                 memory: 256 << 20,
+                transfer: None,
             }
         );
     }

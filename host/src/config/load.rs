@@ -16,11 +16,11 @@ use super::registries::Key;
 use super::units::{duration, s, size};
 use super::{
     Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, dnstap, encrypted, forward, include,
-    listen, node, pods, registries, source, zone,
+    listen, node, pods, registries, source, tsig, zone,
 };
 
 /// What may stand in a file.
-pub(super) const SECTIONS: [&str; 18] = [
+pub(super) const SECTIONS: [&str; 19] = [
     "listen",
     "clients",
     "admin",
@@ -32,6 +32,7 @@ pub(super) const SECTIONS: [&str; 18] = [
     "waiting-queries",
     "registries",
     "signatures",
+    "tsig",
     "filters",
     "filter",
     "zone",
@@ -42,7 +43,7 @@ pub(super) const SECTIONS: [&str; 18] = [
 ];
 
 /// Those of which there may be more than one.
-pub(super) const REPEATED: [&str; 3] = ["filter", "zone", "source"];
+pub(super) const REPEATED: [&str; 4] = ["tsig", "filter", "zone", "source"];
 
 /// Default of `workers`, at most: a cache beside the workloads of a node is not to take it over.
 const MOST_WORKERS: usize = 4;
@@ -158,12 +159,14 @@ fn decode(
 
     let keys = registries::signatures(mistakes, &mut files, nodes);
     let mut filters = decode_filters(mistakes, &mut files, nodes, builtins, &keys);
+    let tsig = tsig::decode(mistakes, &mut files, named_nodes(nodes, "tsig"));
     let mut names = zone::Names::default();
     let mut place = forward::Place {
         folder,
         listeners: &listeners,
         node: node.as_ref(),
         files: &mut files.met,
+        keys: &tsig,
     };
     let zones: Vec<Zone> = named_nodes(nodes, "zone")
         .map(|node| zone::decode(mistakes, &mut filters, &mut names, &mut place, node))

@@ -38,6 +38,8 @@ mod schema;
 mod source;
 mod spell;
 mod syntax;
+mod transfer;
+mod tsig;
 pub(crate) mod units;
 mod wasi;
 mod zone;
@@ -53,6 +55,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::dns::tsig::Key as TsigKey;
 use crate::tls;
 pub use crate::tls::{Identity, Trust};
 use crate::zonefile::Zone as Contents;
@@ -248,7 +251,7 @@ pub struct Clients {
 }
 
 /// Addresses with a common prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
     /// The first of them.
     pub address: IpAddr,
@@ -734,6 +737,8 @@ pub struct Kubernetes {
     pub wait: Duration,
     /// `memory "256MiB"`: what is known of the cluster may take so many bytes.
     pub memory: usize,
+    /// `transfer { … }`: who may have all of the zone; none: nobody.
+    pub transfer: Option<Transfer>,
 }
 
 /// `file "PATH" { … }`
@@ -747,6 +752,19 @@ pub struct ZoneFile {
     pub fallthrough: Vec<String>,
     /// `memory "64MiB"`: what each of the zones may take, in bytes.
     pub memory: usize,
+    /// `transfer { … }`: who may have all of it; none: nobody.
+    pub transfer: Option<Transfer>,
+}
+
+/// `transfer { … }`: who may have all of a zone, and who is told when it changes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Transfer {
+    /// `to "NETWORK"…`: who may ask for it.
+    pub to: Vec<Network>,
+    /// `key "NAME"`: who asks for it has to sign with this, and it signs what is said.
+    pub key: Option<TsigKey>,
+    /// `notify "ADDRESS"…`: who is told when it changes; port 53 unless written.
+    pub notify: Vec<SocketAddr>,
 }
 
 /// `pods "disabled" | "insecure" | "verified"`: which names of pods there are.

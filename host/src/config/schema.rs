@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::decode::Shape;
 use super::{
     cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module, node,
-    pods, refresh, registries, source, wasi, zone, zone_file,
+    pods, refresh, registries, source, transfer, tsig, wasi, zone, zone_file,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
@@ -30,6 +30,8 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("registries", "plain-http", &registries::PLAIN_HTTP),
     ("", "signatures", &registries::SIGNATURES),
     ("signatures", "key", &registries::KEY),
+    ("", "tsig", &tsig::TSIG),
+    ("tsig", "secret", &tsig::SECRET),
     ("", "filter", &filter::FILTER),
     ("filter", "signed-by", &registries::SIGNED_BY),
     ("filter", "module", &module::MODULE),
@@ -61,6 +63,10 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("kubernetes", "kubeconfig", &kubernetes::KUBECONFIG),
     ("zone", "file", &zone_file::FILE),
     ("file", "fallthrough", &kubernetes::FALLTHROUGH),
+    ("file", "transfer", &transfer::TRANSFER),
+    ("kubernetes", "transfer", &transfer::TRANSFER),
+    ("transfer", "to", &transfer::TO),
+    ("transfer", "notify", &transfer::NOTIFY),
     ("", "source", &source::SOURCE),
     ("refresh", "source", &refresh::SOURCE),
     ("", "pods", &pods::PODS),

@@ -7,19 +7,19 @@ use kdl::KdlNode;
 
 use super::decode::{Mistakes, Shape, arguments, block, head, text};
 use super::error::Diagnostic;
-use super::files;
 use super::forward::Place;
 use super::kubernetes::fallthrough;
 use super::name::zone_name;
 use super::units::size;
 use super::{Span, ZoneFile};
+use super::{files, transfer};
 use crate::zonefile::{self, Bounds};
 
 pub(super) const FILE: Shape = Shape {
     example: r#"file "/etc/dnsweir/zones/example.org""#,
     arguments: 1..=1,
     properties: &[],
-    children: &["origin", "fallthrough", "memory"],
+    children: &["origin", "fallthrough", "memory", "transfer"],
     repeated: &[],
 };
 
@@ -38,6 +38,7 @@ pub(super) fn decode(
     let origin = mistakes.scalar(nodes, r#"origin "example.org""#, zone_name);
     let memory = mistakes.scalar(nodes, r#"memory "64MiB""#, size(1 << 10..=1 << 36));
     let fallthrough = fallthrough(mistakes, nodes);
+    let transfer = transfer::decode(mistakes, place.keys, nodes);
     let path = place.folder.join(mistakes.argument(node, text)?);
     files::note(place.files, &path);
     let span = arguments(node)
@@ -56,6 +57,7 @@ pub(super) fn decode(
         zones: read,
         fallthrough,
         memory: bounds.octets,
+        transfer,
     })
 }
 

@@ -20,7 +20,9 @@ pub mod signature;
 pub mod special;
 pub mod suffix_map;
 pub mod text;
+pub mod transfer;
 mod transport;
+pub mod tsig;
 
 pub use origin::Origin;
 pub use transport::Transport;

@@ -15,18 +15,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::task::yield_now;
+use tokio::task::{spawn_local, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::bounds::CloseReason;
 use super::client_connections::ClientConnection;
 use super::datagrams::BATCH;
 use super::framing::{FRAME_MAXIMUM, Frames, READ, Scratch};
-use super::outbox::{Outbox, Owed, UNSENT};
+use super::outbox::{Outbox, Owed, Sequence, UNSENT};
 use super::service::Service;
 use crate::dns::MESSAGE_MAXIMUM;
 use crate::dns::Transport;
-use crate::serve::{Admission, Batch, Client, Worker};
+use crate::serve::{Admission, Batch, Client, Transfer, Worker};
 
 /// Octets that a client has to take within `tcp-write`, unless it is sent less: one that takes a single octet now and
 /// then might as well take none.
@@ -82,7 +82,7 @@ pub async fn converse(
     let mut stopping = pin!(async { drop(stop.wait_for(|stopping| *stopping).await) });
     let mut alarm = pin!(sleep_until(Instant::now() + NEVER));
     loop {
-        if connection.is_closed() {
+        if connection.is_closed() || conversation.owed.is_aborted() {
             return None;
         }
         conversation.go_on();
@@ -108,6 +108,19 @@ pub async fn converse(
             () = &mut alarm => {}
             () = &mut stopping, if !conversation.stopping => conversation.stop(),
         }
+    }
+}
+
+/// Sends a zone, as fast as its client takes it.
+async fn stream(transfer: Box<Transfer>, sequence: Sequence) {
+    if !transfer.run(async |message| sequence.send(message).await).await {
+        sequence.abort();
+    }
+}
+
+impl<S> Drop for Conversation<S> {
+    fn drop(&mut self) {
+        self.owed.end();
     }
 }
 
@@ -303,6 +316,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 match self.worker.admit(batch, message, client, outbox.space()) {
                     Admission::Travelling => batch.set_server_name(self.owed.connection.server_name()),
                     Admission::Answered(length) => outbox.take(length),
+                    Admission::Transfer(transfer) => drop(spawn_local(stream(transfer, outbox.sequence()))),
                     Admission::Silence => {
                         // What is no query ends the conversation: there is nothing to gain from the rest.
                         (self.read_all, self.verdict) = (true, Some(CloseReason::Malformed));

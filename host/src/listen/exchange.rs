@@ -177,7 +177,8 @@ impl Exchange {
             match self.worker.admit(batch, message, client, one.out) {
                 Admission::Travelling => batch.set_server_name(self.connection.server_name()),
                 Admission::Answered(length) => one.reply = Some(one.out[..length].to_vec()),
-                Admission::Silence => return Err(Unanswered::Malformed),
+                // Nor is there one where each request has one reply.
+                Admission::Transfer(_) | Admission::Silence => return Err(Unanswered::Malformed),
             }
             self.worker.run(batch, &mut one);
             Ok((one.reply, one.later))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
+use tokio::sync::Notify;
 
 use super::client_connections::ClientConnection;
 use super::framing::{FRAME_MAXIMUM, PREFIX};
@@ -32,6 +33,12 @@ pub struct Owed {
     outstanding: Cell<usize>,
     /// Whether the stream may still keep some of what was written to it.
     unflushed: Cell<bool>,
+    /// Wakes those who wait for the client to take something.
+    taken: Notify,
+    /// Whether nobody writes to the stream any more.
+    ended: Cell<bool>,
+    /// Whether a sequence of messages was cut off, so that the stream is to end.
+    aborted: Cell<bool>,
 }
 
 impl Owed {
@@ -43,7 +50,21 @@ impl Owed {
             worker,
             outstanding: Cell::new(0),
             unflushed: Cell::new(false),
+            taken: Notify::new(),
+            ended: Cell::new(false),
+            aborted: Cell::new(false),
         }
+    }
+
+    /// Whether the rest of what was begun will never come.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.get()
+    }
+
+    /// The conversation is over: nothing that comes from now on is sent.
+    pub fn end(&self) {
+        self.ended.set(true);
+        self.taken.notify_waiters();
     }
 
     /// Whether the client has to wait with its next query.
@@ -69,6 +90,7 @@ impl Owed {
     ) -> Poll<io::Result<usize>> {
         let written = ready!(self.connection.poll_write(stream.as_mut(), context))?;
         self.unflushed.set(true);
+        self.taken.notify_waiters();
         match self.poll_flush(stream, context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(written)),
@@ -89,6 +111,9 @@ impl Owed {
         flushed
     }
 }
+
+/// Octets of unsent replies beyond which a sequence of messages waits.
+const AHEAD: usize = 64 << 10;
 
 /// The replies of a batch on their way to the network.
 pub struct Outbox<'c, S> {
@@ -168,6 +193,41 @@ impl<'c, S: AsyncWrite> Outbox<'c, S> {
     }
 }
 
+impl<S: AsyncWrite> Outbox<'_, S> {
+    /// The way back for a reply that is many messages.
+    pub fn sequence(&self) -> Sequence {
+        Sequence(DeferredFrame::new(self.owed))
+    }
+}
+
+/// The way back for a reply that is many messages. However many they are, the connection holds a bounded number of octets.
+pub struct Sequence(DeferredFrame);
+
+impl Sequence {
+    /// Sends the next message as soon as the client has taken most of those before; false: it has gone.
+    pub async fn send(&self, message: &[u8]) -> bool {
+        let owed = &self.0.0;
+        while !owed.ended.get() && owed.connection.unsent() >= AHEAD {
+            owed.taken.notified().await;
+        }
+        if owed.ended.get() || owed.connection.is_closed() {
+            return false;
+        }
+        owed.connection.note(owed.worker.now());
+        let length = (message.len() as u16).to_be_bytes();
+        owed.connection.push(&[&length, message]);
+        owed.connection.wake();
+        true
+    }
+
+    /// Ends the connection: the rest of the sequence will not come, and whoever waits for it shall know.
+    pub fn abort(&self) {
+        let owed = &self.0.0;
+        owed.aborted.set(true);
+        owed.connection.wake();
+    }
+}
+
 impl<S: AsyncWrite> Replies for Outbox<'_, S> {
     fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
         let length = write(self.space());
@@ -175,14 +235,20 @@ impl<S: AsyncWrite> Replies for Outbox<'_, S> {
     }
 
     fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {
-        self.owed.outstanding.set(self.owed.outstanding.get() + 1);
-        self.owed.connection.owe(true);
-        Box::new(DeferredFrame(Rc::clone(self.owed)))
+        Box::new(DeferredFrame::new(self.owed))
     }
 }
 
 /// The way back for a reply that comes after its batch.
 struct DeferredFrame(Rc<Owed>);
+
+impl DeferredFrame {
+    fn new(owed: &Rc<Owed>) -> DeferredFrame {
+        owed.outstanding.set(owed.outstanding.get() + 1);
+        owed.connection.owe(true);
+        DeferredFrame(Rc::clone(owed))
+    }
+}
 
 impl DeferredReply for DeferredFrame {
     fn send(self: Box<Self>, message: &[u8]) {

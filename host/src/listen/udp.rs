@@ -121,7 +121,8 @@ fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, exchange: &mut Ex
                     length
                 });
             }
-            Admission::Silence => {}
+            // Over UDP there is none.
+            Admission::Transfer(_) | Admission::Silence => {}
         }
     }
     worker.run(batch, exchange);

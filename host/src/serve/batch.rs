@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::dns::edns::ExtendedError;
 use crate::dns::records::Answer;
 use crate::filter::Verdict;
+use crate::source::Transfer;
 
 use super::request::{Client, Request};
 use super::response::{AskingResponse, Response};
@@ -50,6 +51,8 @@ pub enum Admission {
     Travelling,
     /// The reply is in the buffer, this many octets.
     Answered(usize),
+    /// The reply is a zone, in many messages; only where there is a stream for them.
+    Transfer(Box<Transfer>),
     /// There is no reply.
     Silence,
 }

@@ -15,6 +15,7 @@ mod kubernetes;
 mod question;
 mod resolution;
 mod status;
+mod transfer;
 
 use std::future::ready;
 use std::rc::Rc;
@@ -32,6 +33,7 @@ use kubernetes::Kubernetes;
 pub use question::Question;
 pub use resolution::{Refused, Resolution, Resolved};
 pub use status::{Status, UpstreamStatus};
+pub use transfer::{Asked as AskedTransfer, Reply as TransferReply, Transfer};
 
 /// One source of a zone, as all workers share it. It outlives a reload that changes neither what is written about it
 /// nor its zone.
@@ -118,8 +120,11 @@ impl Source {
     pub fn begin(&self) {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.begin(),
-            Kind::Kubernetes(kubernetes) => kubernetes.begin(),
-            Kind::File(_) => {}
+            Kind::Kubernetes(kubernetes) => {
+                kubernetes.begin();
+                kubernetes.begin_to_notify();
+            }
+            Kind::File(file) => file.begin(),
         }
     }
 
@@ -129,6 +134,15 @@ impl Source {
         match &self.kind {
             Kind::Forward(_) | Kind::File(_) => {}
             Kind::Kubernetes(kubernetes) => kubernetes.bring_up().await,
+        }
+    }
+
+    /// What somebody gets who asks for all of a zone; none: it has none of this name that others may have.
+    pub fn transfer(&self, asked: &AskedTransfer<'_>) -> Option<TransferReply> {
+        match &self.kind {
+            Kind::Forward(_) => None,
+            Kind::Kubernetes(kubernetes) => kubernetes.transfer(asked),
+            Kind::File(file) => file.transfer(asked),
         }
     }
 
@@ -224,8 +238,10 @@ impl SourceConfig {
     pub fn most_sockets(&self, workers: usize) -> usize {
         match self {
             SourceConfig::Forward(forward) => forward.most_sockets(workers),
-            SourceConfig::Kubernetes(_) => kubernetes::MOST_SOCKETS,
-            SourceConfig::File(_) => 0,
+            SourceConfig::Kubernetes(kubernetes) => {
+                kubernetes::MOST_SOCKETS + transfer::sockets(&kubernetes.transfer)
+            }
+            SourceConfig::File(file) => file.zones.len() * transfer::sockets(&file.transfer),
         }
     }
 
@@ -236,6 +252,17 @@ impl SourceConfig {
             SourceConfig::Kubernetes(_) => kubernetes::MOST_SOCKETS,
             SourceConfig::File(_) => 0,
         }
+    }
+
+    /// The most octets that transfers hold of it: zones as they were.
+    pub fn most_transferred(&self) -> usize {
+        let held = match self {
+            SourceConfig::Forward(_) => 0,
+            SourceConfig::Kubernetes(kubernetes) if kubernetes.transfer.is_some() => kubernetes.memory,
+            SourceConfig::File(file) if file.transfer.is_some() => file.memory,
+            SourceConfig::Kubernetes(_) | SourceConfig::File(_) => 0,
+        };
+        transfer::AT_ONCE * held
     }
 
     /// The most octets that such a source holds, over all workers.

@@ -9,6 +9,7 @@ mod lookup;
 mod message;
 mod proof;
 mod stage;
+mod transfer;
 
 #[cfg(test)]
 mod tests;

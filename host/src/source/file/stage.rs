@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::answer::answer;
+use tokio::task::spawn_local;
+
 use crate::config;
 use crate::dns::name::is_at_or_below;
 use crate::dns::rcode;
 use crate::figures::Figures;
 use crate::source::fallthrough::Fallthrough;
+use crate::source::transfer::{Asked, Contents, Outgoing, Reply, notify, signed};
 use crate::source::{Question, Resolution, Status};
 use crate::zonefile::Zone;
 
@@ -17,6 +20,8 @@ pub struct File {
     zones: Vec<Arc<Zone>>,
     fallthrough: Fallthrough,
     path: String,
+    /// Who may have all of them.
+    outgoing: Option<Arc<Outgoing>>,
 }
 
 impl config::ZoneFile {
@@ -33,11 +38,48 @@ impl File {
             zones: config.zones.clone(),
             fallthrough: Fallthrough::new(&config.fallthrough),
             path: config.path.display().to_string(),
+            outgoing: config.transfer.as_ref().map(Outgoing::new),
         }
+    }
+
+    /// Tells secondaries of the zones: these are others than those before. Only the first call does anything.
+    pub fn begin(&self) {
+        let Some(outgoing) = self.outgoing.as_ref().filter(|outgoing| outgoing.begins()) else {
+            return;
+        };
+        for (zone, &secondary) in self
+            .zones
+            .iter()
+            .flat_map(|zone| outgoing.config().notify.iter().map(move |to| (zone, to)))
+        {
+            let (outgoing, soa) = (Arc::clone(outgoing), zone.soa());
+            spawn_local(async move { notify(&outgoing, &soa, secondary).await });
+        }
+    }
+
+    /// What somebody gets who asks for all of a zone; none: it is no zone that others may have.
+    pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
+        let zone = self
+            .zones
+            .iter()
+            .find(|zone| zone.origin.as_bytes() == asked.name)?;
+        let outgoing = self.outgoing.as_ref()?;
+        Some(outgoing.answer(|| Arc::clone(zone) as Arc<dyn Contents>, asked))
     }
 
     /// What the zone says.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
+        let key = self
+            .outgoing
+            .as_ref()
+            .and_then(|outgoing| outgoing.config().key.as_ref());
+        match (question.signed, key) {
+            (Some(query), Some(key)) => signed(key, query, || self.say(question)),
+            _ => self.say(question),
+        }
+    }
+
+    fn say(&self, question: &Question<'_>) -> Resolution {
         let of = |zone: &&Arc<Zone>| is_at_or_below(question.name, zone.origin.as_bytes());
         let closest = self
             .zones
@@ -91,6 +133,9 @@ impl File {
             figures
                 .gauge("file_memory_bytes", help)
                 .shared(&labels, zone.octets as u64);
+            if let Some(outgoing) = &self.outgoing {
+                outgoing.show(&origin, figures);
+            }
         }
     }
 }

@@ -46,6 +46,7 @@ fn file(text: &str, fallthrough: &[&str]) -> File {
         zones: vec![zone],
         fallthrough: fallthrough.iter().map(|&name| name.to_owned()).collect(),
         memory: 1 << 20,
+        transfer: None,
     })
 }
 

@@ -72,6 +72,22 @@ impl Index {
         self.services.get(name)
     }
 
+    /// All services and endpoints, by the labels `service.namespace`.
+    pub fn services(&self) -> impl Iterator<Item = (&ServiceName, &Entry)> {
+        self.services.iter()
+    }
+
+    /// All addresses that somebody has.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.keys().copied()
+    }
+
+    /// All pods by the labels of their namespaces, once for each address.
+    pub fn pods(&self) -> impl Iterator<Item = (&[u8], IpAddr)> {
+        let pods = self.pods.iter();
+        pods.flat_map(|(&address, pods)| pods.iter().map(move |pod| (&*pod.namespace, address)))
+    }
+
     /// Whether there is such a namespace.
     pub fn has_namespace(&self, label: &[u8]) -> bool {
         self.namespaces.contains_key(label)

@@ -15,6 +15,7 @@ mod rules;
 mod source;
 mod stage;
 mod state;
+mod transfer;
 
 #[cfg(test)]
 mod tests;

@@ -1,18 +1,68 @@
 //! What `kubernetes` says as a source of answers.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
 use super::answer::Teller;
+use super::rules::Rules;
 use super::stage::Kubernetes;
+use super::state::State;
+use super::transfer::Snapshot;
 use crate::config::spell_duration;
 use crate::figures::Figures;
+use crate::source::transfer::{Contents, Outgoing, notify, signed};
 use crate::source::{Question, Resolution, Status};
+
+/// How long a secondary has to look at a change before it is told of the next one.
+const BETWEEN: Duration = Duration::from_secs(5);
+
+/// Tells a secondary of each change, or of several at once, as long as the source is there.
+async fn tell_of_changes(
+    outgoing: Weak<Outgoing>,
+    state: Weak<State>,
+    rules: Arc<Rules>,
+    mut changes: watch::Receiver<u32>,
+    secondary: SocketAddr,
+) {
+    while changes.wait_for(|serial| *serial != 0).await.is_ok() {
+        let Some((outgoing, state)) = outgoing.upgrade().zip(state.upgrade()) else {
+            return;
+        };
+        let zone = rules.domain.clone();
+        let snapshot = Snapshot {
+            index: state.index.load_full(),
+            hosts: state.hosts.load_full(),
+            rules: Arc::clone(&rules),
+            zone,
+        };
+        notify(&outgoing, &snapshot.soa(), secondary).await;
+        drop((outgoing, state));
+        sleep(BETWEEN).await;
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
 
 impl Kubernetes {
     /// What is known of a question.
     #[inline]
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
+        let key = || self.outgoing.as_ref()?.config().key.as_ref();
+        match question.signed.and_then(|query| Some((query, key()?))) {
+            Some((query, key)) => signed(key, query, || self.say(question)),
+            None => self.say(question),
+        }
+    }
+
+    #[inline]
+    fn say(&self, question: &Question<'_>) -> Resolution {
         let state = &self.cluster.state;
         let (index, hosts) = (state.index.load(), state.hosts.load());
         let teller = Teller {
@@ -27,6 +77,19 @@ impl Kubernetes {
     pub fn begin(&self) {
         self.begun.get_or_init(Instant::now);
         self.cluster.begin();
+    }
+
+    /// Has secondaries told of changes. Only the first call does anything; it must come from a `LocalRuntime`.
+    pub fn begin_to_notify(&self) {
+        let Some(outgoing) = self.outgoing.as_ref().filter(|outgoing| outgoing.begins()) else {
+            return;
+        };
+        for &secondary in &outgoing.config().notify {
+            let changes = self.cluster.state.serial.subscribe();
+            let (outgoing, rules) = (Arc::downgrade(outgoing), Arc::clone(&self.rules));
+            let state = Arc::downgrade(&self.cluster.state);
+            spawn_local(tell_of_changes(outgoing, state, rules, changes, secondary));
+        }
     }
 
     /// The same, and waits until it is ready, but no longer than it should.
@@ -116,5 +179,8 @@ impl Kubernetes {
         figures
             .gauge("kubernetes_serial", help)
             .shared(&[cluster], serial.into());
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.show(&domain, figures);
+        }
     }
 }

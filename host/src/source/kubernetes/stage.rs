@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::cluster::Cluster;
 use super::rules::Rules;
 use crate::config;
+use crate::source::transfer::Outgoing;
 
 /// Sockets to the API server: a watch of each kind, each with a connection of its own at most, and those that are opened while
 /// others close; and what epoll and the thread's own wake-ups take.
@@ -14,12 +15,14 @@ pub const MOST_SOCKETS: usize = 16;
 /// A `kubernetes` stage.
 pub struct Kubernetes {
     pub(super) cluster: Arc<Cluster>,
-    pub(super) rules: Rules,
+    pub(super) rules: Arc<Rules>,
     /// How long it is not ready at most.
     pub(super) wait: Duration,
     pub(super) begun: OnceLock<Instant>,
     /// What it is called.
     pub(super) text: String,
+    /// Who may have all of its zone.
+    pub(super) outgoing: Option<Arc<Outgoing>>,
 }
 
 impl Kubernetes {
@@ -31,10 +34,11 @@ impl Kubernetes {
         };
         Kubernetes {
             cluster: Cluster::of(config),
-            rules: Rules::new(config),
+            rules: Arc::new(Rules::new(config)),
             wait: config.wait,
             begun: OnceLock::new(),
             text,
+            outgoing: config.transfer.as_ref().map(Outgoing::new),
         }
     }
 }

@@ -64,6 +64,8 @@ pub struct State {
     pub octets: AtomicUsize,
     followed: [Followed; Kind::ALL.len()],
     complete: watch::Sender<bool>,
+    /// The serial of the index that queries are answered from; 0: it is not complete.
+    pub serial: watch::Sender<u32>,
     /// Wakes whoever looks whether credentials have changed.
     pub failure: tokio::sync::Notify,
 }
@@ -78,6 +80,7 @@ impl State {
             octets: AtomicUsize::new(0),
             followed: Kind::ALL.map(|kind| Followed::new(kind.as_str())),
             complete: watch::Sender::new(false),
+            serial: watch::Sender::new(0),
             failure: tokio::sync::Notify::new(),
         }
     }
@@ -89,10 +92,11 @@ impl State {
 
     /// Has queries answered from another index.
     pub fn publish(&self, index: Index) {
-        let complete = index.complete;
+        let (complete, serial) = (index.complete, index.serial);
         self.index.store(Arc::new(index));
         self.complete
             .send_if_modified(|known| std::mem::replace(known, complete) != complete);
+        self.serial.send_replace(serial);
     }
 
     /// Waits until everything has been listed once.

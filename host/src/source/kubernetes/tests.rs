@@ -36,6 +36,7 @@ fn config() -> config::Kubernetes {
         kubeconfig: None,
         wait: std::time::Duration::ZERO,
         memory: 1 << 20,
+        transfer: None,
     }
 }
 

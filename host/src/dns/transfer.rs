@@ -1,0 +1,195 @@
+//! Messages between servers of a zone: responses that are filled with records until they are full, signed or not, and
+//! requests.
+
+use domain::base::iana::{Class, Opcode, Rtype};
+use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, MessageBuilder};
+use domain::base::{
+    HashCompressor, Message, Name as WireName, ParsedName, ParsedRecord, Record as Whole, Ttl,
+};
+use domain::base::{UnknownRecordData, rdata::ParseAnyRecordData};
+use domain::dep::octseq::Parser;
+use domain::rdata::AllRecordData;
+
+use super::tsig::{Key, Signer, Verifier, sign_request};
+use super::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, rtype, u16_at};
+
+/// Octets that a message is filled to. No pointer leads further (RFC 1035 section 4.1.4), so that more would not be smaller.
+const FILLED: usize = 16 << 10;
+
+/// Octets that are left for a signature: two names, the longest MAC, and what stands between (RFC 8945 section 4.2).
+const SIGNATURE: usize = 2 * 255 + 64 + 32;
+
+/// A record of a zone, in wire format, its names uncompressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The owner, lowercased.
+    pub owner: Box<[u8]>,
+    /// The type.
+    pub rtype: u16,
+    /// In seconds.
+    pub ttl: u32,
+    /// The data.
+    pub data: Box<[u8]>,
+}
+
+/// Data whose names are compressed where their type allows it.
+type Data<'d> = AllRecordData<&'d [u8], ParsedName<&'d [u8]>>;
+
+impl Record {
+    fn parsed(&self) -> Option<Data<'_>> {
+        let rtype = Rtype::from_int(self.rtype);
+        let known = Data::parse_any_rdata(rtype, &mut Parser::from_ref(&*self.data));
+        // What has not the form of its type goes as it is.
+        let unknown = || UnknownRecordData::from_octets(rtype, &*self.data).ok();
+        known.ok().or_else(|| unknown().map(Data::Unknown))
+    }
+}
+
+/// One message of a response.
+pub struct Response(AnswerBuilder<HashCompressor<Vec<u8>>>);
+
+impl Response {
+    /// One without records to a query with this ID; the first of several repeats the question (RFC 5936 section 2.2.1).
+    pub fn new(id: u16, question: Option<&[u8]>) -> Option<Response> {
+        let mut builder = MessageBuilder::from_target(HashCompressor::new(Vec::new())).ok()?;
+        let header = builder.header_mut();
+        header.set_id(id);
+        header.set_qr(true);
+        header.set_aa(true);
+        builder.set_push_limit(FILLED);
+        let mut builder = builder.question();
+        if let Some((name, tail)) = question.and_then(|all| all.split_at_checked(all.len() - QUESTION_TAIL)) {
+            let name = WireName::from_slice(name).ok()?;
+            let (rtype, class) = (u16_at(tail, 0), u16_at(tail, 2));
+            builder
+                .push((name, Rtype::from_int(rtype), Class::from_int(class)))
+                .ok()?;
+        }
+        Some(Response(builder.answer()))
+    }
+
+    /// Appends a record; false, with nothing changed: the message is full.
+    pub fn push(&mut self, record: &Record) -> bool {
+        let is_empty = self.0.counts().ancount() == 0;
+        if is_empty {
+            // Or the record would fit into none.
+            self.0.set_push_limit(MESSAGE_MAXIMUM - SIGNATURE);
+        }
+        let pushed = self.try_push(record);
+        self.0.set_push_limit(FILLED);
+        pushed
+    }
+
+    fn try_push(&mut self, record: &Record) -> bool {
+        let Ok(owner) = WireName::from_slice(&record.owner) else {
+            return false;
+        };
+        let ttl = Ttl::from_secs(record.ttl);
+        match record.parsed() {
+            Some(data) => self.0.push((owner, Class::IN, ttl, data)).is_ok(),
+            None => false,
+        }
+    }
+
+    /// The whole, signed if somebody signs; none: there is no room for that.
+    pub fn finish(self, signer: Option<&mut Signer>) -> Option<Vec<u8>> {
+        finish(self.0.additional(), signer)
+    }
+}
+
+/// Signs a whole response.
+pub fn signed(message: &[u8], signer: &mut Signer) -> Option<Vec<u8>> {
+    let message = Message::from_octets(message).ok()?;
+    let mut builder = MessageBuilder::from_target(HashCompressor::new(Vec::new())).ok()?;
+    *builder.header_mut() = message.header();
+    builder.set_push_limit(MESSAGE_MAXIMUM - SIGNATURE);
+    let mut builder = builder.question();
+    for question in message.question() {
+        builder.push(question.ok()?).ok()?;
+    }
+    let (_, answer, authority, additional) = message.sections().ok()?;
+    let mut builder = builder.answer();
+    for record in answer {
+        builder.push(with_data(&record.ok()?)?).ok()?;
+    }
+    let mut builder = builder.authority();
+    for record in authority {
+        builder.push(with_data(&record.ok()?)?).ok()?;
+    }
+    let mut builder = builder.additional();
+    for record in additional {
+        builder.push(with_data(&record.ok()?)?).ok()?;
+    }
+    finish(builder, Some(signer))
+}
+
+fn with_data<'r>(record: &ParsedRecord<'r, &'r [u8]>) -> Option<Whole<ParsedName<&'r [u8]>, Data<'r>>> {
+    record.to_any_record().ok()
+}
+
+fn finish(
+    mut builder: AdditionalBuilder<HashCompressor<Vec<u8>>>,
+    signer: Option<&mut Signer>,
+) -> Option<Vec<u8>> {
+    builder.clear_push_limit();
+    let whole = signer.is_none_or(|signer| signer.sign(&mut builder));
+    let message = builder.finish().into_target();
+    (whole && message.len() <= MESSAGE_MAXIMUM).then_some(message)
+}
+
+/// What a server of a zone asks another one.
+#[derive(Debug, Clone, Copy)]
+pub enum Request<'r> {
+    /// Whether the zone has changed (RFC 1034 section 4.3.5).
+    Soa,
+    /// All of it (RFC 5936).
+    Axfr,
+    /// What has changed since this SOA record (RFC 1995).
+    Ixfr(&'r Record),
+    /// To look whether it has changed: this is its SOA record now (RFC 1996).
+    Notify(&'r Record),
+}
+
+impl Request<'_> {
+    /// The type of its question.
+    pub fn qtype(&self) -> u16 {
+        match self {
+            Request::Soa | Request::Notify(_) => rtype::SOA,
+            Request::Axfr => rtype::AXFR,
+            Request::Ixfr(_) => rtype::IXFR,
+        }
+    }
+
+    /// The message about the zone of this name, signed if there is a key, and what checks the response then.
+    pub fn message(&self, id: u16, zone: &[u8], key: Option<&Key>) -> Option<(Vec<u8>, Option<Verifier>)> {
+        let mut builder = MessageBuilder::from_target(HashCompressor::new(Vec::new())).ok()?;
+        let header = builder.header_mut();
+        header.set_id(id);
+        if let Request::Notify(_) = self {
+            // RFC 1996 sections 3.3 and 3.7: it speaks with authority.
+            header.set_opcode(Opcode::NOTIFY);
+            header.set_aa(true);
+        }
+        let zone = WireName::from_slice(zone).ok()?;
+        let (qtype, class) = (Rtype::from_int(self.qtype()), Class::from_int(CLASS_IN));
+        let mut builder = builder.question();
+        builder.push((zone, qtype, class)).ok()?;
+        let mut builder = builder.answer();
+        let known = |soa: &Record| (zone, class, Ttl::from_secs(soa.ttl));
+        if let Request::Notify(soa) = self {
+            let (owner, class, ttl) = known(soa);
+            builder.push((owner, class, ttl, soa.parsed()?)).ok()?;
+        }
+        let mut builder = builder.authority();
+        if let Request::Ixfr(soa) = self {
+            let (owner, class, ttl) = known(soa);
+            builder.push((owner, class, ttl, soa.parsed()?)).ok()?;
+        }
+        let mut builder = builder.additional();
+        let verifier = match key {
+            Some(key) => Some(sign_request(key, &mut builder)?),
+            None => None,
+        };
+        Some((builder.finish().into_target(), verifier))
+    }
+}

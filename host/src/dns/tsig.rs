@@ -1,0 +1,156 @@
+//! Signatures by a shared secret (TSIG, RFC 8945), of one message or of a sequence of them.
+//!
+//! Keys are compared, times are checked and messages are signed by the library. What is here gives it messages in octets,
+//! and keeps secrets out of what is shown.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use domain::base::message_builder::{AdditionalBuilder, MessageBuilder};
+use domain::base::name::ToName;
+use domain::base::wire::Composer;
+use domain::base::{Message, Name as WireName};
+use domain::rdata::tsig::Time48;
+use domain::tsig::{Algorithm, ClientSequence, ServerSequence};
+
+use super::name::Name;
+
+/// What a message is signed with, as the registry of RFC 8945 section 6 calls it: those that it wants or recommends.
+pub const ALGORITHMS: [&str; 3] = ["hmac-sha256", "hmac-sha384", "hmac-sha512"];
+
+/// A shared secret with the name that both sides have for it.
+#[derive(Clone)]
+pub struct Key {
+    name: Name,
+    algorithm: &'static str,
+    secret: Arc<[u8]>,
+    key: Arc<domain::tsig::Key>,
+}
+
+impl Key {
+    /// One with this name; none: the algorithm is not one of [`ALGORITHMS`].
+    pub fn new(name: &Name, algorithm: &str, secret: &[u8]) -> Option<Key> {
+        let algorithm = ALGORITHMS.into_iter().find(|known| *known == algorithm)?;
+        let kind: Algorithm = algorithm.parse().ok()?;
+        let wire = WireName::from_slice(name.as_bytes()).ok()?.try_to_name().ok()?;
+        let key = domain::tsig::Key::new(kind, secret, wire, None, None).ok()?;
+        Some(Key {
+            name: name.clone(),
+            algorithm,
+            secret: secret.into(),
+            key: Arc::new(key),
+        })
+    }
+
+    /// What both sides call it.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// What says that two are the same.
+    fn parts(&self) -> (&[u8], &str, &[u8]) {
+        (self.name.as_bytes(), self.algorithm, &self.secret)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({}, {})", self.name, self.algorithm)
+    }
+}
+
+/// Whether a message is signed by a key.
+pub enum Checked {
+    /// There is no signature.
+    Unsigned,
+    /// It is, and this signs what is said to it.
+    Signed(Box<Signer>),
+    /// There is a signature that is not right, of which this whole message tells (RFC 8945 section 5.2).
+    Wrong(Vec<u8>),
+}
+
+/// Signs the messages of a response, one after the other.
+pub struct Signer(ServerSequence<Arc<domain::tsig::Key>>);
+
+/// Checks whether a query is signed by `key`; none: whoever signs has a key that is not known here.
+pub fn check(key: Option<&Key>, query: &[u8]) -> Checked {
+    let Ok(mut message) = Message::from_octets(query.to_vec()) else {
+        return Checked::Unsigned;
+    };
+    let checked = match key {
+        Some(key) => ServerSequence::request(&key.key, &mut message, now()),
+        None => ServerSequence::request(&HashMap::<_, Arc<domain::tsig::Key>>::new(), &mut message, now()),
+    };
+    match checked {
+        Ok(Some(sequence)) => Checked::Signed(Box::new(Signer(sequence))),
+        Ok(None) => Checked::Unsigned,
+        Err(error) => {
+            // As it came: the signature that is wrong is part of what is said about it.
+            let whole = Message::from_octets(query).ok();
+            let told = whole.and_then(|query| error.build_message(&query, MessageBuilder::new_vec()).ok());
+            told.map_or(Checked::Unsigned, |told| Checked::Wrong(told.finish()))
+        }
+    }
+}
+
+impl Signer {
+    /// Signs the next message; false: it is too large.
+    pub(super) fn sign<T: Composer>(&mut self, message: &mut AdditionalBuilder<T>) -> bool {
+        self.0.answer(message, now()).is_ok()
+    }
+}
+
+/// Checks the messages of the response to a request that was signed.
+pub struct Verifier(ClientSequence<Arc<domain::tsig::Key>>);
+
+/// Signs a request; none: it is too large.
+pub(super) fn sign_request<T: Composer>(key: &Key, request: &mut AdditionalBuilder<T>) -> Option<Verifier> {
+    let sequence = ClientSequence::request(Arc::clone(&key.key), request, now()).ok()?;
+    Some(Verifier(sequence))
+}
+
+impl Verifier {
+    /// Checks the next message, and removes its signature. As many as RFC 8945 section 5.3.1 allows may have none.
+    ///
+    /// # Errors
+    /// What is wrong with its signature, in words.
+    pub fn check(&mut self, message: &mut Vec<u8>) -> Result<(), String> {
+        let octets = std::mem::take(message);
+        let mut whole = Message::from_octets(octets).map_err(|_| "it is no message".to_owned())?;
+        let checked = self.0.answer(&mut whole, now());
+        let header_and_records = whole.into_octets();
+        *message = header_and_records;
+        checked.map_err(|error| error.to_string())
+    }
+
+    /// Checks that the last message was signed.
+    ///
+    /// # Errors
+    /// It was not.
+    pub fn done(self) -> Result<(), String> {
+        self.0.done().map_err(|error| error.to_string())
+    }
+}
+
+fn now() -> Time48 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time48::from_u64(now.as_secs() & 0x0000_ffff_ffff_ffff)
+}

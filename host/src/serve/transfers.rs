@@ -1,0 +1,96 @@
+//! Requests for all of a zone (RFC 5936): between its servers, so that no filter is asked, and no cache.
+
+use crate::dns::edns::ExtendedError;
+use crate::dns::{CLASS_IN, Transport, flag, rcode, u16_at};
+use crate::source::{AskedTransfer, TransferReply};
+
+use super::batch::Admission;
+use super::explain;
+use super::generation::Stage;
+use super::live::Live;
+use super::request::Request;
+use super::response::Response;
+use super::trace::{Direction, TraceEvent};
+use super::worker::Worker;
+use super::zones::ZoneMatch;
+
+impl Worker {
+    /// Answers a request for a transfer. Those whom the zone's `clients` turns away are turned away here, too.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit_transfer(
+        &self,
+        live: &Live,
+        request: &mut Request,
+        message: &[u8],
+        owner: Option<ZoneMatch>,
+        out: &mut [u8],
+    ) -> Admission {
+        let client = request.client;
+        if let Some(ZoneMatch::Pipeline { pipeline, zone }) = owner {
+            (request.pipeline, request.zone) = (pipeline, zone);
+            if let Some(gate) = &live.generation.pipelines[pipeline].gate
+                && let Some(refusal) = gate.refusal(&self.shared.ledger, &client)
+            {
+                return self.refuse(live, live.counters(request), request, refusal, out);
+            }
+        }
+        let counters = live.counters_outside(client.server);
+        counters.request(client.transport, client.address.ip(), request.qtype);
+        let reply = transfer_of(live, request, message, owner);
+        let did = match &reply {
+            TransferReply::Stream(_) => "all of the zone is sent",
+            TransferReply::Message(_) => "its SOA record is sent, or what is wrong with the signature",
+            TransferReply::Refused(..) => "no zone that is transferred to this client",
+        };
+        request.trace(|| TraceEvent::new("transfer", Direction::In, explain::question(request), did.into()));
+        let (response, size) = match reply {
+            TransferReply::Stream(transfer) => {
+                counters.response(rcode::NOERROR, self.now().saturating_sub(client.received));
+                self.finish_outside(live, request, None, &[]);
+                return Admission::Transfer(transfer);
+            }
+            TransferReply::Refused(rcode, error) => {
+                let response = Response::error(rcode, error);
+                let size = response.write(out, &request.reply_head(response.error));
+                (response, size)
+            }
+            TransferReply::Message(message) => {
+                let rcode = u16_at(&message, 2) & flag::RCODE;
+                let response = Response::error(rcode, ExtendedError::Other);
+                let size = crate::dns::reply::write_verbatim(out, &request.reply_head(None), &message);
+                (response, size)
+            }
+        };
+        counters.response(response.rcode, self.now().saturating_sub(client.received));
+        self.finish_outside(live, request, Some(&response), &out[..size]);
+        Admission::Answered(size)
+    }
+}
+
+/// What the sources of the zone say.
+fn transfer_of(live: &Live, request: &Request, message: &[u8], owner: Option<ZoneMatch>) -> TransferReply {
+    let asked = AskedTransfer {
+        name: request.name.as_bytes(),
+        qtype: request.qtype,
+        question: &request.question,
+        message,
+        client: request.client.address.ip(),
+        // HTTPS and QUIC would need streams of their own (RFC 9250 section 4.2); nobody transfers zones over them.
+        stream: matches!(request.client.transport, Transport::Tcp | Transport::Tls),
+    };
+    let refused = TransferReply::Refused(rcode::REFUSED, ExtendedError::Other);
+    let Some(ZoneMatch::Pipeline { pipeline, .. }) = owner.filter(|_| request.qclass == CLASS_IN) else {
+        return refused;
+    };
+    let mut sources = live.generation.pipelines[pipeline]
+        .stages
+        .iter()
+        .filter_map(|stage| match stage {
+            Stage::Source(index) => Some(&live.generation.sources[*index]),
+            Stage::Filter { .. } | Stage::Cache(_) => None,
+        });
+    sources
+        .find_map(|source| source.transfer(&asked))
+        .unwrap_or(refused)
+}

@@ -1,0 +1,68 @@
+//! What became of transfers.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::figures::Figures;
+
+/// What became of a request for a transfer, or of a NOTIFY message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of the zone was sent.
+    Sent,
+    /// The client has the zone as it is, or shall ask over TCP.
+    SoaOnly,
+    /// The client may not have it.
+    Refused,
+    /// As many as may be were under way.
+    Full,
+    /// The client left, was too slow, or a record fits into no message.
+    Broken,
+}
+
+impl Outcome {
+    /// All of them, with what metrics call them.
+    const ALL: [(Outcome, &str); 5] = [
+        (Outcome::Sent, "sent"),
+        (Outcome::SoaOnly, "soa-only"),
+        (Outcome::Refused, "refused"),
+        (Outcome::Full, "full"),
+        (Outcome::Broken, "broken"),
+    ];
+}
+
+/// Counters of one source's transfers.
+#[derive(Debug, Default)]
+pub struct Counters {
+    outcomes: [AtomicU64; Outcome::ALL.len()],
+    /// NOTIFY messages that were answered.
+    pub notified: AtomicU64,
+    /// Those that were not, however often they were sent.
+    pub unheard: AtomicU64,
+}
+
+impl Counters {
+    /// Counts an outcome.
+    pub fn count(&self, outcome: Outcome) {
+        self.outcomes[outcome as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Adds them to what `/metrics` shows.
+    pub fn show(&self, origin: &str, under_way: usize, figures: &mut Figures) {
+        let help = "Requests for a zone transfer";
+        let transfers = figures.counter("transfers_out", help);
+        for (outcome, name) in Outcome::ALL {
+            let count = self.outcomes[outcome as usize].load(Relaxed);
+            transfers.add(&[("origin", origin), ("result", name)], count);
+        }
+        let help = "Zone transfers that are under way";
+        figures
+            .gauge("transfers_out_active", help)
+            .add(&[("origin", origin)], under_way as u64);
+        let help = "Secondaries that were told of a change";
+        let notifies = figures.counter("transfer_notifies", help);
+        for (name, count) in [("answered", &self.notified), ("unanswered", &self.unheard)] {
+            notifies.add(&[("origin", origin), ("result", name)], count.load(Relaxed));
+        }
+    }
+}

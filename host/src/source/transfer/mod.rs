@@ -1,0 +1,25 @@
+//! Zone transfers: all of a zone, for other servers of it (RFC 5936, RFC 1995).
+//!
+//! [`Outgoing`] decides who gets a zone, [`stream`] sends it, and [`notify`] tells secondaries that there is something new
+//! (RFC 1996). What a source has to say comes as [`Contents`]: the zone as it was when the transfer began.
+
+mod contents;
+mod counters;
+mod notify;
+mod outgoing;
+mod signed;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+pub use contents::Contents;
+pub use notify::notify;
+pub use outgoing::{AT_ONCE, Asked, Outgoing, Reply};
+pub use signed::signed;
+pub use stream::Transfer;
+
+/// The most sockets that NOTIFY messages of one zone take.
+pub fn sockets(config: &Option<crate::config::Transfer>) -> usize {
+    config.as_ref().map_or(0, |transfer| transfer.notify.len())
+}

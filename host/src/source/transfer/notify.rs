@@ -1,0 +1,77 @@
+//! Telling secondaries that a zone has changed (RFC 1996).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+
+use super::outgoing::Outgoing;
+use crate::dns::transfer::{Record, Request};
+use crate::dns::{HEADER, MESSAGE_MAXIMUM, flag, u16_at};
+
+/// How often a secondary is told that does not answer (RFC 1996 section 3.6).
+const TRIES: u32 = 5;
+
+/// How long the first answer is awaited; each further one twice as long.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// The opcode NOTIFY and QR, as they stand in a response.
+const NOTIFY_RESPONSE: u16 = flag::QR | 4 << 11;
+
+/// Tells a secondary what the SOA record of its zone is now, and waits until it has answered, or does not.
+pub async fn notify(outgoing: &Outgoing, soa: &Record, secondary: SocketAddr) {
+    let mut wait = FIRST;
+    for _ in 0..TRIES {
+        // A socket of its own each time: nobody else can know where an answer is awaited (RFC 5452 section 9.2).
+        if let Ok(true) = timeout(wait, tell_once(outgoing, soa, secondary, wait)).await {
+            outgoing.counters.notified.fetch_add(1, Relaxed);
+            return;
+        }
+        wait *= 2;
+    }
+    tracing::warn!(%secondary, "a secondary does not answer that it was told of a change of its zone");
+    outgoing.counters.unheard.fetch_add(1, Relaxed);
+}
+
+async fn tell_once(outgoing: &Outgoing, soa: &Record, secondary: SocketAddr, wait: Duration) -> bool {
+    let id = rand::random();
+    let key = outgoing.config().key.as_ref();
+    let Some((message, mut verifier)) = Request::Notify(soa).message(id, &soa.owner, key) else {
+        return false;
+    };
+    let unspecified: IpAddr = match secondary {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((unspecified, 0)).await;
+    let Ok(socket) = socket else {
+        tokio::time::sleep(wait).await;
+        return false;
+    };
+    if socket.connect(secondary).await.is_err() || socket.send(&message).await.is_err() {
+        tokio::time::sleep(wait).await;
+        return false;
+    }
+    let mut received = vec![0; MESSAGE_MAXIMUM];
+    loop {
+        let Ok(length) = socket.recv(&mut received).await else {
+            // Nobody listens there: perhaps not yet.
+            tokio::time::sleep(wait).await;
+            return false;
+        };
+        let mut answer = received[..length].to_vec();
+        let is_answer = length >= HEADER
+            && u16_at(&answer, 0) == id
+            && u16_at(&answer, 2) & (flag::QR | flag::OPCODE) == NOTIFY_RESPONSE;
+        // Whatever it says: it has heard (RFC 1996 section 3.5).
+        if is_answer
+            && verifier
+                .as_mut()
+                .is_none_or(|verifier| verifier.check(&mut answer).is_ok())
+        {
+            return true;
+        }
+    }
+}
