@@ -133,11 +133,16 @@ fn metrics_are_documented_and_described() {
     let (ip, port) = (front.address.ip(), front.address.port());
     let (pem, key) = certificate.write(folder.path(), "server");
     let (tls, tap) = (fresh_socket(), folder.path().join("tap"));
+    let primary = Proxy::start(&format!(
+        "zone \"s\" {{ file {zone:?} {{ transfer {{ to \"127.0.0.0/8\" }} }} }}"
+    ));
     let special = Proxy::start(&format!(
         "listen \"$LISTEN\" \"tls://{tls}\" {{ certificate {pem:?} key={key:?} }}\nadmin \"$ADMIN\"\n\
          pods {{ node \"here\"; kubeconfig {file:?} }}\ndnstap {tap:?}\n\
          zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\nzone \"y\" {{ file {zone:?} {{ transfer {{ to \"192.0.2.1\" }} }} }}\n\
-         zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}"
+         zone \"s\" {{ secondary \"{}\" }}\n\
+         zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}",
+        primary.address
     ));
     special.query("www.example", "A");
     let more = special.metrics();

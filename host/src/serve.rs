@@ -40,6 +40,7 @@ mod inward;
 mod live;
 mod lookups;
 mod miss;
+mod notified;
 pub mod observed;
 mod observing;
 mod outward;
@@ -66,8 +67,8 @@ use std::sync::Arc;
 use crate::cache::{Freshness, Key, KeyFlags};
 use crate::config;
 use crate::dns::edns::ExtendedError;
-use crate::dns::query::{Query, Unanswerable};
-use crate::dns::reply::{self, Ttl};
+use crate::dns::query::Query;
+use crate::dns::reply::Ttl;
 use crate::dns::special;
 use crate::dns::{CLASS_IN, Origin, rcode, rtype};
 use crate::filter::{Decision, Verdict};
@@ -101,13 +102,7 @@ impl Worker {
         }
         let query = match Query::parse(message) {
             Ok(query) => query,
-            Err(Unanswerable::Silence) => return Admission::Silence,
-            Err(error @ Unanswerable::Error { rcode, .. }) => {
-                let counters = live.counters_outside(client.server);
-                counters.request(client.transport, client.address.ip(), 0);
-                counters.response(rcode, self.now().saturating_sub(client.received));
-                return Admission::Answered(reply::write_unanswerable(out, message, error));
-            }
+            Err(error) => return self.admit_unanswerable(&live, message, client, error, out),
         };
         let request = batch.next(client);
         request.admit(&query, client, live.generation.keeps);

@@ -25,16 +25,27 @@ pub fn fresh_socket() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(fresh()), PORT)
 }
 
+/// A port of 127.0.0.1, for those that listen on nothing but the addresses of an interface, as named does. Below the ports that
+/// systems hand out by themselves.
+pub fn fresh_port() -> SocketAddr {
+    fresh_port_of(Ipv4Addr::LOCALHOST.into(), 10_000)
+}
+
 /// A port of `::1`, which is the only IPv6 loopback address there is. Ports that the system hands
 /// out are left to the clients.
 pub fn fresh_ipv6() -> SocketAddr {
+    fresh_port_of(Ipv6Addr::LOCALHOST.into(), 20_000)
+}
+
+/// One of ten thousand ports from this one on.
+fn fresh_port_of(ip: IpAddr, first: u16) -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..10_000 {
         let number = (std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
-        let address = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 20_000 + number as u16);
+        let address = SocketAddr::new(ip, first + number as u16);
         if UdpSocket::bind(address).is_ok() {
             return address;
         }
     }
-    panic!("no free port on ::1");
+    panic!("no free port on {ip}");
 }

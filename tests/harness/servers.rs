@@ -144,6 +144,24 @@ impl SharedKey {
     }
 }
 
+/// nsd at an address, which has this zone in a file, gives it to whoever has the key, and tells somebody of changes.
+pub fn nsd_primary(
+    zone: &str,
+    address: SocketAddr,
+    key: Option<&SharedKey>,
+    tells: SocketAddr,
+    text: &str,
+) -> Server {
+    let name = key.map_or("NOKEY", |key| key.name);
+    let lines = format!(
+        "  provide-xfr: 127.0.0.0/8 {name}\n  notify: {}@{} {name}\n  outgoing-interface: {}\n",
+        tells.ip(),
+        tells.port(),
+        address.ip()
+    );
+    nsd_with(zone, address, key, &lines, Some(text))
+}
+
 /// nsd at an address, which has this zone from a primary.
 pub fn nsd_secondary(
     zone: &str,
@@ -151,25 +169,40 @@ pub fn nsd_secondary(
     primary: SocketAddr,
     key: Option<&SharedKey>,
 ) -> Server {
+    let name = key.map_or("NOKEY", |key| key.name);
+    let lines = format!(
+        "  request-xfr: {}@{} {name}\n  allow-notify: 127.0.0.0/8 {name}\n",
+        primary.ip(),
+        primary.port()
+    );
+    nsd_with(zone, address, key, &lines, None)
+}
+
+fn nsd_with(
+    zone: &str,
+    address: SocketAddr,
+    key: Option<&SharedKey>,
+    lines: &str,
+    text: Option<&str>,
+) -> Server {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().display();
-    let key_block = key.map_or_else(String::new, |key| {
+    if let Some(text) = text {
+        std::fs::write(folder.path().join("zone"), text).expect("a zone file");
+    }
+    let key = key.map_or_else(String::new, |key| {
         format!(
             "key:\n  name: \"{}\"\n  algorithm: {}\n  secret: \"{}\"\n",
             key.name, key.algorithm, key.secret
         )
     });
-    let key_name = key.map_or("NOKEY", |key| key.name);
     let configuration = format!(
         "server:\n  ip-address: {}@{}\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  database: \"\"\n  \
          zonesdir: \"{path}\"\n  zonelistfile: \"{path}/zones\"\n  xfrdfile: \"{path}/xfrd\"\n  xfrdir: \"{path}\"\n  \
-         server-count: 1\n  rrl-ratelimit: 0\n  verbosity: 2\nremote-control:\n  control-enable: no\n{key_block}\
-         zone:\n  name: \"{zone}\"\n  zonefile: \"zone\"\n  request-xfr: {}@{} {key_name}\n  \
-         allow-notify: 127.0.0.0/8 {key_name}\n  provide-xfr: 127.0.0.0/8 NOKEY\n",
+         server-count: 1\n  rrl-ratelimit: 0\nremote-control:\n  control-enable: no\n{key}\
+         zone:\n  name: \"{zone}\"\n  zonefile: \"zone\"\n{lines}",
         address.ip(),
         address.port(),
-        primary.ip(),
-        primary.port(),
     );
     let file = folder.path().join("nsd.conf");
     std::fs::write(&file, configuration).expect("nsd's configuration");

@@ -10,7 +10,7 @@ use crate::tree::{File, Tree};
 const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("zonefile", &["dns"]),
-    ("config", &["zonefile", "tls"]),
+    ("config", &["zonefile", "tls", "dns"]),
     ("corefile", &["config"]),
     ("nodecache", &["corefile", "config", "dns"]),
     ("dns", &[]),

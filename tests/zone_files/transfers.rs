@@ -12,7 +12,8 @@ use harness::servers::{self, SharedKey};
 use harness::tools::{command, needs};
 use harness::{Message, Proxy, address, ask, until};
 
-const KEYS: [SharedKey; 3] = [
+/// Keys of each algorithm.
+pub const KEYS: [SharedKey; 3] = [
     SharedKey {
         name: "one.example",
         algorithm: "hmac-sha256",
@@ -31,7 +32,7 @@ const KEYS: [SharedKey; 3] = [
 ];
 
 /// What dig prints of all of a zone, one record a line, without its SOA record.
-fn dig(server: SocketAddr, zone: &str, more: &[&str]) -> BTreeSet<String> {
+pub fn dig(server: SocketAddr, zone: &str, more: &[&str]) -> BTreeSet<String> {
     let printed = dig_text(server, zone, more);
     let records = printed
         .lines()
@@ -52,13 +53,15 @@ fn dig_text(server: SocketAddr, zone: &str, more: &[&str]) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-fn simple(serial: u32) -> String {
+/// A zone that says its serial.
+pub fn simple(serial: u32) -> String {
     format!(
         "$TTL 60\n@ SOA ns admin {serial} 3600 3600 86400 5\n@ NS ns\nns A 127.0.0.1\nwww TXT \"{serial}\"\n"
     )
 }
 
-fn replace(file: &Path, text: &str) {
+/// Replaces a file by renaming another one to its name.
+pub fn replace(file: &Path, text: &str) {
     let new = file.with_extension("new");
     fs::write(&new, text).unwrap();
     fs::rename(&new, file).unwrap();
@@ -197,7 +200,10 @@ fn secondaries_are_told_of_changes() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("zone");
         fs::write(&file, simple(1)).unwrap();
-        let secondary = address::fresh_socket();
+        let secondary = match name {
+            "named" => address::fresh_port(),
+            _ => address::fresh_socket(),
+        };
         let define = key.map_or_else(String::new, SharedKey::for_dnsweir);
         let named_key = key.map_or_else(String::new, |key| format!("key {:?};", key.name));
         let proxy = Proxy::start(&format!(

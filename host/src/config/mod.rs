@@ -35,6 +35,7 @@ mod reference;
 mod refresh;
 mod registries;
 mod schema;
+mod secondary;
 mod source;
 mod spell;
 mod syntax;
@@ -485,6 +486,8 @@ pub enum SourceConfig {
     Kubernetes(Kubernetes),
     /// `file "PATH" { … }`
     File(ZoneFile),
+    /// `secondary "ADDRESS"… { … }`
+    Secondary(Secondary),
 }
 
 /// `source "NAME" { … }`
@@ -753,6 +756,27 @@ pub struct ZoneFile {
     /// `memory "64MiB"`: what each of the zones may take, in bytes.
     pub memory: usize,
     /// `transfer { … }`: who may have all of it; none: nobody.
+    pub transfer: Option<Transfer>,
+}
+
+/// `secondary "ADDRESS"… { … }`: a zone that is had from other servers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Secondary {
+    /// Who has it, asked one after the other; port 53 unless written.
+    pub primaries: Vec<SocketAddr>,
+    /// The zones: each name of the `zone` block, lowercased, ending in a dot.
+    pub origins: Vec<String>,
+    /// `key "NAME"`: what is asked is signed with it, and what is said has to be.
+    pub key: Option<TsigKey>,
+    /// `fallthrough "NAME"…`: names below these that do not exist are left to the next stage; `.` is all.
+    pub fallthrough: Vec<String>,
+    /// `memory "64MiB"`: what each of the zones may take, in bytes.
+    pub memory: usize,
+    /// `time "10m"`: how long one primary has for all that it is asked.
+    pub time: Duration,
+    /// `wait "1m"`: how long the proxy is not ready at most while nothing has come yet.
+    pub wait: Duration,
+    /// `transfer { … }`: who may have it from here; none: nobody.
     pub transfer: Option<Transfer>,
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::decode::Shape;
 use super::{
     cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module, node,
-    pods, refresh, registries, source, transfer, tsig, wasi, zone, zone_file,
+    pods, refresh, registries, secondary, source, transfer, tsig, wasi, zone, zone_file,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
@@ -65,6 +65,9 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("file", "fallthrough", &kubernetes::FALLTHROUGH),
     ("file", "transfer", &transfer::TRANSFER),
     ("kubernetes", "transfer", &transfer::TRANSFER),
+    ("zone", "secondary", &secondary::SECONDARY),
+    ("secondary", "fallthrough", &kubernetes::FALLTHROUGH),
+    ("secondary", "transfer", &transfer::TRANSFER),
     ("transfer", "to", &transfer::TO),
     ("transfer", "notify", &transfer::NOTIFY),
     ("", "source", &source::SOURCE),

@@ -6,7 +6,7 @@ use kdl::KdlNode;
 
 use super::decode::{Mistakes, Shape, block, child, head, text};
 use super::error::{Diagnostic, Span};
-use super::{NamedSource, SourceConfig, forward, kubernetes, zone_file};
+use super::{NamedSource, SourceConfig, forward, kubernetes, secondary, zone_file};
 
 /// What a zone may hold. Whatever is not `on`, `clients`, `use` or `cache` is a source.
 pub(super) const IN_ZONE: &[&str] = &[
@@ -18,6 +18,7 @@ pub(super) const IN_ZONE: &[&str] = &[
     "forward",
     "kubernetes",
     "file",
+    "secondary",
 ];
 
 /// The words that name sources.
@@ -37,6 +38,9 @@ pub(super) fn decode(
             Some(SourceConfig::Kubernetes(kubernetes))
         }
         "file" => zone_file::decode(mistakes, place, zones, node).map(SourceConfig::File),
+        "secondary" => Some(SourceConfig::Secondary(secondary::decode(
+            mistakes, place, zones, node,
+        ))),
         _ => None,
     }
 }
@@ -113,7 +117,7 @@ impl SourceConfig {
     pub fn wants_any(&self) -> bool {
         match self {
             SourceConfig::Forward(forward) => forward.any,
-            SourceConfig::Kubernetes(_) | SourceConfig::File(_) => false,
+            SourceConfig::Kubernetes(_) | SourceConfig::File(_) | SourceConfig::Secondary(_) => false,
         }
     }
 

@@ -178,7 +178,7 @@ fn words<const N: usize>(text: &[u8]) -> Option<([&str; N], &[u8])> {
 
 /// Whether the names in data end where they have to. The library takes `a..b` for a name, and anything that is written in
 /// hexadecimal.
-fn are_names_whole(rtype: u16, data: &[u8]) -> bool {
+pub(super) fn are_names_whole(rtype: u16, data: &[u8]) -> bool {
     /// Octets before the strings of NAPTR (RFC 3403 section 4.1).
     const NAPTR_NUMBERS: usize = 4;
     let ends = |at: usize, count: usize| (0..count).try_fold(at, |at, _| skip_plain(data, at)).ok();

@@ -1,17 +1,20 @@
 //! Messages between servers of a zone: responses that are filled with records until they are full, signed or not, and
 //! requests.
 
-use domain::base::iana::{Class, Opcode, Rtype};
+use domain::base::iana::{Class, Opcode, Rcode, Rtype};
 use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, MessageBuilder};
+use domain::base::name::ToName;
+use domain::base::rdata::{ComposeRecordData, ParseAnyRecordData, UnknownRecordData};
 use domain::base::{
     HashCompressor, Message, Name as WireName, ParsedName, ParsedRecord, Record as Whole, Ttl,
 };
-use domain::base::{UnknownRecordData, rdata::ParseAnyRecordData};
 use domain::dep::octseq::Parser;
 use domain::rdata::AllRecordData;
 
+use super::data::are_names_whole;
+use super::text::type_text;
 use super::tsig::{Key, Signer, Verifier, sign_request};
-use super::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, rtype, u16_at};
+use super::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, rcode_text, rtype, u16_at};
 
 /// Octets that a message is filled to. No pointer leads further (RFC 1035 section 4.1.4), so that more would not be smaller.
 const FILLED: usize = 16 << 10;
@@ -137,6 +140,50 @@ fn finish(
     (whole && message.len() <= MESSAGE_MAXIMUM).then_some(message)
 }
 
+/// The records in the answer section of a response with this ID, one of several perhaps.
+///
+/// # Errors
+/// Why it is none, or says that there is nothing, in words.
+pub fn records(message: &[u8], id: u16) -> Result<Vec<Record>, String> {
+    let message = Message::from_octets(message).map_err(|_| "it sent what is no message")?;
+    let header = message.header();
+    if header.id() != id || !header.qr() {
+        return Err("it sent what is no answer to what was asked".into());
+    }
+    if header.rcode() != Rcode::NOERROR || header.tc() {
+        let said = rcode_text(header.rcode().to_int().into());
+        return Err(format!("it says {said}"));
+    }
+    let answer = message.answer().map_err(|_| "its message is malformed")?;
+    answer
+        .map(|record| read(&record.map_err(|_| "its message is malformed")?))
+        .collect()
+}
+
+fn read(record: &ParsedRecord<'_, &[u8]>) -> Result<Record, String> {
+    let owner = record.owner().to_vec();
+    let shown = || format!("{} {}", record.owner(), type_text(record.rtype().to_int()));
+    if record.class() != Class::IN {
+        return Err(format!("{} is not of class IN", shown()));
+    }
+    let whole =
+        with_data(record).ok_or_else(|| format!("the data of {} has not the form of its type", shown()))?;
+    let mut data = Vec::new();
+    match whole.data().compose_rdata(&mut data) {
+        Ok(()) => {}
+        Err(never) => match never {},
+    }
+    if !are_names_whole(record.rtype().to_int(), &data) {
+        return Err(format!("the data of {} has not the form of its type", shown()));
+    }
+    Ok(Record {
+        owner: owner.as_slice().to_ascii_lowercase().into(),
+        rtype: record.rtype().to_int(),
+        ttl: record.ttl().as_secs(),
+        data: data.into(),
+    })
+}
+
 /// What a server of a zone asks another one.
 #[derive(Debug, Clone, Copy)]
 pub enum Request<'r> {
@@ -191,5 +238,108 @@ impl Request<'_> {
             None => None,
         };
         Some((builder.finish().into_target(), verifier))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::name::Name;
+    use super::super::tsig::check;
+    use super::*;
+
+    fn key() -> Key {
+        Key::new(&Name::parse("k.example").unwrap(), "hmac-sha256", &[7; 32]).unwrap()
+    }
+
+    fn record(rtype: u16, data: &[u8]) -> Record {
+        Record {
+            owner: b"\x03www\x07example\0"[..].into(),
+            rtype,
+            ttl: 60,
+            data: data.into(),
+        }
+    }
+
+    /// What is written is what is read, names in data spelled out.
+    #[test]
+    fn records_come_as_they_went() {
+        let target = b"\x04mail\x07example\0";
+        let written = [
+            record(rtype::A, &[192, 0, 2, 1]),
+            record(rtype::MX, &[&[0, 10][..], target].concat()),
+            record(rtype::CNAME, target),
+            record(rtype::TXT, b"\x02hi\x00"),
+            record(65_280, &[1, 2, 3]),
+        ];
+        let mut response = Response::new(7, None).unwrap();
+        assert!(written.iter().all(|record| response.push(record)));
+        let message = response.finish(None).unwrap();
+        assert!(message.len() < 120, "compressed: {}", message.len());
+        assert_eq!(records(&message, 7).unwrap(), written);
+        assert!(records(&message, 8).is_err(), "another ID");
+        let mut bad = message.clone();
+        bad[3] |= 5;
+        assert_eq!(records(&bad, 7).unwrap_err(), "it says REFUSED");
+    }
+
+    #[test]
+    fn data_has_the_form_of_its_type() {
+        for (rtype, data) in [
+            (rtype::A, &[1, 2, 3][..]),
+            (rtype::MX, &[0]),
+            (rtype::CNAME, b"\x05a\0"),
+        ] {
+            let mut response = Response::new(7, None).unwrap();
+            assert!(response.push(&record(rtype, data)));
+            let message = response.finish(None).unwrap();
+            let said = records(&message, 7).unwrap_err();
+            assert!(
+                said.contains("has not the form of its type") || said.contains("malformed"),
+                "{said}"
+            );
+        }
+    }
+
+    /// A record has a message of its own where it needs one.
+    #[test]
+    fn long_records_are_sent_and_those_that_are_too_long_are_not() {
+        let mut response = Response::new(7, None).unwrap();
+        assert!(response.push(&record(65_280, &[0; 60_000])));
+        assert!(!response.push(&record(rtype::A, &[192, 0, 2, 1])), "it is full");
+        let (message, _) = Request::Axfr.message(7, b"\x07example\0", Some(&key())).unwrap();
+        let super::super::tsig::Checked::Signed(mut signer) = check(Some(&key()), &message) else {
+            panic!("not signed");
+        };
+        assert!(
+            response
+                .finish(Some(&mut signer))
+                .is_some_and(|message| message.len() > 60_000)
+        );
+        let mut response = Response::new(7, None).unwrap();
+        assert!(!response.push(&record(65_280, &[0; 65_500])));
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_make_it_panic(message in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = records(&message, 0);
+            let _ = check(Some(&key()), &message);
+            let _ = check(None, &message);
+        }
+
+        #[test]
+        fn no_damage_makes_it_panic(at in 0usize..200, value: u8, cut in 0usize..200) {
+            let soa = record(rtype::SOA, &[&b"\x02ns\x07example\0\0"[..], &[0; 20]].concat());
+            let (mut message, verifier) = Request::Ixfr(&soa).message(7, b"\x07example\0", Some(&key())).unwrap();
+            if let Some(octet) = message.get_mut(at) {
+                *octet = value;
+            }
+            message.truncate(message.len() - cut.min(message.len()));
+            let _ = check(Some(&key()), &message);
+            let _ = records(&message, 7);
+            let _ = verifier.unwrap().check(&mut message);
+        }
     }
 }

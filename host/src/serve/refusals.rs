@@ -1,7 +1,7 @@
 //! What becomes of a query that a gate turns away: as little as can be.
 
 use crate::dns::edns::ExtendedError;
-use crate::dns::query::Query;
+use crate::dns::query::{Query, Unanswerable};
 use crate::dns::{rcode, reply};
 
 use super::batch::{Admission, Batch};
@@ -15,6 +15,31 @@ use super::trace::{Direction, Trace, TraceEvent};
 use super::worker::Worker;
 
 impl Worker {
+    /// Answers what is no query that could be served, or does not.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit_unanswerable(
+        &self,
+        live: &Live,
+        message: &[u8],
+        client: Client,
+        error: Unanswerable,
+        out: &mut [u8],
+    ) -> Admission {
+        let Unanswerable::Error { rcode, .. } = error else {
+            return Admission::Silence;
+        };
+        if rcode == rcode::NOTIMP
+            && let Some(told) = self.admit_notify(live, message, client, out)
+        {
+            return told;
+        }
+        let counters = live.counters_outside(client.server);
+        counters.request(client.transport, client.address.ip(), 0);
+        counters.response(rcode, self.now().saturating_sub(client.received));
+        Admission::Answered(reply::write_unanswerable(out, message, error))
+    }
+
     /// Answers a query that the listener's gate turns away, or does not: what is malformed gets nothing, and is not even
     /// read where nobody gets anything.
     #[cold]

@@ -14,6 +14,7 @@ pub mod forward;
 mod kubernetes;
 mod question;
 mod resolution;
+mod secondary;
 mod status;
 mod transfer;
 
@@ -24,14 +25,16 @@ use std::sync::Arc;
 use futures_util::future::Either;
 
 use crate::config::SourceConfig;
-use crate::dns::name::Name;
+use crate::dns::name::{Name, is_at_or_below};
 use crate::figures::Figures;
 use file::File;
 use forward::{Forward, Forwarder, Quota};
 use kubernetes::Kubernetes;
+use secondary::Secondary;
 
 pub use question::Question;
 pub use resolution::{Refused, Resolution, Resolved};
+pub use secondary::{AskedNotify, Notified};
 pub use status::{Status, UpstreamStatus};
 pub use transfer::{Asked as AskedTransfer, Reply as TransferReply, Transfer};
 
@@ -49,6 +52,7 @@ enum Kind {
     Forward(Arc<Forwarder>),
     Kubernetes(Box<Kubernetes>),
     File(File),
+    Secondary(Box<Secondary>),
 }
 
 /// What a worker has of a source for itself: sockets and connections.
@@ -81,6 +85,7 @@ impl Source {
             SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, zone, workers)),
             SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Box::new(Kubernetes::new(kubernetes))),
             SourceConfig::File(file) => Kind::File(File::new(file)),
+            SourceConfig::Secondary(secondary) => Kind::Secondary(Box::new(Secondary::new(secondary))),
         };
         Arc::new(Source {
             zone: zone.clone(),
@@ -112,6 +117,7 @@ impl Source {
             Kind::Forward(forwarder) => forwarder.immediate(question),
             Kind::Kubernetes(kubernetes) => Some(kubernetes.immediate(question)),
             Kind::File(file) => Some(file.immediate(question)),
+            Kind::Secondary(secondary) => Some(secondary.immediate(question)),
         }
     }
 
@@ -125,6 +131,7 @@ impl Source {
                 kubernetes.begin_to_notify();
             }
             Kind::File(file) => file.begin(),
+            Kind::Secondary(secondary) => secondary.begin(),
         }
     }
 
@@ -134,6 +141,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(_) | Kind::File(_) => {}
             Kind::Kubernetes(kubernetes) => kubernetes.bring_up().await,
+            Kind::Secondary(secondary) => secondary.bring_up().await,
         }
     }
 
@@ -143,7 +151,37 @@ impl Source {
             Kind::Forward(_) => None,
             Kind::Kubernetes(kubernetes) => kubernetes.transfer(asked),
             Kind::File(file) => file.transfer(asked),
+            Kind::Secondary(secondary) => secondary.transfer(asked),
         }
+    }
+
+    /// Takes the message by which a primary tells that its zone has changed; none: it is not about a zone of this source.
+    pub fn notified(&self, asked: &AskedNotify<'_>) -> Option<Notified> {
+        match &self.kind {
+            Kind::Secondary(secondary) => secondary.notified(asked),
+            Kind::Forward(_) | Kind::Kubernetes(_) | Kind::File(_) => None,
+        }
+    }
+
+    /// Whether it has the zone of this very name, with authority.
+    pub fn has_zone(&self, name: &[u8]) -> bool {
+        self.origins().any(|origin| origin.as_bytes() == name)
+    }
+
+    /// Whether it has a zone that this name is in, below its own.
+    pub fn has_zone_above(&self, name: &[u8]) -> bool {
+        let mut origins = self.origins().map(Name::as_bytes);
+        origins.any(|origin| origin.len() < name.len() && is_at_or_below(name, origin))
+    }
+
+    /// The zones that it has all of.
+    fn origins(&self) -> impl Iterator<Item = &Name> {
+        let (file, secondary) = match &self.kind {
+            Kind::File(file) => (Some(file.origins()), None),
+            Kind::Secondary(secondary) => (None, Some(secondary.origins())),
+            Kind::Forward(_) | Kind::Kubernetes(_) => (None, None),
+        };
+        file.into_iter().flatten().chain(secondary.into_iter().flatten())
     }
 
     /// Whether a HINFO query for this name (in wire format) is one that it sent out itself, to see whether it comes back.
@@ -151,7 +189,7 @@ impl Source {
     pub fn is_own_probe(&self, name: &[u8]) -> bool {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.loop_found(name),
-            Kind::Kubernetes(_) | Kind::File(_) => false,
+            Kind::Kubernetes(_) | Kind::File(_) | Kind::Secondary(_) => false,
         }
     }
 
@@ -160,6 +198,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.answer().await,
             Kind::Kubernetes(kubernetes) => kubernetes.ready().await,
+            Kind::Secondary(secondary) => secondary.ready().await,
             Kind::File(_) => {}
         }
     }
@@ -179,6 +218,7 @@ impl Source {
             }
             Kind::Forward(_) | Kind::File(_) => None,
             Kind::Kubernetes(kubernetes) => kubernetes.not_ready().map(|why| format!("{whose}: {why}")),
+            Kind::Secondary(secondary) => secondary.not_ready().map(|why| format!("{whose}: {why}")),
         }
     }
 
@@ -188,6 +228,7 @@ impl Source {
             Kind::Forward(forwarder) => forwarder.status(),
             Kind::Kubernetes(kubernetes) => kubernetes.status(),
             Kind::File(file) => file.status(),
+            Kind::Secondary(secondary) => secondary.status(),
         }
     }
 
@@ -197,6 +238,7 @@ impl Source {
             Kind::Forward(forwarder) => forwarder.show(figures),
             Kind::Kubernetes(kubernetes) => kubernetes.show(figures),
             Kind::File(file) => file.show(figures),
+            Kind::Secondary(secondary) => secondary.show(figures),
         }
     }
 }
@@ -206,7 +248,7 @@ impl WorkerSource {
     pub fn new(shared: &Arc<Source>, sockets: &Arc<Quota>) -> WorkerSource {
         let kind = match &shared.kind {
             Kind::Forward(forwarder) => WorkerKind::Forward(Forward::new(Arc::clone(forwarder), sockets)),
-            Kind::Kubernetes(_) | Kind::File(_) => WorkerKind::Immediate,
+            Kind::Kubernetes(_) | Kind::File(_) | Kind::Secondary(_) => WorkerKind::Immediate,
         };
         WorkerSource {
             shared: Arc::clone(shared),
@@ -242,6 +284,7 @@ impl SourceConfig {
                 kubernetes::MOST_SOCKETS + transfer::sockets(&kubernetes.transfer)
             }
             SourceConfig::File(file) => file.zones.len() * transfer::sockets(&file.transfer),
+            SourceConfig::Secondary(secondary) => secondary.most_sockets(),
         }
     }
 
@@ -251,6 +294,7 @@ impl SourceConfig {
             SourceConfig::Forward(forward) => forward.most_connections(workers),
             SourceConfig::Kubernetes(_) => kubernetes::MOST_SOCKETS,
             SourceConfig::File(_) => 0,
+            SourceConfig::Secondary(secondary) => secondary.most_sockets(),
         }
     }
 
@@ -260,7 +304,8 @@ impl SourceConfig {
             SourceConfig::Forward(_) => 0,
             SourceConfig::Kubernetes(kubernetes) if kubernetes.transfer.is_some() => kubernetes.memory,
             SourceConfig::File(file) if file.transfer.is_some() => file.memory,
-            SourceConfig::Kubernetes(_) | SourceConfig::File(_) => 0,
+            SourceConfig::Secondary(secondary) if secondary.transfer.is_some() => secondary.memory,
+            SourceConfig::Kubernetes(_) | SourceConfig::File(_) | SourceConfig::Secondary(_) => 0,
         };
         transfer::AT_ONCE * held
     }
@@ -271,6 +316,7 @@ impl SourceConfig {
             SourceConfig::Forward(forward) => forward.most_octets(workers),
             SourceConfig::Kubernetes(kubernetes) => kubernetes.memory,
             SourceConfig::File(file) => file.most_octets(),
+            SourceConfig::Secondary(secondary) => secondary.most_octets(),
         }
     }
 }

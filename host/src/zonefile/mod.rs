@@ -10,6 +10,7 @@ mod generate;
 mod mistake;
 mod reader;
 mod record;
+mod transferred;
 mod zone;
 
 #[cfg(test)]
@@ -17,4 +18,5 @@ mod tests;
 
 pub use canonical::compare;
 pub use reader::{Bounds, read};
+pub use transferred::from_records;
 pub use zone::{Chain, Hashed, Node, Redirect, Set, Zone};

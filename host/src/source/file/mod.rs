@@ -14,4 +14,4 @@ mod transfer;
 #[cfg(test)]
 mod tests;
 
-pub use stage::File;
+pub use stage::{File, say};

@@ -6,7 +6,7 @@ use super::answer::answer;
 use tokio::task::spawn_local;
 
 use crate::config;
-use crate::dns::name::is_at_or_below;
+use crate::dns::name::{Name, is_at_or_below};
 use crate::dns::rcode;
 use crate::figures::Figures;
 use crate::source::fallthrough::Fallthrough;
@@ -20,8 +20,8 @@ pub struct File {
     zones: Vec<Arc<Zone>>,
     fallthrough: Fallthrough,
     path: String,
-    /// Who may have all of them.
-    outgoing: Option<Arc<Outgoing>>,
+    /// Who may have all of each of them; none: nobody.
+    outgoing: Vec<Arc<Outgoing>>,
 }
 
 impl config::ZoneFile {
@@ -38,44 +38,41 @@ impl File {
             zones: config.zones.clone(),
             fallthrough: Fallthrough::new(&config.fallthrough),
             path: config.path.display().to_string(),
-            outgoing: config.transfer.as_ref().map(Outgoing::new),
+            outgoing: Outgoing::of_each(config.transfer.as_ref(), config.zones.len()),
         }
+    }
+
+    /// The names of its zones.
+    pub fn origins(&self) -> impl Iterator<Item = &Name> {
+        self.zones.iter().map(|zone| &zone.origin)
     }
 
     /// Tells secondaries of the zones: these are others than those before. Only the first call does anything.
     pub fn begin(&self) {
-        let Some(outgoing) = self.outgoing.as_ref().filter(|outgoing| outgoing.begins()) else {
-            return;
-        };
-        for (zone, &secondary) in self
-            .zones
-            .iter()
-            .flat_map(|zone| outgoing.config().notify.iter().map(move |to| (zone, to)))
-        {
-            let (outgoing, soa) = (Arc::clone(outgoing), zone.soa());
-            spawn_local(async move { notify(&outgoing, &soa, secondary).await });
+        for (zone, outgoing) in self.zones.iter().zip(&self.outgoing) {
+            if !outgoing.begins() {
+                return;
+            }
+            for &secondary in &outgoing.config().notify {
+                let (outgoing, soa) = (Arc::clone(outgoing), zone.soa());
+                spawn_local(async move { notify(&outgoing, &soa, secondary).await });
+            }
         }
     }
 
     /// What somebody gets who asks for all of a zone; none: it is no zone that others may have.
     pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
-        let zone = self
-            .zones
-            .iter()
-            .find(|zone| zone.origin.as_bytes() == asked.name)?;
-        let outgoing = self.outgoing.as_ref()?;
+        let mut zones = self.zones.iter().zip(&self.outgoing);
+        let (zone, outgoing) = zones.find(|(zone, _)| zone.origin.as_bytes() == asked.name)?;
         Some(outgoing.answer(|| Arc::clone(zone) as Arc<dyn Contents>, asked))
     }
 
     /// What the zone says.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
-        let key = self
-            .outgoing
-            .as_ref()
-            .and_then(|outgoing| outgoing.config().key.as_ref());
-        match (question.signed, key) {
-            (Some(query), Some(key)) => signed(key, query, || self.say(question)),
-            _ => self.say(question),
+        let key = || self.outgoing.first()?.config().key.as_ref();
+        match question.signed.and_then(|query| Some((query, key()?))) {
+            Some((query, key)) => signed(key, query, || self.say(question)),
+            None => self.say(question),
         }
     }
 
@@ -89,16 +86,7 @@ impl File {
         let Some(zone) = closest else {
             return Resolution::NotMine;
         };
-        match answer(zone, question) {
-            Resolution::Answer { answer, .. }
-                if answer.rcode == rcode::NXDOMAIN
-                    && answer.answer_count() == 0
-                    && self.fallthrough.covers(question.name) =>
-            {
-                Resolution::NotMine
-            }
-            resolution => resolution,
-        }
+        say(zone, question, &self.fallthrough)
     }
 
     /// What `/status` shows of it.
@@ -118,7 +106,7 @@ impl File {
 
     /// Adds what `/metrics` shows of it.
     pub fn show(&self, figures: &mut Figures) {
-        for zone in &self.zones {
+        for (index, zone) in self.zones.iter().enumerate() {
             let origin = zone.origin.to_string();
             let labels = [("origin", &*origin)];
             let help = "Serial of the SOA record of a zone file";
@@ -133,9 +121,23 @@ impl File {
             figures
                 .gauge("file_memory_bytes", help)
                 .shared(&labels, zone.octets as u64);
-            if let Some(outgoing) = &self.outgoing {
+            if let Some(outgoing) = self.outgoing.get(index) {
                 outgoing.show(&origin, figures);
             }
         }
+    }
+}
+
+/// What a zone says, or leaves to the next stage since there is no such name.
+pub fn say(zone: &Zone, question: &Question<'_>, fallthrough: &Fallthrough) -> Resolution {
+    match answer(zone, question) {
+        Resolution::Answer { answer, .. }
+            if answer.rcode == rcode::NXDOMAIN
+                && answer.answer_count() == 0
+                && fallthrough.covers(question.name) =>
+        {
+            Resolution::NotMine
+        }
+        resolution => resolution,
     }
 }

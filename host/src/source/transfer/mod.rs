@@ -13,7 +13,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use contents::Contents;
+pub use contents::{Contents, is_newer, serial};
 pub use notify::notify;
 pub use outgoing::{AT_ONCE, Asked, Outgoing, Reply};
 pub use signed::signed;

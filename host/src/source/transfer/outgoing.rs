@@ -86,6 +86,14 @@ impl Outgoing {
         })
     }
 
+    /// One for each of so many zones, or none if nobody may have them.
+    pub fn of_each(config: Option<&config::Transfer>, zones: usize) -> Vec<Arc<Outgoing>> {
+        let each = config
+            .into_iter()
+            .flat_map(|config| std::iter::repeat_n(config, zones));
+        each.map(Outgoing::new).collect()
+    }
+
     /// What is written about it.
     pub fn config(&self) -> &config::Transfer {
         &self.config
