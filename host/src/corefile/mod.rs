@@ -21,6 +21,7 @@ mod rewrite;
 mod sites;
 mod template;
 mod tokens;
+mod transfer;
 mod translate;
 mod values;
 mod view;

@@ -11,10 +11,10 @@ use super::document::{Node, write_comment};
 use super::draft::{Draft, spelled};
 use super::sites::{self, Cut, Site};
 use super::words::{Fate, WORDS, fate};
-use super::{file, filters, forward, kubernetes, template, values};
+use super::{file, filters, forward, kubernetes, template, transfer, values};
 
 /// In which order a query passes plugins, whatever the order in which they are written: that of CoreDNS 1.15.0.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 15] = [
     "errors",
     "log",
     "dns64",
@@ -27,12 +27,13 @@ const ORDER: [&str; 14] = [
     "hosts",
     "kubernetes",
     "file",
+    "secondary",
     "forward",
     "whoami",
 ];
 
 /// The same until CoreDNS 1.14.7, as in node-cache.
-const CACHE_FIRST: [&str; 14] = [
+const CACHE_FIRST: [&str; 15] = [
     "errors",
     "log",
     "dns64",
@@ -45,6 +46,7 @@ const CACHE_FIRST: [&str; 14] = [
     "hosts",
     "kubernetes",
     "file",
+    "secondary",
     "forward",
     "whoami",
 ];
@@ -319,7 +321,7 @@ impl Server {
     }
 
     /// The stages of one zone.
-    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 14]) -> Zone {
+    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 15]) -> Zone {
         let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
         let plugins = &site.block.plugins;
         for name in order {
@@ -336,7 +338,7 @@ impl Server {
                     let here: Vec<&Plugin> = plugins.iter().filter(here).collect();
                     stages.extend(forward::forwards(&mut self.draft, &here, any));
                 }
-                "kubernetes" | "file" => {
+                "kubernetes" | "file" | "secondary" => {
                     if let Some(plugin) = plugins.iter().find(here) {
                         let (stage, through) = self.source(plugin, site, &cut.zone);
                         stages.push(stage);
@@ -384,10 +386,13 @@ impl Server {
 
     /// A source of the zone's own, and whether what it does not know is left to others.
     fn source(&mut self, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
-        match plugin.name.text.as_str() {
+        let (stage, through) = match plugin.name.text.as_str() {
             "file" => file::file(&mut self.draft, plugin, site, zone),
+            "secondary" => transfer::secondary(&mut self.draft, plugin, site, zone),
             _ => kubernetes::kubernetes(&mut self.draft, plugin, site, zone),
-        }
+        };
+        let transfer = transfer::transfer(&mut self.draft, &site.block.plugins, zone);
+        (stage.children(transfer), through)
     }
 
     /// The one filter that all plugins of a name become in a zone.

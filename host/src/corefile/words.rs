@@ -280,7 +280,10 @@ pub const WORDS: &[Word] = &[
     plugin("rewrite", Written("`use` of `builtin:rewrite`")),
     plugin("root", Refused("write whole paths")),
     plugin("route53", Refused(KEEP)),
-    plugin("secondary", Refused(KEEP)),
+    plugin("secondary", Written("`secondary`")),
+    option("secondary", "catalog", Refused(KEEP)),
+    option("secondary", "fallthrough", Written("`fallthrough`")),
+    option("secondary", "transfer", Written("the addresses of `secondary`")),
     plugin(
         "shed",
         Refused("remove it: `waiting-queries` bounds what may wait"),
@@ -320,7 +323,20 @@ pub const WORDS: &[Word] = &[
     ),
     option("tls", "keylog", Refused(REMOVE)),
     plugin("trace", Refused(DEBUGGING)),
-    plugin("transfer", Refused(KEEP)),
+    plugin(
+        "transfer",
+        Written("`transfer` of `file`, `kubernetes` or `secondary` in the same block"),
+    ),
+    option(
+        "transfer",
+        "source",
+        Refused("remove it; a route with `src` has the same effect"),
+    ),
+    option(
+        "transfer",
+        "to",
+        Written("`to`, and `notify` with those that are addresses"),
+    ),
     plugin("tsig", Refused(KEEP)),
     plugin(
         "upstream",
