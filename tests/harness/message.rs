@@ -45,6 +45,7 @@ const TYPES: &[(&str, u16)] = &[
     ("TXT", 16),
     ("AAAA", 28),
     ("SRV", 33),
+    ("DS", 43),
     ("HTTPS", 65),
     ("IXFR", 251),
     ("AXFR", 252),

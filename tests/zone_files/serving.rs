@@ -110,3 +110,54 @@ fn one_file_serves_several_names() {
     }
     assert_eq!(proxy.query("none.c.example.", "A").rcode(), "NXDOMAIN");
 }
+
+/// RFC 4035 section 3.1.4.1, where both sides of a cut are here.
+#[test]
+fn ds_is_answered_above_the_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let (parent, child) = (folder.path().join("parent"), folder.path().join("child"));
+    let digest = "0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF";
+    let cut = format!("sub NS ns\nsub DS 1 13 2 {digest}\nbare NS ns\n");
+    fs::write(
+        &parent,
+        format!("$TTL 60\n@ SOA ns admin 1 2 3 4 5\n@ NS ns\n{cut}"),
+    )
+    .unwrap();
+    fs::write(
+        &child,
+        "$TTL 60\n@ SOA ns admin 1 2 3 4 5\n@ NS ns\nwww A 192.0.2.1\n",
+    )
+    .unwrap();
+    for cache in ["", "cache;"] {
+        let proxy = Proxy::start(&format!(
+            "zone \"example\" {{ {cache} file {parent:?} }}\nzone \"sub.example\" \"bare.example\" {{ {cache} file {child:?} }}\n\
+             zone \"alone.test\" {{ {cache} file {child:?} }}"
+        ));
+        let above = proxy.query("sub.example.", "DS");
+        let kinds: Vec<(&str, u16)> = above
+            .answers
+            .iter()
+            .map(|record| (record.name.as_str(), record.rtype))
+            .collect();
+        assert_eq!(kinds, [("sub.example.", 43)]);
+        assert!(above.has(flags::AA));
+        for (name, owner) in [
+            ("bare.example.", "example."),
+            // Nobody here has the zone above.
+            ("alone.test.", "alone.test."),
+            ("www.sub.example.", "sub.example."),
+        ] {
+            let nothing = proxy.query(name, "DS");
+            assert_eq!(
+                (nothing.rcode(), nothing.answers().len()),
+                ("NOERROR".into(), 0),
+                "{name}"
+            );
+            assert_eq!(nothing.authority[0].name, owner, "{name}");
+        }
+        assert_eq!(
+            proxy.query("www.sub.example.", "A").answers(),
+            ["www.sub.example. A 192.0.2.1"]
+        );
+    }
+}

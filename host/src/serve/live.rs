@@ -110,16 +110,46 @@ impl Live {
     // As `Zones::find`.
     #[inline(always)]
     pub fn owner(&self, request: &Request) -> Option<ZoneMatch> {
-        let asker = || Asker {
+        let zones = &self.generation.zones;
+        zones.find(request.name.as_bytes(), request.qtype, || self.asker(request))
+    }
+
+    #[inline(always)]
+    fn asker(&self, request: &Request) -> Asker {
+        Asker {
             listener: self
                 .listeners
                 .get(usize::from(request.client.server))
                 .copied()
                 .flatten(),
             client: request.client.address.ip(),
+        }
+    }
+
+    /// The source that a query for DS is for, which has come to the one with this index: if that has the zone of this very name, and a
+    /// source of the zone above has the zone where it is delegated, the latter. DS stands there (RFC 4035 section 3.1.4.1).
+    #[cold]
+    #[inline(never)]
+    pub fn above_cut(&self, request: &Request, index: usize) -> usize {
+        let sources = &self.generation.sources;
+        let name = request.name.as_bytes();
+        let parent = || {
+            let above = name.get(1 + usize::from(*name.first()?)..)?;
+            let zones = &self.generation.zones;
+            let owner = zones.find(above, request.qtype, || self.asker(request))?;
+            let ZoneMatch::Pipeline { pipeline, .. } = owner else {
+                return None;
+            };
+            let mut stages = self.generation.pipelines[pipeline].stages.iter();
+            stages.find_map(|stage| match stage {
+                Stage::Source(index) => Some(*index).filter(|index| sources[*index].has_zone_above(name)),
+                Stage::Filter { .. } | Stage::Cache(_) => None,
+            })
         };
-        let zones = &self.generation.zones;
-        zones.find(request.name.as_bytes(), request.qtype, asker)
+        match sources[index].has_zone(name) {
+            true => parent().unwrap_or(index),
+            false => index,
+        }
     }
 
     /// Who sent a query, if that is known.

@@ -44,6 +44,10 @@ impl Worker {
             return None;
         }
         let index = request.route().0.unwrap_or(index);
+        let index = match request.qtype {
+            rtype::DS => live.above_cut(request, index),
+            _ => index,
+        };
         let resolution = live.generation.sources[index].immediate(&live.question(request))?;
         request.trace(|| explain::resolution(request, &resolution));
         Some(resolution)
@@ -58,6 +62,10 @@ impl Worker {
     ) -> Resolution {
         let (routed, subnet) = request.route();
         let index = routed.unwrap_or(index);
+        let index = match request.qtype {
+            rtype::DS => live.above_cut(request, index),
+            _ => index,
+        };
         if request.signed.is_some() {
             // In a box: it is rare, and all who wait would have room for it.
             return Box::pin(self.resolve_alone(live, request, index)).await;
