@@ -23,7 +23,7 @@ fn primary(name: &str, zone: &str, key: Option<&SharedKey>, tells: SocketAddr, t
                 None => ("any;".into(), String::new()),
             };
             let lines = format!(
-                "type primary; ixfr-from-differences yes; allow-transfer {{ {who} }}; notify explicit; \
+                "type primary; ixfr-from-differences yes; max-ixfr-ratio unlimited; allow-transfer {{ {who} }}; notify explicit; \
                  notify-source {}; also-notify {{ {} port {} {with}; }};",
                 own.ip(),
                 tells.ip(),

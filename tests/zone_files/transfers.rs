@@ -38,7 +38,9 @@ pub fn dig(server: SocketAddr, zone: &str, more: &[&str]) -> BTreeSet<String> {
         .lines()
         .filter(|line| !line.starts_with(';') && !line.is_empty());
     let records = records.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-    records.filter(|line| !line.contains(" IN SOA ")).collect()
+    let of_zone = |line: &String| !line.contains(" IN SOA ") && !line.contains(" ANY TSIG ");
+    // One of them spells a name as another record does.
+    records.filter(of_zone).map(|line| line.to_lowercase()).collect()
 }
 
 fn dig_text(server: SocketAddr, zone: &str, more: &[&str]) -> String {
@@ -148,9 +150,25 @@ fn others_are_refused_and_told_why() {
     };
     for (key, why) in [(&wrong, "BADSIG"), (two, "BADKEY")] {
         let text = dig_text(proxy.address, "signed.test.", &["-y", &key.for_dig()]);
-        assert!(text.contains("NOTAUTH") || text.contains(why), "{text}");
+        assert!(text.contains(why), "{text}");
     }
-    // An answer is signed, too, where the query is: secondaries sign theirs for the SOA record.
+}
+
+/// Secondaries sign their queries for the SOA record, too, and want a signature.
+#[test]
+fn an_answer_is_signed_where_the_query_is() {
+    if !needs(&["dig"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("zone");
+    fs::write(&file, simple(1)).unwrap();
+    let one = &KEYS[0];
+    let proxy = Proxy::start(&format!(
+        "{}\nzone \"signed.test\" {{ file {file:?} {{ transfer {{ to \"127.0.0.0/8\"; key {:?} }} }} }}",
+        one.for_dnsweir(),
+        one.name
+    ));
     for (name, qtype, expected) in [
         ("signed.test.", "SOA", "admin.signed.test."),
         ("www.signed.test.", "TXT", "\"1\""),
@@ -223,7 +241,9 @@ fn secondaries_are_told_of_changes() {
             }
         };
         let server = server.ready(zone);
-        for number in 1..4 {
+        // nsd does not act on being told while it loads what it was told of before.
+        let last = if name == "nsd" { 2 } else { 3 };
+        for number in 1..=last {
             if number > 1 {
                 replace(&file, &simple(number));
             }
@@ -260,7 +280,7 @@ fn who_does_not_read_holds_little() {
     ));
     let mut stream = Stream::connect(proxy.address);
     stream.send(&[&Message::query("large.test.", "AXFR")]);
-    let held = |proxy: &Proxy| proxy.metrics().sum("dnsweir_tcp_memory_bytes", &[]);
+    let held = |proxy: &Proxy| proxy.metrics().sum("dnsweir_tcp_bytes", &[]);
     until("the transfer to wait", || held(&proxy) > 64_000.0);
     // The zone that it began with is the one that it ends with.
     replace(&file, &simple(2));
@@ -324,14 +344,14 @@ fn a_cluster_is_transferred() {
     ));
     let forward = dig(proxy.address, "cluster.local.", &[]);
     for line in [
-        "web.zoo.svc.cluster.local. 5 IN A 10.0.0.1",
-        "dns-version.cluster.local. 28800 IN TXT \"1.1.0\"",
+        "web.zoo.svc.cluster.local. 5 in a 10.0.0.1",
+        "dns-version.cluster.local. 28800 in txt \"1.1.0\"",
     ] {
         assert!(forward.contains(line), "{forward:#?}");
     }
     let back = dig(proxy.address, "in-addr.arpa.", &[]);
     assert!(
-        back.contains("1.0.0.10.in-addr.arpa. 5 IN PTR web.zoo.svc.cluster.local."),
+        back.contains("1.0.0.10.in-addr.arpa. 5 in ptr web.zoo.svc.cluster.local."),
         "{back:#?}"
     );
 }

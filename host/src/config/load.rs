@@ -160,7 +160,8 @@ fn decode(
     let keys = registries::signatures(mistakes, &mut files, nodes);
     let mut filters = decode_filters(mistakes, &mut files, nodes, builtins, &keys);
     let tsig = tsig::decode(mistakes, &mut files, named_nodes(nodes, "tsig"));
-    let mut names = zone::Names::default();
+    // Without zones everything is unused.
+    let (mut names, mut unused) = (zone::Names::default(), Mistakes::default());
     let mut place = forward::Place {
         folder,
         listeners: &listeners,
@@ -172,8 +173,6 @@ fn decode(
         .map(|node| zone::decode(mistakes, &mut filters, &mut names, &mut place, node))
         .collect();
     let sources = source::decode_named(mistakes, &mut place, named_nodes(nodes, "source"));
-    // Without zones everything is unused.
-    let mut unused = Mistakes::default();
     let filters = filters.finish(if zones.is_empty() { &mut unused } else { mistakes });
 
     Some(Config {

@@ -17,6 +17,7 @@ use domain::rdata::tsig::Time48;
 use domain::tsig::{Algorithm, ClientSequence, ServerSequence};
 
 use super::name::Name;
+use super::{flag, u16_at};
 
 /// What a message is signed with, as the registry of RFC 8945 section 6 calls it: those that it wants or recommends.
 pub const ALGORITHMS: [&str; 3] = ["hmac-sha256", "hmac-sha384", "hmac-sha512"];
@@ -106,9 +107,26 @@ pub fn check(key: Option<&Key>, query: &[u8]) -> Checked {
             // As it came: the signature that is wrong is part of what is said about it.
             let whole = Message::from_octets(query).ok();
             let told = whole.and_then(|query| error.build_message(&query, MessageBuilder::new_vec()).ok());
-            told.map_or(Checked::Unsigned, |told| Checked::Wrong(told.finish()))
+            told.map_or(Checked::Unsigned, |told| {
+                Checked::Wrong(with_reason(told.finish()))
+            })
         }
     }
+}
+
+/// Says of a MAC that is not right what RFC 8945 section 5.2.2 wants to be said, where the library says FORMERR: it stands in front of
+/// the length of what else there is to say, which is nothing.
+fn with_reason(mut message: Vec<u8>) -> Vec<u8> {
+    const NOT_AUTH: u16 = 9;
+    const FORM_ERR: u16 = 1;
+    const BAD_SIG: u16 = 16;
+    if let Some(at) = message.len().checked_sub(4)
+        && u16_at(&message, 2) & flag::RCODE == NOT_AUTH
+        && u16_at(&message, at) == FORM_ERR
+    {
+        message[at..at + 2].copy_from_slice(&BAD_SIG.to_be_bytes());
+    }
+    message
 }
 
 impl Signer {

@@ -1,7 +1,7 @@
 //! What became of transfers.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::figures::Figures;
 
@@ -35,6 +35,8 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub struct Counters {
     outcomes: [AtomicU64; Outcome::ALL.len()],
+    /// Transfers that are under way.
+    pub under_way: AtomicUsize,
     /// NOTIFY messages that were answered.
     pub notified: AtomicU64,
     /// Those that were not, however often they were sent.
@@ -48,7 +50,7 @@ impl Counters {
     }
 
     /// Adds them to what `/metrics` shows.
-    pub fn show(&self, origin: &str, under_way: usize, figures: &mut Figures) {
+    pub fn show(&self, origin: &str, figures: &mut Figures) {
         let help = "Requests for a zone transfer";
         let transfers = figures.counter("transfers_out", help);
         for (outcome, name) in Outcome::ALL {
@@ -58,7 +60,7 @@ impl Counters {
         let help = "Zone transfers that are under way";
         figures
             .gauge("transfers_out_active", help)
-            .add(&[("origin", origin)], under_way as u64);
+            .add(&[("origin", origin)], self.under_way.load(Relaxed) as u64);
         let help = "Secondaries that were told of a change";
         let notifies = figures.counter("transfer_notifies", help);
         for (name, count) in [("answered", &self.notified), ("unanswered", &self.unheard)] {

@@ -1,21 +1,25 @@
 //! Zone transfers: all of a zone, for other servers of it (RFC 5936, RFC 1995).
 //!
-//! [`Outgoing`] decides who gets a zone, [`stream`] sends it, and [`notify`] tells secondaries that there is something new
+//! [`Outgoing`] decides who gets a zone, [`stream`] sends it, and [`secondaries`] tells secondaries that there is something new
 //! (RFC 1996). What a source has to say comes as [`Contents`]: the zone as it was when the transfer began.
 
+mod asked;
 mod contents;
 mod counters;
-mod notify;
 mod outgoing;
+mod place;
+mod secondaries;
 mod signed;
 mod stream;
 
 #[cfg(test)]
 mod tests;
 
+pub use asked::Asked;
 pub use contents::{Contents, is_newer, serial};
-pub use notify::notify;
-pub use outgoing::{AT_ONCE, Asked, Outgoing, Reply};
+pub use outgoing::{Outgoing, Reply};
+pub use place::AT_ONCE;
+pub use secondaries::notify;
 pub use signed::signed;
 pub use stream::Transfer;
 

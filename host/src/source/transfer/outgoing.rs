@@ -1,12 +1,13 @@
 //! Who gets a zone.
 
-use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use super::asked::Asked;
 use super::contents::{Contents, is_newer, serial};
 use super::counters::{Counters, Outcome};
+use super::place::Place;
 use super::stream::Transfer;
 use crate::config;
 use crate::dns::edns::ExtendedError;
@@ -15,29 +16,6 @@ use crate::dns::transfer::Response;
 use crate::dns::tsig::{Checked, Signer, check};
 use crate::dns::{HEADER, rcode, rtype, u16_at, u32_at};
 use crate::figures::Figures;
-
-/// Transfers that are under way at a time, over all zones: each may be the last that holds a zone as it was.
-pub const AT_ONCE: usize = 8;
-
-/// How many are.
-static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-
-/// A request for a transfer.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// The zone, lowercased, in wire format.
-    pub name: &'a [u8],
-    /// AXFR or IXFR.
-    pub qtype: u16,
-    /// The question as it came: name, type, class.
-    pub question: &'a [u8],
-    /// The whole message.
-    pub message: &'a [u8],
-    /// Who asks.
-    pub client: IpAddr,
-    /// Whether there is a stream that a response of several messages can be sent on.
-    pub stream: bool,
-}
 
 /// What whoever asks for a transfer gets.
 pub enum Reply {
@@ -52,27 +30,9 @@ pub enum Reply {
 /// What `transfer` says of a source.
 pub struct Outgoing {
     config: config::Transfer,
-    under_way: AtomicUsize,
     begun: AtomicBool,
     /// What became of those who asked.
-    pub counters: Counters,
-}
-
-/// A place among the transfers that are under way.
-pub struct Place(Arc<Outgoing>);
-
-impl Place {
-    /// What the transfer is one of.
-    pub fn outgoing(&self) -> &Outgoing {
-        &self.0
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Relaxed);
-        UNDER_WAY.fetch_sub(1, Relaxed);
-    }
+    pub counters: Arc<Counters>,
 }
 
 impl Outgoing {
@@ -80,9 +40,8 @@ impl Outgoing {
     pub fn new(config: &config::Transfer) -> Arc<Outgoing> {
         Arc::new(Outgoing {
             config: config.clone(),
-            under_way: AtomicUsize::new(0),
             begun: AtomicBool::new(false),
-            counters: Counters::default(),
+            counters: Arc::default(),
         })
     }
 
@@ -105,11 +64,7 @@ impl Outgoing {
     }
 
     /// What somebody gets who asks for a zone.
-    pub fn answer(
-        self: &Arc<Self>,
-        contents: impl FnOnce() -> Arc<dyn Contents>,
-        asked: &Asked<'_>,
-    ) -> Reply {
+    pub fn answer(&self, contents: impl FnOnce() -> Arc<dyn Contents>, asked: &Asked<'_>) -> Reply {
         if !self
             .config
             .to
@@ -152,7 +107,7 @@ impl Outgoing {
                 Reply::Message,
             );
         }
-        match self.enter() {
+        match Place::enter(&self.counters) {
             Some(place) => Reply::Stream(Box::new(Transfer::new(place, contents, asked, signer))),
             None => self.refuse(Outcome::Full, rcode::SERVFAIL, ExtendedError::Other),
         }
@@ -163,18 +118,9 @@ impl Outgoing {
         Reply::Refused(rcode, error)
     }
 
-    fn enter(self: &Arc<Self>) -> Option<Place> {
-        if UNDER_WAY.fetch_add(1, Relaxed) >= AT_ONCE {
-            UNDER_WAY.fetch_sub(1, Relaxed);
-            return None;
-        }
-        self.under_way.fetch_add(1, Relaxed);
-        Some(Place(Arc::clone(self)))
-    }
-
     /// Adds what `/metrics` shows of it.
     pub fn show(&self, origin: &str, figures: &mut Figures) {
-        self.counters.show(origin, self.under_way.load(Relaxed), figures);
+        self.counters.show(origin, figures);
     }
 }
 

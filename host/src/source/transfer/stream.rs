@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
+use super::asked::Asked;
 use super::contents::{Contents, serial};
 use super::counters::Outcome;
-use super::outgoing::{Asked, Place};
+use super::place::Place;
 use crate::dns::name::Name;
 use crate::dns::transfer::{Record, Response};
 use crate::dns::tsig::Signer;
@@ -71,7 +72,7 @@ impl Transfer {
             false => tracing::warn!(%client, %zone, serial, "a zone transfer was cut off"),
         }
         let outcome = if sent { Outcome::Sent } else { Outcome::Broken };
-        place.outgoing().counters.count(outcome);
+        place.count(outcome);
         sent
     }
 }

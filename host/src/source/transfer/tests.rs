@@ -5,8 +5,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::contents::is_newer;
-use super::outgoing::AT_ONCE;
-use super::{Asked, Contents, Outgoing, Reply};
+use super::{AT_ONCE, Asked, Contents, Outgoing, Reply};
 use crate::config::{self, Network};
 use crate::dns::edns::ExtendedError;
 use crate::dns::name::Name;
@@ -207,15 +206,17 @@ fn where_a_key_is_named_all_is_signed() {
     let unsigned = request(&zone, Request::Axfr);
     let refused = refusal(ask(&outgoing, &zone, "192.0.2.7", &unsigned, true));
     assert_eq!(refused, Some((rcode::REFUSED, ExtendedError::Prohibited)));
-    for other in [
-        key("other.example", "hmac-sha256"),
-        key("k.example", "hmac-sha512"),
-        Key::new(&Name::parse("k.example").unwrap(), "hmac-sha256", &[8; 32]).unwrap(),
+    let wrong = Key::new(&Name::parse("k.example").unwrap(), "hmac-sha256", &[8; 32]).unwrap();
+    for (other, error) in [
+        (key("other.example", "hmac-sha256"), 17),
+        (key("k.example", "hmac-sha512"), 17),
+        (wrong, 16),
     ] {
         let (message, _) = Request::Axfr.message(9, origin, Some(&other)).unwrap();
         let Reply::Message(told) = ask(&outgoing, &zone, "192.0.2.7", &message, true) else {
             panic!("{other:?}");
         };
+        assert_eq!(u16_at(&told, told.len() - 4), error, "BADKEY or BADSIG");
         // NOTAUTH, with a record that says why.
         assert_eq!((u16_at(&told, 2) & 15, u16_at(&told, 10)), (9, 1), "{other:?}");
     }
