@@ -157,6 +157,23 @@ fn the_records_of_a_cluster_are_translated() {
     assert_eq!(text.matches("store=#false").count(), 1, "{text}");
 }
 
+/// What was searched for one pod is kept for nobody else.
+#[test]
+fn autopath_stands_above_the_cache() {
+    let searching = imported(
+        ". {\n autopath @kubernetes\n cache\n kubernetes cluster.local {\n pods verified\n fallthrough\n }\n forward . 192.0.2.1\n}\n",
+    );
+    let cluster = searching.split("zone \"cluster.local.\"").nth(1).unwrap();
+    let places = ["autopath \"/etc/resolv.conf\"", "cache", "forward"].map(|part| cluster.find(part));
+    assert!(places.is_sorted() && places[0].is_some(), "{searching}");
+    for (autopath, pods) in [("@kubernetes", "insecure"), ("/etc/resolv.conf", "verified")] {
+        let shown = refused(&format!(
+            ". {{\n autopath {autopath}\n kubernetes cluster.local {{\n pods {pods}\n }}\n}}\n"
+        ));
+        assert!(shown.contains("`autopath`"), "{shown}");
+    }
+}
+
 /// Server blocks on different addresses: each answers for its own names there, and nobody else's.
 #[test]
 fn blocks_answer_where_they_are_bound() {

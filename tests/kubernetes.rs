@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use harness::api_server::{ApiServer, failure, reply};
 use harness::certificates::Authority;
-use harness::{Proxy, Upstream, until};
+use harness::message::Message;
+use harness::{Proxy, Upstream, client, until};
 use serde_json::json;
 
 /// A proxy that follows a cluster by the kubeconfig in a folder of its own.
@@ -121,6 +122,107 @@ fn external_names_are_resolved_onward() {
             );
         }
     }
+}
+
+/// A cluster with pods of two namespaces, in front of an outside.
+struct Searching {
+    server: ApiServer,
+    upstream: Upstream,
+    proxy: Proxy,
+    _folder: tempfile::TempDir,
+}
+
+impl Searching {
+    fn start() -> Searching {
+        let server = ApiServer::start();
+        server.put("namespaces", "shop", json!({}));
+        server.put_service("web", "10.0.0.1");
+        let upstream = Upstream::zone(&[
+            ". 300 SOA ns. root. 1 2 3 4 5",
+            "api.example. 60 A 192.0.2.2",
+            "wiki.corp.example. 60 A 192.0.2.3",
+        ]);
+        put_pod(&server, "zoo/cage", "127.0.11.1");
+        put_pod(&server, "shop/web", "127.0.11.2");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        std::fs::write(&file, server.kubeconfig("secret")).unwrap();
+        let proxy = Proxy::start(&format!(
+            "zone \"cluster.local\" {{ kubernetes {{ kubeconfig {file:?}; pods \"verified\"; autopath \"corp.example\" }} }}\n\
+             zone \".\" {{ cache; forward \"{}\" }}",
+            upstream.address
+        ));
+        Searching {
+            server,
+            upstream,
+            proxy,
+            _folder: folder,
+        }
+    }
+
+    /// What a client gets for a name below `svc.cluster.local`.
+    fn ask(&self, client: &str, name: &str) -> Message {
+        let query = Message::query(&format!("{name}.svc.cluster.local."), "A");
+        client::ask_from(client.parse().unwrap(), self.proxy.address, &query)
+    }
+}
+
+fn put_pod(server: &ApiServer, name: &str, address: &str) {
+    let object = json!({"spec": {"containers": []}, "status": {"podIP": address}});
+    server.put("pods", name, object);
+}
+
+/// One answer in place of a pod's search, by the namespace of whoever asks, cached and not; nobody else gets it.
+#[test]
+fn pods_searches_are_answered_at_once() {
+    let cluster = Searching::start();
+    let found = [
+        "api.example.zoo.svc.cluster.local. CNAME api.example.",
+        "api.example. A 192.0.2.2",
+    ];
+    for _ in 0..2 {
+        assert_eq!(cluster.ask("127.0.11.1", "api.example.zoo").answers(), found);
+        for client in ["127.0.11.2", "127.0.0.1"] {
+            let other = cluster.ask(client, "api.example.zoo");
+            assert_eq!(
+                (other.rcode(), other.answers().len()),
+                ("NXDOMAIN".into(), 0),
+                "{client}"
+            );
+        }
+        let own = cluster.ask("127.0.11.2", "api.example.shop");
+        assert_eq!(own.answers()[1..], found[1..]);
+    }
+    assert_eq!(cluster.upstream.count("api.example"), 1, "for all");
+    // The address is another pod's, of another namespace.
+    cluster.server.delete("pods", "zoo/cage");
+    put_pod(&cluster.server, "shop/new", "127.0.11.1");
+    until("the new pod", || {
+        cluster.ask("127.0.11.1", "api.example.shop").rcode() == "NOERROR"
+    });
+    assert_eq!(cluster.ask("127.0.11.1", "api.example.zoo").rcode(), "NXDOMAIN");
+}
+
+#[test]
+fn pods_searches_go_through_the_whole_list() {
+    let cluster = Searching::start();
+    let answers = |client: &str, name: &str| cluster.ask(client, name).answers();
+    assert_eq!(
+        answers("127.0.11.1", "wiki.zoo"),
+        [
+            "wiki.zoo.svc.cluster.local. CNAME wiki.corp.example.",
+            "wiki.corp.example. A 192.0.2.3"
+        ]
+    );
+    assert_eq!(
+        answers("127.0.11.1", "web.zoo"),
+        ["web.zoo.svc.cluster.local. A 10.0.0.1"]
+    );
+    assert_eq!(
+        answers("127.0.11.2", "web.zoo.shop")[0],
+        "web.zoo.shop.svc.cluster.local. CNAME web.zoo.svc.cluster.local."
+    );
+    assert_eq!(cluster.ask("127.0.11.1", "no.such.zoo").rcode(), "NXDOMAIN");
 }
 
 #[test]

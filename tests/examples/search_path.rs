@@ -7,6 +7,7 @@ use crate::harness::namespace::Namespace;
 use crate::harness::process::Process;
 use crate::harness::upstream::{Gate, Reply};
 use crate::harness::{Message, Proxy, Upstream, client, forward_once, needs, proxy, tools, until};
+use crate::pods::{Cluster, put_pod};
 
 /// A cluster's DNS and everybody else's.
 struct Servers {
@@ -134,6 +135,36 @@ fn the_first_name_that_exists_is_the_answer() {
             .answers(),
         ["api.example.com.shop.svc.cluster.local. CNAME api.example.com."]
     );
+}
+
+/// The same name is searched for where it is the first of the client's own list, whoever asked before.
+#[test]
+fn a_pod_gets_its_own_search_only() {
+    let servers = Servers::start();
+    let text = format!(
+        "pods {{ node \"worker-1\" }}\n\
+         filter \"f\" {{ module \"{}\"; limits time=\"1s\"; config {{ own; dots 0 }} }}\n\
+         zone \"cluster.local\" {{ use \"f\"; cache; {} }}\nzone \".\" {{ cache; {} }}",
+        example("search-path").display(),
+        forward_once(servers.cluster.address),
+        forward_once(servers.outside.address)
+    );
+    let cluster = Cluster::start(&text, |server| {
+        put_pod(server, "shop/web", "127.0.9.1", 1);
+        put_pod(server, "bank/api", "127.0.9.2", 2);
+    });
+    let asked = |client: &str, namespace: &str| {
+        let answer = cluster.ask(client, &format!("api.example.com.{namespace}.svc.cluster.local"));
+        (answer.rcode(), answer.answers().len())
+    };
+    let (found, none) = (("NOERROR".to_owned(), 2), ("NXDOMAIN".to_owned(), 0));
+    for _ in 0..2 {
+        assert_eq!(asked("127.0.9.1", "shop"), found);
+        assert_eq!(asked("127.0.9.2", "shop"), none);
+        assert_eq!(asked("127.0.9.2", "bank"), found);
+        assert_eq!(asked("127.0.9.1", "bank"), none);
+        assert_eq!(asked("127.0.0.1", "shop"), none, "the host");
+    }
 }
 
 /// The alias says whose denial it is (RFC 2308 section 2.1, RFC 6604).

@@ -5,7 +5,7 @@
 //! The proxy can ask all of that by itself when it sees the first.
 
 use dnsweir_filter::{
-    Class, Filter, Invalid, Manifest, Name, NameBuf, NameError, Query, Setup, Transport, Verdict,
+    Class, Filter, Identity, Invalid, Manifest, Name, NameBuf, NameError, Query, Setup, Transport, Verdict,
 };
 
 /// Names that one verdict may list, without the three of the cluster and the name alone.
@@ -20,6 +20,8 @@ pub struct SearchPath {
     search: Vec<NameBuf>,
     /// Labels that a name must have in front of its namespace.
     labels: usize,
+    /// Whether only a pod's own search list is tried.
+    own: bool,
 }
 
 impl Filter for SearchPath {
@@ -36,6 +38,7 @@ impl Filter for SearchPath {
                 return Err(many.help(format!("at most {SEARCH_MAX}")).report());
             }
         }
+        let own = config.node("own")?.is_some();
         let dots = config.setting_or("dots", 1u8);
         let Ok(services) = cluster.as_name().child("svc") else {
             return Err(config.mistake("the cluster's name is too long").report());
@@ -45,8 +48,10 @@ impl Filter for SearchPath {
             search,
             labels: usize::from(dots) + 1,
             services,
+            own,
         };
         let manifest = Manifest::new().queries().at_or_below([&filter.services]);
+        let manifest = if own { manifest.identity() } else { manifest };
         Ok((filter, manifest))
     }
 
@@ -55,7 +60,7 @@ impl Filter for SearchPath {
         if query.transport() == Transport::Internal || query.class() != Class::IN {
             return Verdict::pass();
         }
-        match self.candidates(query.name()) {
+        match self.candidates(query.name(), query.identity()) {
             Some(candidates) => {
                 dnsweir_filter::count("searched", 1);
                 Verdict::first_of(candidates)
@@ -67,11 +72,12 @@ impl Filter for SearchPath {
 
 impl SearchPath {
     /// The names that a resolver would try one after the other which begins with this one; none if it
-    /// is not the first of a search list.
-    fn candidates(&self, asked: Name<'_>) -> Option<Vec<NameBuf>> {
+    /// is not the first of a search list, or of another one than the client has.
+    fn candidates(&self, asked: Name<'_>, client: Identity<'_>) -> Option<Vec<NameBuf>> {
         let labels: Vec<&[u8]> = asked.strip_suffix(&self.services)?.collect();
-        let (_namespace, name) = labels.split_last()?;
-        if name.len() < self.labels {
+        let (namespace, name) = labels.split_last()?;
+        let is_clients = || matches!(client, Identity::Pod(pod) if pod.namespace.as_bytes() == *namespace);
+        if name.len() < self.labels || self.own && !is_clients() {
             return None;
         }
         let below =

@@ -111,6 +111,33 @@ fn how_many_dots_make_a_search_is_an_option() {
     );
 }
 
+/// With `own` the namespace is no guess: it has to be that of the pod that asks.
+#[test]
+fn a_pod_can_be_given_its_own_search_only() {
+    let mut filter = start([node("own")]);
+    let suffix: NameBuf = "svc.cluster.local".parse().unwrap();
+    let manifest = Manifest::new().queries().at_or_below([&suffix]).identity();
+    assert_eq!(filter.manifest(), &manifest);
+    let name = "db.prod.shop.svc.cluster.local";
+    let searched = first_of(&[
+        name,
+        "db.prod.svc.cluster.local",
+        "db.prod.cluster.local",
+        "db.prod",
+    ]);
+    let query = || test::query(name, Type::A);
+    for (query, expected) in [
+        (query().pod("shop", "web"), searched),
+        (query().pod("bank", "api"), Verdict::pass()),
+        (query().pod("sho", "web"), Verdict::pass()),
+        (query().host(), Verdict::pass()),
+        (query(), Verdict::pass()),
+    ] {
+        assert_eq!(filter.query(&query), expected);
+    }
+    assert_eq!(filter.counter("searched"), 1);
+}
+
 #[test]
 fn names_that_get_too_long_are_left_out() {
     let long = vec!["a".repeat(63); 3].join(".");

@@ -261,7 +261,7 @@ fn refuse_mixture(mistakes: &mut Mistakes, schemes: &[(Option<Encryption>, Span)
 }
 
 /// Whether an argument names a file; no address begins like that.
-fn is_path(text: &str) -> bool {
+pub(super) fn is_path(text: &str) -> bool {
     ["/", "./", "../"]
         .iter()
         .any(|beginning| text.starts_with(beginning))
@@ -342,8 +342,19 @@ fn resolv_conf(
     }
 }
 
+/// The search list in the resolv.conf at `path`.
+pub(super) fn search_list(path: &Path) -> Result<Vec<String>, String> {
+    let text = read_resolv_conf(path)?;
+    let (parsed, _) = resolv_conf::Config::parse_with_errors(&text);
+    Ok(parsed.get_last_search_or_domain().cloned().collect())
+}
+
+fn read_resolv_conf(path: &Path) -> Result<Vec<u8>, String> {
+    files::read(path, LONGEST_RESOLV_CONF).map_err(|error| format!("cannot be read: {error}"))
+}
+
 fn name_servers(path: &Path) -> Result<Vec<SocketAddr>, String> {
-    let text = files::read(path, LONGEST_RESOLV_CONF).map_err(|error| format!("cannot be read: {error}"))?;
+    let text = read_resolv_conf(path)?;
     let (parsed, errors) = resolv_conf::Config::parse_with_errors(&text);
     // What the system's resolver ignores (an option it does not know, say) does not matter here.
     if let Some(error) = errors

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use kdl::{KdlNode, KdlValue};
+use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, property, text, word};
 use super::error::Diagnostic;
-use super::forward::Place;
+use super::files;
+use super::forward::{Place, is_path, search_list};
 use super::name::zone_name;
 use super::units::{duration, ms, s, size, ttl};
 use super::{Kubeconfig, Kubernetes, Pods};
@@ -25,6 +26,7 @@ pub(super) const KUBERNETES: Shape = Shape {
         "endpoint-pod-names",
         "ignore-empty-services",
         "ttl",
+        "autopath",
         "fallthrough",
         "kubeconfig",
         "wait",
@@ -36,6 +38,7 @@ pub(super) const KUBERNETES: Shape = Shape {
 
 pub(super) const NAMESPACES: Shape = Shape::plain(1..=256, r#"namespaces "default" "shop""#);
 pub(super) const FALLTHROUGH: Shape = Shape::plain(0..=256, r#"fallthrough "in-addr.arpa" "ip6.arpa""#);
+pub(super) const AUTOPATH: Shape = Shape::plain(0..=MOST_SEARCHED, r#"autopath "corp.example""#);
 pub(super) const KUBECONFIG: Shape = Shape {
     example: r#"kubeconfig "/etc/dnsweir/kubeconfig" context="lab""#,
     arguments: 1..=1,
@@ -56,18 +59,24 @@ const PODS: [(&str, Pods); 3] = [
 /// The domain of a cluster that was given no other.
 const DOMAIN: &str = "cluster.local.";
 
+/// Domains that pods search in, besides those of the cluster: with them and the name alone, as many as a filter may list.
+const MOST_SEARCHED: usize = 29;
+
 /// What a kubeconfig has at most, in octets.
 const LONGEST_KUBECONFIG: u64 = 1 << 20;
 
 /// Decodes `kubernetes` in a zone with these names.
 pub(super) fn decode(
     mistakes: &mut Mistakes,
-    place: &Place<'_>,
+    place: &mut Place<'_>,
     zones: &[String],
     node: &KdlNode,
 ) -> Kubernetes {
     mistakes.check(node, &KUBERNETES);
     let nodes = block(node);
+    let pods = mistakes
+        .scalar(nodes, r#"pods "disabled""#, word(&PODS))
+        .unwrap_or_default();
     let domain = mistakes.scalar(nodes, r#"domain "cluster.local""#, zone_name);
     let own = || {
         zones
@@ -77,9 +86,7 @@ pub(super) fn decode(
     };
     Kubernetes {
         domain: domain.or_else(own).unwrap_or_else(|| DOMAIN.to_owned()),
-        pods: mistakes
-            .scalar(nodes, r#"pods "disabled""#, word(&PODS))
-            .unwrap_or_default(),
+        pods,
         namespaces: mistakes
             .list(nodes, "namespaces", &NAMESPACES, label)
             .unwrap_or_default(),
@@ -90,6 +97,7 @@ pub(super) fn decode(
         ttl: mistakes
             .scalar(nodes, r#"ttl "5s""#, ttl(s(0)..=s(3600)))
             .unwrap_or(s(5)),
+        autopath: autopath(mistakes, place, nodes, pods),
         fallthrough: fallthrough(mistakes, nodes),
         kubeconfig: kubeconfig(mistakes, place.folder, nodes),
         wait: mistakes
@@ -100,6 +108,51 @@ pub(super) fn decode(
             .unwrap_or(256 << 20),
         transfer: transfer::decode(mistakes, place.keys, nodes),
     }
+}
+
+/// What pods search in after the domains of the cluster.
+fn autopath(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    nodes: &[KdlNode],
+    pods: Pods,
+) -> Option<Vec<String>> {
+    let node = child(nodes, "autopath")?;
+    mistakes.check(node, &AUTOPATH);
+    if pods != Pods::Verified {
+        let unknown = Diagnostic::new(head(node), "`autopath` has to know which pod asks");
+        mistakes.push(unknown.help("write `pods \"verified\"` beside it"));
+    }
+    let mut domains = Vec::new();
+    for entry in arguments(node) {
+        match entry.value().as_string().filter(|text| is_path(text)) {
+            Some(path) => domains.extend(search_list_of(mistakes, place, entry, path)),
+            None => domains.extend(mistakes.value("autopath", entry, zone_name)),
+        }
+    }
+    if domains.len() > MOST_SEARCHED {
+        let problem = format!("{} domains are too many to search in", domains.len());
+        mistakes.push(Diagnostic::new(head(node), problem).help(format!("at most {MOST_SEARCHED}")));
+    }
+    Some(domains)
+}
+
+/// The search list of a resolv.conf. What is no domain there is nothing that pods search in.
+fn search_list_of(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    entry: &KdlEntry,
+    path: &str,
+) -> Vec<String> {
+    let path = place.folder.join(path);
+    files::note(place.files, &path);
+    let list = search_list(&path).unwrap_or_else(|problem| {
+        let unusable = Diagnostic::new(entry.span().into(), format!("{}: {problem}", path.display()));
+        mistakes.push(unusable.help("name a resolv.conf, or write the domains here"));
+        Vec::new()
+    });
+    let names = list.into_iter().map(KdlValue::String);
+    names.filter_map(|name| zone_name(&name).ok()).collect()
 }
 
 /// Below which names what does not exist is left to the next stage.
@@ -186,6 +239,7 @@ mod tests {
                 endpoint_pod_names: false,
                 ignore_empty_services: false,
                 ttl: s(5),
+                autopath: None,
                 fallthrough: vec![],
                 kubeconfig: None,
                 wait: s(60),
@@ -202,6 +256,7 @@ mod tests {
                 r#"kubernetes {
                     domain "Cluster.example"; pods "verified"; namespaces "a" "b"; namespace-labels "x"; labels "y=z"
                     endpoint-pod-names; ignore-empty-services; ttl "30s"; fallthrough; wait "5s"; memory "1GiB"
+                    autopath "corp.example" "Eu.example."
                 }
                 forward "192.0.2.1""#,
             )
@@ -219,6 +274,7 @@ mod tests {
         assert!(read.endpoint_pod_names && read.ignore_empty_services);
         assert_eq!((read.ttl, read.wait, read.memory), (s(30), s(5), 1 << 30));
         assert_eq!(read.fallthrough, ["."]);
+        assert_eq!(read.autopath.unwrap(), ["corp.example.", "eu.example."]);
     }
 
     /// The names of services end in the first zone that is not for addresses.
@@ -255,6 +311,11 @@ mod tests {
             (
                 "kubernetes; forward \"192.0.2.1\"",
                 "no query reaches this `forward`",
+            ),
+            ("kubernetes { autopath }", "`autopath` has to know which pod asks"),
+            (
+                "cache; kubernetes { pods \"verified\"; autopath }",
+                "`autopath` decides by who asks, and stands below `cache`: what is kept there is for everybody",
             ),
             ("kubernetes { ttl \"1s\"; ttl \"2s\" }", "`ttl` is written twice"),
         ] {

@@ -732,6 +732,9 @@ pub struct Kubernetes {
     pub ignore_empty_services: bool,
     /// `ttl "5s"`
     pub ttl: Duration,
+    /// `autopath "DOMAIN"…`: the first name of a pod's search list is answered with what the whole list comes to; after the
+    /// cluster's domains, it has these. Absent: it is not.
+    pub autopath: Option<Vec<String>>,
     /// `fallthrough "NAME"…`: names below these that do not exist are left to the next stage; `.` is all.
     pub fallthrough: Vec<String>,
     /// `kubeconfig "FILE" context="NAME"`; absent: the service account of the pod.

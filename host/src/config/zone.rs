@@ -131,6 +131,7 @@ pub(super) fn decode(
         }
     }
     refuse_unreachable(mistakes, node, nodes);
+    refuse_kept_searches(mistakes, nodes);
     Zone {
         names,
         on: audience.on,
@@ -286,6 +287,16 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
             ),
             _ => {}
         }
+    }
+}
+
+/// Reports sources that answer by who asks, where their answers would be kept for others.
+fn refuse_kept_searches(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
+    let below = nodes.iter().skip_while(|node| node.name().value() != "cache");
+    for autopath in below.filter_map(|node| child(block(node), "autopath")) {
+        let problem =
+            "`autopath` decides by who asks, and stands below `cache`: what is kept there is for everybody";
+        mistakes.push(Diagnostic::new(head(autopath), problem).help("move the `cache` below it"));
     }
 }
 

@@ -4,21 +4,22 @@ use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
 use super::draft::{Draft, spelled};
 use super::key;
-use super::sites::{Site, are_about, is_in};
+use super::sites::{Site, are_about, is_for, is_in};
 use super::values::duration;
 
 /// `kubernetes [ZONES…]` for one of its zones, and whether what does not exist there is left to others.
 pub fn kubernetes(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
     let mut node = Node::new("kubernetes");
     let domain = domain(plugin, site);
-    match domain {
-        Some(domain) => node = node.child(Node::new("domain").text(&domain)),
+    match &domain {
+        Some(domain) => node = node.child(Node::new("domain").text(domain)),
         None => draft.mistake(
             plugin.span(),
             "`kubernetes` needs a zone that is not for addresses",
             "write it: kubernetes cluster.local in-addr.arpa ip6.arpa",
         ),
     }
+    let autopath = domain.and_then(|domain| autopath(draft, plugin, site, &domain));
     let mut through = false;
     for option in &plugin.options {
         match option.name.text.as_str() {
@@ -26,10 +27,49 @@ pub fn kubernetes(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &st
             _ => node = node.children(child(draft, option)),
         }
     }
+    node = node.children(autopath);
     if through {
         node = node.child(Node::new("fallthrough"));
     }
     (node, through)
+}
+
+/// In which order a query passes plugins in a zone: below `kubernetes` comes `cache` where it would keep for everybody what was
+/// searched for a pod.
+pub fn order(order: &[&'static str], plugins: &[Plugin], zone: &str) -> Vec<&'static str> {
+    let mut order = order.to_vec();
+    let is_here = |name: &str| {
+        plugins
+            .iter()
+            .any(|plugin| plugin.name.text == name && is_for(plugin, zone))
+    };
+    if is_here("autopath") && is_here("kubernetes") {
+        order.retain(|name| *name != "cache");
+        let behind = order.iter().position(|name| *name == "kubernetes");
+        order.insert(behind.map_or(order.len(), |at| at + 1), "cache");
+    }
+    order
+}
+
+/// `autopath [ZONES…] @kubernetes`, which is one of the source's words here.
+fn autopath(draft: &mut Draft, kubernetes: &Plugin, site: &Site<'_>, domain: &str) -> Option<Node> {
+    let mut plugins = site.block.plugins.iter();
+    let plugin = plugins.find(|plugin| plugin.name.text == "autopath")?;
+    let (last, zones) = plugin.arguments.split_last()?;
+    if last.text != "@kubernetes" || !are_about(zones, domain) {
+        return None;
+    }
+    let is_verified = |option: &PluginOption| {
+        option.name.text == "pods" && option.arguments.iter().any(|word| word.text == "verified")
+    };
+    if !kubernetes.options.iter().any(is_verified) {
+        let problem = "`autopath` does nothing: it has to know which pod asks";
+        let help = "write `pods verified` in `kubernetes`, or remove `autopath`";
+        draft.mistake(plugin.span(), problem, help);
+        return None;
+    }
+    // As CoreDNS: where it runs, the search list is that of the nodes.
+    Some(Node::new("autopath").text("/etc/resolv.conf"))
 }
 
 /// What an option is written as.

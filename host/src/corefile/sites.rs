@@ -200,6 +200,7 @@ fn scope(plugin: &Plugin) -> Vec<&str> {
     match plugin.name.text.as_str() {
         "forward" => arguments.take(1).collect(),
         "kubernetes" | "secondary" | "transfer" => arguments.collect(),
+        "autopath" => arguments.filter(|text| !text.starts_with('@')).collect(),
         "hosts" | "file" => arguments.skip(1).collect(),
         "cache" => arguments
             .enumerate()

@@ -197,6 +197,7 @@ impl Server {
                 "ready" => self.admin(argument(plugin).unwrap_or(":8181"), plugin.span()),
                 "bufsize" => self.bufsize(plugin),
                 "timeouts" => self.timeouts(plugin),
+                "autopath" => self.check_autopath(plugin, block),
                 "tls" => self.certificate(plugin),
                 "multisocket" => {
                     let number = plugin.arguments.first().and_then(|word| word.text.parse().ok());
@@ -218,6 +219,20 @@ impl Server {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// `autopath` is the search list of the pod that asks, which only `kubernetes` knows.
+    fn check_autopath(&mut self, plugin: &Plugin, block: &Block) {
+        let is_of_pods = plugin
+            .arguments
+            .last()
+            .is_some_and(|word| word.text == "@kubernetes");
+        let mut others = block.plugins.iter();
+        if !is_of_pods || !others.any(|other| other.name.text == "kubernetes") {
+            let problem = "`autopath` is supported as `autopath @kubernetes`, in a block with `kubernetes`";
+            let help = "remove it: clients then search their domains themselves";
+            self.draft.mistake(plugin.span(), problem, help);
         }
     }
 
@@ -321,10 +336,10 @@ impl Server {
     }
 
     /// The stages of one zone.
-    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&str; 15]) -> Zone {
+    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&'static str; 15]) -> Zone {
         let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
         let plugins = &site.block.plugins;
-        for name in order {
+        for name in kubernetes::order(&order, plugins, &cut.zone) {
             let here = |plugin: &&Plugin| plugin.name.text == name && sites::is_for(plugin, &cut.zone);
             match name {
                 "cache" => stages.extend(

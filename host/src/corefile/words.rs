@@ -52,7 +52,7 @@ pub const WORDS: &[Word] = &[
     plugin("auto", Refused(KEEP)),
     plugin(
         "autopath",
-        Refused("remove it: clients then search their domains themselves"),
+        Written("`autopath` in `kubernetes`, below which `cache` stands then"),
     ),
     plugin("azure", Refused(KEEP)),
     plugin(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::dns::edns::ExtendedError;
 use crate::dns::records::Answer;
 use crate::filter::Verdict;
-use crate::source::Transfer;
+use crate::source::{Alias, Transfer};
 
 use super::request::{Client, Request};
 use super::response::{AskingResponse, Response};
@@ -31,8 +31,8 @@ pub(super) enum Step {
     Decided(Arc<Verdict>),
     /// A source had this answer at once; whether AA is set.
     Answered(Arc<Answer>, bool),
-    /// A source said at once that another name is to be asked for, and for how many seconds that holds.
-    Aliased(Arc<[u8]>, u32),
+    /// A source said at once that another name is to be asked for.
+    Aliased(Arc<Alias>),
     /// A source failed at once; whether a bound of this proxy's own is why.
     Unresolved(ExtendedError, bool),
     /// It has a response, whose filter asks first.

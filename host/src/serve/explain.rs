@@ -177,7 +177,10 @@ pub(super) fn resolution(request: &Request, resolution: &Resolution) -> TraceEve
         Resolution::Answer { answer, .. } => {
             format!("{}, answers: {}", rcode_text(answer.rcode), answer.answer_count())
         }
-        Resolution::Alias { target, .. } => format!("an alias of {}", Text(target)),
+        Resolution::Alias(alias) => {
+            let names: Vec<String> = alias.targets.iter().map(|name| Text(name).to_string()).collect();
+            format!("an alias of {}", names.join(", or else of "))
+        }
         Resolution::NotMine => "leaves the question to the next stage".into(),
         Resolution::Verbatim(_) => "relayed as it is".into(),
         Resolution::Failed { .. } => "no answer".into(),

@@ -76,7 +76,7 @@ impl Inward<'_> {
                                 answer,
                                 authoritative,
                             }) => *step = Step::Answered(answer, authoritative),
-                            Some(Resolution::Alias { target, ttl }) => *step = Step::Aliased(target, ttl),
+                            Some(Resolution::Alias(alias)) => *step = Step::Aliased(alias),
                             Some(Resolution::Failed { error, local }) => {
                                 *step = Step::Unresolved(error, local);
                             }

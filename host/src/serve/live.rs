@@ -244,6 +244,7 @@ impl Live {
             client: request.client.address.ip(),
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
             tap: self.generation.tap.as_ref(),
+            direct: request.depth == 0,
             traced: request.trace.is_some(),
         }
     }

@@ -16,7 +16,7 @@ use crate::dns::records::{Answer, Meaning};
 use crate::dns::reply::Ttl;
 use crate::dns::{build, rcode, rtype};
 use crate::filter::Decision;
-use crate::source::Resolution;
+use crate::source::{Alias, Resolution};
 
 use super::batch::{Immediate, Step};
 use super::counters::add;
@@ -88,13 +88,13 @@ impl Worker {
             // As an alias.
             return Box::pin(self.ask_about_query(live, request, Arc::clone(verdict))).await;
         }
-        if let Step::Aliased(target, ttl) = step {
-            return self.source_alias(live, request, &target, ttl).await;
+        if let Step::Aliased(alias) = step {
+            return self.source_alias(live, request, &alias).await;
         }
         match self.stage(live, request) {
             Some(&Stage::Source(index)) => match self.resolve(live, request, index).await {
                 Resolution::NotMine => Box::pin(self.pass_on(live, request)).await,
-                Resolution::Alias { target, ttl } => self.source_alias(live, request, &target, ttl).await,
+                Resolution::Alias(alias) => self.source_alias(live, request, &alias).await,
                 resolution => Some(Response::of_source(resolution)),
             },
             _ => Some(Response::error(rcode::SERVFAIL, ExtendedError::Other)),
@@ -106,10 +106,9 @@ impl Worker {
         self: &Rc<Self>,
         live: &Rc<Live>,
         request: &Request,
-        target: &[u8],
-        ttl: u32,
+        alias: &Alias,
     ) -> Option<Response> {
-        let response = Box::pin(self.alias(live, request, &[target.into()], Some(ttl))).await?;
+        let response = Box::pin(self.alias(live, request, &alias.targets, alias.ttl)).await?;
         Some(Response {
             // AA is about the name that was asked for (RFC 1035 section 4.1.1).
             authoritative: response.answer_count() > 0,

@@ -117,7 +117,7 @@ impl Response {
             },
             Resolution::Failed { error, local } => Response::unresolved(error, local),
             // As where no stage is left. Aliases are followed before.
-            Resolution::NotMine | Resolution::Alias { .. } => {
+            Resolution::NotMine | Resolution::Alias(_) => {
                 Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)
             }
         }

@@ -33,7 +33,7 @@ use kubernetes::Kubernetes;
 use secondary::Secondary;
 
 pub use question::Question;
-pub use resolution::{Refused, Resolution, Resolved};
+pub use resolution::{Alias, Refused, Resolution, Resolved};
 pub use secondary::{AskedNotify, Notified};
 pub use status::{Status, UpstreamStatus};
 pub use transfer::{Asked as AskedTransfer, Reply as TransferReply, Transfer};

@@ -30,6 +30,8 @@ pub struct Question<'a> {
     pub zone: &'a Name,
     /// Who is told of messages, if anybody is.
     pub tap: Option<&'a Arc<Tap>>,
+    /// Whether a client asked it, and not the proxy on the way to another answer.
+    pub direct: bool,
     /// Whether somebody wants to read what happened.
     pub traced: bool,
 }

@@ -16,12 +16,7 @@ pub enum Resolution {
         authoritative: bool,
     },
     /// The name stands for another one, which is asked for in its place.
-    Alias {
-        /// In wire format.
-        target: Arc<[u8]>,
-        /// That of the CNAME record, in seconds.
-        ttl: u32,
-    },
+    Alias(Arc<Alias>),
     /// A message to be relayed as it is: the answer to a signed query.
     Verbatim(Arc<[u8]>),
     /// The question is not the source's: the next stage goes on.
@@ -34,6 +29,16 @@ pub enum Resolution {
         /// (RFC 9520 section 2).
         local: bool,
     },
+}
+
+/// What is asked for in a name's place.
+#[derive(Debug)]
+pub struct Alias {
+    /// The first of these that exists, or else the last, in wire format. More than one only for a question that is
+    /// [`direct`](super::Question::direct).
+    pub targets: Box<[Box<[u8]>]>,
+    /// That of the CNAME record, in seconds; none: that of what is found.
+    pub ttl: Option<u32>,
 }
 
 impl Resolution {

@@ -63,6 +63,7 @@ fn resolve(file: &File, name: &str, qtype: u16, dnssec_ok: bool) -> Resolution {
         client: [127, 0, 0, 1].into(),
         zone: &Name::parse("example").unwrap(),
         tap: None,
+        direct: true,
         traced: false,
     })
 }

@@ -2,14 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::index::Index;
 use super::message::{ADDITIONAL, ANSWER, AUTHORITY, Message, Owner, pointer_to};
 use super::place::{Found, Labels, Place, full_name, is_reverse, name_servers};
 use super::rules::Rules;
-use crate::dns::name::is_at_or_below;
+use crate::dns::name::{NAME_MAXIMUM, Name, is_at_or_below};
 use crate::dns::{HEADER, edns::ExtendedError, rcode, rtype};
-use crate::source::{Question, Resolution};
+use crate::source::{Alias, Question, Resolution};
+
+/// The root, in wire format.
+const ROOT: &[u8] = b"\0";
 
 /// What the TXT record of `dns-version` says, as its data.
 const VERSION: &[u8] = b"\x051.1.0";
@@ -87,14 +91,17 @@ impl Teller<'_> {
         let qtype = asked.question.qtype;
         let mut message = Message::new(&asked.section, self.rules.ttl);
         match place {
+            Place::Nowhere if let Some(targets) = self.search(asked) => {
+                return Resolution::Alias(Arc::new(Alias { targets, ttl: None }));
+            }
             Place::Nowhere if self.rules.falls_through(asked.question.name) => return Resolution::NotMine,
             Place::Nowhere => return self.deny(asked, message, rcode::NXDOMAIN),
             Place::Empty => {}
             Place::Alias(target) if qtype != rtype::CNAME => {
-                return Resolution::Alias {
-                    target: target.into(),
-                    ttl: self.rules.ttl,
-                };
+                return Resolution::Alias(Arc::new(Alias {
+                    targets: [target.into()].into(),
+                    ttl: Some(self.rules.ttl),
+                }));
             }
             Place::Alias(target) => message.push(ANSWER, Owner::QUESTION, rtype::CNAME, target),
             Place::Apex if qtype == rtype::SOA => self.push_soa(asked, &mut message, ANSWER),
@@ -128,6 +135,36 @@ impl Teller<'_> {
             return self.deny(asked, message, rcode::NOERROR);
         }
         answered(message, rcode::NOERROR)
+    }
+
+    /// The names that a pod goes on with whose resolver began the search for one with this name, as CoreDNS's *autopath* finds
+    /// them; none: it did not.
+    ///
+    /// The name ends in the namespace of the pod that asks, as its search list does: who has a pod's address now, and is in
+    /// another namespace, asks for other names.
+    fn search(&self, asked: &Asked<'_>) -> Option<Box<[Box<[u8]>]>> {
+        let further = self.rules.autopath.as_ref()?;
+        let Question { name, client, .. } = asked.question;
+        let namespace = self
+            .index
+            .namespace_of(client.to_canonical())
+            .filter(|_| asked.question.direct)?;
+        let services = [b"\x03svc", asked.zone()].concat();
+        let first = [&[namespace.len() as u8], namespace, &services].concat();
+        let sought = name.len().checked_sub(first.len()).filter(|&sought| sought > 0)?;
+        if !is_at_or_below(name, &first) {
+            return None;
+        }
+        let cluster = [&*services, asked.zone()].into_iter();
+        let domains = cluster.chain(further.iter().map(Name::as_bytes)).chain([ROOT]);
+        let mut targets: Vec<Box<[u8]>> = domains
+            .map(|domain| [&name[..sought], domain].concat().into())
+            // What would be too long for a name, a resolver leaves out.
+            .filter(|target: &Box<[u8]>| target.len() <= NAME_MAXIMUM)
+            .collect();
+        // The zone may be the root.
+        targets.dedup();
+        Some(targets.into())
     }
 
     /// That there is no such name or record (RFC 2308 section 2).

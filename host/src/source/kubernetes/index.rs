@@ -99,6 +99,13 @@ impl Index {
         pods.is_some_and(|pods| pods.iter().any(|pod| *pod.namespace == *namespace))
     }
 
+    /// The namespace of the pod that has an address; none: nobody knows, since pods of several may have it.
+    pub fn namespace_of(&self, address: IpAddr) -> Option<&[u8]> {
+        let (first, others) = self.pods.get(&address)?.split_first()?;
+        let is_sure = |pod: &Arc<Pod>| !pod.on_host && pod.namespace == first.namespace;
+        (is_sure(first) && others.iter().all(is_sure)).then_some(&*first.namespace)
+    }
+
     /// Who has an address.
     pub fn holders(&self, address: IpAddr) -> &[Holder] {
         self.addresses.get(&address).map_or(&[], |holders| holders)

@@ -80,6 +80,8 @@ pub struct Pod {
     pub namespace: Box<[u8]>,
     /// Its addresses.
     pub addresses: Box<[IpAddr]>,
+    /// Whether they are those of its node.
+    pub on_host: bool,
 }
 
 /// A namespace.
@@ -191,6 +193,7 @@ impl Interest {
             return Ok(Reading::Unchanged);
         }
         let namespace = label("the namespace", metadata.namespace.as_deref().unwrap_or_default())?;
+        let on_host = object.spec.and_then(|spec| spec.host_network).unwrap_or(false);
         let status = object.status.unwrap_or_default();
         let all = status.pod_ips.unwrap_or_default();
         let all = all.into_iter().map(|one| one.ip).chain(status.pod_ip);
@@ -202,6 +205,7 @@ impl Interest {
             false => Reading::Present(Pod {
                 namespace,
                 addresses: addresses.into(),
+                on_host,
             }),
         })
     }

@@ -14,6 +14,8 @@ pub struct Rules {
     pub ignore_empty_services: bool,
     /// In seconds.
     pub ttl: u32,
+    /// What pods search for names in after the domains of the cluster, in wire format; none: they search by themselves.
+    pub autopath: Option<Box<[Name]>>,
     fallthrough: Fallthrough,
 }
 
@@ -26,6 +28,10 @@ impl Rules {
             ignore_empty_services: config.ignore_empty_services,
             // An hour at most.
             ttl: config.ttl.as_secs() as u32,
+            autopath: config.autopath.as_ref().map(|domains| {
+                let names = domains.iter().filter_map(|domain| Name::parse(domain).ok());
+                names.collect()
+            }),
             fallthrough: Fallthrough::new(&config.fallthrough),
         }
     }

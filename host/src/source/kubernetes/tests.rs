@@ -1,6 +1,7 @@
 //! Objects, questions, and answers.
 
 mod answers;
+mod autopath;
 mod objects;
 mod updates;
 
@@ -19,7 +20,7 @@ use crate::dns::name::Name;
 use crate::dns::records::Section;
 use crate::dns::text::record_lines;
 use crate::dns::{CLASS_IN, rcode_text, rtype};
-use crate::source::{Question, Resolution};
+use crate::source::{Alias, Question, Resolution};
 
 /// A configuration that says nothing.
 fn config() -> config::Kubernetes {
@@ -32,6 +33,7 @@ fn config() -> config::Kubernetes {
         endpoint_pod_names: false,
         ignore_empty_services: false,
         ttl: std::time::Duration::from_secs(5),
+        autopath: None,
         fallthrough: vec![],
         kubeconfig: None,
         wait: std::time::Duration::ZERO,
@@ -46,6 +48,8 @@ struct Zoo {
     interest: Interest,
     config: config::Kubernetes,
     hosts: Vec<IpAddr>,
+    /// Whether clients ask, and not the proxy.
+    direct: bool,
 }
 
 impl Zoo {
@@ -58,6 +62,7 @@ impl Zoo {
             },
             config,
             hosts: Vec::new(),
+            direct: true,
         };
         zoo.index.complete = true;
         zoo.index.serial = 7;
@@ -94,6 +99,10 @@ impl Zoo {
     }
 
     fn resolve(&self, zone: &str, name: &str, qtype: u16) -> Resolution {
+        self.resolve_for([127, 0, 0, 1].into(), zone, name, qtype)
+    }
+
+    fn resolve_for(&self, client: IpAddr, zone: &str, name: &str, qtype: u16) -> Resolution {
         let (zone, name) = (Name::parse(zone).unwrap(), Name::parse(name).unwrap());
         let rules = Rules::new(&self.config);
         let teller = Teller {
@@ -109,9 +118,10 @@ impl Zoo {
             dnssec_ok: false,
             subnet: None,
             signed: None,
-            client: [127, 0, 0, 1].into(),
+            client,
             zone: &zone,
             tap: None,
+            direct: self.direct,
             traced: false,
         })
     }
@@ -130,9 +140,7 @@ impl Zoo {
                 assert!(authoritative);
                 answer
             }
-            Resolution::Alias { target, ttl } => {
-                return vec![format!("alias of {} for {ttl}", crate::dns::name::Text(&target))];
-            }
+            Resolution::Alias(found) => return vec![alias(&found)],
             Resolution::NotMine => return vec!["not mine".into()],
             other => return vec![format!("{other:?}")],
         };
@@ -176,6 +184,17 @@ impl Zoo {
             }
         }
     }
+}
+
+/// What a name stands for.
+fn alias(alias: &Alias) -> String {
+    let names: Vec<String> = alias
+        .targets
+        .iter()
+        .map(|name| crate::dns::name::Text(name).to_string())
+        .collect();
+    let ttl = alias.ttl.map_or_else(String::new, |ttl| format!(" for {ttl}"));
+    format!("alias of {}{ttl}", names.join(" "))
 }
 
 /// A zoo of services.

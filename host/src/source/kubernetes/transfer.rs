@@ -134,6 +134,7 @@ impl Snapshot {
                 client: Ipv4Addr::UNSPECIFIED.into(),
                 zone: &self.zone,
                 tap: None,
+                direct: false,
                 traced: false,
             };
             match teller.answer(&question) {
@@ -147,13 +148,15 @@ impl Snapshot {
                         data: part.data.into(),
                     }));
                 }
-                Resolution::Alias { target, ttl } => {
-                    records.push(Record {
+                Resolution::Alias(alias) => {
+                    // The one target of an external name, with the TTL of the zone.
+                    let found = alias.targets.first().zip(alias.ttl);
+                    records.extend(found.map(|(target, ttl)| Record {
                         owner: name.into(),
                         rtype: rtype::CNAME,
                         ttl,
-                        data: (*target).into(),
-                    });
+                        data: target.clone(),
+                    }));
                     // Whatever is asked for.
                     return records;
                 }
