@@ -174,6 +174,28 @@ fn autopath_stands_above_the_cache() {
     }
 }
 
+/// Both follow the same, each with its own TTL.
+#[test]
+fn outside_addresses_get_a_zone() {
+    let text = imported(
+        ". {\n kubernetes cluster.local {\n pods verified\n ttl 7\n }\n k8s_external example.org {\n apex names\n headless\n \
+         ttl 9\n fallthrough\n }\n forward . 192.0.2.1\n}\n",
+    );
+    let zone = text.split("zone \"example.org.\"").nth(1).unwrap();
+    let zone = zone.split("\n}").next().unwrap();
+    for part in [
+        "domain \"cluster.local.\"",
+        "pods \"verified\"",
+        "ttl \"9s\"",
+        "external \"example.org.\" apex=\"names\" headless=#true",
+        "fallthrough",
+        "forward",
+    ] {
+        assert!(zone.contains(part), "{part}: {text}");
+    }
+    assert!(!zone.contains("7s"), "{text}");
+}
+
 /// Server blocks on different addresses: each answers for its own names there, and nobody else's.
 #[test]
 fn blocks_answer_where_they_are_bound() {

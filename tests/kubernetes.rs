@@ -124,6 +124,51 @@ fn external_names_are_resolved_onward() {
     }
 }
 
+/// A zone of outside addresses beside that of the cluster, both from the same watch; a balancer's name is resolved onward.
+#[test]
+fn services_are_found_from_outside() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    let put = |ingress: serde_json::Value| {
+        let spec = json!({"clusterIP": "10.0.0.2", "ports": [{"name": "http", "port": 80}]});
+        let status = json!({"loadBalancer": {"ingress": ingress}});
+        server.put("services", "zoo/front", json!({"spec": spec, "status": status}));
+    };
+    put(json!([{"ip": "192.0.2.1"}]));
+    let upstream = Upstream::zone(&["lb.example. 60 A 192.0.2.9"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, server.kubeconfig("secret")).unwrap();
+    let proxy = Proxy::start(&format!(
+        "zone \"cluster.local\" {{ kubernetes {{ kubeconfig {file:?} }} }}\n\
+         zone \"out.test\" {{ kubernetes {{ kubeconfig {file:?}; domain \"cluster.local\"; external \"out.test\"; ttl \"60s\" }} }}\n\
+         zone \"example\" {{ forward \"{}\" }}",
+        upstream.address
+    ));
+    let front = || proxy.query("front.zoo.out.test.", "A");
+    assert_eq!(front().answers(), ["front.zoo.out.test. A 192.0.2.1"]);
+    assert_eq!(front().ttl(), 60);
+    let port = proxy.query("_http._tcp.front.zoo.out.test.", "SRV");
+    assert_eq!(
+        port.answers(),
+        ["_http._tcp.front.zoo.out.test. SRV 0 100 80 front.zoo.out.test."]
+    );
+    assert_eq!(proxy.query("web.zoo.out.test.", "A").rcode(), "NXDOMAIN");
+    assert_eq!(address(&proxy, "web"), "10.0.0.1");
+    assert_eq!(
+        server.count("get /api/v1/services?&limit"),
+        1,
+        "one list for both"
+    );
+    put(json!([{"hostname": "lb.example"}]));
+    until("the balancer's name", || {
+        front().answers() == ["front.zoo.out.test. CNAME lb.example.", "lb.example. A 192.0.2.9"]
+    });
+    put(json!([]));
+    until("the balancer to go", || front().rcode() == "NXDOMAIN");
+    assert_eq!(address(&proxy, "front"), "10.0.0.2");
+}
+
 /// A cluster with pods of two namespaces, in front of an outside.
 struct Searching {
     server: ApiServer,

@@ -4,14 +4,12 @@ use std::path::Path;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, property, text, word};
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, boolean, child, head, property, text, word};
 use super::error::Diagnostic;
-use super::files;
 use super::forward::{Place, is_path, search_list};
 use super::name::zone_name;
 use super::units::{duration, ms, s, size, ttl};
-use super::{Kubeconfig, Kubernetes, Pods};
-use super::{files, transfer};
+use super::{External, Kubeconfig, Kubernetes, Pods, files, transfer};
 
 pub(super) const KUBERNETES: Shape = Shape {
     example: r#"kubernetes { pods "verified"; fallthrough "in-addr.arpa" "ip6.arpa" }"#,
@@ -26,6 +24,7 @@ pub(super) const KUBERNETES: Shape = Shape {
         "endpoint-pod-names",
         "ignore-empty-services",
         "ttl",
+        "external",
         "autopath",
         "fallthrough",
         "kubeconfig",
@@ -38,6 +37,13 @@ pub(super) const KUBERNETES: Shape = Shape {
 
 pub(super) const NAMESPACES: Shape = Shape::plain(1..=256, r#"namespaces "default" "shop""#);
 pub(super) const FALLTHROUGH: Shape = Shape::plain(0..=256, r#"fallthrough "in-addr.arpa" "ip6.arpa""#);
+pub(super) const EXTERNAL: Shape = Shape {
+    example: r#"external "example.org" headless=#true"#,
+    arguments: 1..=16,
+    properties: &["headless", "apex"],
+    children: &[],
+    repeated: &[],
+};
 pub(super) const AUTOPATH: Shape = Shape::plain(0..=MOST_SEARCHED, r#"autopath "corp.example""#);
 pub(super) const KUBECONFIG: Shape = Shape {
     example: r#"kubeconfig "/etc/dnsweir/kubeconfig" context="lab""#,
@@ -78,14 +84,20 @@ pub(super) fn decode(
         .scalar(nodes, r#"pods "disabled""#, word(&PODS))
         .unwrap_or_default();
     let domain = mistakes.scalar(nodes, r#"domain "cluster.local""#, zone_name);
+    let external = external(mistakes, zones, nodes);
+    let is_other = |zone: &String| {
+        let mut others = external.iter().flat_map(|external| &external.zones);
+        others.any(|other| other == zone)
+    };
     let own = || {
         zones
             .iter()
-            .find(|zone| *zone != "." && !is_reverse(zone))
+            .find(|zone| *zone != "." && !is_reverse(zone) && !is_other(zone))
             .cloned()
     };
+    let domain = domain.or_else(own).unwrap_or_else(|| DOMAIN.to_owned());
     Kubernetes {
-        domain: domain.or_else(own).unwrap_or_else(|| DOMAIN.to_owned()),
+        domain,
         pods,
         namespaces: mistakes
             .list(nodes, "namespaces", &NAMESPACES, label)
@@ -97,6 +109,7 @@ pub(super) fn decode(
         ttl: mistakes
             .scalar(nodes, r#"ttl "5s""#, ttl(s(0)..=s(3600)))
             .unwrap_or(s(5)),
+        external,
         autopath: autopath(mistakes, place, nodes, pods),
         fallthrough: fallthrough(mistakes, nodes),
         kubeconfig: kubeconfig(mistakes, place.folder, nodes),
@@ -108,6 +121,38 @@ pub(super) fn decode(
             .unwrap_or(256 << 20),
         transfer: transfer::decode(mistakes, place.keys, nodes),
     }
+}
+
+/// The zones of services' outside addresses.
+fn external(mistakes: &mut Mistakes, zones: &[String], nodes: &[KdlNode]) -> Option<External> {
+    let node = child(nodes, "external")?;
+    mistakes.check(node, &EXTERNAL);
+    let headless = property(node, "headless").and_then(|entry| mistakes.value("headless", entry, boolean));
+    let apex = property(node, "apex").and_then(|entry| mistakes.value("apex", entry, label));
+    Some(External {
+        zones: own_names(mistakes, zones, node),
+        headless: headless.unwrap_or_default(),
+        apex: apex.unwrap_or_else(|| "dns".to_owned()),
+    })
+}
+
+/// The names that a node has, of which queries come to the zone.
+fn own_names(mistakes: &mut Mistakes, zones: &[String], node: &KdlNode) -> Vec<String> {
+    let word = node.name().value();
+    let mut names = Vec::new();
+    for entry in arguments(node) {
+        let Some(name) = mistakes.value(word, entry, zone_name) else {
+            continue;
+        };
+        let is_in = |zone: &String| zone == "." || name == *zone || name.ends_with(&format!(".{zone}"));
+        if !zones.iter().any(is_in) {
+            let problem = format!("`{word}`: no query for {name} comes to this zone");
+            let lost = Diagnostic::new(entry.span().into(), problem);
+            mistakes.push(lost.help(format!("write the name behind `zone`, too: zone {name:?}")));
+        }
+        names.push(name);
+    }
+    names
 }
 
 /// What pods search in after the domains of the cluster.
@@ -179,15 +224,15 @@ pub(super) fn kubeconfig(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNod
     Some(Kubeconfig { path, context })
 }
 
-/// The name of a namespace.
+/// The name of a namespace, or another label.
 fn label(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
     let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
     match name.len() {
         1..=63 if name.bytes().all(allowed) => Ok(name),
         _ => Err(Wrong::new(
-            "is not the name of a namespace",
-            "a name has lower-case letters, digits and hyphens, 63 at most",
+            "is not a label",
+            "it has lower-case letters, digits and hyphens, 63 at most",
         )),
     }
 }
@@ -239,6 +284,7 @@ mod tests {
                 endpoint_pod_names: false,
                 ignore_empty_services: false,
                 ttl: s(5),
+                external: None,
                 autopath: None,
                 fallthrough: vec![],
                 kubeconfig: None,
@@ -277,6 +323,27 @@ mod tests {
         assert_eq!(read.autopath.unwrap(), ["corp.example.", "eu.example."]);
     }
 
+    #[test]
+    fn outside_addresses_have_zones_of_their_own() {
+        let read = |zones: &str, text: &str| {
+            let text = format!("listen \"127.0.0.1\"\nzone {zones} {{ kubernetes {{ {text} }} }}");
+            kubernetes(config(&text).zones[0].stages.clone())
+        };
+        let both = read(
+            r#""example.org" "cluster.example""#,
+            r#"external "Example.org" headless=#true apex="names""#,
+        );
+        assert_eq!(both.domain, "cluster.example.");
+        let external = |headless, apex: &str| External {
+            zones: vec!["example.org.".into()],
+            headless,
+            apex: apex.into(),
+        };
+        assert_eq!(both.external, Some(external(true, "names")));
+        let alone = read(r#""org""#, r#"domain "cluster.local"; external "example.org""#);
+        assert_eq!(alone.external, Some(external(false, "dns")));
+    }
+
     /// The names of services end in the first zone that is not for addresses.
     #[test]
     fn the_domain_is_that_of_its_zone() {
@@ -300,7 +367,7 @@ mod tests {
             ),
             (
                 "kubernetes { namespaces \"A.b\" }",
-                "`namespaces`: \"A.b\" is not the name of a namespace",
+                "`namespaces`: \"A.b\" is not a label",
             ),
             ("kubernetes { namespaces }", "`namespaces` needs a value"),
             (
@@ -311,6 +378,11 @@ mod tests {
             (
                 "kubernetes; forward \"192.0.2.1\"",
                 "no query reaches this `forward`",
+            ),
+            ("kubernetes { external }", "`external` needs a value"),
+            (
+                "kubernetes { external \"example.org\" apex=\"a.b\" }",
+                "`apex`: \"a.b\" is not a label",
             ),
             ("kubernetes { autopath }", "`autopath` has to know which pod asks"),
             (
@@ -323,6 +395,12 @@ mod tests {
         }
         let absent = problems(&in_zone("kubernetes { kubeconfig \"/none/such\" }"));
         assert!(absent[0].starts_with("/none/such: cannot be read"), "{absent:?}");
+        let elsewhere =
+            "listen \"127.0.0.1\"\nzone \"cluster.local\" { kubernetes { external \"example.org\" } }";
+        assert_eq!(
+            problems(elsewhere),
+            ["`external`: no query for example.org. comes to this zone"]
+        );
         let named = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\nsource \"a\" { kubernetes }";
         assert_eq!(
             problems(named),

@@ -732,6 +732,8 @@ pub struct Kubernetes {
     pub ignore_empty_services: bool,
     /// `ttl "5s"`
     pub ttl: Duration,
+    /// `external "ZONE"… headless=#true apex="LABEL"`: the zones of services' outside addresses.
+    pub external: Option<External>,
     /// `autopath "DOMAIN"…`: the first name of a pod's search list is answered with what the whole list comes to; after the
     /// cluster's domains, it has these. Absent: it is not.
     pub autopath: Option<Vec<String>>,
@@ -745,6 +747,17 @@ pub struct Kubernetes {
     pub memory: usize,
     /// `transfer { … }`: who may have all of the zone; none: nobody.
     pub transfer: Option<Transfer>,
+}
+
+/// `external "ZONE"… headless=#true apex="LABEL"`
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct External {
+    /// The zones; lowercased, each ending in a dot.
+    pub zones: Vec<String>,
+    /// Whether headless services have their endpoints there.
+    pub headless: bool,
+    /// The label below which each zone has its own names.
+    pub apex: String,
 }
 
 /// `file "PATH" { … }`

@@ -34,6 +34,42 @@ pub fn kubernetes(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &st
     (node, through)
 }
 
+/// `k8s_external [ZONES…]` for one of its zones, in the same way: the services of the block's `kubernetes`, as they are found from
+/// outside.
+pub fn external(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
+    let mut node = Node::new("kubernetes");
+    let mut plugins = site.block.plugins.iter();
+    let Some(cluster) = plugins.find(|other| other.name.text == "kubernetes") else {
+        let problem = "`k8s_external` has no `kubernetes` whose services it could tell of";
+        draft.mistake(plugin.span(), problem, "write both in one block");
+        return (node, false);
+    };
+    node = node.children(domain(cluster, site).map(|domain| Node::new("domain").text(&domain)));
+    // What is followed is the same, so that both share it.
+    let is_own = |name: &str| ["ttl", "fallthrough"].contains(&name);
+    let followed = cluster.options.iter();
+    for option in followed.filter(|option| !is_own(&option.name.text)) {
+        node = node.children(child(draft, option));
+    }
+    let zones = zones(plugin, site).into_iter().filter(|zone| !is_reverse(zone));
+    let mut outside = zones.fold(Node::new("external"), |node, zone| node.text(&zone));
+    let mut through = false;
+    for option in &plugin.options {
+        let argument = option.arguments.first().map_or("", |word| &*word.text);
+        match option.name.text.as_str() {
+            "apex" => outside = outside.property("apex", argument),
+            "headless" => outside = outside.raw("headless=#true"),
+            "fallthrough" => through |= are_about(&option.arguments, zone),
+            _ => node = node.children(child(draft, option)),
+        }
+    }
+    node = node.child(outside);
+    if through {
+        node = node.child(Node::new("fallthrough"));
+    }
+    (node, through)
+}
+
 /// In which order a query passes plugins in a zone: below `kubernetes` comes `cache` where it would keep for everybody what was
 /// searched for a pod.
 pub fn order(order: &[&'static str], plugins: &[Plugin], zone: &str) -> Vec<&'static str> {
@@ -113,6 +149,11 @@ fn child(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
 
 /// What the names of services end in: the first zone that is not for addresses.
 fn domain(plugin: &Plugin, site: &Site<'_>) -> Option<String> {
+    zones(plugin, site).into_iter().find(|zone| !is_reverse(zone))
+}
+
+/// The zones of a plugin: those that it names, or all of its block.
+fn zones(plugin: &Plugin, site: &Site<'_>) -> Vec<String> {
     let named = plugin
         .arguments
         .iter()
@@ -121,6 +162,10 @@ fn domain(plugin: &Plugin, site: &Site<'_>) -> Option<String> {
     if plugin.arguments.is_empty() {
         zones.extend(site.zones.iter().map(|(zone, _)| zone.clone()));
     }
-    let is_reverse = |zone: &String| is_in(zone, "in-addr.arpa.") || is_in(zone, "ip6.arpa.");
-    zones.into_iter().find(|zone| !is_reverse(zone))
+    zones
+}
+
+/// Whether names in a zone are those of addresses.
+fn is_reverse(zone: &str) -> bool {
+    is_in(zone, "in-addr.arpa.") || is_in(zone, "ip6.arpa.")
 }

@@ -199,7 +199,7 @@ fn scope(plugin: &Plugin) -> Vec<&str> {
     let arguments = plugin.arguments.iter().map(|argument| argument.text.as_str());
     match plugin.name.text.as_str() {
         "forward" => arguments.take(1).collect(),
-        "kubernetes" | "secondary" | "transfer" => arguments.collect(),
+        "kubernetes" | "k8s_external" | "secondary" | "transfer" => arguments.collect(),
         "autopath" => arguments.filter(|text| !text.starts_with('@')).collect(),
         "hosts" | "file" => arguments.skip(1).collect(),
         "cache" => arguments

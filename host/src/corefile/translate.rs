@@ -14,7 +14,7 @@ use super::words::{Fate, WORDS, fate};
 use super::{file, filters, forward, kubernetes, template, transfer, values};
 
 /// In which order a query passes plugins, whatever the order in which they are written: that of CoreDNS 1.15.0.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
     "errors",
     "log",
     "dns64",
@@ -25,6 +25,7 @@ const ORDER: [&str; 15] = [
     "minimal",
     "template",
     "hosts",
+    "k8s_external",
     "kubernetes",
     "file",
     "secondary",
@@ -33,7 +34,7 @@ const ORDER: [&str; 15] = [
 ];
 
 /// The same until CoreDNS 1.14.7, as in node-cache.
-const CACHE_FIRST: [&str; 15] = [
+const CACHE_FIRST: [&str; 16] = [
     "errors",
     "log",
     "dns64",
@@ -44,6 +45,7 @@ const CACHE_FIRST: [&str; 15] = [
     "minimal",
     "template",
     "hosts",
+    "k8s_external",
     "kubernetes",
     "file",
     "secondary",
@@ -336,7 +338,7 @@ impl Server {
     }
 
     /// The stages of one zone.
-    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&'static str; 15]) -> Zone {
+    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&'static str; 16]) -> Zone {
         let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
         let plugins = &site.block.plugins;
         for name in kubernetes::order(&order, plugins, &cut.zone) {
@@ -353,7 +355,7 @@ impl Server {
                     let here: Vec<&Plugin> = plugins.iter().filter(here).collect();
                     stages.extend(forward::forwards(&mut self.draft, &here, any));
                 }
-                "kubernetes" | "file" | "secondary" => {
+                "k8s_external" | "kubernetes" | "file" | "secondary" => {
                     if let Some(plugin) = plugins.iter().find(here) {
                         let (stage, through) = self.source(plugin, site, &cut.zone);
                         stages.push(stage);
@@ -404,6 +406,7 @@ impl Server {
         let (stage, through) = match plugin.name.text.as_str() {
             "file" => file::file(&mut self.draft, plugin, site, zone),
             "secondary" => transfer::secondary(&mut self.draft, plugin, site, zone),
+            "k8s_external" => kubernetes::external(&mut self.draft, plugin, site, zone),
             _ => kubernetes::kubernetes(&mut self.draft, plugin, site, zone),
         };
         let transfer = transfer::transfer(&mut self.draft, &site.block.plugins, zone);

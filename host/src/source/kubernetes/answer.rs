@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::index::Index;
 use super::message::{ADDITIONAL, ANSWER, AUTHORITY, Message, Owner, pointer_to};
 use super::place::{Found, Labels, Place, full_name, is_reverse, name_servers};
-use super::rules::Rules;
+use super::rules::{Rules, Schema};
 use crate::dns::name::{NAME_MAXIMUM, Name, is_at_or_below};
 use crate::dns::{HEADER, edns::ExtendedError, rcode, rtype};
 use crate::source::{Alias, Question, Resolution};
@@ -41,6 +41,7 @@ struct Asked<'a> {
     /// Name, type and class, as they stand in a message.
     section: Vec<u8>,
     zone_at: usize,
+    schema: &'a Schema,
 }
 
 impl Asked<'_> {
@@ -58,14 +59,9 @@ impl Teller<'_> {
                 local: true,
             };
         }
-        let domain = self.rules.domain.as_bytes();
-        let zone = match is_at_or_below(question.name, domain) {
-            true => domain,
-            false => question.zone.as_bytes(),
-        };
-        if !is_at_or_below(question.name, zone) {
+        let Some((zone, schema)) = self.rules.zone(question) else {
             return Resolution::NotMine;
-        }
+        };
         let mut section = question.name.to_vec();
         section.extend(question.qtype.to_be_bytes());
         section.extend(question.qclass.to_be_bytes());
@@ -73,10 +69,13 @@ impl Teller<'_> {
             question,
             section,
             zone_at: question.name.len() - zone.len(),
+            schema,
         };
         let place = match Labels::read(question.name, asked.zone_at) {
             // The root may hold the domain of a cluster, and is none.
-            Some(labels) if zone == domain || zone.len() > 1 => self.index.place(self.rules, &labels),
+            Some(labels) if zone.len() > 1 || self.rules.domain == Name::ROOT => {
+                self.index.place(self.rules, schema, &labels)
+            }
             _ => Place::Nowhere,
         };
         match place {
@@ -97,18 +96,13 @@ impl Teller<'_> {
             Place::Nowhere if self.rules.falls_through(asked.question.name) => return Resolution::NotMine,
             Place::Nowhere => return self.deny(asked, message, rcode::NXDOMAIN),
             Place::Empty => {}
-            Place::Alias(target) if qtype != rtype::CNAME => {
-                return Resolution::Alias(Arc::new(Alias {
-                    targets: [target.into()].into(),
-                    ttl: Some(self.rules.ttl),
-                }));
-            }
+            Place::Alias(target) if qtype != rtype::CNAME => return self.alias(target),
             Place::Alias(target) => message.push(ANSWER, Owner::QUESTION, rtype::CNAME, target),
             Place::Apex if qtype == rtype::SOA => self.push_soa(asked, &mut message, ANSWER),
             Place::Apex if qtype == rtype::NS => self.push_name_servers(asked, &mut message),
             Place::Apex => {}
             Place::NameServer => {
-                for address in self.name_server_addresses() {
+                for address in self.name_server_addresses(asked.schema) {
                     push_asked_address(&mut message, qtype, address);
                 }
             }
@@ -116,6 +110,17 @@ impl Teller<'_> {
                 message.push_with_ttl(ANSWER, Owner::QUESTION, rtype::TXT, VERSION_TTL, VERSION);
             }
             Place::Version => {}
+            Place::Balanced { target, ports } if qtype == rtype::SRV => {
+                let weight = weight(ports.len());
+                for port in ports {
+                    let data = [&[0, 0], &weight[..], &port.to_be_bytes(), target].concat();
+                    message.push(ANSWER, Owner::QUESTION, rtype::SRV, &data);
+                }
+            }
+            Place::Balanced { target, .. } if qtype == rtype::CNAME => {
+                message.push(ANSWER, Owner::QUESTION, rtype::CNAME, target);
+            }
+            Place::Balanced { target, .. } => return self.alias(target),
             Place::Pod(address) => push_asked_address(&mut message, qtype, address),
             Place::Services(found) if qtype == rtype::SRV => self.push_services(asked, &mut message, &found),
             Place::Services(found) => {
@@ -135,6 +140,13 @@ impl Teller<'_> {
             return self.deny(asked, message, rcode::NOERROR);
         }
         answered(message, rcode::NOERROR)
+    }
+
+    fn alias(&self, target: &[u8]) -> Resolution {
+        Resolution::Alias(Arc::new(Alias {
+            targets: [target.into()].into(),
+            ttl: Some(self.rules.ttl),
+        }))
     }
 
     /// The names that a pod goes on with whose resolver began the search for one with this name, as CoreDNS's *autopath* finds
@@ -175,10 +187,11 @@ impl Teller<'_> {
 
     fn push_soa(&self, asked: &Asked<'_>, message: &mut Message, section: usize) {
         let zone = pointer_to(HEADER + asked.zone_at);
-        let mut data = b"\x02ns\x03dns".to_vec();
-        data.extend(zone);
-        data.extend(b"\x0ahostmaster");
-        data.extend(zone);
+        let mut data = Vec::new();
+        for people in asked.schema.people() {
+            data.extend(people);
+            data.extend(zone);
+        }
         let [refresh, retry, expire] = SOA_TIMERS;
         for number in [self.index.serial, refresh, retry, expire, self.rules.ttl] {
             data.extend(number.to_be_bytes());
@@ -189,18 +202,18 @@ impl Teller<'_> {
 
     /// One SRV record for each name and port, and the addresses of the names (RFC 2782).
     fn push_services(&self, asked: &Asked<'_>, message: &mut Message, all: &[Found<'_>]) {
-        let weight = (100 / all.len().max(1)).max(1) as u16;
+        let weight = weight(all.len());
         let mut told = HashSet::new();
         let mut names = HashMap::new();
         for found in all {
             let Some(port) = found.port.filter(|&port| told.insert((found.label, port))) else {
                 continue;
             };
-            let Some(name) = full_name(found.label, found.service, asked.zone()) else {
+            let Some(name) = full_name(found.label, found.service, asked.schema, asked.zone()) else {
                 continue;
             };
             let mut data = vec![0; 6];
-            data[2..4].copy_from_slice(&weight.to_be_bytes());
+            data[2..4].copy_from_slice(&weight);
             data[4..6].copy_from_slice(&port.to_be_bytes());
             let name_at = message.next_name(Owner::QUESTION, data.len());
             data.extend(&name);
@@ -224,17 +237,25 @@ impl Teller<'_> {
             true => self.rules.domain.as_bytes(),
             false => asked.zone(),
         };
-        let found = name_servers(self.index, self.hosts);
-        let mut glue: Vec<(Vec<u8>, IpAddr)> = found
-            .iter()
-            .filter_map(|found| Some((full_name(found.label, found.service, zone)?, found.address)))
-            .collect();
+        let own = [&asked.schema.people()[0], asked.zone()].concat();
+        let found = match asked.schema {
+            // They are where their clients are, and these need no names that change.
+            Schema::External { .. } => None,
+            Schema::Cluster => name_servers(self.index, asked.schema, self.hosts),
+        };
+        let named = found.iter().flatten().filter_map(|found| {
+            let name = full_name(found.label, found.service, asked.schema, zone)?;
+            Some((name, found.address))
+        });
+        let mut glue: Vec<(Vec<u8>, IpAddr)> = named.collect();
         if glue.is_empty() {
-            let name = [b"\x02ns\x03dns", asked.zone()].concat();
-            glue = self.hosts.iter().map(|&host| (name.clone(), host)).collect();
+            let addresses = self.name_server_addresses(asked.schema).into_iter();
+            glue = addresses.map(|address| (own.clone(), address)).collect();
         }
         let mut told = HashSet::new();
-        for (name, _) in glue.iter().filter(|(name, _)| told.insert(name)) {
+        let names = glue.iter().map(|(name, _)| name);
+        let names = names.chain(glue.is_empty().then_some(&own));
+        for name in names.filter(|name| told.insert(*name)) {
             message.push(ANSWER, Owner::QUESTION, rtype::NS, name);
         }
         for (name, address) in &glue {
@@ -242,13 +263,22 @@ impl Teller<'_> {
         }
     }
 
-    fn name_server_addresses(&self) -> Vec<IpAddr> {
-        let found = name_servers(self.index, self.hosts);
-        match found.is_empty() {
-            true => self.hosts.to_vec(),
-            false => found.iter().map(|found| found.address).collect(),
-        }
+    fn name_server_addresses(&self, schema: &Schema) -> Vec<IpAddr> {
+        let mut addresses: Vec<IpAddr> = match name_servers(self.index, schema, self.hosts) {
+            Some(found) if !found.is_empty() || matches!(schema, Schema::External { .. }) => {
+                found.iter().map(|found| found.address).collect()
+            }
+            _ => self.hosts.to_vec(),
+        };
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
     }
+}
+
+/// The weight of each of so many SRV records (RFC 2782): a share of a hundred.
+fn weight(count: usize) -> [u8; 2] {
+    ((100 / count.max(1)).max(1) as u16).to_be_bytes()
 }
 
 fn push_asked_address(message: &mut Message, qtype: u16, address: IpAddr) {

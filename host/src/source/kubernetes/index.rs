@@ -39,6 +39,8 @@ pub struct Entry {
 pub enum Holder {
     /// A service.
     Service(Arc<Service>),
+    /// A service, outside of the cluster.
+    Outside(Arc<Service>),
     /// An endpoint of these.
     Endpoint(Arc<Slice>),
 }
@@ -151,7 +153,8 @@ impl Entry {
 impl Holder {
     fn is(&self, other: &Holder) -> bool {
         match (self, other) {
-            (Holder::Service(one), Holder::Service(other)) => Arc::ptr_eq(one, other),
+            (Holder::Service(one), Holder::Service(other))
+            | (Holder::Outside(one), Holder::Outside(other)) => Arc::ptr_eq(one, other),
             (Holder::Endpoint(one), Holder::Endpoint(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
@@ -164,6 +167,9 @@ impl Indexed for Service {
         for &address in self.addresses() {
             add(&mut index.addresses, address, Holder::Service(Arc::clone(self)));
         }
+        for &address in &self.outside.addresses {
+            add(&mut index.addresses, address, Holder::Outside(Arc::clone(self)));
+        }
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
@@ -172,11 +178,17 @@ impl Indexed for Service {
         for &address in self.addresses() {
             remove(&mut index.addresses, address, |other| holder.is(other));
         }
+        let holder = Holder::Outside(Arc::clone(self));
+        for &address in &self.outside.addresses {
+            remove(&mut index.addresses, address, |other| holder.is(other));
+        }
     }
 
     fn octets(&self) -> usize {
         let ports: usize = self.ports.iter().map(Port::octets).sum();
-        OBJECT + 2 * self.name.len() + ports + self.addresses().len() * ENTRY
+        let outside =
+            self.outside.addresses.len() * ENTRY + self.outside.host.as_ref().map_or(0, |host| host.len());
+        OBJECT + 2 * self.name.len() + ports + self.addresses().len() * ENTRY + outside
     }
 }
 

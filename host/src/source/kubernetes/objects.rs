@@ -27,6 +27,17 @@ pub struct Service {
     pub kind: ServiceKind,
     /// Its ports.
     pub ports: Box<[Port]>,
+    /// Where it is found from outside of the cluster.
+    pub outside: Outside,
+}
+
+/// Where a service is found from outside: by its `externalIPs`, or by what its load balancer has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outside {
+    /// Addresses, each once.
+    pub addresses: Box<[IpAddr]>,
+    /// A name, in wire format, if there is no address.
+    pub host: Option<Box<[u8]>>,
 }
 
 /// What a service's name stands for.
@@ -67,7 +78,7 @@ pub struct Slice {
 /// An address of an endpoint.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// The label in front of its service's name, in lower case.
+    /// The label in front of its service's name, in lower case and in wire format.
     pub label: Box<[u8]>,
     /// The address.
     pub address: IpAddr,
@@ -132,6 +143,7 @@ impl Interest {
         let name = service_name(metadata.name.as_deref(), metadata.namespace.as_deref())?;
         let spec = object.spec.unwrap_or_default();
         let kind = kind(&spec)?;
+        let outside = Outside::read(&spec, object.status);
         let ports = spec.ports.unwrap_or_default();
         let ports = ports.iter().map(|port| {
             Port::read(
@@ -144,6 +156,7 @@ impl Interest {
             name,
             kind,
             ports: ports.collect::<Result<_, _>>()?,
+            outside,
         }))
     }
 
@@ -172,7 +185,7 @@ impl Interest {
             for address in &endpoint.addresses {
                 // Names in the place of addresses are from before there were services with external names.
                 let Ok(address) = address.parse() else { continue };
-                let label = self.label_of(endpoint, address)?;
+                let label = wire([&*self.label_of(endpoint, address)?]);
                 endpoints.push(Endpoint { label, address });
             }
         }
@@ -222,6 +235,30 @@ impl Interest {
         match pod.map(|pod| label("the pod", pod)) {
             Some(Ok(label)) if self.endpoint_pod_names => Ok(label),
             _ => Ok(dashed(address)),
+        }
+    }
+}
+
+impl Outside {
+    fn read(spec: &core::ServiceSpec, status: Option<core::ServiceStatus>) -> Outside {
+        let balancer = status.and_then(|status| status.load_balancer);
+        let ingress = balancer.and_then(|balancer| balancer.ingress).unwrap_or_default();
+        let own = spec.external_ips.iter().flatten();
+        let balanced = ingress.iter().filter_map(|ingress| ingress.ip.as_ref());
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        for address in own.chain(balanced).filter_map(|address| address.parse().ok()) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        // A name that stands for another one has nothing else (RFC 1034 section 3.6.2).
+        let mut hosts = ingress.iter().filter_map(|ingress| ingress.hostname.as_deref());
+        let host = hosts.find_map(|host| Name::parse(host).ok());
+        Outside {
+            host: host
+                .filter(|_| addresses.is_empty())
+                .map(|host| host.as_bytes().into()),
+            addresses: addresses.into(),
         }
     }
 }
@@ -291,12 +328,16 @@ pub fn undashed(label: &[u8]) -> Option<IpAddr> {
 fn service_name(name: Option<&str>, namespace: Option<&str>) -> Result<ServiceName, Malformed> {
     let name = label("the name", name.unwrap_or_default())?;
     let namespace = label("the namespace", namespace.unwrap_or_default())?;
-    let mut wire = Vec::with_capacity(2 + name.len() + namespace.len());
-    for label in [name, namespace] {
-        wire.push(label.len() as u8);
-        wire.extend(label);
-    }
-    Ok(wire.into())
+    Ok(wire([&*name, &namespace]))
+}
+
+/// Labels in wire format.
+fn wire<const COUNT: usize>(labels: [&[u8]; COUNT]) -> Box<[u8]> {
+    let labels = labels.iter();
+    let wire: Vec<u8> = labels
+        .flat_map(|label| std::iter::once(label.len() as u8).chain(label.iter().copied()))
+        .collect();
+    wire.into()
 }
 
 /// A label of letters, digits, hyphens and underscores, in lower case.

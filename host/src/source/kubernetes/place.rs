@@ -4,9 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::index::{Entry, Holder, Index};
-use super::objects::{Endpoint, Port, ServiceKind, Slice, undashed};
-use super::rules::Rules;
+use super::objects::{Endpoint, Port, Service, ServiceKind, Slice, undashed};
+use super::rules::{Rules, Schema};
 use crate::config::Pods;
+use crate::dns::name::NAME_MAXIMUM;
 
 /// Labels of the longest name that stands for something: `_port._protocol.service.namespace.svc`.
 const MOST_LABELS: usize = 5;
@@ -28,6 +29,13 @@ pub enum Place<'i> {
     Alias(&'i [u8]),
     /// Addresses and ports.
     Services(Vec<Found<'i>>),
+    /// A name, in wire format, of what has these ports.
+    Balanced {
+        /// The name.
+        target: &'i [u8],
+        /// The numbers.
+        ports: Vec<u16>,
+    },
     /// The address of a pod.
     Pod(IpAddr),
     /// The names of who has an address, in wire format.
@@ -41,8 +49,8 @@ pub struct Found<'i> {
     pub address: IpAddr,
     /// The port, if it has a number.
     pub port: Option<u16>,
-    /// The labels in wire format that the address is known by in front of `svc`: what SRV records name.
-    pub label: Option<&'i [u8]>,
+    /// The labels in wire format that the address is known by in front of its service's: what SRV records name.
+    pub label: &'i [u8],
     /// Those of its service.
     pub service: &'i [u8],
 }
@@ -82,6 +90,18 @@ impl<'a> Labels<'a> {
         }
     }
 
+    /// Those in front of so many from the right.
+    fn front(&self, from: usize) -> Front<'a> {
+        Front {
+            labels: match self.count - from {
+                2 => [self.get(from + 1), self.get(from)],
+                _ => [self.get(from), b""],
+            },
+            count: self.count - from,
+            wire: &self.name[..self.begins[self.count - from]],
+        }
+    }
+
     /// In wire format, those from one place to another, both counted from the right.
     fn wire(&self, from: usize, to: usize) -> &'a [u8] {
         &self.name[self.begins[self.count - from - 1]..self.begins[self.count - to]]
@@ -90,7 +110,14 @@ impl<'a> Labels<'a> {
 
 impl Index {
     /// What is at a name whose labels before its zone are these.
-    pub fn place<'i>(&'i self, rules: &Rules, labels: &Labels<'_>) -> Place<'i> {
+    pub fn place<'i>(&'i self, rules: &Rules, schema: &Schema, labels: &Labels<'_>) -> Place<'i> {
+        match schema {
+            Schema::Cluster => self.in_cluster(rules, labels),
+            Schema::External { headless, apex } => self.outside(*headless, apex, labels),
+        }
+    }
+
+    fn in_cluster<'i>(&'i self, rules: &Rules, labels: &Labels<'_>) -> Place<'i> {
         match (labels.count, labels.get(0), labels.get(1)) {
             (0, ..) => Place::Apex,
             (1, b"svc" | b"pod" | b"dns", _) => Place::Empty,
@@ -101,7 +128,25 @@ impl Index {
             (2, b"svc" | b"pod", _) => Place::Empty,
             (3.., b"pod", namespace) => self.pod(rules, labels.get(2), namespace),
             (3.., b"svc", _) => match self.service(labels.wire(2, 1)) {
-                Some(entry) => self.in_service(rules, entry, labels),
+                Some(entry) => in_service(rules, entry, &labels.front(3)),
+                None => Place::Nowhere,
+            },
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// What is at a name of services' outside addresses, as CoreDNS's *k8s_external* has it.
+    fn outside<'i>(&'i self, headless: bool, apex: &[u8], labels: &Labels<'_>) -> Place<'i> {
+        let is_apex = |label: &[u8]| apex.get(1..) == Some(label);
+        match (labels.count, labels.get(0), labels.get(1)) {
+            (0, ..) => Place::Apex,
+            (1, label, _) if is_apex(label) => Place::Empty,
+            (2, label, b"ns1") if is_apex(label) => Place::NameServer,
+            (_, label, _) if is_apex(label) => Place::Nowhere,
+            (_, namespace, _) if !self.has_namespace(namespace) => Place::Nowhere,
+            (1, ..) => Place::Empty,
+            (2..=4, ..) => match self.service(labels.wire(1, 0)) {
+                Some(entry) => of_outside(entry, &labels.front(2), headless),
                 None => Place::Nowhere,
             },
             _ => Place::Nowhere,
@@ -115,20 +160,35 @@ impl Index {
         };
         let domain = rules.domain.as_bytes();
         let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut outside: Vec<Vec<u8>> = Vec::new();
         for holder in self.holders(address) {
             match holder {
                 Holder::Service(service) if self.exposes(&service.name) => {
-                    return Place::Pointers(full_name(None, &service.name, domain).into_iter().collect());
+                    let name = full_name(b"", &service.name, &Schema::Cluster, domain);
+                    return Place::Pointers(name.into_iter().collect());
                 }
                 Holder::Endpoint(slice) if self.exposes(&slice.service) => {
                     let those = slice
                         .endpoints
                         .iter()
                         .filter(|endpoint| endpoint.address == address);
-                    names.extend(those.filter_map(|one| full_name(Some(&one.label), &slice.service, domain)));
+                    names.extend(
+                        those.filter_map(|one| {
+                            full_name(&one.label, &slice.service, &Schema::Cluster, domain)
+                        }),
+                    );
+                }
+                Holder::Outside(service) if self.exposes(&service.name) => {
+                    let zone = rules.external();
+                    outside
+                        .extend(zone.and_then(|(zone, schema)| full_name(b"", &service.name, schema, zone)));
                 }
                 _ => {}
             }
+        }
+        // What is inside of the cluster has its names there.
+        if names.is_empty() {
+            names = outside;
         }
         names.sort_unstable();
         names.dedup();
@@ -152,98 +212,137 @@ impl Index {
             _ => Place::Nowhere,
         }
     }
+}
 
-    /// What is at a service's name, or below it.
-    fn in_service<'i>(&'i self, rules: &Rules, entry: &'i Entry, labels: &Labels<'_>) -> Place<'i> {
-        let Some(service) = &entry.service else {
+/// What is at a service's name, or below it.
+fn in_service<'i>(rules: &Rules, entry: &'i Entry, front: &Front<'_>) -> Place<'i> {
+    let Some(service) = &entry.service else {
+        return Place::Nowhere;
+    };
+    let found = match (&service.kind, front.count) {
+        (ServiceKind::External(target), 0) => return Place::Alias(target),
+        (ServiceKind::External(_) | ServiceKind::Nothing, _) => return Place::Nowhere,
+        (ServiceKind::Cluster(_), _) if rules.ignore_empty_services && entry.endpoints().next().is_none() => {
             return Place::Nowhere;
-        };
-        let label = labels.get(3);
-        let found: Vec<Found<'i>> = match (&service.kind, labels.count) {
-            (ServiceKind::External(target), 3) => return Place::Alias(target),
-            (ServiceKind::External(_) | ServiceKind::Nothing, _) => return Place::Nowhere,
-            (ServiceKind::Cluster(_), _)
-                if rules.ignore_empty_services && entry.endpoints().next().is_none() =>
-            {
-                return Place::Nowhere;
-            }
-            (ServiceKind::Cluster(addresses), 3 | 5) => {
-                let ports = matching(&service.ports, labels);
-                let all = ports.flat_map(|port| addresses.iter().map(move |&address| (address, port)));
-                all.map(|(address, port)| Found {
-                    address,
-                    port,
-                    label: None,
-                    service: &service.name,
-                })
-                .collect()
-            }
-            (ServiceKind::Headless, 3 | 5) => of_endpoints(entry.endpoints(), &service.name, labels),
-            (_, _) => of_endpoints(entry.labelled(label), &service.name, labels),
-        };
-        if !found.is_empty() {
-            return Place::Services(found);
         }
-        let mut ports: Box<dyn Iterator<Item = &Port>> = match &service.kind {
-            ServiceKind::Headless => Box::new(entry.endpoint_ports()),
-            _ => Box::new(service.ports.iter()),
-        };
-        match (label.strip_prefix(b"_"), labels.count) {
-            // Names of ports stand below it.
-            (Some(protocol), 4) if ports.any(|port| *port.protocol == *protocol && !port.name.is_empty()) => {
-                Place::Empty
-            }
-            // A service that has no address yet.
-            (_, 3) if matches!(service.kind, ServiceKind::Cluster(_)) => Place::Empty,
+        (ServiceKind::Cluster(addresses), 0 | 2) => of_addresses(addresses, service, front),
+        (ServiceKind::Headless, 0 | 2) => of_endpoints(entry.endpoints(), &service.name, front),
+        (_, _) => of_endpoints(entry.labelled(front.wire), &service.name, front),
+    };
+    if !found.is_empty() {
+        return Place::Services(found);
+    }
+    let ports: Box<dyn Iterator<Item = &Port>> = match &service.kind {
+        ServiceKind::Headless => Box::new(entry.endpoint_ports()),
+        _ => Box::new(service.ports.iter()),
+    };
+    match front.count {
+        1 if front.is_protocol_of(ports) => Place::Empty,
+        // A service that has no address yet.
+        0 if matches!(service.kind, ServiceKind::Cluster(_)) => Place::Empty,
+        _ => Place::Nowhere,
+    }
+}
+
+/// What is at a service's name outside of the cluster, or below it.
+fn of_outside<'i>(entry: &'i Entry, front: &Front<'_>, headless: bool) -> Place<'i> {
+    let Some(service) = &entry.service else {
+        return Place::Nowhere;
+    };
+    let outside = &service.outside;
+    if let Some(target) = &outside.host {
+        let ports: Vec<u16> = matching(&service.ports, front).flatten().collect();
+        return match front.count {
+            0 => Place::Balanced { target, ports },
+            2 if !ports.is_empty() => Place::Balanced { target, ports },
+            1 if front.is_protocol_of(service.ports.iter()) => Place::Empty,
             _ => Place::Nowhere,
-        }
+        };
+    }
+    let has_endpoints = headless && service.kind == ServiceKind::Headless;
+    let found = match (outside.addresses.is_empty(), front.count) {
+        (false, 0 | 2) => of_addresses(&outside.addresses, service, front),
+        (true, 0 | 2) if has_endpoints => of_endpoints(entry.endpoints(), &service.name, front),
+        (true, 1) if headless => of_endpoints(entry.labelled(front.wire), &service.name, front),
+        _ => Vec::new(),
+    };
+    if !found.is_empty() {
+        return Place::Services(found);
+    }
+    let below_ports = match outside.addresses.is_empty() {
+        false => front.is_protocol_of(service.ports.iter()),
+        true => has_endpoints && front.is_protocol_of(entry.endpoint_ports()),
+    };
+    match front.count {
+        1 if below_ports => Place::Empty,
+        _ => Place::Nowhere,
+    }
+}
+
+/// The labels of a name in front of its service's: none, an endpoint's, or those of a port and its protocol.
+struct Front<'a> {
+    labels: [&'a [u8]; 2],
+    count: usize,
+    /// All of them, in wire format.
+    wire: &'a [u8],
+}
+
+impl Front<'_> {
+    /// Whether the names of ports stand below it.
+    fn is_protocol_of<'p>(&self, mut ports: impl Iterator<Item = &'p Port>) -> bool {
+        let protocol = self.labels[0].strip_prefix(b"_");
+        protocol
+            .is_some_and(|protocol| ports.any(|port| *port.protocol == *protocol && !port.name.is_empty()))
     }
 }
 
 /// The numbers of those ports that a name asks for: all of them, unless it says which.
-fn matching<'p>(ports: &'p [Port], labels: &Labels<'_>) -> impl Iterator<Item = Option<u16>> + use<'p> {
-    let wanted = (labels.count == MOST_LABELS).then(|| {
+fn matching<'p>(ports: &'p [Port], front: &Front<'_>) -> impl Iterator<Item = Option<u16>> + use<'p> {
+    let wanted = (front.count == 2).then(|| {
         let bare = |label: &[u8]| label.strip_prefix(b"_").unwrap_or(label).to_vec();
-        (bare(labels.get(4)), bare(labels.get(3)))
+        front.labels.map(bare)
     });
     // Without ports there is one address all the same.
     let none = (ports.is_empty() && wanted.is_none()).then_some(None);
     let those = ports.iter().filter(move |port| {
-        let is = |(name, protocol): &(Vec<u8>, Vec<u8>)| *port.name == **name && *port.protocol == **protocol;
+        let is = |[name, protocol]: &[Vec<u8>; 2]| *port.name == **name && *port.protocol == **protocol;
         wanted.as_ref().is_none_or(is)
     });
     those.map(|port| port.number).chain(none)
 }
 
+fn of_addresses<'i>(addresses: &'i [IpAddr], service: &'i Service, front: &Front<'_>) -> Vec<Found<'i>> {
+    let ports = matching(&service.ports, front);
+    let all = ports.flat_map(|port| addresses.iter().map(move |&address| (address, port)));
+    all.map(|(address, port)| Found {
+        address,
+        port,
+        label: b"",
+        service: &service.name,
+    })
+    .collect()
+}
+
 fn of_endpoints<'i>(
     endpoints: impl Iterator<Item = (&'i Endpoint, &'i [Port])>,
     service: &'i [u8],
-    labels: &Labels<'_>,
+    front: &Front<'_>,
 ) -> Vec<Found<'i>> {
     let all = endpoints.flat_map(|(endpoint, ports)| {
-        matching(ports, labels).map(move |port| Found {
+        matching(ports, front).map(move |port| Found {
             address: endpoint.address,
             port,
-            label: Some(&endpoint.label),
+            label: &*endpoint.label,
             service,
         })
     });
     all.collect()
 }
 
-/// The name of a service or of an endpoint of it, in wire format, if it is not too long for one.
-pub fn full_name(label: Option<&[u8]>, service: &[u8], domain: &[u8]) -> Option<Vec<u8>> {
-    let label = label.unwrap_or_default();
-    let length = 1 + label.len() + service.len() + 4 + domain.len();
-    let mut name = Vec::with_capacity(length);
-    if !label.is_empty() {
-        name.push(label.len() as u8);
-        name.extend(label);
-    }
-    name.extend(service);
-    name.extend(b"\x03svc");
-    name.extend(domain);
-    (name.len() <= crate::dns::name::NAME_MAXIMUM).then_some(name)
+/// The name of a service in a zone, or of an endpoint of it with this label, in wire format, if it is not too long for one.
+pub fn full_name(label: &[u8], service: &[u8], schema: &Schema, zone: &[u8]) -> Option<Vec<u8>> {
+    let name = [label, service, schema.middle(), zone].concat();
+    (name.len() <= NAME_MAXIMUM).then_some(name)
 }
 
 /// Whether names that end like this are those of addresses.
@@ -276,38 +375,49 @@ fn address_of(name: &[u8]) -> Option<IpAddr> {
     Some(Ipv6Addr::from_bits(six).into())
 }
 
-/// Who answers for the zone: the services that the addresses of this host are endpoints of, by their names and addresses.
-pub fn name_servers<'i>(index: &'i Index, hosts: &[IpAddr]) -> Vec<Found<'i>> {
-    let mut found = Vec::new();
+/// Who answers for the zone: the services that the addresses of this host are endpoints of, by their names and addresses in a
+/// zone like this; none: those of no service are.
+pub fn name_servers<'i>(index: &'i Index, schema: &Schema, hosts: &[IpAddr]) -> Option<Vec<Found<'i>>> {
+    let mut found = None;
     for &host in hosts {
         for holder in index.holders(host) {
             if let Holder::Endpoint(slice) = holder {
-                found.extend(name_server(index, slice));
+                let all: &mut Vec<_> = found.get_or_insert_default();
+                all.extend(name_server(index, schema, slice));
             }
         }
     }
     found
 }
 
-fn name_server<'i>(index: &'i Index, slice: &'i Slice) -> Vec<Found<'i>> {
+fn name_server<'i>(index: &'i Index, schema: &Schema, slice: &'i Slice) -> Vec<Found<'i>> {
     let entry = index.service(&slice.service);
-    let service = entry.and_then(|entry| entry.service.as_deref());
-    let found = |address, label| Found {
+    let Some(service) = entry.and_then(|entry| entry.service.as_deref()) else {
+        return Vec::new();
+    };
+    let addresses = match (schema, &service.kind) {
+        (Schema::Cluster, ServiceKind::Headless)
+        | (Schema::External { headless: true, .. }, ServiceKind::Headless) => {
+            let endpoints = slice.endpoints.iter();
+            return endpoints
+                .map(|one| at(one.address, &one.label, &slice.service))
+                .collect();
+        }
+        (Schema::Cluster, ServiceKind::Cluster(addresses)) => addresses,
+        (Schema::Cluster, _) => return Vec::new(),
+        (Schema::External { .. }, _) => &service.outside.addresses,
+    };
+    let addresses = addresses.iter();
+    addresses
+        .map(|&address| at(address, b"", &slice.service))
+        .collect()
+}
+
+fn at<'i>(address: IpAddr, label: &'i [u8], service: &'i [u8]) -> Found<'i> {
+    Found {
         address,
         port: None,
         label,
-        service: &slice.service,
-    };
-    match service.map(|service| &service.kind) {
-        Some(ServiceKind::Cluster(addresses)) => {
-            addresses.iter().map(|&address| found(address, None)).collect()
-        }
-        Some(ServiceKind::Headless) => {
-            let endpoints = slice.endpoints.iter();
-            endpoints
-                .map(|one| found(one.address, Some(&one.label)))
-                .collect()
-        }
-        _ => Vec::new(),
+        service,
     }
 }

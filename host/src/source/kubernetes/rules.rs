@@ -1,13 +1,48 @@
 //! How what is known of a cluster is told.
 
 use crate::config::{self, Pods};
-use crate::dns::name::Name;
+use crate::dns::name::{Name, is_at_or_below};
+use crate::source::Question;
 use crate::source::fallthrough::Fallthrough;
+
+/// What the names of a domain are made of.
+pub enum Schema {
+    /// `SERVICE.NAMESPACE.svc`, and whatever else the specification has.
+    Cluster,
+    /// `SERVICE.NAMESPACE`, by the addresses that the services have outside of the cluster.
+    External {
+        /// Whether services without such an address have their endpoints there, if they are headless.
+        headless: bool,
+        /// The label, in wire format, below which the zone itself has its names.
+        apex: Box<[u8]>,
+    },
+}
+
+impl Schema {
+    /// What stands between a service's name and the domain, in wire format.
+    pub fn middle(&self) -> &'static [u8] {
+        match self {
+            Schema::Cluster => b"\x03svc",
+            Schema::External { .. } => b"",
+        }
+    }
+
+    /// What the name of the zone's server begins with, and that of whom to write to about it.
+    pub fn people(&self) -> [Vec<u8>; 2] {
+        let (server, person) = (b"\x03ns1".as_slice(), b"\x0ahostmaster".as_slice());
+        match self {
+            Schema::External { apex, .. } => [[server, apex].concat(), [person, apex].concat()],
+            _ => [b"\x02ns\x03dns".to_vec(), person.to_vec()],
+        }
+    }
+}
 
 /// How what is known is told.
 pub struct Rules {
     /// What services' names end in.
     pub domain: Name,
+    /// Other domains, and what is in them.
+    others: Vec<(Name, Schema)>,
     /// Which names of pods there are.
     pub pods: Pods,
     /// Whether services without endpoints do not exist.
@@ -24,6 +59,7 @@ impl Rules {
     pub fn new(config: &config::Kubernetes) -> Rules {
         Rules {
             domain: Name::parse(&config.domain).unwrap_or(Name::ROOT),
+            others: others(config),
             pods: config.pods,
             ignore_empty_services: config.ignore_empty_services,
             // An hour at most.
@@ -36,8 +72,43 @@ impl Rules {
         }
     }
 
+    /// The zone that a name is in, in wire format, and what is in it; none: it is in none.
+    pub fn zone<'a>(&'a self, question: &'a Question<'_>) -> Option<(&'a [u8], &'a Schema)> {
+        let domain = [(self.domain.as_bytes(), &Schema::Cluster)];
+        let others = self.others.iter().map(|(name, schema)| (name.as_bytes(), schema));
+        let all = domain.into_iter().chain(others);
+        let around = all.filter(|(zone, _)| is_at_or_below(question.name, zone));
+        around.max_by_key(|(zone, _)| zone.len()).or_else(|| {
+            let zone = question.zone.as_bytes();
+            is_at_or_below(question.name, zone).then_some((zone, &Schema::Cluster))
+        })
+    }
+
+    /// The domain of services' outside addresses: the first, if there is any.
+    pub fn external(&self) -> Option<(&[u8], &Schema)> {
+        let mut others = self.others.iter();
+        let found = others.find(|(_, schema)| matches!(schema, Schema::External { .. }));
+        found.map(|(name, schema)| (name.as_bytes(), schema))
+    }
+
     /// Whether a name that does not exist is left to the next stage.
     pub fn falls_through(&self, name: &[u8]) -> bool {
         self.fallthrough.covers(name)
     }
+}
+
+/// The domains besides that of the cluster itself.
+fn others(config: &config::Kubernetes) -> Vec<(Name, Schema)> {
+    let external = config.external.iter().flat_map(|external| {
+        let apex = [&[external.apex.len() as u8], external.apex.as_bytes()].concat();
+        external.zones.iter().map(move |zone| {
+            let schema = Schema::External {
+                headless: external.headless,
+                apex: apex.clone().into(),
+            };
+            (zone, schema)
+        })
+    });
+    let parsed = external.filter_map(|(zone, schema)| Some((Name::parse(zone).ok()?, schema)));
+    parsed.collect()
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod autopath;
+mod external;
 mod objects;
 mod updates;
 
@@ -33,6 +34,7 @@ fn config() -> config::Kubernetes {
         endpoint_pod_names: false,
         ignore_empty_services: false,
         ttl: std::time::Duration::from_secs(5),
+        external: None,
         autopath: None,
         fallthrough: vec![],
         kubeconfig: None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::answer::Teller;
 use super::index::{Entry, Index};
 use super::place::{full_name, is_reverse};
-use super::rules::Rules;
+use super::rules::{Rules, Schema};
 use super::stage::Kubernetes;
 use crate::config::Pods;
 use crate::dns::name::{NAME_MAXIMUM, Name, is_at_or_below};
@@ -88,12 +88,12 @@ impl Contents for Snapshot {
 impl Snapshot {
     /// What is said of a service, its endpoints and its ports.
     fn of_service(&self, service: &[u8], entry: &Entry) -> Vec<Record> {
-        let own = |label: Option<&[u8]>| full_name(label, service, self.zone.as_bytes());
-        let mut names: BTreeSet<Vec<u8>> = own(None).into_iter().collect();
+        let own = |label: &[u8]| full_name(label, service, &Schema::Cluster, self.zone.as_bytes());
+        let mut names: BTreeSet<Vec<u8>> = own(b"").into_iter().collect();
         names.extend(
             entry
                 .endpoints()
-                .filter_map(|(endpoint, _)| own(Some(&endpoint.label))),
+                .filter_map(|(endpoint, _)| own(&endpoint.label)),
         );
         let ports = entry.service.iter().flat_map(|service| service.ports.iter());
         for port in ports
@@ -106,7 +106,7 @@ impl Snapshot {
                 labels.push(b'_');
                 labels.extend(label);
             }
-            names.extend(own(None).map(|own| [&labels[..], &own].concat()));
+            names.extend(own(b"").map(|own| [&labels[..], &own].concat()));
         }
         let names = names.iter().filter(|name| name.len() <= NAME_MAXIMUM);
         names
