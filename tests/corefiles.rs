@@ -140,7 +140,6 @@ fn the_records_of_a_cluster_are_translated() {
     for (options, expected) in [
         ("endpoint https://192.0.2.1", "write a kubeconfig"),
         ("pods some", "`pods` needs disabled, insecure or verified"),
-        ("multicluster clusterset.local", "`multicluster` is not supported"),
     ] {
         let shown = refused(&format!(
             ". {{\n kubernetes cluster.local {{\n {options}\n }}\n}}\n"
@@ -194,6 +193,20 @@ fn outside_addresses_get_a_zone() {
         assert!(zone.contains(part), "{part}: {text}");
     }
     assert!(!zone.contains("7s"), "{text}");
+}
+
+#[test]
+fn services_of_several_clusters_are_translated() {
+    let text = imported(
+        ". {\n kubernetes clusterset.local cluster.local {\n multicluster clusterset.local\n }\n forward . 192.0.2.1\n}\n",
+    );
+    for part in [
+        "zone \"cluster.local.\" \"clusterset.local.\"",
+        "domain \"cluster.local.\"",
+        "multicluster \"clusterset.local.\"",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 /// Server blocks on different addresses: each answers for its own names there, and nobody else's.

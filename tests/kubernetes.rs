@@ -124,6 +124,53 @@ fn external_names_are_resolved_onward() {
     }
 }
 
+/// Services of several clusters, from an API server that has no such kind at first: names of the cluster do not wait for it.
+#[test]
+fn services_of_several_clusters_are_answered() {
+    let server = ApiServer::start();
+    server.put_service("web", "10.0.0.1");
+    server.fail(|request| {
+        request
+            .contains("serviceimports")
+            .then(|| failure(404, "NotFound", 0))
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, server.kubeconfig("secret")).unwrap();
+    let proxy = Proxy::start(&format!(
+        "zone \"cluster.local\" \"clusterset.local\" {{ kubernetes {{ kubeconfig {file:?}; wait \"0s\"; multicluster \"clusterset.local\" }} }}"
+    ));
+    await_address(&proxy, "web", "10.0.0.1");
+    let shared = || proxy.query("shared.zoo.svc.clusterset.local.", "A");
+    assert_eq!(shared().rcode(), "SERVFAIL");
+    let (_, page) = proxy.get("/status");
+    assert!(page.contains("serviceimports"), "{page}");
+    let spec = json!({"type": "ClusterSetIP", "ips": ["10.9.0.1"], "ports": [{"port": 80}]});
+    server.put("serviceimports", "zoo/shared", json!({"spec": spec}));
+    let slice = |name: &str, labels: serde_json::Value, address: &str| {
+        let object = json!({"metadata": {"labels": labels}, "addressType": "IPv4", "ports": [{"port": 80}],
+                            "endpoints": [{"addresses": [address], "hostname": "peer-0"}]});
+        server.put("endpointslices", name, object);
+    };
+    let spec = json!({"type": "Headless", "ports": [{"port": 80}]});
+    server.put("serviceimports", "zoo/peers", json!({"spec": spec}));
+    let labels = json!({"multicluster.kubernetes.io/service-name": "peers", "multicluster.kubernetes.io/source-cluster": "east"});
+    slice("zoo/peers-east", labels, "10.1.0.1");
+    server.recover();
+    until("the imports", || shared().rcode() == "NOERROR");
+    assert_eq!(
+        shared().answers(),
+        ["shared.zoo.svc.clusterset.local. A 10.9.0.1"]
+    );
+    let peer = "peer-0.east.peers.zoo.svc.clusterset.local.";
+    until("the endpoints", || {
+        proxy.query(peer, "A").answers() == [format!("{peer} A 10.1.0.1")]
+    });
+    assert!(server.count("labelselector=multicluster.kubernetes.io%2fservice-name") > 0);
+    server.delete("serviceimports", "zoo/shared");
+    until("the import to go", || shared().rcode() == "NXDOMAIN");
+}
+
 /// A zone of outside addresses beside that of the cluster, both from the same watch; a balancer's name is resolved onward.
 #[test]
 fn services_are_found_from_outside() {

@@ -24,6 +24,7 @@ pub(super) const KUBERNETES: Shape = Shape {
         "endpoint-pod-names",
         "ignore-empty-services",
         "ttl",
+        "multicluster",
         "external",
         "autopath",
         "fallthrough",
@@ -37,6 +38,7 @@ pub(super) const KUBERNETES: Shape = Shape {
 
 pub(super) const NAMESPACES: Shape = Shape::plain(1..=256, r#"namespaces "default" "shop""#);
 pub(super) const FALLTHROUGH: Shape = Shape::plain(0..=256, r#"fallthrough "in-addr.arpa" "ip6.arpa""#);
+pub(super) const MULTICLUSTER: Shape = Shape::plain(1..=16, r#"multicluster "clusterset.local""#);
 pub(super) const EXTERNAL: Shape = Shape {
     example: r#"external "example.org" headless=#true"#,
     arguments: 1..=16,
@@ -85,9 +87,16 @@ pub(super) fn decode(
         .unwrap_or_default();
     let domain = mistakes.scalar(nodes, r#"domain "cluster.local""#, zone_name);
     let external = external(mistakes, zones, nodes);
+    let multicluster = match child(nodes, "multicluster") {
+        Some(node) => {
+            mistakes.check(node, &MULTICLUSTER);
+            own_names(mistakes, zones, node)
+        }
+        None => Vec::new(),
+    };
     let is_other = |zone: &String| {
-        let mut others = external.iter().flat_map(|external| &external.zones);
-        others.any(|other| other == zone)
+        let others = external.iter().flat_map(|external| &external.zones);
+        others.chain(&multicluster).any(|other| other == zone)
     };
     let own = || {
         zones
@@ -109,6 +118,7 @@ pub(super) fn decode(
         ttl: mistakes
             .scalar(nodes, r#"ttl "5s""#, ttl(s(0)..=s(3600)))
             .unwrap_or(s(5)),
+        multicluster,
         external,
         autopath: autopath(mistakes, place, nodes, pods),
         fallthrough: fallthrough(mistakes, nodes),
@@ -266,7 +276,7 @@ mod tests {
 
     fn kubernetes(stages: Vec<Stage>) -> Kubernetes {
         match stages.into_iter().next() {
-            Some(Stage::Source(SourceConfig::Kubernetes(kubernetes))) => kubernetes,
+            Some(Stage::Source(SourceConfig::Kubernetes(kubernetes))) => *kubernetes,
             other => panic!("{other:?}"),
         }
     }
@@ -284,6 +294,7 @@ mod tests {
                 endpoint_pod_names: false,
                 ignore_empty_services: false,
                 ttl: s(5),
+                multicluster: vec![],
                 external: None,
                 autopath: None,
                 fallthrough: vec![],
@@ -342,6 +353,16 @@ mod tests {
         assert_eq!(both.external, Some(external(true, "names")));
         let alone = read(r#""org""#, r#"domain "cluster.local"; external "example.org""#);
         assert_eq!(alone.external, Some(external(false, "dns")));
+    }
+
+    #[test]
+    fn several_clusters_have_domains_of_their_own() {
+        let text = "listen \"127.0.0.1\"\nzone \"clusterset.local\" \"c.example\" { kubernetes { multicluster \"Clusterset.local\" } }";
+        let read = kubernetes(config(text).zones[0].stages.clone());
+        assert_eq!(
+            (read.domain.as_str(), &*read.multicluster),
+            ("c.example.", &["clusterset.local.".to_owned()][..])
+        );
     }
 
     /// The names of services end in the first zone that is not for addresses.

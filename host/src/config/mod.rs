@@ -483,7 +483,7 @@ pub enum SourceConfig {
     /// `forward "ADDRESS"… { … }`
     Forward(Forward),
     /// `kubernetes { … }`
-    Kubernetes(Kubernetes),
+    Kubernetes(Box<Kubernetes>),
     /// `file "PATH" { … }`
     File(ZoneFile),
     /// `secondary "ADDRESS"… { … }`
@@ -732,6 +732,8 @@ pub struct Kubernetes {
     pub ignore_empty_services: bool,
     /// `ttl "5s"`
     pub ttl: Duration,
+    /// `multicluster "ZONE"…`: the domains of services of several clusters; lowercased, each ending in a dot.
+    pub multicluster: Vec<String>,
     /// `external "ZONE"… headless=#true apex="LABEL"`: the zones of services' outside addresses.
     pub external: Option<External>,
     /// `autopath "DOMAIN"…`: the first name of a pod's search list is answered with what the whole list comes to; after the

@@ -59,6 +59,7 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("tls", "certificate", &encrypted::CERTIFICATE),
     ("zone", "kubernetes", &kubernetes::KUBERNETES),
     ("kubernetes", "namespaces", &kubernetes::NAMESPACES),
+    ("kubernetes", "multicluster", &kubernetes::MULTICLUSTER),
     ("kubernetes", "external", &kubernetes::EXTERNAL),
     ("kubernetes", "autopath", &kubernetes::AUTOPATH),
     ("kubernetes", "fallthrough", &kubernetes::FALLTHROUGH),

@@ -35,7 +35,7 @@ pub(super) fn decode(
         "forward" => Some(SourceConfig::Forward(forward::decode(mistakes, place, node))),
         "kubernetes" => {
             let kubernetes = kubernetes::decode(mistakes, place, zones, node);
-            Some(SourceConfig::Kubernetes(kubernetes))
+            Some(SourceConfig::Kubernetes(Box::new(kubernetes)))
         }
         "file" => zone_file::decode(mistakes, place, zones, node).map(SourceConfig::File),
         "secondary" => Some(SourceConfig::Secondary(secondary::decode(

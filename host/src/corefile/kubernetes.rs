@@ -46,7 +46,7 @@ pub fn external(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str)
     };
     node = node.children(domain(cluster, site).map(|domain| Node::new("domain").text(&domain)));
     // What is followed is the same, so that both share it.
-    let is_own = |name: &str| ["ttl", "fallthrough"].contains(&name);
+    let is_own = |name: &str| ["ttl", "fallthrough", "multicluster"].contains(&name);
     let followed = cluster.options.iter();
     for option in followed.filter(|option| !is_own(&option.name.text)) {
         node = node.children(child(draft, option));
@@ -130,6 +130,12 @@ fn child(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
         }
         "endpoint_pod_names" => Some(Node::new("endpoint-pod-names")),
         "ignore" => Some(Node::new("ignore-empty-services")),
+        "multicluster" => Some(
+            draft
+                .zones(&option.arguments)
+                .iter()
+                .fold(Node::new("multicluster"), |node, zone| node.text(zone)),
+        ),
         "namespaces" => Some(words().fold(Node::new("namespaces"), Node::text)),
         "labels" => Some(Node::new("labels").text(&words().collect::<Vec<_>>().join(" "))),
         "namespace_labels" => {
@@ -149,7 +155,17 @@ fn child(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
 
 /// What the names of services end in: the first zone that is not for addresses.
 fn domain(plugin: &Plugin, site: &Site<'_>) -> Option<String> {
-    zones(plugin, site).into_iter().find(|zone| !is_reverse(zone))
+    let others = plugin
+        .options
+        .iter()
+        .filter(|option| option.name.text == "multicluster");
+    let others = others.flat_map(|option| &option.arguments);
+    let others: Vec<String> = others
+        .filter_map(|word| key::zones(&word.text).ok())
+        .flatten()
+        .collect();
+    let mut zones = zones(plugin, site).into_iter();
+    zones.find(|zone| !is_reverse(zone) && !others.contains(zone))
 }
 
 /// The zones of a plugin: those that it names, or all of its block.

@@ -223,7 +223,7 @@ pub const WORDS: &[Word] = &[
     option("kubernetes", "ignore", Written("`ignore-empty-services`")),
     option("kubernetes", "kubeconfig", Written("`kubeconfig`")),
     option("kubernetes", "labels", Written("`labels`")),
-    option("kubernetes", "multicluster", Refused(KEEP)),
+    option("kubernetes", "multicluster", Written("`multicluster`")),
     option("kubernetes", "namespace_labels", Written("`namespace-labels`")),
     option("kubernetes", "namespaces", Written("`namespaces`")),
     option(

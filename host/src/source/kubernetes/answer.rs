@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::index::Index;
+use super::labels::{Labels, full_name, is_reverse};
 use super::message::{ADDITIONAL, ANSWER, AUTHORITY, Message, Owner, pointer_to};
-use super::place::{Found, Labels, Place, full_name, is_reverse, name_servers};
+use super::place::{Found, Place, name_servers};
 use super::rules::{Rules, Schema};
 use crate::dns::name::{NAME_MAXIMUM, Name, is_at_or_below};
 use crate::dns::{HEADER, edns::ExtendedError, rcode, rtype};
@@ -53,13 +54,18 @@ impl Asked<'_> {
 impl Teller<'_> {
     /// What is known of a question.
     pub fn answer(&self, question: &Question<'_>) -> Resolution {
-        if !self.index.complete {
+        let zone = self.rules.zone(question);
+        let is_known = match zone {
+            Some((_, Schema::ClusterSet)) => self.index.complete && self.index.imports_complete,
+            _ => self.index.complete,
+        };
+        if !is_known {
             return Resolution::Failed {
                 error: ExtendedError::NotReady,
                 local: true,
             };
         }
-        let Some((zone, schema)) = self.rules.zone(question) else {
+        let Some((zone, schema)) = zone else {
             return Resolution::NotMine;
         };
         let mut section = question.name.to_vec();
@@ -170,9 +176,10 @@ impl Teller<'_> {
         let cluster = [&*services, asked.zone()].into_iter();
         let domains = cluster.chain(further.iter().map(Name::as_bytes)).chain([ROOT]);
         let mut targets: Vec<Box<[u8]>> = domains
-            .map(|domain| [&name[..sought], domain].concat().into())
+            .map(|domain| [&name[..sought], domain].concat())
             // What would be too long for a name, a resolver leaves out.
-            .filter(|target: &Box<[u8]>| target.len() <= NAME_MAXIMUM)
+            .filter(|target| target.len() <= NAME_MAXIMUM)
+            .map(Into::into)
             .collect();
         // The zone may be the root.
         targets.dedup();
@@ -239,8 +246,8 @@ impl Teller<'_> {
         };
         let own = [&asked.schema.people()[0], asked.zone()].concat();
         let found = match asked.schema {
-            // They are where their clients are, and these need no names that change.
-            Schema::External { .. } => None,
+            // The services that have these addresses have no names there.
+            Schema::External { .. } | Schema::ClusterSet => None,
             Schema::Cluster => name_servers(self.index, asked.schema, self.hosts),
         };
         let named = found.iter().flatten().filter_map(|found| {

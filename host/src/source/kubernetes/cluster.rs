@@ -10,6 +10,7 @@ use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use super::imports::{Import, ImportedSlice, SERVICE_OF_SLICE};
 use super::index::{Index, Indexed};
 use super::known::{Full, Known};
 use super::objects::{Interest, Malformed, Namespace, Pod, Service, Slice};
@@ -33,6 +34,7 @@ struct Scope {
     labels: Option<String>,
     endpoint_pod_names: bool,
     pods: bool,
+    imports: bool,
     memory: usize,
 }
 
@@ -58,6 +60,7 @@ impl Cluster {
             labels: config.labels.clone(),
             endpoint_pod_names: config.endpoint_pod_names,
             pods: config.pods == Pods::Verified,
+            imports: !config.multicluster.is_empty(),
             memory: config.memory,
         };
         let mut clusters = CLUSTERS.lock();
@@ -69,9 +72,11 @@ impl Cluster {
         {
             return known;
         }
-        let kinds = Kind::ALL
-            .into_iter()
-            .filter(|&kind| kind != Kind::Pods || scope.pods);
+        let is_wanted = |kind: &Kind| match kind {
+            Kind::Pods => scope.pods,
+            kind => scope.imports || !kind.is_imported(),
+        };
+        let kinds = Kind::ALL.into_iter().filter(is_wanted);
         let cluster = Arc::new(Cluster {
             state: Arc::new(State::new(kinds.collect())),
             scope,
@@ -105,8 +110,14 @@ async fn keep(scope: &Scope, state: &State) {
         endpoint_pod_names: scope.endpoint_pod_names,
     };
     let writer = Writer::new(state, scope.memory);
+    let own = scope.labels.iter().map(String::as_str);
     let follower = Follower {
         scope,
+        imported: [SERVICE_OF_SLICE]
+            .into_iter()
+            .chain(own)
+            .collect::<Vec<_>>()
+            .join(","),
         interest: &interest,
         state,
         news,
@@ -121,6 +132,8 @@ type Follows<'a, K, T, R> = Reflector<'a, K, News, R, fn(Change<T>) -> News>;
 /// Who follows all kinds of objects.
 struct Follower<'a> {
     scope: &'a Scope,
+    /// The labels of slices of endpoints of several clusters.
+    imported: String,
     interest: &'a Interest,
     state: &'a State,
     news: mpsc::Sender<News>,
@@ -147,11 +160,18 @@ impl Follower<'_> {
 
     /// Follows each kind from the version on that was heard of last.
     async fn reflect(&self, client: &Client, versions: &mut [Option<String>; Kind::ALL.len()]) {
-        let [namespaces, services, slices, pods] = versions;
+        let [namespaces, services, slices, pods, imports, imported] = versions;
         let of_namespaces = self.reflector(client, Kind::Namespaces, Interest::namespace, News::Namespace);
         let of_services = self.reflector(client, Kind::Services, Interest::service, News::Service);
         let of_slices = self.reflector(client, Kind::EndpointSlices, Interest::slice, News::Slice);
         let of_pods = self.reflector(client, Kind::Pods, Interest::pod, News::Pod);
+        let of_imports = self.reflector(client, Kind::ServiceImports, Interest::import, News::Import);
+        let of_imported = self.reflector(
+            client,
+            Kind::ImportedSlices,
+            Interest::imported_slice,
+            News::ImportedSlice,
+        );
         tokio::join!(
             of_namespaces.run(namespaces),
             of_services.run(services),
@@ -159,6 +179,11 @@ impl Follower<'_> {
             async {
                 if self.scope.pods {
                     of_pods.run(pods).await;
+                }
+            },
+            async {
+                if self.scope.imports {
+                    tokio::join!(of_imports.run(imports), of_imported.run(imported));
                 }
             },
         );
@@ -178,6 +203,7 @@ impl Follower<'_> {
             api: Api::all(client.clone()),
             labels: match kind {
                 Kind::Namespaces => self.scope.namespace_labels.as_deref(),
+                Kind::ImportedSlices => Some(&self.imported),
                 _ => self.scope.labels.as_deref(),
             },
             fields: (kind == Kind::Pods).then_some(RUNNING),
@@ -227,6 +253,8 @@ struct Writer<'a> {
     services: Known<Service>,
     slices: Known<Slice>,
     pods: Known<Pod>,
+    imports: Known<Import>,
+    imported: Known<ImportedSlice>,
     /// The kinds that have not been listed yet.
     missing: Vec<Kind>,
 }
@@ -241,6 +269,8 @@ impl<'a> Writer<'a> {
             services: Known::default(),
             slices: Known::default(),
             pods: Known::default(),
+            imports: Known::default(),
+            imported: Known::default(),
             missing: state.kinds.clone(),
         }
     }
@@ -260,38 +290,18 @@ impl<'a> Writer<'a> {
     /// Whether any answer may change.
     fn take(&mut self, news: News) -> bool {
         let room = self.memory.saturating_sub(self.octets());
-        let (index, missing) = (&mut self.index, &mut self.missing);
+        let taking = Taking {
+            index: &mut self.index,
+            missing: &mut self.missing,
+            room,
+        };
         let (kind, changed) = match news {
-            News::Namespace(change) => (
-                Kind::Namespaces,
-                taken(
-                    &mut self.namespaces,
-                    change,
-                    index,
-                    room,
-                    missing,
-                    Kind::Namespaces,
-                ),
-            ),
-            News::Service(change) => (
-                Kind::Services,
-                taken(&mut self.services, change, index, room, missing, Kind::Services),
-            ),
-            News::Slice(change) => (
-                Kind::EndpointSlices,
-                taken(
-                    &mut self.slices,
-                    change,
-                    index,
-                    room,
-                    missing,
-                    Kind::EndpointSlices,
-                ),
-            ),
-            News::Pod(change) => (
-                Kind::Pods,
-                taken(&mut self.pods, change, index, room, missing, Kind::Pods),
-            ),
+            News::Namespace(change) => taking.of(Kind::Namespaces, &mut self.namespaces, change),
+            News::Service(change) => taking.of(Kind::Services, &mut self.services, change),
+            News::Slice(change) => taking.of(Kind::EndpointSlices, &mut self.slices, change),
+            News::Pod(change) => taking.of(Kind::Pods, &mut self.pods, change),
+            News::Import(change) => taking.of(Kind::ServiceImports, &mut self.imports, change),
+            News::ImportedSlice(change) => taking.of(Kind::ImportedSlices, &mut self.imported, change),
         };
         changed.unwrap_or_else(|full| {
             self.state.of(kind).refuse(&full.to_string());
@@ -300,7 +310,8 @@ impl<'a> Writer<'a> {
     }
 
     fn octets(&self) -> usize {
-        self.namespaces.octets() + self.services.octets() + self.slices.octets() + self.pods.octets()
+        let cluster = self.namespaces.octets() + self.services.octets() + self.slices.octets();
+        cluster + self.pods.octets() + self.imports.octets() + self.imported.octets()
     }
 
     fn publish(&mut self, changed: bool) {
@@ -309,32 +320,45 @@ impl<'a> Writer<'a> {
             self.services.count(),
             self.slices.count(),
             self.pods.count(),
+            self.imports.count(),
+            self.imported.count(),
         ];
         for (kind, count) in Kind::ALL.into_iter().zip(counts) {
             self.state.of(kind).objects.store(count, Ordering::Relaxed);
         }
         self.state.octets.store(self.octets(), Ordering::Relaxed);
-        let completed = self.missing.is_empty() && !self.index.complete;
-        if completed || changed && self.index.complete {
-            self.index.complete = true;
+        let has = |imported: bool| !self.missing.iter().any(|kind| kind.is_imported() == imported);
+        let (complete, imports_complete) = (has(false), has(true));
+        let completed = (complete, imports_complete) != (self.index.complete, self.index.imports_complete);
+        if complete && (changed || completed) {
+            self.index.complete = complete;
+            self.index.imports_complete = imports_complete;
             self.index.serial = next_serial(self.index.serial);
             self.state.publish(self.index.clone());
         }
     }
 }
 
-fn taken<T: Indexed + PartialEq>(
-    known: &mut Known<T>,
-    change: Change<T>,
-    index: &mut Index,
+/// What is changed by what is heard of an object.
+struct Taking<'a> {
+    index: &'a mut Index,
+    missing: &'a mut Vec<Kind>,
     room: usize,
-    missing: &mut Vec<Kind>,
-    kind: Kind,
-) -> Result<bool, Full> {
-    if let Change::ListEnds = change {
-        missing.retain(|missing| *missing != kind);
+}
+
+impl Taking<'_> {
+    /// Takes in what is heard of an object of a kind of which this is known; whether any answer may change.
+    fn of<T: Indexed + PartialEq>(
+        self,
+        kind: Kind,
+        known: &mut Known<T>,
+        change: Change<T>,
+    ) -> (Kind, Result<bool, Full>) {
+        if let Change::ListEnds = change {
+            self.missing.retain(|missing| *missing != kind);
+        }
+        (kind, known.change(change, self.index, self.room))
     }
-    known.change(change, index, room)
 }
 
 /// The time, or one more than before if that is not more (RFC 1982).

@@ -16,14 +16,18 @@ type Map<K, V> = HashTrieMapSync<K, V, foldhash::fast::RandomState>;
 #[derive(Debug, Clone)]
 pub struct Index {
     services: Map<ServiceName, Entry>,
+    /// Those of several clusters.
+    imports: Map<ServiceName, Entry>,
     addresses: Map<IpAddr, Box<[Holder]>>,
     /// The namespaces of the pods that have an address.
     pods: Map<IpAddr, Box<[Arc<Pod>]>>,
     namespaces: Map<Box<[u8]>, ()>,
     /// Of the SOA record: more than before whenever an answer changes.
     pub serial: u32,
-    /// Whether everything has been listed once.
+    /// Whether everything has been listed once but for what is of several clusters.
     pub complete: bool,
+    /// Whether that has.
+    pub imports_complete: bool,
 }
 
 /// A service and its endpoints, whichever is known.
@@ -59,11 +63,13 @@ impl Default for Index {
     fn default() -> Index {
         Index {
             services: Map::new_with_hasher_and_ptr_kind(Default::default()),
+            imports: Map::new_with_hasher_and_ptr_kind(Default::default()),
             addresses: Map::new_with_hasher_and_ptr_kind(Default::default()),
             pods: Map::new_with_hasher_and_ptr_kind(Default::default()),
             namespaces: Map::new_with_hasher_and_ptr_kind(Default::default()),
             serial: 0,
             complete: false,
+            imports_complete: false,
         }
     }
 }
@@ -90,6 +96,11 @@ impl Index {
         pods.flat_map(|(&address, pods)| pods.iter().map(move |pod| (&*pod.namespace, address)))
     }
 
+    /// The same of several clusters.
+    pub fn import(&self, name: &[u8]) -> Option<&Entry> {
+        self.imports.get(name)
+    }
+
     /// Whether there is such a namespace.
     pub fn has_namespace(&self, label: &[u8]) -> bool {
         self.namespaces.contains_key(label)
@@ -113,18 +124,35 @@ impl Index {
         self.addresses.get(&address).map_or(&[], |holders| holders)
     }
 
-    fn change_entry(&mut self, name: &ServiceName, change: impl FnOnce(&mut Entry)) {
-        let mut entry = self.services.get(name).cloned().unwrap_or_default();
-        change(&mut entry);
-        if entry.service.is_none() && entry.slices.is_empty() {
-            self.services.remove_mut(name);
-        } else {
-            self.services.insert_mut(name.clone(), entry);
-        }
+    /// Changes what is known of a service of several clusters.
+    pub fn change_import(&mut self, name: &ServiceName, change: impl FnOnce(&mut Entry)) {
+        change_entry(&mut self.imports, name, change);
+    }
+}
+
+fn change_entry(services: &mut Map<ServiceName, Entry>, name: &ServiceName, change: impl FnOnce(&mut Entry)) {
+    let mut entry = services.get(name).cloned().unwrap_or_default();
+    change(&mut entry);
+    if entry.service.is_none() && entry.slices.is_empty() {
+        services.remove_mut(name);
+    } else {
+        services.insert_mut(name.clone(), entry);
     }
 }
 
 impl Entry {
+    /// Adds endpoints.
+    pub fn add(&mut self, slice: &Arc<Slice>) {
+        let slices = self.slices.iter().cloned();
+        self.slices = slices.chain([Arc::clone(slice)]).collect();
+    }
+
+    /// Removes them.
+    pub fn remove(&mut self, slice: &Arc<Slice>) {
+        let slices = self.slices.iter().filter(|other| !Arc::ptr_eq(slice, other));
+        self.slices = slices.cloned().collect();
+    }
+
     /// All endpoints with the ports that each has.
     pub fn endpoints(&self) -> impl Iterator<Item = (&Endpoint, &[Port])> {
         let slices = self.slices.iter();
@@ -163,7 +191,9 @@ impl Holder {
 
 impl Indexed for Service {
     fn enter(self: &Arc<Self>, index: &mut Index) {
-        index.change_entry(&self.name, |entry| entry.service = Some(Arc::clone(self)));
+        change_entry(&mut index.services, &self.name, |entry| {
+            entry.service = Some(Arc::clone(self));
+        });
         for &address in self.addresses() {
             add(&mut index.addresses, address, Holder::Service(Arc::clone(self)));
         }
@@ -173,7 +203,7 @@ impl Indexed for Service {
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
-        index.change_entry(&self.name, |entry| entry.service = None);
+        change_entry(&mut index.services, &self.name, |entry| entry.service = None);
         let holder = Holder::Service(Arc::clone(self));
         for &address in self.addresses() {
             remove(&mut index.addresses, address, |other| holder.is(other));
@@ -194,20 +224,14 @@ impl Indexed for Service {
 
 impl Indexed for Slice {
     fn enter(self: &Arc<Self>, index: &mut Index) {
-        index.change_entry(&self.service, |entry| {
-            let slices = entry.slices.iter().cloned();
-            entry.slices = slices.chain([Arc::clone(self)]).collect();
-        });
+        change_entry(&mut index.services, &self.service, |entry| entry.add(self));
         for address in self.addresses() {
             add(&mut index.addresses, address, Holder::Endpoint(Arc::clone(self)));
         }
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {
-        index.change_entry(&self.service, |entry| {
-            let slices = entry.slices.iter().filter(|other| !Arc::ptr_eq(self, other));
-            entry.slices = slices.cloned().collect();
-        });
+        change_entry(&mut index.services, &self.service, |entry| entry.remove(self));
         let holder = Holder::Endpoint(Arc::clone(self));
         for address in self.addresses() {
             remove(&mut index.addresses, address, |other| holder.is(other));

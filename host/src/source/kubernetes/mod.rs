@@ -6,8 +6,10 @@
 
 mod answer;
 mod cluster;
+mod imports;
 mod index;
 mod known;
+mod labels;
 mod message;
 mod objects;
 mod place;

@@ -120,7 +120,7 @@ pub struct Interest {
 }
 
 impl Interest {
-    fn covers(&self, namespace: Option<&String>) -> bool {
+    pub fn covers(&self, namespace: Option<&String>) -> bool {
         self.namespaces.is_empty() || namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
 
@@ -162,14 +162,26 @@ impl Interest {
 
     /// What a slice of endpoints says.
     pub fn slice(&self, object: discovery::EndpointSlice) -> Result<Reading<Slice>, Malformed> {
+        self.slice_of(object, SERVICE_OF_SLICE, None)
+    }
+
+    /// What a slice of endpoints says that has its service in one label, and in another one the cluster that they are in.
+    pub fn slice_of(
+        &self,
+        object: discovery::EndpointSlice,
+        service_in: &str,
+        cluster_in: Option<&str>,
+    ) -> Result<Reading<Slice>, Malformed> {
         let metadata = object.metadata;
         if !self.covers(metadata.namespace.as_ref()) {
             return Ok(Reading::Nothing);
         }
         let labels = metadata.labels.unwrap_or_default();
-        let Some(service) = labels.get(SERVICE_OF_SLICE) else {
+        let Some(service) = labels.get(service_in) else {
             return Ok(Reading::Nothing);
         };
+        let cluster = cluster_in.and_then(|name| labels.get(name));
+        let cluster = cluster.map(|cluster| label("the cluster", cluster)).transpose()?;
         let ports = object.ports.unwrap_or_default();
         let ports = ports.iter().map(|port| {
             let number = port.port.and_then(|number| u16::try_from(number).ok());
@@ -185,7 +197,11 @@ impl Interest {
             for address in &endpoint.addresses {
                 // Names in the place of addresses are from before there were services with external names.
                 let Ok(address) = address.parse() else { continue };
-                let label = wire([&*self.label_of(endpoint, address)?]);
+                let own = self.label_of(endpoint, address)?;
+                let label = match &cluster {
+                    Some(cluster) => wire([&*own, cluster]),
+                    None => wire([&*own]),
+                };
                 endpoints.push(Endpoint { label, address });
             }
         }
@@ -264,7 +280,7 @@ impl Outside {
 }
 
 impl Port {
-    fn read(name: Option<&str>, protocol: Option<&str>, number: Option<u16>) -> Result<Port, Malformed> {
+    pub fn read(name: Option<&str>, protocol: Option<&str>, number: Option<u16>) -> Result<Port, Malformed> {
         let name = match name {
             None | Some("") => Box::default(),
             Some(name) => label("the port", name)?,
@@ -325,7 +341,8 @@ pub fn undashed(label: &[u8]) -> Option<IpAddr> {
     four.or_else(|| text.replace('-', ":").parse::<Ipv6Addr>().ok().map(IpAddr::V6))
 }
 
-fn service_name(name: Option<&str>, namespace: Option<&str>) -> Result<ServiceName, Malformed> {
+/// The labels of a service in its namespace.
+pub fn service_name(name: Option<&str>, namespace: Option<&str>) -> Result<ServiceName, Malformed> {
     let name = label("the name", name.unwrap_or_default())?;
     let namespace = label("the namespace", namespace.unwrap_or_default())?;
     Ok(wire([&*name, &namespace]))

@@ -1,16 +1,13 @@
 //! What a name of a cluster's domain stands for: the schema of the Kubernetes DNS specification, version 1.1.0, and
 //! where it says nothing, what CoreDNS makes of it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::index::{Entry, Holder, Index};
+use super::labels::{Front, Labels, address_of, full_name};
 use super::objects::{Endpoint, Port, Service, ServiceKind, Slice, undashed};
 use super::rules::{Rules, Schema};
 use crate::config::Pods;
-use crate::dns::name::NAME_MAXIMUM;
-
-/// Labels of the longest name that stands for something: `_port._protocol.service.namespace.svc`.
-const MOST_LABELS: usize = 5;
 
 /// What is at a name.
 #[derive(Debug)]
@@ -55,64 +52,12 @@ pub struct Found<'i> {
     pub service: &'i [u8],
 }
 
-/// A name's labels below its zone, from the left.
-pub struct Labels<'a> {
-    name: &'a [u8],
-    begins: [usize; MOST_LABELS + 1],
-    count: usize,
-}
-
-impl<'a> Labels<'a> {
-    /// Those of `name` before `end`; none if there are too many for anything.
-    pub fn read(name: &'a [u8], end: usize) -> Option<Labels<'a>> {
-        let mut labels = Labels {
-            name,
-            begins: [0; MOST_LABELS + 1],
-            count: 0,
-        };
-        let mut at = 0;
-        while at < end {
-            if labels.count == MOST_LABELS {
-                return None;
-            }
-            labels.count += 1;
-            at += 1 + usize::from(name[at]);
-            labels.begins[labels.count] = at;
-        }
-        Some(labels)
-    }
-
-    /// The label at this place from the right, without its length.
-    fn get(&self, from_right: usize) -> &'a [u8] {
-        match self.count.checked_sub(from_right + 1) {
-            Some(index) => &self.name[self.begins[index] + 1..self.begins[index + 1]],
-            None => &[],
-        }
-    }
-
-    /// Those in front of so many from the right.
-    fn front(&self, from: usize) -> Front<'a> {
-        Front {
-            labels: match self.count - from {
-                2 => [self.get(from + 1), self.get(from)],
-                _ => [self.get(from), b""],
-            },
-            count: self.count - from,
-            wire: &self.name[..self.begins[self.count - from]],
-        }
-    }
-
-    /// In wire format, those from one place to another, both counted from the right.
-    fn wire(&self, from: usize, to: usize) -> &'a [u8] {
-        &self.name[self.begins[self.count - from - 1]..self.begins[self.count - to]]
-    }
-}
-
 impl Index {
     /// What is at a name whose labels before its zone are these.
     pub fn place<'i>(&'i self, rules: &Rules, schema: &Schema, labels: &Labels<'_>) -> Place<'i> {
         match schema {
             Schema::Cluster => self.in_cluster(rules, labels),
+            Schema::ClusterSet => self.in_set(rules, labels),
             Schema::External { headless, apex } => self.outside(*headless, apex, labels),
         }
     }
@@ -129,6 +74,30 @@ impl Index {
             (3.., b"pod", namespace) => self.pod(rules, labels.get(2), namespace),
             (3.., b"svc", _) => match self.service(labels.wire(2, 1)) {
                 Some(entry) => in_service(rules, entry, &labels.front(3)),
+                None => Place::Nowhere,
+            },
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// What is at a name of services of several clusters (KEP-1645): those of endpoints have their cluster's behind them.
+    fn in_set<'i>(&'i self, rules: &Rules, labels: &Labels<'_>) -> Place<'i> {
+        match (labels.count, labels.get(0), labels.get(1)) {
+            (0, ..) => Place::Apex,
+            (1, b"svc" | b"dns", _) => Place::Empty,
+            (1, b"dns-version", _) => Place::Version,
+            (2, b"dns", b"ns") => Place::NameServer,
+            (2.., b"svc", namespace) if !self.has_namespace(namespace) => Place::Nowhere,
+            (2, b"svc", _) => Place::Empty,
+            (3.., b"svc", _) => match self.import(labels.wire(2, 1)) {
+                Some(entry) => {
+                    let mut front = labels.front(3);
+                    front.is_port &= front.labels.iter().any(|label| label.starts_with(b"_"));
+                    match in_service(rules, entry, &front) {
+                        Place::Nowhere if front.is_cluster_of(entry) => Place::Empty,
+                        place => place,
+                    }
+                }
                 None => Place::Nowhere,
             },
             _ => Place::Nowhere,
@@ -219,14 +188,15 @@ fn in_service<'i>(rules: &Rules, entry: &'i Entry, front: &Front<'_>) -> Place<'
     let Some(service) = &entry.service else {
         return Place::Nowhere;
     };
+    let is_whole = front.count == 0 || front.is_port;
     let found = match (&service.kind, front.count) {
         (ServiceKind::External(target), 0) => return Place::Alias(target),
         (ServiceKind::External(_) | ServiceKind::Nothing, _) => return Place::Nowhere,
         (ServiceKind::Cluster(_), _) if rules.ignore_empty_services && entry.endpoints().next().is_none() => {
             return Place::Nowhere;
         }
-        (ServiceKind::Cluster(addresses), 0 | 2) => of_addresses(addresses, service, front),
-        (ServiceKind::Headless, 0 | 2) => of_endpoints(entry.endpoints(), &service.name, front),
+        (ServiceKind::Cluster(addresses), _) if is_whole => of_addresses(addresses, service, front),
+        (ServiceKind::Headless, _) if is_whole => of_endpoints(entry.endpoints(), &service.name, front),
         (_, _) => of_endpoints(entry.labelled(front.wire), &service.name, front),
     };
     if !found.is_empty() {
@@ -279,26 +249,9 @@ fn of_outside<'i>(entry: &'i Entry, front: &Front<'_>, headless: bool) -> Place<
     }
 }
 
-/// The labels of a name in front of its service's: none, an endpoint's, or those of a port and its protocol.
-struct Front<'a> {
-    labels: [&'a [u8]; 2],
-    count: usize,
-    /// All of them, in wire format.
-    wire: &'a [u8],
-}
-
-impl Front<'_> {
-    /// Whether the names of ports stand below it.
-    fn is_protocol_of<'p>(&self, mut ports: impl Iterator<Item = &'p Port>) -> bool {
-        let protocol = self.labels[0].strip_prefix(b"_");
-        protocol
-            .is_some_and(|protocol| ports.any(|port| *port.protocol == *protocol && !port.name.is_empty()))
-    }
-}
-
 /// The numbers of those ports that a name asks for: all of them, unless it says which.
 fn matching<'p>(ports: &'p [Port], front: &Front<'_>) -> impl Iterator<Item = Option<u16>> + use<'p> {
-    let wanted = (front.count == 2).then(|| {
+    let wanted = front.is_port.then(|| {
         let bare = |label: &[u8]| label.strip_prefix(b"_").unwrap_or(label).to_vec();
         front.labels.map(bare)
     });
@@ -332,47 +285,11 @@ fn of_endpoints<'i>(
         matching(ports, front).map(move |port| Found {
             address: endpoint.address,
             port,
-            label: &*endpoint.label,
+            label: &endpoint.label,
             service,
         })
     });
     all.collect()
-}
-
-/// The name of a service in a zone, or of an endpoint of it with this label, in wire format, if it is not too long for one.
-pub fn full_name(label: &[u8], service: &[u8], schema: &Schema, zone: &[u8]) -> Option<Vec<u8>> {
-    let name = [label, service, schema.middle(), zone].concat();
-    (name.len() <= NAME_MAXIMUM).then_some(name)
-}
-
-/// Whether names that end like this are those of addresses.
-pub fn is_reverse(name: &[u8]) -> bool {
-    name.ends_with(b"\x07in-addr\x04arpa\0") || name.ends_with(b"\x03ip6\x04arpa\0")
-}
-
-/// The address whose name this is (RFC 1035 section 3.5, RFC 3596 section 2.5).
-fn address_of(name: &[u8]) -> Option<IpAddr> {
-    let labels = |end: &[u8]| {
-        let mut rest = name.strip_suffix(end)?;
-        let mut labels = Vec::new();
-        while let Some((&length, after)) = rest.split_first() {
-            let (label, after) = after.split_at_checked(usize::from(length))?;
-            labels.push(std::str::from_utf8(label).ok()?);
-            rest = after;
-        }
-        labels.reverse();
-        Some(labels)
-    };
-    if let Some(labels) = labels(b"\x07in-addr\x04arpa\0") {
-        let four: Ipv4Addr = labels.join(".").parse().ok()?;
-        return Some(four.into());
-    }
-    let labels = labels(b"\x03ip6\x04arpa\0")?;
-    if labels.len() != 32 || labels.iter().any(|label| label.len() != 1) {
-        return None;
-    }
-    let six = u128::from_str_radix(&labels.concat(), 16).ok()?;
-    Some(Ipv6Addr::from_bits(six).into())
 }
 
 /// Who answers for the zone: the services that the addresses of this host are endpoints of, by their names and addresses in a
@@ -396,15 +313,15 @@ fn name_server<'i>(index: &'i Index, schema: &Schema, slice: &'i Slice) -> Vec<F
         return Vec::new();
     };
     let addresses = match (schema, &service.kind) {
-        (Schema::Cluster, ServiceKind::Headless)
+        (Schema::Cluster | Schema::ClusterSet, ServiceKind::Headless)
         | (Schema::External { headless: true, .. }, ServiceKind::Headless) => {
             let endpoints = slice.endpoints.iter();
             return endpoints
                 .map(|one| at(one.address, &one.label, &slice.service))
                 .collect();
         }
-        (Schema::Cluster, ServiceKind::Cluster(addresses)) => addresses,
-        (Schema::Cluster, _) => return Vec::new(),
+        (Schema::Cluster | Schema::ClusterSet, ServiceKind::Cluster(addresses)) => addresses,
+        (Schema::Cluster | Schema::ClusterSet, _) => return Vec::new(),
         (Schema::External { .. }, _) => &service.outside.addresses,
     };
     let addresses = addresses.iter();

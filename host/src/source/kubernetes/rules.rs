@@ -9,6 +9,8 @@ use crate::source::fallthrough::Fallthrough;
 pub enum Schema {
     /// `SERVICE.NAMESPACE.svc`, and whatever else the specification has.
     Cluster,
+    /// The same for services of several clusters.
+    ClusterSet,
     /// `SERVICE.NAMESPACE`, by the addresses that the services have outside of the cluster.
     External {
         /// Whether services without such an address have their endpoints there, if they are headless.
@@ -22,7 +24,7 @@ impl Schema {
     /// What stands between a service's name and the domain, in wire format.
     pub fn middle(&self) -> &'static [u8] {
         match self {
-            Schema::Cluster => b"\x03svc",
+            Schema::Cluster | Schema::ClusterSet => b"\x03svc",
             Schema::External { .. } => b"",
         }
     }
@@ -109,6 +111,9 @@ fn others(config: &config::Kubernetes) -> Vec<(Name, Schema)> {
             (zone, schema)
         })
     });
-    let parsed = external.filter_map(|(zone, schema)| Some((Name::parse(zone).ok()?, schema)));
+    let sets = config.multicluster.iter().map(|zone| (zone, Schema::ClusterSet));
+    let parsed = external
+        .chain(sets)
+        .filter_map(|(zone, schema)| Some((Name::parse(zone).ok()?, schema)));
     parsed.collect()
 }

@@ -108,7 +108,7 @@ impl Kubernetes {
     pub fn not_ready(&self) -> Option<String> {
         let state = &self.cluster.state;
         let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < self.wait);
-        if state.index.load().complete || !waits {
+        if state.is_complete() || !waits {
             return None;
         }
         let why = state

@@ -10,7 +10,7 @@ use crate::source::transfer::Outgoing;
 
 /// Sockets to the API server: a watch of each kind, each with a connection of its own at most, and those that are opened while
 /// others close; and what epoll and the thread's own wake-ups take.
-pub const MOST_SOCKETS: usize = 16;
+pub const MOST_SOCKETS: usize = 20;
 
 /// A `kubernetes` stage.
 pub struct Kubernetes {

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use super::imports::{Import, ImportedSlice};
 use super::index::Index;
 use super::objects::{Namespace, Pod, Service, Slice};
 use crate::api_server::{Change, Followed};
@@ -22,6 +23,10 @@ pub enum Kind {
     EndpointSlices,
     /// Pods.
     Pods,
+    /// Services of several clusters.
+    ServiceImports,
+    /// Slices of their endpoints.
+    ImportedSlices,
 }
 
 /// What is told of an object of any kind.
@@ -35,11 +40,22 @@ pub enum News {
     Slice(Change<Slice>),
     /// Of a pod.
     Pod(Change<Pod>),
+    /// Of a service of several clusters.
+    Import(Change<Import>),
+    /// Of a slice of its endpoints.
+    ImportedSlice(Change<ImportedSlice>),
 }
 
 impl Kind {
     /// In the order of their numbers.
-    pub const ALL: [Kind; 4] = [Kind::Namespaces, Kind::Services, Kind::EndpointSlices, Kind::Pods];
+    pub const ALL: [Kind; 6] = [
+        Kind::Namespaces,
+        Kind::Services,
+        Kind::EndpointSlices,
+        Kind::Pods,
+        Kind::ServiceImports,
+        Kind::ImportedSlices,
+    ];
 
     /// What the API server calls them, and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -48,7 +64,14 @@ impl Kind {
             Kind::Services => "services",
             Kind::EndpointSlices => "endpointslices",
             Kind::Pods => "pods",
+            Kind::ServiceImports => "serviceimports",
+            Kind::ImportedSlices => "imported-endpointslices",
         }
+    }
+
+    /// Whether they are of several clusters. A cluster may not have such kinds, and the names of its own do not wait for them.
+    pub const fn is_imported(self) -> bool {
+        matches!(self, Kind::ServiceImports | Kind::ImportedSlices)
     }
 }
 
@@ -92,11 +115,16 @@ impl State {
 
     /// Has queries answered from another index.
     pub fn publish(&self, index: Index) {
-        let (complete, serial) = (index.complete, index.serial);
+        let (complete, serial) = (index.complete && index.imports_complete, index.serial);
         self.index.store(Arc::new(index));
         self.complete
             .send_if_modified(|known| std::mem::replace(known, complete) != complete);
         self.serial.send_replace(serial);
+    }
+
+    /// Whether everything has been listed once.
+    pub fn is_complete(&self) -> bool {
+        *self.complete.borrow()
     }
 
     /// Waits until everything has been listed once.

@@ -3,6 +3,7 @@
 mod answers;
 mod autopath;
 mod external;
+mod multicluster;
 mod objects;
 mod updates;
 
@@ -34,6 +35,7 @@ fn config() -> config::Kubernetes {
         endpoint_pod_names: false,
         ignore_empty_services: false,
         ttl: std::time::Duration::from_secs(5),
+        multicluster: vec![],
         external: None,
         autopath: None,
         fallthrough: vec![],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::answer::Teller;
 use super::index::{Entry, Index};
-use super::place::{full_name, is_reverse};
+use super::labels::{full_name, is_reverse};
 use super::rules::{Rules, Schema};
 use super::stage::Kubernetes;
 use crate::config::Pods;
@@ -90,11 +90,7 @@ impl Snapshot {
     fn of_service(&self, service: &[u8], entry: &Entry) -> Vec<Record> {
         let own = |label: &[u8]| full_name(label, service, &Schema::Cluster, self.zone.as_bytes());
         let mut names: BTreeSet<Vec<u8>> = own(b"").into_iter().collect();
-        names.extend(
-            entry
-                .endpoints()
-                .filter_map(|(endpoint, _)| own(&endpoint.label)),
-        );
+        names.extend(entry.endpoints().filter_map(|(endpoint, _)| own(&endpoint.label)));
         let ports = entry.service.iter().flat_map(|service| service.ports.iter());
         for port in ports
             .chain(entry.endpoint_ports())
