@@ -60,8 +60,13 @@ pub struct Incoming<'z> {
     /// The SOA record that it begins with.
     soa: Option<Record>,
     whole: Vec<Record>,
-    changed: HashMap<(Box<[u8]>, u16, Box<[u8]>), u32>,
+    changed: Changed,
+    /// About how many octets of memory it holds.
+    octets: usize,
 }
+
+/// TTLs of records, by owner, type and data.
+type Changed = HashMap<(Box<[u8]>, u16, Box<[u8]>), u32>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -85,6 +90,7 @@ impl<'z> Incoming<'z> {
             soa: None,
             whole: Vec::new(),
             changed: HashMap::new(),
+            octets: 0,
         }
     }
 
@@ -110,6 +116,7 @@ impl<'z> Incoming<'z> {
         let is_soa = record.rtype == rtype::SOA && *record.owner == *self.origin;
         let newest = self.soa.as_ref().map_or(0, serial);
         let own = serial(&record);
+        self.octets += octets_of(&record);
         self.stage = match self.stage {
             Stage::Start if is_soa => {
                 self.soa = Some(record);
@@ -149,16 +156,18 @@ impl<'z> Incoming<'z> {
             .since
             .filter(|since| since.serial == from)
             .ok_or(Wrong::Order(from))?;
-        let records = since.batches().flatten();
-        self.changed = records
-            .map(|record| ((record.owner, record.rtype, record.data), record.ttl))
-            .collect();
+        for record in since.batches().flatten() {
+            self.octets += octets_of(&record);
+            self.changed
+                .insert((record.owner, record.rtype, record.data), record.ttl);
+        }
         Ok(Stage::Removing)
     }
 
-    /// About how many octets it holds.
+    /// About how many octets of memory it has taken, of which removed records give nothing back. A name takes more than in a
+    /// message, where it may be a pointer.
     pub fn octets(&self) -> usize {
-        RECORD * (self.whole.len() + self.changed.len())
+        self.octets
     }
 
     /// What came, if all has come.
@@ -183,5 +192,7 @@ impl<'z> Incoming<'z> {
     }
 }
 
-/// What a record takes beside its octets.
-const RECORD: usize = size_of::<Record>() + 32;
+/// What a record takes, with its place in a table.
+fn octets_of(record: &Record) -> usize {
+    size_of::<Record>() + 32 + record.owner.len() + record.data.len()
+}

@@ -1,18 +1,17 @@
 //! What `secondary` says as a source of answers.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
-use std::thread;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
 use super::super::fallthrough::Fallthrough;
 use super::super::file::say;
 use super::super::transfer::{Asked, Contents, Outgoing, Reply, signed, sockets};
 use super::follow::Follower;
 use super::state::State;
+use crate::background::Background;
 use crate::config::{self, spell_duration};
 use crate::dns::edns::ExtendedError;
 use crate::dns::name::{Name, is_at_or_below};
@@ -34,8 +33,7 @@ pub struct Secondary {
     /// Who may have each of them; none: nobody.
     outgoing: Vec<Arc<Outgoing>>,
     begun: OnceLock<Instant>,
-    /// Dropped, it ends the thread.
-    thread: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<Background>>,
 }
 
 impl config::Secondary {
@@ -94,23 +92,10 @@ impl Secondary {
             expires: None,
         });
         let followers: Vec<Follower> = followers.collect();
-        let (end, ended) = oneshot::channel::<()>();
-        *self.thread.lock() = Some(end);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let started = runtime.and_then(|runtime| {
-            thread::Builder::new().name("secondary".into()).spawn(move || {
-                runtime.block_on(async {
-                    for follower in followers {
-                        tokio::spawn(follower.run());
-                    }
-                    // The sender is dropped, and never says anything.
-                    let _ = ended.await;
-                });
-                runtime.shutdown_background();
-            })
-        });
-        if let Err(error) = started {
-            tracing::error!(%error, "secondary: there is no thread to follow zones");
+        let follow = async move || drop(join_all(followers.into_iter().map(Follower::run)).await);
+        match Background::start("secondary", follow) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => tracing::error!(%error, "secondary: there is no thread to follow zones"),
         }
     }
 

@@ -130,7 +130,7 @@ fn what_does_not_fit_together_is_refused() {
 #[test]
 fn records_make_a_zone_or_say_why_not() {
     let origin = Name::lowercased(ORIGIN);
-    let made = |records: Vec<Record>| from_records(&origin, records, 1 << 20).map_err(|problem| problem);
+    let made = |records: Vec<Record>| from_records(&origin, records, 1 << 20);
     assert_eq!(made(vec![soa(7), address("a", 1)]).unwrap().serial, 7);
     let outside = Record {
         owner: b"\x03org\0"[..].into(),
@@ -251,7 +251,7 @@ async fn serve(mut stream: TcpStream, manner: Manner, key: Option<Key>) -> Optio
                 stream.write_all(&[0]).await.ok()?;
                 std::future::pending::<()>().await;
             }
-            Manner::Garbage => stream.write_all(&[0, 40]).await.and(Ok(())).ok().map(|()| ())?,
+            Manner::Garbage => stream.write_all(&[0, 40]).await.ok()?,
             Manner::OtherEnd => say(&mut stream, &query, &[soa(7), address("a", 1), soa(8)], key).await?,
             Manner::OutOfZone => {
                 let outside = Record {
