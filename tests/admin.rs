@@ -140,6 +140,7 @@ fn metrics_are_documented_and_described() {
         "listen \"$LISTEN\" \"tls://{tls}\" {{ certificate {pem:?} key={key:?} }}\nadmin \"$ADMIN\"\n\
          pods {{ node \"here\"; kubeconfig {file:?} }}\ndnstap {tap:?}\n\
          zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\nzone \"y\" {{ file {zone:?} {{ transfer {{ to \"192.0.2.1\" }} }} }}\n\
+         zone \"z\" {{ service-entries {{ kubeconfig {file:?}; wait \"0s\" }}; forward \"192.0.2.1\" }}\n\
          zone \"s\" {{ secondary \"{}\" }}\n\
          zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}",
         primary.address

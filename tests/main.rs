@@ -48,6 +48,7 @@ mod instructions;
 mod kubernetes;
 mod passing_on;
 mod pods;
+mod service_entries;
 mod sharing;
 mod stale;
 mod verdicts;

@@ -38,6 +38,7 @@ struct State {
     cuts: u64,
     requests: Vec<String>,
     tls: Option<Arc<ServerConfig>>,
+    groups: Vec<Value>,
 }
 
 impl ApiServer {
@@ -105,6 +106,15 @@ impl ApiServer {
         state.objects.insert(known, object.clone());
         state.happened(kind, what, object);
         self.shared.1.notify_all();
+    }
+
+    /// Has a group of objects in these versions, the preferred one first.
+    pub fn serve_group(&self, group: &str, versions: &[&str]) {
+        let version =
+            |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
+        let versions: Vec<Value> = versions.iter().map(version).collect();
+        let group = json!({"name": group, "versions": versions, "preferredVersion": versions.first()});
+        self.state().groups.push(group);
     }
 
     /// A service with this address.
@@ -209,6 +219,12 @@ impl ApiServer {
             }
             let path = request.split(' ').nth(1)?.to_owned();
             let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+            if path == "/apis" {
+                let groups =
+                    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": self.state().groups});
+                stream.write_all(&reply("200 OK", &groups.to_string())).ok()?;
+                continue;
+            }
             let kind = path.rsplit('/').next()?;
             match query.contains("watch=true") {
                 true => return self.watch(stream, kind, query),

@@ -103,7 +103,7 @@ enum Failure {
 
 impl<K, N, R, T, Object, Malformed> Reflector<'_, K, N, R, T>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    K: Resource + Clone + Debug + DeserializeOwned,
     R: Fn(K) -> Result<Reading<Object>, Malformed>,
     T: Fn(Change<Object>) -> N,
     Malformed: Display,

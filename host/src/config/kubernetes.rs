@@ -248,7 +248,7 @@ fn label(value: &KdlValue) -> Result<String, Wrong> {
 }
 
 /// A label selector. What is wrong with it inside, the API server says.
-fn selector(value: &KdlValue) -> Result<String, Wrong> {
+pub(super) fn selector(value: &KdlValue) -> Result<String, Wrong> {
     let selector = text(value)?;
     let has_name = selector.bytes().any(|octet| octet.is_ascii_alphanumeric());
     match has_name && !selector.contains(|letter: char| letter.is_control()) {
@@ -276,7 +276,7 @@ mod tests {
 
     fn kubernetes(stages: Vec<Stage>) -> Kubernetes {
         match stages.into_iter().next() {
-            Some(Stage::Source(SourceConfig::Kubernetes(kubernetes))) => *kubernetes,
+            Some(Stage::Source(SourceConfig::Kubernetes(kubernetes))) => kubernetes,
             other => panic!("{other:?}"),
         }
     }

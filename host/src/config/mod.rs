@@ -36,6 +36,7 @@ mod refresh;
 mod registries;
 mod schema;
 mod secondary;
+mod service_entries;
 mod source;
 mod spell;
 mod syntax;
@@ -468,6 +469,7 @@ pub struct Zone {
 
 /// What a query passes on its way through a zone.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a zone has a few, which are read once")]
 pub enum Stage {
     /// `use "NAME"`: index into [`Config::filters`].
     Filter(usize),
@@ -483,7 +485,9 @@ pub enum SourceConfig {
     /// `forward "ADDRESS"… { … }`
     Forward(Forward),
     /// `kubernetes { … }`
-    Kubernetes(Box<Kubernetes>),
+    Kubernetes(Kubernetes),
+    /// `service-entries { … }`
+    ServiceEntries(ServiceEntries),
     /// `file "PATH" { … }`
     File(ZoneFile),
     /// `secondary "ADDRESS"… { … }`
@@ -760,6 +764,23 @@ pub struct External {
     pub headless: bool,
     /// The label below which each zone has its own names.
     pub apex: String,
+}
+
+/// `service-entries { … }`
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ServiceEntries {
+    /// `range "240.240.0.0/16"…`: where hosts without addresses have theirs, one of each family at most; none: they have none.
+    pub ranges: Vec<Network>,
+    /// `labels "SELECTOR"`: only objects with these labels.
+    pub labels: Option<String>,
+    /// `ttl "30s"`
+    pub ttl: Duration,
+    /// `kubeconfig "FILE" context="NAME"`; absent: the service account of the pod.
+    pub kubeconfig: Option<Kubeconfig>,
+    /// `wait "10s"`: how long the proxy is not ready at most while nothing is known yet.
+    pub wait: Duration,
+    /// `memory "16MiB"`: what is known may take so many bytes.
+    pub memory: usize,
 }
 
 /// `file "PATH" { … }`

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::decode::Shape;
 use super::{
     cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module, node,
-    pods, refresh, registries, secondary, source, transfer, tsig, wasi, zone, zone_file,
+    pods, refresh, registries, secondary, service_entries, source, transfer, tsig, wasi, zone, zone_file,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
@@ -57,6 +57,9 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("forward", "tls", &encrypted::TLS),
     ("tls", "pin", &encrypted::PIN),
     ("tls", "certificate", &encrypted::CERTIFICATE),
+    ("zone", "service-entries", &service_entries::SERVICE_ENTRIES),
+    ("service-entries", "range", &service_entries::RANGE),
+    ("service-entries", "kubeconfig", &kubernetes::KUBECONFIG),
     ("zone", "kubernetes", &kubernetes::KUBERNETES),
     ("kubernetes", "namespaces", &kubernetes::NAMESPACES),
     ("kubernetes", "multicluster", &kubernetes::MULTICLUSTER),

@@ -6,7 +6,7 @@ use kdl::KdlNode;
 
 use super::decode::{Mistakes, Shape, block, child, head, text};
 use super::error::{Diagnostic, Span};
-use super::{NamedSource, SourceConfig, forward, kubernetes, secondary, zone_file};
+use super::{NamedSource, SourceConfig, forward, kubernetes, secondary, service_entries, zone_file};
 
 /// What a zone may hold. Whatever is not `on`, `clients`, `use` or `cache` is a source.
 pub(super) const IN_ZONE: &[&str] = &[
@@ -17,6 +17,7 @@ pub(super) const IN_ZONE: &[&str] = &[
     "cache",
     "forward",
     "kubernetes",
+    "service-entries",
     "file",
     "secondary",
 ];
@@ -35,7 +36,11 @@ pub(super) fn decode(
         "forward" => Some(SourceConfig::Forward(forward::decode(mistakes, place, node))),
         "kubernetes" => {
             let kubernetes = kubernetes::decode(mistakes, place, zones, node);
-            Some(SourceConfig::Kubernetes(Box::new(kubernetes)))
+            Some(SourceConfig::Kubernetes(kubernetes))
+        }
+        "service-entries" => {
+            let entries = service_entries::decode(mistakes, place, node);
+            Some(SourceConfig::ServiceEntries(entries))
         }
         "file" => zone_file::decode(mistakes, place, zones, node).map(SourceConfig::File),
         "secondary" => Some(SourceConfig::Secondary(secondary::decode(
@@ -108,6 +113,10 @@ pub(super) fn decode_named<'k>(
 
 /// Whether a node that one of [`WORDS`] names leaves some questions to the stages below it.
 pub(super) fn passes_on(node: &KdlNode) -> bool {
+    // What is no host is always left to others.
+    if node.name().value() == "service-entries" {
+        return true;
+    }
     let mut words = forward::PASSES_ON.iter().chain(&kubernetes::PASSES_ON);
     words.any(|word| child(block(node), word).is_some())
 }
@@ -117,7 +126,10 @@ impl SourceConfig {
     pub fn wants_any(&self) -> bool {
         match self {
             SourceConfig::Forward(forward) => forward.any,
-            SourceConfig::Kubernetes(_) | SourceConfig::File(_) | SourceConfig::Secondary(_) => false,
+            SourceConfig::Kubernetes(_)
+            | SourceConfig::ServiceEntries(_)
+            | SourceConfig::File(_)
+            | SourceConfig::Secondary(_) => false,
         }
     }
 

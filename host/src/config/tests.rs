@@ -233,6 +233,9 @@ fn the_documentation_is_right() {
             "kdl fragment=kubernetes" => {
                 in_zone(&format!("kubernetes {{\n{example}\n}}\nforward \"192.0.2.1\""))
             }
+            "kdl fragment=service-entries" => in_zone(&format!(
+                "service-entries {{\n{example}\n}}\nforward \"192.0.2.1\""
+            )),
             "kdl fragment=file-stage" => {
                 in_zone(&format!("file \"zone\" {{\n{example}\n}}\nforward \"192.0.2.1\""))
             }

@@ -15,6 +15,7 @@ mod kubernetes;
 mod question;
 mod resolution;
 mod secondary;
+mod service_entries;
 mod status;
 mod transfer;
 
@@ -31,6 +32,7 @@ use file::File;
 use forward::{Forward, Forwarder, Quota};
 use kubernetes::Kubernetes;
 use secondary::Secondary;
+use service_entries::ServiceEntries;
 
 pub use question::Question;
 pub use resolution::{Alias, Refused, Resolution, Resolved};
@@ -51,6 +53,7 @@ pub struct Source {
 enum Kind {
     Forward(Arc<Forwarder>),
     Kubernetes(Box<Kubernetes>),
+    ServiceEntries(Box<ServiceEntries>),
     File(File),
     Secondary(Box<Secondary>),
 }
@@ -86,6 +89,9 @@ impl Source {
             SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Box::new(Kubernetes::new(kubernetes))),
             SourceConfig::File(file) => Kind::File(File::new(file)),
             SourceConfig::Secondary(secondary) => Kind::Secondary(Box::new(Secondary::new(secondary))),
+            SourceConfig::ServiceEntries(entries) => {
+                Kind::ServiceEntries(Box::new(ServiceEntries::new(entries)))
+            }
         };
         Arc::new(Source {
             zone: zone.clone(),
@@ -116,6 +122,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.immediate(question),
             Kind::Kubernetes(kubernetes) => Some(kubernetes.immediate(question)),
+            Kind::ServiceEntries(entries) => Some(entries.immediate(question)),
             Kind::File(file) => Some(file.immediate(question)),
             Kind::Secondary(secondary) => Some(secondary.immediate(question)),
         }
@@ -130,6 +137,7 @@ impl Source {
                 kubernetes.begin();
                 kubernetes.begin_to_notify();
             }
+            Kind::ServiceEntries(entries) => entries.begin(),
             Kind::File(file) => file.begin(),
             Kind::Secondary(secondary) => secondary.begin(),
         }
@@ -142,13 +150,14 @@ impl Source {
             Kind::Forward(_) | Kind::File(_) => {}
             Kind::Kubernetes(kubernetes) => kubernetes.bring_up().await,
             Kind::Secondary(secondary) => secondary.bring_up().await,
+            Kind::ServiceEntries(entries) => entries.bring_up().await,
         }
     }
 
     /// What somebody gets who asks for all of a zone; none: it has none of this name that others may have.
     pub fn transfer(&self, asked: &AskedTransfer<'_>) -> Option<TransferReply> {
         match &self.kind {
-            Kind::Forward(_) => None,
+            Kind::Forward(_) | Kind::ServiceEntries(_) => None,
             Kind::Kubernetes(kubernetes) => kubernetes.transfer(asked),
             Kind::File(file) => file.transfer(asked),
             Kind::Secondary(secondary) => secondary.transfer(asked),
@@ -159,7 +168,7 @@ impl Source {
     pub fn notified(&self, asked: &AskedNotify<'_>) -> Option<Notified> {
         match &self.kind {
             Kind::Secondary(secondary) => secondary.notified(asked),
-            Kind::Forward(_) | Kind::Kubernetes(_) | Kind::File(_) => None,
+            Kind::Forward(_) | Kind::Kubernetes(_) | Kind::ServiceEntries(_) | Kind::File(_) => None,
         }
     }
 
@@ -179,7 +188,7 @@ impl Source {
         let (file, secondary) = match &self.kind {
             Kind::File(file) => (Some(file.origins()), None),
             Kind::Secondary(secondary) => (None, Some(secondary.origins())),
-            Kind::Forward(_) | Kind::Kubernetes(_) => (None, None),
+            Kind::Forward(_) | Kind::Kubernetes(_) | Kind::ServiceEntries(_) => (None, None),
         };
         file.into_iter().flatten().chain(secondary.into_iter().flatten())
     }
@@ -189,7 +198,7 @@ impl Source {
     pub fn is_own_probe(&self, name: &[u8]) -> bool {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.loop_found(name),
-            Kind::Kubernetes(_) | Kind::File(_) | Kind::Secondary(_) => false,
+            Kind::Kubernetes(_) | Kind::ServiceEntries(_) | Kind::File(_) | Kind::Secondary(_) => false,
         }
     }
 
@@ -199,6 +208,7 @@ impl Source {
             Kind::Forward(forwarder) => forwarder.answer().await,
             Kind::Kubernetes(kubernetes) => kubernetes.ready().await,
             Kind::Secondary(secondary) => secondary.ready().await,
+            Kind::ServiceEntries(entries) => entries.ready().await,
             Kind::File(_) => {}
         }
     }
@@ -219,6 +229,7 @@ impl Source {
             Kind::Forward(_) | Kind::File(_) => None,
             Kind::Kubernetes(kubernetes) => kubernetes.not_ready().map(|why| format!("{whose}: {why}")),
             Kind::Secondary(secondary) => secondary.not_ready().map(|why| format!("{whose}: {why}")),
+            Kind::ServiceEntries(entries) => entries.not_ready().map(|why| format!("{whose}: {why}")),
         }
     }
 
@@ -227,6 +238,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.status(),
             Kind::Kubernetes(kubernetes) => kubernetes.status(),
+            Kind::ServiceEntries(entries) => entries.status(),
             Kind::File(file) => file.status(),
             Kind::Secondary(secondary) => secondary.status(),
         }
@@ -237,6 +249,7 @@ impl Source {
         match &self.kind {
             Kind::Forward(forwarder) => forwarder.show(figures),
             Kind::Kubernetes(kubernetes) => kubernetes.show(figures),
+            Kind::ServiceEntries(entries) => entries.show(figures),
             Kind::File(file) => file.show(figures),
             Kind::Secondary(secondary) => secondary.show(figures),
         }
@@ -248,7 +261,9 @@ impl WorkerSource {
     pub fn new(shared: &Arc<Source>, sockets: &Arc<Quota>) -> WorkerSource {
         let kind = match &shared.kind {
             Kind::Forward(forwarder) => WorkerKind::Forward(Forward::new(Arc::clone(forwarder), sockets)),
-            Kind::Kubernetes(_) | Kind::File(_) | Kind::Secondary(_) => WorkerKind::Immediate,
+            Kind::Kubernetes(_) | Kind::ServiceEntries(_) | Kind::File(_) | Kind::Secondary(_) => {
+                WorkerKind::Immediate
+            }
         };
         WorkerSource {
             shared: Arc::clone(shared),
@@ -285,6 +300,7 @@ impl SourceConfig {
             }
             SourceConfig::File(file) => file.zones.len() * transfer::sockets(&file.transfer),
             SourceConfig::Secondary(secondary) => secondary.most_sockets(),
+            SourceConfig::ServiceEntries(_) => service_entries::MOST_SOCKETS,
         }
     }
 
@@ -293,6 +309,7 @@ impl SourceConfig {
         match self {
             SourceConfig::Forward(forward) => forward.most_connections(workers),
             SourceConfig::Kubernetes(_) => kubernetes::MOST_SOCKETS,
+            SourceConfig::ServiceEntries(_) => service_entries::MOST_SOCKETS,
             SourceConfig::File(_) => 0,
             SourceConfig::Secondary(secondary) => secondary.most_sockets(),
         }
@@ -305,7 +322,10 @@ impl SourceConfig {
             SourceConfig::Kubernetes(kubernetes) if kubernetes.transfer.is_some() => kubernetes.memory,
             SourceConfig::File(file) if file.transfer.is_some() => file.memory,
             SourceConfig::Secondary(secondary) if secondary.transfer.is_some() => secondary.memory,
-            SourceConfig::Kubernetes(_) | SourceConfig::File(_) | SourceConfig::Secondary(_) => 0,
+            SourceConfig::Kubernetes(_)
+            | SourceConfig::ServiceEntries(_)
+            | SourceConfig::File(_)
+            | SourceConfig::Secondary(_) => 0,
         };
         transfer::AT_ONCE * held
     }
@@ -315,6 +335,7 @@ impl SourceConfig {
         match self {
             SourceConfig::Forward(forward) => forward.most_octets(workers),
             SourceConfig::Kubernetes(kubernetes) => kubernetes.memory,
+            SourceConfig::ServiceEntries(entries) => entries.memory,
             SourceConfig::File(file) => file.most_octets(),
             SourceConfig::Secondary(secondary) => secondary.most_octets(),
         }

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::imports::{Import, ImportedSlice, SERVICE_OF_SLICE};
-use super::index::{Index, Indexed};
-use super::known::{Full, Known};
+use super::index::Index;
+use super::known::{Full, Indexed, Known};
 use super::objects::{Interest, Malformed, Namespace, Pod, Service, Slice};
 use super::state::{Kind, News, State};
 use crate::api_server::{Change, Reading, Reflector, keep_connected};
@@ -348,7 +348,7 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     /// Takes in what is heard of an object of a kind of which this is known; whether any answer may change.
-    fn of<T: Indexed + PartialEq>(
+    fn of<T: Indexed<Index> + PartialEq>(
         self,
         kind: Kind,
         known: &mut Known<T>,

@@ -10,7 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 
-use super::index::{Index, Indexed};
+use super::index::Index;
+use super::known::Indexed;
 use super::objects::{Interest, Malformed, Outside, Port, Service, ServiceKind, Slice, service_name};
 use crate::api_server::Reading;
 
@@ -121,7 +122,7 @@ impl Interest {
     }
 }
 
-impl Indexed for Import {
+impl Indexed<Index> for Import {
     fn enter(self: &Arc<Self>, index: &mut Index) {
         index.change_import(&self.0.name, |entry| entry.service = Some(Arc::clone(&self.0)));
     }
@@ -135,7 +136,7 @@ impl Indexed for Import {
     }
 }
 
-impl Indexed for ImportedSlice {
+impl Indexed<Index> for ImportedSlice {
     fn enter(self: &Arc<Self>, index: &mut Index) {
         index.change_import(&self.0.service, |entry| entry.add(&self.0));
     }

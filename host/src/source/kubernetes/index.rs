@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rpds::HashTrieMapSync;
 
+use super::known::Indexed;
 use super::objects::{Endpoint, Namespace, Pod, Port, Service, ServiceName, Slice};
 
 type Map<K, V> = HashTrieMapSync<K, V, foldhash::fast::RandomState>;
@@ -47,16 +48,6 @@ pub enum Holder {
     Outside(Arc<Service>),
     /// An endpoint of these.
     Endpoint(Arc<Slice>),
-}
-
-/// An object that the index has something of.
-pub trait Indexed {
-    /// Has the index know it.
-    fn enter(self: &Arc<Self>, index: &mut Index);
-    /// Has the index forget it.
-    fn leave(self: &Arc<Self>, index: &mut Index);
-    /// About how many octets it takes, here and in the index.
-    fn octets(&self) -> usize;
 }
 
 impl Default for Index {
@@ -189,7 +180,7 @@ impl Holder {
     }
 }
 
-impl Indexed for Service {
+impl Indexed<Index> for Service {
     fn enter(self: &Arc<Self>, index: &mut Index) {
         change_entry(&mut index.services, &self.name, |entry| {
             entry.service = Some(Arc::clone(self));
@@ -222,7 +213,7 @@ impl Indexed for Service {
     }
 }
 
-impl Indexed for Slice {
+impl Indexed<Index> for Slice {
     fn enter(self: &Arc<Self>, index: &mut Index) {
         change_entry(&mut index.services, &self.service, |entry| entry.add(self));
         for address in self.addresses() {
@@ -248,7 +239,7 @@ impl Indexed for Slice {
     }
 }
 
-impl Indexed for Pod {
+impl Indexed<Index> for Pod {
     fn enter(self: &Arc<Self>, index: &mut Index) {
         for &address in &self.addresses {
             add(&mut index.pods, address, Arc::clone(self));
@@ -266,7 +257,7 @@ impl Indexed for Pod {
     }
 }
 
-impl Indexed for Namespace {
+impl Indexed<Index> for Namespace {
     fn enter(self: &Arc<Self>, index: &mut Index) {
         index.namespaces.insert_mut(self.label.clone(), ());
     }

@@ -1,11 +1,20 @@
-//! The objects of one kind that the index is made of, as lists and changes tell of them.
+//! The objects of one kind that an index is made of, as lists and changes tell of them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::index::{Index, Indexed};
 use crate::api_server::{Change, Reading};
+
+/// An object that an index has something of.
+pub trait Indexed<I> {
+    /// Has the index know it.
+    fn enter(self: &Arc<Self>, index: &mut I);
+    /// Has the index forget it.
+    fn leave(self: &Arc<Self>, index: &mut I);
+    /// About how many octets it takes, here and in the index.
+    fn octets(&self) -> usize;
+}
 
 /// The objects of a kind by `namespace/name`.
 #[derive(Debug)]
@@ -27,7 +36,7 @@ impl<T> Default for Known<T> {
     }
 }
 
-impl<T: Indexed + PartialEq> Known<T> {
+impl<T> Known<T> {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.objects.len()
@@ -37,9 +46,14 @@ impl<T: Indexed + PartialEq> Known<T> {
     pub fn octets(&self) -> usize {
         self.octets
     }
+}
 
+impl<T: PartialEq> Known<T> {
     /// Has the index say what a change says, unless it would take more than `room` octets; whether any answer may change.
-    pub fn change(&mut self, change: Change<T>, index: &mut Index, room: usize) -> Result<bool, Full> {
+    pub fn change<I>(&mut self, change: Change<T>, index: &mut I, room: usize) -> Result<bool, Full>
+    where
+        T: Indexed<I>,
+    {
         match change {
             Change::ListBegins => {
                 self.listed = Some(HashSet::new());
@@ -70,7 +84,10 @@ impl<T: Indexed + PartialEq> Known<T> {
         }
     }
 
-    fn keep(&mut self, key: Box<str>, object: T, index: &mut Index, room: usize) -> Result<bool, Full> {
+    fn keep<I>(&mut self, key: Box<str>, object: T, index: &mut I, room: usize) -> Result<bool, Full>
+    where
+        T: Indexed<I>,
+    {
         let entry = self.objects.entry(key);
         let before = match &entry {
             Entry::Occupied(known) if **known.get() == object => return Ok(false),
@@ -91,7 +108,10 @@ impl<T: Indexed + PartialEq> Known<T> {
         Ok(true)
     }
 
-    fn forget(&mut self, key: &str, index: &mut Index) -> bool {
+    fn forget<I>(&mut self, key: &str, index: &mut I) -> bool
+    where
+        T: Indexed<I>,
+    {
         let Some(object) = self.objects.remove(key) else {
             return false;
         };

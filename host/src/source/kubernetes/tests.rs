@@ -13,7 +13,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::answer::Teller;
-use super::index::{Index, Indexed};
+use super::index::Index;
+use super::known::Indexed;
 use super::objects::{Interest, Malformed};
 use super::rules::Rules;
 use crate::api_server::Reading;
@@ -74,7 +75,7 @@ impl Zoo {
         zoo
     }
 
-    fn add<K: serde::de::DeserializeOwned, T: Indexed>(
+    fn add<K: serde::de::DeserializeOwned, T: Indexed<Index>>(
         &mut self,
         read: fn(&Interest, K) -> Result<Reading<T>, Malformed>,
         object: Value,
