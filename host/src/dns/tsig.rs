@@ -24,10 +24,12 @@ pub const ALGORITHMS: [&str; 3] = ["hmac-sha256", "hmac-sha384", "hmac-sha512"];
 
 /// A shared secret with the name that both sides have for it.
 #[derive(Clone)]
-pub struct Key {
+pub struct Key(Arc<Parts>);
+
+struct Parts {
     name: Name,
     algorithm: &'static str,
-    secret: Arc<[u8]>,
+    secret: Box<[u8]>,
     key: Arc<domain::tsig::Key>,
 }
 
@@ -38,22 +40,22 @@ impl Key {
         let kind: Algorithm = algorithm.parse().ok()?;
         let wire = WireName::from_slice(name.as_bytes()).ok()?.try_to_name().ok()?;
         let key = domain::tsig::Key::new(kind, secret, wire, None, None).ok()?;
-        Some(Key {
+        Some(Key(Arc::new(Parts {
             name: name.clone(),
             algorithm,
             secret: secret.into(),
             key: Arc::new(key),
-        })
+        })))
     }
 
     /// What both sides call it.
     pub fn name(&self) -> &Name {
-        &self.name
+        &self.0.name
     }
 
     /// What says that two are the same.
     fn parts(&self) -> (&[u8], &str, &[u8]) {
-        (self.name.as_bytes(), self.algorithm, &self.secret)
+        (self.0.name.as_bytes(), self.0.algorithm, &self.0.secret)
     }
 }
 
@@ -74,7 +76,7 @@ impl Hash for Key {
 /// Without the secret.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({}, {})", self.name, self.algorithm)
+        write!(f, "Key({}, {})", self.0.name, self.0.algorithm)
     }
 }
 
@@ -97,7 +99,7 @@ pub fn check(key: Option<&Key>, query: &[u8]) -> Checked {
         return Checked::Unsigned;
     };
     let checked = match key {
-        Some(key) => ServerSequence::request(&key.key, &mut message, now()),
+        Some(key) => ServerSequence::request(&key.0.key, &mut message, now()),
         None => ServerSequence::request(&HashMap::<_, Arc<domain::tsig::Key>>::new(), &mut message, now()),
     };
     match checked {
@@ -141,7 +143,7 @@ pub struct Verifier(ClientSequence<Arc<domain::tsig::Key>>);
 
 /// Signs a request; none: it is too large.
 pub(super) fn sign_request<T: Composer>(key: &Key, request: &mut AdditionalBuilder<T>) -> Option<Verifier> {
-    let sequence = ClientSequence::request(Arc::clone(&key.key), request, now()).ok()?;
+    let sequence = ClientSequence::request(Arc::clone(&key.0.key), request, now()).ok()?;
     Some(Verifier(sequence))
 }
 
