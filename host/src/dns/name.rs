@@ -152,18 +152,22 @@ fn for_labels(message: &[u8], start: usize, mut take: impl FnMut(&[u8]) -> bool)
     let mut part = start;
     let mut at = start;
     let mut pointers = 0;
+    // Where this part has to end: what a pointer leads to lies wholly before the part that it is in, or it would be no "prior
+    // occurrence" (RFC 1035 section 4.1.4), and might reach into what changes, such as TTLs.
+    let mut limit = message.len();
     loop {
         let length = *message.get(at).ok_or(BadName)?;
         if is_pointer(length) {
             pointers += 1;
-            if pointers > POINTERS_MAXIMUM {
+            if pointers > POINTERS_MAXIMUM || at + 2 > limit {
                 return Err(BadName);
             }
+            limit = part;
             part = target(message, at, part)?;
             at = part;
             continue;
         }
-        if length > LABEL_MAXIMUM {
+        if length > LABEL_MAXIMUM || at + 1 + usize::from(length) > limit {
             return Err(BadName);
         }
         let label = message.get(at..at + 1 + length as usize).ok_or(BadName)?;

@@ -30,6 +30,8 @@ pub struct Known {
     pointers: u8,
     /// Where the first of them leads.
     target: u16,
+    /// Where its first part ends, behind the root label or the pointer.
+    end: u16,
 }
 
 /// Parts of the longest name: each label has two octets at least, and then there are its pointers.
@@ -41,6 +43,7 @@ const ROOT: Known = Known {
     octets: 1,
     pointers: 0,
     target: 0,
+    end: 0,
 };
 
 impl<'m> Names<'m> {
@@ -62,26 +65,31 @@ impl<'m> Names<'m> {
         let mut parts = [0_u16; PARTS];
         let mut count = 0;
         let (mut at, mut segment) = (start, start);
+        // Where this part has to end: before the part with the pointer that led here.
+        let mut limit = self.message.len();
         let mut name = loop {
-            match self.places.get(at) {
-                None => return Err(BadName),
-                Some(0) => {}
-                Some(&place) => {
-                    let known = self.known[usize::from(place) - 1];
-                    // Whoever came there first may have started further behind.
-                    if known.pointers > 0 && usize::from(known.target) >= segment {
-                        return Err(BadName);
-                    }
-                    break known;
+            if let Some(known) = self.known_at(at).ok_or(BadName)? {
+                // Whoever came there first may have started further behind, or have had more room.
+                let leads_on = known.pointers > 0 && !self.ends_by(known.target, segment);
+                if usize::from(known.end) > limit || leads_on {
+                    return Err(BadName);
                 }
+                break known;
             }
             let length = self.message[at];
             if length == 0 {
-                break ROOT;
+                break Known {
+                    end: Some(at + 1).filter(|end| *end <= limit).ok_or(BadName)? as u16,
+                    ..ROOT
+                };
             }
             *parts.get_mut(count).ok_or(BadName)? = at as u16;
             count += 1;
             if name::is_pointer(length) {
+                if at + 2 > limit {
+                    return Err(BadName);
+                }
+                limit = segment;
                 segment = name::target(self.message, at, segment)?;
                 at = segment;
             } else if length <= LABEL_MAXIMUM {
@@ -96,6 +104,19 @@ impl<'m> Names<'m> {
         Ok(name)
     }
 
+    /// What is known of the name at a place; none: beyond the message.
+    fn known_at(&self, at: usize) -> Option<Option<Known>> {
+        let place = usize::from(*self.places.get(at)?);
+        Some(place.checked_sub(1).map(|place| self.known[place]))
+    }
+
+    /// Whether the first part of a name that was looked at ends no later than this.
+    fn ends_by(&self, at: u16, limit: usize) -> bool {
+        let known = self.known_at(usize::from(at)).flatten();
+        // The root label is not noted.
+        known.map_or(usize::from(at) + 1, |known| usize::from(known.end)) <= limit
+    }
+
     /// Notes the name that begins with the label or the pointer at `at` and goes on as `rest`.
     fn prepend(&mut self, at: usize, rest: Known) -> Result<Known, BadName> {
         let length = self.message[at];
@@ -106,6 +127,7 @@ impl<'m> Names<'m> {
             Known {
                 pointers: rest.pointers + 1,
                 target: u16::from(length & 0x3f) << 8 | u16::from(self.message[at + 1]),
+                end: at as u16 + 2,
                 ..rest
             }
         } else {
@@ -169,6 +191,22 @@ mod tests {
             assert!(!known || names.at(14).is_ok());
             assert_eq!(names.at(12), Err(BadName), "{known}");
             assert!(names.at(14).is_ok());
+        }
+    }
+
+    /// A pointer leads to a label that reaches over the pointer itself, and so to what stands behind it.
+    #[test]
+    fn what_a_pointer_leads_to_lies_before_it() {
+        let whole = b"............\x01a\0\xc0\x0c\0\0";
+        let reaching = b"............\x01a\x01\xc0\x0efourteen octet\0";
+        for (message, known) in [(&whole[..], true), (reaching, false)] {
+            let mut name = Name::ROOT;
+            assert_eq!(expand(message, 15, &mut name).is_ok(), known);
+            assert_eq!(Names::new(message).at(15).is_ok(), known);
+            // Whether what it leads to is known or not.
+            let mut names = Names::new(message);
+            let _ = names.at(14);
+            assert_eq!(names.at(15).is_ok(), known);
         }
     }
 
