@@ -95,6 +95,18 @@ const OTHERS: [&str; 18] = [
     "kube-dns.kube-system.svc.",
 ];
 
+/// In front of the zone of outside addresses.
+const OUTSIDE: [&str; 8] = [
+    "",
+    "dns.",
+    "ns1.dns.",
+    "zoo.",
+    "empty.",
+    "nosuch.",
+    "web.nosuch.",
+    "a.b.web.zoo.",
+];
+
 const PODS: [&str; 6] = [
     "10-9-9-9",
     "member-0",
@@ -158,10 +170,13 @@ fn without_serial(line: &str) -> String {
 fn start(pods: &str, folder: &Path) -> [Process; 2] {
     let kubeconfig = state().join("kubeconfig").display().to_string();
     let corefile = format!(
-        "cluster.local:5301 in-addr.arpa:5301 ip6.arpa:5301 example:5301 {{
+        "cluster.local:5301 in-addr.arpa:5301 ip6.arpa:5301 world:5301 example:5301 {{
             kubernetes cluster.local in-addr.arpa ip6.arpa {{
                 kubeconfig {kubeconfig}
                 pods {pods}
+            }}
+            k8s_external world {{
+                headless
             }}
             template IN ANY invalid.example {{
                 rcode NXDOMAIN
@@ -178,7 +193,8 @@ fn start(pods: &str, folder: &Path) -> [Process; 2] {
     );
     let ours = format!(
         "listen \"{DNSWEIR}\"\nadmin \"{ADMIN}\"\n\
-         zone \"cluster.local\" \"in-addr.arpa\" \"ip6.arpa\" {{ kubernetes {{ kubeconfig \"{kubeconfig}\"; pods \"{pods}\" }} }}\n\
+         zone \"cluster.local\" \"in-addr.arpa\" \"ip6.arpa\" \"world\" {{ kubernetes {{ \
+         kubeconfig \"{kubeconfig}\"; pods \"{pods}\"; external \"world\" headless=#true }} }}\n\
          zone \"example\" {{ forward \"{COREDNS}\" }}"
     );
     let (theirs, file) = (folder.join("Corefile"), folder.join("dnsweir.kdl"));
@@ -214,6 +230,11 @@ fn names(addresses: &BTreeSet<IpAddr>) -> (BTreeSet<String>, BTreeSet<String>) {
             .map(|address| address.to_string().replace(['.', ':'], "-"));
         names.extend(dashed.map(|label| format!("{label}.{service}")));
     }
+    for service in SERVICES {
+        let fronts = ["", "_http._tcp.", "_x._tcp.", "x.", "peer-0.", "named."];
+        names.extend(fronts.map(|front| format!("{front}{service}.zoo.world.")));
+    }
+    names.extend(OUTSIDE.map(|name| format!("{name}world.")));
     names.extend(OTHERS.map(|name| format!("{name}cluster.local.")));
     let dashed = addresses
         .iter()
@@ -281,6 +302,8 @@ fn reason(
         || below_zoo.is_some_and(|name| name.starts_with('_') && !name.contains("._"));
     let alias = below_zoo.is_some_and(|name| ALIASES.contains(&name));
     let pod = name.ends_with(".pod.cluster.local.");
+    let outside = name.strip_suffix(".zoo.world.");
+    let endpoint = outside.is_some_and(|front| front.contains('.') && !front.starts_with('_'));
     match () {
         () if untyped && theirs.denies("NXDOMAIN") && ours.denies("NOERROR") => {
             Some("a name exists for all types")
@@ -298,6 +321,9 @@ fn reason(
         () if pod && qtype == "SRV" && ours.denies("NOERROR") => Some("a pod has no ports"),
         () if qtype == "NS" && name.ends_with("arpa.") && exists => Some("who answers for addresses"),
         () if pod && theirs.denies("NXDOMAIN") && ours.0 == "NOERROR" => Some("another address of a pod"),
+        () if endpoint && theirs.0 == "NOERROR" && ours.denies("NXDOMAIN") => {
+            Some("an outside name of no endpoint")
+        }
         () => None,
     }
 }
@@ -334,6 +360,19 @@ fn compare(
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn coredns_and_the_proxy_say_the_same() {
     let zoo = apply_zoo();
+    // What a load balancer's controller would say.
+    let status =
+        r#"{"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.5"}, {"ip": "198.51.100.6"}]}}}"#;
+    let patch = [
+        "patch",
+        "service",
+        "balanced",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        status,
+    ];
+    kubectl(&[&["-n", "zoo"], &patch[..]].concat());
     kubectl(&[
         "-n",
         "zoo",
