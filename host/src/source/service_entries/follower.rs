@@ -1,20 +1,20 @@
 //! The thread that follows the objects, and what the workers see of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::sleep;
 
 use super::entry::{Entry, GROUP, ServiceEntry, VERSIONS, Version};
 use super::table::Table;
 use crate::api_server::{Change, Followed, Reflector, keep_connected};
+use crate::background::Background;
 use crate::config;
 use crate::source::kubernetes::known::Known;
 
@@ -41,9 +41,7 @@ pub struct Follower {
     config: config::ServiceEntries,
     /// What is known of them.
     pub state: Arc<State>,
-    begun: AtomicBool,
-    /// Dropped, it ends the thread.
-    thread: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<Background>>,
 }
 
 impl State {
@@ -71,34 +69,18 @@ impl Follower {
                 complete: watch::Sender::new(false),
                 failure: Notify::new(),
             }),
-            begun: AtomicBool::new(false),
             thread: Mutex::new(None),
         }
     }
 
-    /// Begins to follow. Only the first call does anything.
+    /// Begins to follow.
     pub fn begin(&self) {
-        if self.begun.swap(true, Relaxed) {
-            return;
-        }
         let (config, state) = (self.config.clone(), Arc::clone(&self.state));
-        let (end, ended) = oneshot::channel();
-        *self.thread.lock() = Some(end);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let started = runtime.and_then(|runtime| {
-            let thread = thread::Builder::new().name("service-entries".into());
-            thread.spawn(move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        _ = ended => {}
-                        () = keep(&config, &state) => {}
-                    }
-                });
-                runtime.shutdown_background();
-            })
-        });
-        if let Err(error) = started {
-            tracing::error!(%error, "service-entries: there is no thread to follow the API server");
+        match Background::start("service-entries", async move || keep(&config, &state).await) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => {
+                tracing::error!(%error, "service-entries: there is no thread to follow the API server");
+            }
         }
     }
 }

@@ -61,10 +61,12 @@ impl ServiceEntries {
         }
     }
 
-    /// Begins to follow.
+    /// Begins to follow. Only the first call does anything.
     pub fn begin(&self) {
-        self.begun.get_or_init(Instant::now);
-        self.follower.begin();
+        self.begun.get_or_init(|| {
+            self.follower.begin();
+            Instant::now()
+        });
     }
 
     /// The same, and waits until it is ready, but no longer than it should.
