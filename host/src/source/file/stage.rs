@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::answer::answer;
-use tokio::task::spawn_local;
 
 use crate::config;
 use crate::dns::name::{Name, is_at_or_below};
 use crate::dns::rcode;
 use crate::figures::Figures;
 use crate::source::fallthrough::Fallthrough;
-use crate::source::transfer::{Asked, Contents, Outgoing, Reply, notify, signed};
+use crate::source::transfer::{Asked, Contents, Outgoing, Reply, notify_all, say_signed};
 use crate::source::{Question, Resolution, Status};
 use crate::zonefile::Zone;
 
@@ -53,10 +52,7 @@ impl File {
             if !outgoing.begins() {
                 return;
             }
-            for &secondary in &outgoing.config().notify {
-                let (outgoing, soa) = (Arc::clone(outgoing), zone.soa());
-                spawn_local(async move { notify(&outgoing, &soa, secondary).await });
-            }
+            notify_all(outgoing, &zone.soa());
         }
     }
 
@@ -69,11 +65,7 @@ impl File {
 
     /// What the zone says.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
-        let key = || self.outgoing.first()?.config().key.as_ref();
-        match question.signed.and_then(|query| Some((query, key()?))) {
-            Some((query, key)) => signed(key, query, || self.say(question)),
-            None => self.say(question),
-        }
+        say_signed(self.outgoing.first(), question, || self.say(question))
     }
 
     fn say(&self, question: &Question<'_>) -> Resolution {

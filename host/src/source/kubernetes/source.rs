@@ -16,7 +16,7 @@ use super::state::State;
 use super::transfer::Snapshot;
 use crate::config::spell_duration;
 use crate::figures::Figures;
-use crate::source::transfer::{Contents, Outgoing, notify, signed};
+use crate::source::transfer::{Contents, Outgoing, notify, say_signed};
 use crate::source::{Question, Resolution, Status};
 
 /// How long a secondary has to look at a change before it is told of the next one.
@@ -54,11 +54,7 @@ impl Kubernetes {
     /// What is known of a question.
     #[inline]
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
-        let key = || self.outgoing.as_ref()?.config().key.as_ref();
-        match question.signed.and_then(|query| Some((query, key()?))) {
-            Some((query, key)) => signed(key, query, || self.say(question)),
-            None => self.say(question),
-        }
+        say_signed(self.outgoing.as_ref(), question, || self.say(question))
     }
 
     #[inline]

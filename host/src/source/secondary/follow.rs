@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::super::transfer::{Contents as _, Outgoing, notify};
+use super::super::transfer::{Contents as _, Outgoing, notify_all};
 use super::counters::Outcome;
 use super::incoming::Came;
 use super::primary::Primary;
@@ -135,10 +135,7 @@ impl Follower {
         );
         self.state.publish(Arc::clone(&new));
         if let Some(outgoing) = &self.outgoing {
-            for &secondary in &outgoing.config().notify {
-                let (outgoing, soa) = (Arc::clone(outgoing), new.soa());
-                tokio::spawn(async move { notify(&outgoing, &soa, secondary).await });
-            }
+            notify_all(outgoing, &new.soa());
         }
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::super::fallthrough::Fallthrough;
 use super::super::file::say;
-use super::super::transfer::{Asked, Contents, Outgoing, Reply, signed, sockets};
+use super::super::transfer::{Asked, Contents, Outgoing, Reply, say_signed, sockets};
 use super::follow::Follower;
 use super::state::State;
 use crate::background::Background;
@@ -130,11 +130,7 @@ impl Secondary {
 
     /// What the zone says, as it came last.
     pub fn immediate(&self, question: &Question<'_>) -> Resolution {
-        let key = || self.outgoing.first()?.config().key.as_ref();
-        match question.signed.and_then(|query| Some((query, key()?))) {
-            Some((query, key)) => signed(key, query, || self.say(question)),
-            None => self.say(question),
-        }
+        say_signed(self.outgoing.first(), question, || self.say(question))
     }
 
     fn say(&self, question: &Question<'_>) -> Resolution {

@@ -19,8 +19,8 @@ pub use asked::Asked;
 pub use contents::{Contents, is_newer, serial};
 pub use outgoing::{Outgoing, Reply};
 pub use place::AT_ONCE;
-pub use secondaries::notify;
-pub use signed::signed;
+pub use secondaries::{notify, notify_all};
+pub use signed::say_signed;
 pub use stream::Transfer;
 
 /// The most sockets that NOTIFY messages of one zone take.

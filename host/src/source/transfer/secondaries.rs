@@ -1,6 +1,7 @@
 //! Telling secondaries that a zone has changed (RFC 1996).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -19,6 +20,14 @@ const FIRST: Duration = Duration::from_secs(2);
 
 /// The opcode NOTIFY and QR, as they stand in a response.
 const NOTIFY_RESPONSE: u16 = flag::QR | 4 << 11;
+
+/// Tells all secondaries of a zone what its SOA record is now, while others go on.
+pub fn notify_all(outgoing: &Arc<Outgoing>, soa: &Record) {
+    for &secondary in &outgoing.config().notify {
+        let (outgoing, soa) = (Arc::clone(outgoing), soa.clone());
+        tokio::spawn(async move { notify(&outgoing, &soa, secondary).await });
+    }
+}
 
 /// Tells a secondary what the SOA record of its zone is now, and waits until it has answered, or does not.
 pub async fn notify(outgoing: &Outgoing, soa: &Record, secondary: SocketAddr) {

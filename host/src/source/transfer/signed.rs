@@ -1,16 +1,33 @@
 //! Answers of an authority to queries that are signed (RFC 8945): secondaries sign those for the SOA record, too.
 
+use std::sync::Arc;
+
+use super::outgoing::Outgoing;
 use crate::dns::edns::Opt;
 use crate::dns::query::Query;
 use crate::dns::records::Answer;
 use crate::dns::reply::{self, Body, Head, Ttl};
 use crate::dns::tsig::{Checked, Key, check};
 use crate::dns::{MESSAGE_MAXIMUM, transfer};
-use crate::source::Resolution;
+use crate::source::{Question, Resolution};
+
+/// What a source says to a question, signed if the query is, by the key of its transfers if there is one.
+#[inline]
+pub fn say_signed(
+    outgoing: Option<&Arc<Outgoing>>,
+    question: &Question<'_>,
+    say: impl FnOnce() -> Resolution,
+) -> Resolution {
+    let key = || outgoing?.config().key.as_ref();
+    match question.signed.and_then(|query| Some((query, key()?))) {
+        Some((query, key)) => signed(key, query, say),
+        None => say(),
+    }
+}
 
 /// What a query gets that is signed: the answer, signed by the same key, or what is wrong with the signature. The answer is left
 /// as it is where it is signed by no shared secret.
-pub fn signed(key: &Key, query: &[u8], answer: impl FnOnce() -> Resolution) -> Resolution {
+fn signed(key: &Key, query: &[u8], answer: impl FnOnce() -> Resolution) -> Resolution {
     let mut signer = match check(Some(key), query) {
         Checked::Unsigned => return answer(),
         Checked::Wrong(told) => return Resolution::Verbatim(told.into()),
