@@ -96,27 +96,8 @@ pub fn dnsdist_over_https(
 
 /// nsd, serving this zone from the text of its zone file.
 pub fn nsd(zone: &str, text: &str) -> Server {
-    let address = address::fresh_socket();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().display();
-    std::fs::write(folder.path().join("zone"), text).expect("a zone file");
-    let configuration = format!(
-        "server:\n  ip-address: {}@{}\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  database: \"\"\n  \
-         zonesdir: \"{path}\"\n  zonelistfile: \"{path}/zones\"\n  xfrdfile: \"{path}/xfrd\"\n  xfrdir: \"{path}\"\n  \
-         server-count: 1\n  rrl-ratelimit: 0\n  minimal-responses: yes\nremote-control:\n  control-enable: no\n\
-         zone:\n  name: \"{zone}\"\n  zonefile: \"zone\"\n  provide-xfr: 127.0.0.0/8 NOKEY\n",
-        address.ip(),
-        address.port(),
-    );
-    let file = folder.path().join("nsd.conf");
-    std::fs::write(&file, configuration).expect("nsd's configuration");
-    let process = Process::start(command("nsd").arg("-d").arg("-c").arg(&file));
-    Server {
-        process,
-        address,
-        folder,
-    }
-    .ready(zone)
+    let lines = "  provide-xfr: 127.0.0.0/8 NOKEY\n";
+    nsd_with(zone, address::fresh_socket(), None, lines, Some(text)).ready(zone)
 }
 
 /// A secret that servers share, as BIND 9 writes it.
@@ -199,19 +180,12 @@ fn nsd_with(
     let configuration = format!(
         "server:\n  ip-address: {}@{}\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  database: \"\"\n  \
          zonesdir: \"{path}\"\n  zonelistfile: \"{path}/zones\"\n  xfrdfile: \"{path}/xfrd\"\n  xfrdir: \"{path}\"\n  \
-         server-count: 1\n  rrl-ratelimit: 0\nremote-control:\n  control-enable: no\n{key}\
+         server-count: 1\n  rrl-ratelimit: 0\n  minimal-responses: yes\nremote-control:\n  control-enable: no\n{key}\
          zone:\n  name: \"{zone}\"\n  zonefile: \"zone\"\n{lines}",
         address.ip(),
         address.port(),
     );
-    let file = folder.path().join("nsd.conf");
-    std::fs::write(&file, configuration).expect("nsd's configuration");
-    let process = Process::start(command("nsd").arg("-d").arg("-c").arg(&file));
-    Server {
-        process,
-        address,
-        folder,
-    }
+    Server::start("nsd", "-d", &configuration, address, folder)
 }
 
 /// BIND's named at an address, with this key if any and these lines in the block of a zone, whose file is `zone`.
@@ -241,17 +215,28 @@ pub fn named(
         address.port(),
         address.ip(),
     );
-    let file = folder.path().join("named.conf");
-    std::fs::write(&file, configuration).expect("named's configuration");
-    let process = Process::start(command("named").arg("-g").arg("-c").arg(&file));
-    Server {
-        process,
-        address,
-        folder,
-    }
+    Server::start("named", "-g", &configuration, address, folder)
 }
 
 impl Server {
+    /// A program in the foreground, by this flag, with its configuration in its folder.
+    fn start(
+        program: &str,
+        foreground: &str,
+        configuration: &str,
+        address: SocketAddr,
+        folder: tempfile::TempDir,
+    ) -> Server {
+        let file = folder.path().join("server.conf");
+        std::fs::write(&file, configuration).expect("a configuration");
+        let process = Process::start(command(program).args([foreground, "-c"]).arg(&file));
+        Server {
+            process,
+            address,
+            folder,
+        }
+    }
+
     /// Its folder.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
