@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::harness::client::ask_from;
 use crate::harness::guests::verdicts;
 use crate::harness::message::{EXTENDED_ERROR, flags};
-use crate::harness::{Message, Proxy, Record, Reply, Upstream, unanswered};
+use crate::harness::{Message, Proxy, Record, Reply, Upstream, forward_once, unanswered};
 
 /// A proxy whose only zone uses the filter above its cache or below.
 fn start(stages: &str, upstream: &Upstream) -> Proxy {
@@ -302,9 +302,10 @@ fn start_with_source(stages: &str, zone: &Upstream, eu: &Upstream) -> Proxy {
     Proxy::start(&format!(
         "clients {{ allow \"127.0.0.0/8\" }}\n\
          filter \"verdicts\" {{ module {module:?}; on-error \"servfail\"; limits time=\"1s\"; config {{ via \"eu\" }} }}\n\
-         source \"eu\" {{ forward \"{}\" }}\n\
-         zone \".\" {{ {stages}; forward \"{}\" }}",
-        eu.address, zone.address
+         source \"eu\" {{ {} }}\n\
+         zone \".\" {{ {stages}; {} }}",
+        forward_once(eu.address),
+        forward_once(zone.address)
     ))
 }
 

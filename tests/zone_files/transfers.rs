@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use harness::api_server::ApiServer;
 use harness::certificates::Authority;
@@ -240,21 +241,23 @@ fn secondaries_are_told_of_changes() {
                 servers::named(zone, secondary, key, &lines, None)
             }
         };
-        let server = server.ready(zone);
-        // nsd does not act on being told while it loads what it was told of before.
-        let last = if name == "nsd" { 2 } else { 3 };
-        for number in 1..=last {
-            if number > 1 {
-                replace(&file, &simple(number));
-            }
-            let expected = [format!("www.{zone} TXT \"{number}\"")];
-            until(
-                &format!(
-                    "{name} to have serial {number}: {:?}",
-                    server.process.stderr().last()
-                ),
-                || serial(secondary, zone) == expected,
-            );
+        let _server = server.ready(zone);
+        let mut number = 1;
+        let has = |number| serial(secondary, zone) == [format!("www.{zone} TXT \"{number}\"")];
+        until(&format!("{name} to have the zone"), || has(1));
+        for _ in 0..2 {
+            let mut told = Instant::now();
+            number += 1;
+            replace(&file, &simple(number));
+            until(&format!("{name} to have the next serial"), || {
+                // What nsd is told while it loads what it was told of before, it answers and forgets.
+                if name == "nsd" && told.elapsed() > Duration::from_secs(3) {
+                    told = Instant::now();
+                    number += 1;
+                    replace(&file, &simple(number));
+                }
+                has(number)
+            });
         }
         let answered = [("origin", zone), ("result", "answered")];
         until("a secondary to answer", || {
