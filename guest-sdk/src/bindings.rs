@@ -1844,6 +1844,44 @@ pub mod dnsweir {
                     }
                 }
             }
+            /// What became of a query.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Outcome {
+                /// NOERROR, with records in the answer section.
+                Success,
+                /// The name (NXDOMAIN) or the type (NOERROR without answers) does not exist: RFC 2308
+                /// section 2.
+                Denial,
+                /// Another response code, or no response.
+                Error,
+            }
+            impl ::core::fmt::Debug for Outcome {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Outcome::Success => f.debug_tuple("Outcome::Success").finish(),
+                        Outcome::Denial => f.debug_tuple("Outcome::Denial").finish(),
+                        Outcome::Error => f.debug_tuple("Outcome::Error").finish(),
+                    }
+                }
+            }
+            impl Outcome {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Outcome {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Outcome::Success,
+                        1 => Outcome::Denial,
+                        2 => Outcome::Error,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
             /// What a filter wants to see. The host calls it for nothing else.
             #[derive(Clone, PartialEq)]
             pub struct Manifest {
@@ -1871,6 +1909,8 @@ pub mod dnsweir {
                 /// The sources that it may send queries to, by their names in the configuration:
                 /// `source "NAME"`. At most 256.
                 pub sources: _rt::Vec<_rt::String>,
+                /// The queries that it hears of, by what became of them; empty: all.
+                pub outcomes: _rt::Vec<Outcome>,
             }
             impl ::core::fmt::Debug for Manifest {
                 fn fmt(
@@ -1888,6 +1928,7 @@ pub mod dnsweir {
                         .field("tables", &self.tables)
                         .field("details", &self.details)
                         .field("sources", &self.sources)
+                        .field("outcomes", &self.outcomes)
                         .finish()
                 }
             }
@@ -2215,6 +2256,7 @@ pub mod exports {
                                     tables: tables40,
                                     details: details40,
                                     sources: sources40,
+                                    outcomes: outcomes40,
                                 } = e;
                                 let vec41 = <_ as Into<_rt::Vec<_>>>::into(qtypes40)
                                     .into_boxed_slice();
@@ -2468,33 +2510,58 @@ pub mod exports {
                                 *ptr39
                                     .add(8 + 9 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>() = result54;
+                                let vec55 = outcomes40;
+                                let len55 = vec55.len();
+                                let layout55 = _rt::alloc::Layout::from_size_align(
+                                        vec55.len() * 1,
+                                        1,
+                                    )
+                                    .unwrap();
+                                let (result55, _cleanup55) = crate::memory::Cleanup::new(
+                                    layout55,
+                                );
+                                if let Some(cleanup) = _cleanup55 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec55.into_iter().enumerate() {
+                                    let base = result55.add(i * 1);
+                                    {
+                                        *base.add(0).cast::<u8>() = (e.clone() as i32) as u8;
+                                    }
+                                }
+                                *ptr39
+                                    .add(8 + 12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len55;
+                                *ptr39
+                                    .add(8 + 11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result55;
                             }
                             Err(e) => {
                                 *ptr39.add(0).cast::<u8>() = (1i32) as u8;
-                                let vec60 = e;
-                                let len60 = vec60.len();
-                                let layout60 = _rt::alloc::Layout::from_size_align(
-                                        vec60.len() * (8 + 7 * ::core::mem::size_of::<*const u8>()),
+                                let vec61 = e;
+                                let len61 = vec61.len();
+                                let layout61 = _rt::alloc::Layout::from_size_align(
+                                        vec61.len() * (8 + 7 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result60, _cleanup60) = crate::memory::Cleanup::new(
-                                    layout60,
+                                let (result61, _cleanup61) = crate::memory::Cleanup::new(
+                                    layout61,
                                 );
-                                if let Some(cleanup) = _cleanup60 {
+                                if let Some(cleanup) = _cleanup61 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec60.into_iter().enumerate() {
-                                    let base = result60
+                                for (i, e) in vec61.into_iter().enumerate() {
+                                    let base = result61
                                         .add(i * (8 + 7 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let super::super::super::super::dnsweir::filter::types::ConfigError {
-                                            node: node55,
-                                            place: place55,
-                                            message: message55,
-                                            help: help55,
+                                            node: node56,
+                                            place: place56,
+                                            message: message56,
+                                            help: help56,
                                         } = e;
-                                        match node55 {
+                                        match node56 {
                                             Some(e) => {
                                                 *base.add(0).cast::<u8>() = (1i32) as u8;
                                                 *base.add(4).cast::<i32>() = _rt::as_i32(e);
@@ -2503,59 +2570,59 @@ pub mod exports {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        use super::super::super::super::dnsweir::filter::types::Place as V57;
-                                        match place55 {
-                                            V57::Node => {
+                                        use super::super::super::super::dnsweir::filter::types::Place as V58;
+                                        match place56 {
+                                            V58::Node => {
                                                 *base.add(8).cast::<u8>() = (0i32) as u8;
                                             }
-                                            V57::Argument(e) => {
+                                            V58::Argument(e) => {
                                                 *base.add(8).cast::<u8>() = (1i32) as u8;
                                                 *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<i32>() = _rt::as_i32(e);
                                             }
-                                            V57::Property(e) => {
+                                            V58::Property(e) => {
                                                 *base.add(8).cast::<u8>() = (2i32) as u8;
-                                                let vec56 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr56 = vec56.as_ptr().cast::<u8>();
-                                                let len56 = vec56.len();
-                                                ::core::mem::forget(vec56);
+                                                let vec57 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr57 = vec57.as_ptr().cast::<u8>();
+                                                let len57 = vec57.len();
+                                                ::core::mem::forget(vec57);
                                                 *base
                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len56;
+                                                    .cast::<usize>() = len57;
                                                 *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr56.cast_mut();
+                                                    .cast::<*mut u8>() = ptr57.cast_mut();
                                             }
                                         }
-                                        let vec58 = (message55.into_bytes()).into_boxed_slice();
-                                        let ptr58 = vec58.as_ptr().cast::<u8>();
-                                        let len58 = vec58.len();
-                                        ::core::mem::forget(vec58);
-                                        *base
-                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len58;
-                                        *base
-                                            .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr58.cast_mut();
-                                        let vec59 = (help55.into_bytes()).into_boxed_slice();
+                                        let vec59 = (message56.into_bytes()).into_boxed_slice();
                                         let ptr59 = vec59.as_ptr().cast::<u8>();
                                         let len59 = vec59.len();
                                         ::core::mem::forget(vec59);
                                         *base
-                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len59;
                                         *base
-                                            .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                            .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr59.cast_mut();
+                                        let vec60 = (help56.into_bytes()).into_boxed_slice();
+                                        let ptr60 = vec60.as_ptr().cast::<u8>();
+                                        let len60 = vec60.len();
+                                        ::core::mem::forget(vec60);
+                                        *base
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len60;
+                                        *base
+                                            .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr60.cast_mut();
                                     }
                                 }
                                 *ptr39
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len60;
+                                    .cast::<usize>() = len61;
                                 *ptr39
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result60;
+                                    .cast::<*mut u8>() = result61;
                             }
                         };
                         ptr39
@@ -2712,53 +2779,62 @@ pub mod exports {
                                     len30 * (2 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                            }
-                            _ => {
                                 let l31 = *arg0
-                                    .add(::core::mem::size_of::<*const u8>())
+                                    .add(8 + 11 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
                                 let l32 = *arg0
+                                    .add(8 + 12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base33 = l31;
+                                let len33 = l32;
+                                _rt::cabi_dealloc(base33, len33 * 1, 1);
+                            }
+                            _ => {
+                                let l34 = *arg0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l35 = *arg0
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base40 = l31;
-                                let len40 = l32;
-                                for i in 0..len40 {
-                                    let base = base40
+                                let base43 = l34;
+                                let len43 = l35;
+                                for i in 0..len43 {
+                                    let base = base43
                                         .add(i * (8 + 7 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l33 = i32::from(*base.add(8).cast::<u8>());
-                                        match l33 {
+                                        let l36 = i32::from(*base.add(8).cast::<u8>());
+                                        match l36 {
                                             0 => {}
                                             1 => {}
                                             _ => {
-                                                let l34 = *base
+                                                let l37 = *base
                                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l35 = *base
+                                                let l38 = *base
                                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l34, l35, 1);
+                                                _rt::cabi_dealloc(l37, l38, 1);
                                             }
                                         }
-                                        let l36 = *base
+                                        let l39 = *base
                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l37 = *base
+                                        let l40 = *base
                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l36, l37, 1);
-                                        let l38 = *base
+                                        _rt::cabi_dealloc(l39, l40, 1);
+                                        let l41 = *base
                                             .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l39 = *base
+                                        let l42 = *base
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l38, l39, 1);
+                                        _rt::cabi_dealloc(l41, l42, 1);
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base40,
-                                    len40 * (8 + 7 * ::core::mem::size_of::<*const u8>()),
+                                    base43,
+                                    len43 * (8 + 7 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
@@ -2796,11 +2872,11 @@ pub mod exports {
                 struct _RetArea(
                     [::core::mem::MaybeUninit<
                         u8,
-                    >; 8 + 11 * ::core::mem::size_of::<*const u8>()],
+                    >; 8 + 13 * ::core::mem::size_of::<*const u8>()],
                 );
                 static mut _RET_AREA: _RetArea = _RetArea(
                     [::core::mem::MaybeUninit::uninit(); 8
-                        + 11 * ::core::mem::size_of::<*const u8>()],
+                        + 13 * ::core::mem::size_of::<*const u8>()],
                 );
             }
             /// Sees queries on the way in, and may change or answer them.
@@ -8901,9 +8977,9 @@ macro_rules! __export_filter_impl {
         =
         "component-type:wit-bindgen:0.61.1:dnsweir:filter@0.1.0:filter:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 4296] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 4348] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xcb\x20\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xff\x20\x01A\x02\x01\
 A#\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\x01\
 @\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\x01\
 \0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\x02\
@@ -8920,8 +8996,8 @@ p}\x01@\x03\x05indexy\x06offsetw\x06lengthy\0\x02\x04\0\x04read\x01\x03\x01k\x02
 @\x01\x04names\0y\x04\0\x09published\x01\x06\x01@\0\0w\x04\0\x08revision\x01\x07\
 \x03\0\x19dnsweir:filter/data@0.1.0\x05\x02\x01B\x05\x01p}\x01@\x02\x04names\x06\
 octets\0\0\x7f\x04\0\x06append\x01\x01\x01@\x02\x04names\x05indexy\0\x7f\x04\0\x07\
-publish\x01\x02\x03\0\x1bdnsweir:filter/output@0.1.0\x05\x03\x01B\\\x01r\x0e\x0b\
-client-highw\x0aclient-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06\
+publish\x01\x02\x03\0\x1bdnsweir:filter/output@0.1.0\x05\x03\x01B_\x01r\x0e\x0bc\
+lient-highw\x0aclient-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06\
 header{\x08udp-size{\x0aedns-flags{\x0bclient-port{\x04zone{\x09transport}\x04ed\
 ns}\x0edetails-length{\x04\0\x05query\x03\0\0\x01p}\x01r\x05\x04name\x02\x05rtyp\
 e{\x05class{\x03ttly\x05rdata\x02\x04\0\x0fresource-record\x03\0\x03\x01r\x02\x04\
@@ -8964,40 +9040,41 @@ nt\x01y\0\x08property\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\x
 y\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x09\x0bedns-option\x01{\0\x0cedn\
 s-options\0\0\x08listener\0\0\x0bserver-name\0\0\x08identity\0\0\x09pod-label\x01\
 s\0\x0epod-annotation\x01s\0\x0fnamespace-label\x01s\0\x14namespace-annotation\x01\
-s\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\
-\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08messages\x7f\
-\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08manifest\
-\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\x05set\
-up\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x04\x02\x03\0\x04\x05setup\x02\
-\x03\0\x04\x08manifest\x02\x03\0\x04\x0cconfig-error\x01B\x0a\x02\x03\x02\x01\x05\
-\x04\0\x05setup\x03\0\0\x02\x03\x02\x01\x06\x04\0\x08manifest\x03\0\x02\x02\x03\x02\
-\x01\x07\x04\0\x0cconfig-error\x03\0\x04\x01p\x05\x01j\x01\x03\x01\x06\x01@\x01\x05\
-setup\x01\0\x07\x04\0\x09configure\x01\x08\x04\0\x1ednsweir:filter/configure@0.1\
-.0\x05\x08\x02\x03\0\x04\x05query\x02\x03\0\x04\x07verdict\x01B\x09\x02\x03\x02\x01\
-\x09\x04\0\x05query\x03\0\0\x02\x03\x02\x01\x0a\x04\0\x07verdict\x03\0\x02\x01p\x01\
-\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0aon-que\
-ries\x01\x07\x04\0\x1cdnsweir:filter/queries@0.1.0\x05\x0b\x02\x03\0\x04\x08resp\
-onse\x02\x03\0\x04\x10response-verdict\x01B\x09\x02\x03\x02\x01\x0c\x04\0\x08res\
-ponse\x03\0\0\x02\x03\x02\x01\x0d\x04\0\x10response-verdict\x03\0\x02\x01p\x01\x01\
-p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0con-respons\
-es\x01\x07\x04\0\x1ednsweir:filter/responses@0.1.0\x05\x0e\x02\x03\0\x04\x0baske\
-d-query\x02\x03\0\x04\x0dlookup-answer\x01B\x0c\x02\x03\x02\x01\x0f\x04\0\x0bask\
-ed-query\x03\0\0\x02\x03\x02\x01\x10\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\
-\x01\x0a\x04\0\x07verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03\
-noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x10on-query-answers\x01\
-\x0a\x04\0\"dnsweir:filter/query-answers@0.1.0\x05\x11\x02\x03\0\x04\x0easked-re\
-sponse\x01B\x0c\x02\x03\x02\x01\x12\x04\0\x0easked-response\x03\0\0\x02\x03\x02\x01\
-\x10\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\x0d\x04\0\x10response-verd\
-ict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\x06\x07\
-answers\x07\x05bytes\x08\0\x09\x04\0\x13on-response-answers\x01\x0a\x04\0%dnswei\
-r:filter/response-answers@0.1.0\x05\x13\x02\x03\0\x04\x05event\x01B\x06\x02\x03\x02\
-\x01\x14\x04\0\x05event\x03\0\0\x01p\x01\x01p}\x01@\x02\x05batch\x02\x05bytes\x03\
-\x01\0\x04\0\x09on-events\x01\x04\x04\0\x1bdnsweir:filter/events@0.1.0\x05\x15\x01\
-B\x06\x01r\x03\x04names\x04files\x04datay\x04\0\x06source\x03\0\0\x01p\x01\x01j\0\
-\x01s\x01@\x02\x03noww\x07sources\x02\0\x03\x04\0\x0aon-refresh\x01\x04\x04\0\x1c\
-dnsweir:filter/refresh@0.1.0\x05\x16\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\0\x0b\
-\x0c\x01\0\x06filter\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-comp\
-onent\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+s\0\x04\0\x06detail\x03\0Q\x01m\x03\x07success\x06denial\x05error\x04\0\x07outco\
+me\x03\0S\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01p\xd4\0\x01r\x0b\x06qtypes\xd5\0\x08\
+suffixes\xd6\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08messages\x7f\x04\
+asks\x7f\x06tables\xd7\0\x07details\xd8\0\x07sources\xd6\0\x08outcomes\xd9\0\x04\
+\0\x08manifest\x03\0Z\x01p\xca\0\x01r\x03\x04names\x06config\xdc\0\x05zones\xd6\0\
+\x04\0\x05setup\x03\0]\x03\0\x1adnsweir:filter/types@0.1.0\x05\x04\x02\x03\0\x04\
+\x05setup\x02\x03\0\x04\x08manifest\x02\x03\0\x04\x0cconfig-error\x01B\x0a\x02\x03\
+\x02\x01\x05\x04\0\x05setup\x03\0\0\x02\x03\x02\x01\x06\x04\0\x08manifest\x03\0\x02\
+\x02\x03\x02\x01\x07\x04\0\x0cconfig-error\x03\0\x04\x01p\x05\x01j\x01\x03\x01\x06\
+\x01@\x01\x05setup\x01\0\x07\x04\0\x09configure\x01\x08\x04\0\x1ednsweir:filter/\
+configure@0.1.0\x05\x08\x02\x03\0\x04\x05query\x02\x03\0\x04\x07verdict\x01B\x09\
+\x02\x03\x02\x01\x09\x04\0\x05query\x03\0\0\x02\x03\x02\x01\x0a\x04\0\x07verdict\
+\x03\0\x02\x01p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\
+\x04\0\x0aon-queries\x01\x07\x04\0\x1cdnsweir:filter/queries@0.1.0\x05\x0b\x02\x03\
+\0\x04\x08response\x02\x03\0\x04\x10response-verdict\x01B\x09\x02\x03\x02\x01\x0c\
+\x04\0\x08response\x03\0\0\x02\x03\x02\x01\x0d\x04\0\x10response-verdict\x03\0\x02\
+\x01p\x01\x01p}\x01p\x03\x01@\x03\x03noww\x05batch\x04\x05bytes\x05\0\x06\x04\0\x0c\
+on-responses\x01\x07\x04\0\x1ednsweir:filter/responses@0.1.0\x05\x0e\x02\x03\0\x04\
+\x0basked-query\x02\x03\0\x04\x0dlookup-answer\x01B\x0c\x02\x03\x02\x01\x0f\x04\0\
+\x0basked-query\x03\0\0\x02\x03\x02\x01\x10\x04\0\x0dlookup-answer\x03\0\x02\x02\
+\x03\x02\x01\x0a\x04\0\x07verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01\
+@\x04\x03noww\x05batch\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x10on-query-a\
+nswers\x01\x0a\x04\0\"dnsweir:filter/query-answers@0.1.0\x05\x11\x02\x03\0\x04\x0e\
+asked-response\x01B\x0c\x02\x03\x02\x01\x12\x04\0\x0easked-response\x03\0\0\x02\x03\
+\x02\x01\x10\x04\0\x0dlookup-answer\x03\0\x02\x02\x03\x02\x01\x0d\x04\0\x10respo\
+nse-verdict\x03\0\x04\x01p\x01\x01p\x03\x01p}\x01p\x05\x01@\x04\x03noww\x05batch\
+\x06\x07answers\x07\x05bytes\x08\0\x09\x04\0\x13on-response-answers\x01\x0a\x04\0\
+%dnsweir:filter/response-answers@0.1.0\x05\x13\x02\x03\0\x04\x05event\x01B\x06\x02\
+\x03\x02\x01\x14\x04\0\x05event\x03\0\0\x01p\x01\x01p}\x01@\x02\x05batch\x02\x05\
+bytes\x03\x01\0\x04\0\x09on-events\x01\x04\x04\0\x1bdnsweir:filter/events@0.1.0\x05\
+\x15\x01B\x06\x01r\x03\x04names\x04files\x04datay\x04\0\x06source\x03\0\0\x01p\x01\
+\x01j\0\x01s\x01@\x02\x03noww\x07sources\x02\0\x03\x04\0\x0aon-refresh\x01\x04\x04\
+\0\x1cdnsweir:filter/refresh@0.1.0\x05\x16\x04\0\x1bdnsweir:filter/filter@0.1.0\x04\
+\0\x0b\x0c\x01\0\x06filter\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwi\
+t-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -9010,8 +9087,8 @@ pub use __export_filter_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3255] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9a\x18\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3307] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xce\x18\x01A\x02\x01\
 A\x0a\x01B\x0a\x01m\x04\x05error\x04warn\x04info\x05debug\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x01\x05liness\
 \x01\0\x04\0\x05print\x01\x03\x01o\x02ss\x01p\x04\x01@\x03\x04names\x06labels\x05\
@@ -9028,8 +9105,8 @@ p}\x01@\x03\x05indexy\x06offsetw\x06lengthy\0\x02\x04\0\x04read\x01\x03\x01k\x02
 @\x01\x04names\0y\x04\0\x09published\x01\x06\x01@\0\0w\x04\0\x08revision\x01\x07\
 \x03\0\x19dnsweir:filter/data@0.1.0\x05\x02\x01B\x05\x01p}\x01@\x02\x04names\x06\
 octets\0\0\x7f\x04\0\x06append\x01\x01\x01@\x02\x04names\x05indexy\0\x7f\x04\0\x07\
-publish\x01\x02\x03\0\x1bdnsweir:filter/output@0.1.0\x05\x03\x01B\\\x01r\x0e\x0b\
-client-highw\x0aclient-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06\
+publish\x01\x02\x03\0\x1bdnsweir:filter/output@0.1.0\x05\x03\x01B_\x01r\x0e\x0bc\
+lient-highw\x0aclient-loww\x0aname-starty\x0bname-length{\x05qtype{\x06qclass{\x06\
 header{\x08udp-size{\x0aedns-flags{\x0bclient-port{\x04zone{\x09transport}\x04ed\
 ns}\x0edetails-length{\x04\0\x05query\x03\0\0\x01p}\x01r\x05\x04name\x02\x05rtyp\
 e{\x05class{\x03ttly\x05rdata\x02\x04\0\x0fresource-record\x03\0\x03\x01r\x02\x04\
@@ -9072,14 +9149,15 @@ nt\x01y\0\x08property\x01s\0\x04\0\x05place\x03\0K\x01r\x04\x04node\"\x05place\x
 y\x05shown\x7f\x04\0\x0btable-shape\x03\0O\x01q\x09\x0bedns-option\x01{\0\x0cedn\
 s-options\0\0\x08listener\0\0\x0bserver-name\0\0\x08identity\0\0\x09pod-label\x01\
 s\0\x0epod-annotation\x01s\0\x0fnamespace-label\x01s\0\x14namespace-annotation\x01\
-s\0\x04\0\x06detail\x03\0Q\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01r\x0a\x06qtypes\xd3\
-\0\x08suffixes\xd4\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08messages\x7f\
-\x04asks\x7f\x06tables\xd5\0\x07details\xd6\0\x07sources\xd4\0\x04\0\x08manifest\
-\x03\0W\x01p\xca\0\x01r\x03\x04names\x06config\xd9\0\x05zones\xd4\0\x04\0\x05set\
-up\x03\0Z\x03\0\x1adnsweir:filter/types@0.1.0\x05\x04\x04\0;dnsweir:filter/filte\
-r-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&filter-with-all-of-its-\
-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\
-\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+s\0\x04\0\x06detail\x03\0Q\x01m\x03\x07success\x06denial\x05error\x04\0\x07outco\
+me\x03\0S\x01p{\x01ps\x01p\xd0\0\x01p\xd2\0\x01p\xd4\0\x01r\x0b\x06qtypes\xd5\0\x08\
+suffixes\xd6\0\x07queries\x7f\x09responses\x7f\x06events\x7f\x08messages\x7f\x04\
+asks\x7f\x06tables\xd7\0\x07details\xd8\0\x07sources\xd6\0\x08outcomes\xd9\0\x04\
+\0\x08manifest\x03\0Z\x01p\xca\0\x01r\x03\x04names\x06config\xdc\0\x05zones\xd6\0\
+\x04\0\x05setup\x03\0]\x03\0\x1adnsweir:filter/types@0.1.0\x05\x04\x04\0;dnsweir\
+:filter/filter-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&filter-wit\
+h-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0d\
+wit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::bindings::dnsweir::filter::types as raw;
 use crate::{Query, Rcode, Source};
 
+/// What became of a query.
+pub use raw::Outcome;
+
 /// A query that has been answered, or dropped. The answer has left.
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
@@ -60,6 +63,16 @@ impl<'a> Event<'a> {
     /// The response code.
     pub fn rcode(&self) -> Rcode {
         Rcode(self.raw.rcode)
+    }
+
+    /// What became of the query, by the response code and whether there are answers.
+    pub fn outcome(&self) -> Outcome {
+        match self.rcode() {
+            _ if self.dropped() => Outcome::Error,
+            Rcode::NOERROR if self.has_answers() => Outcome::Success,
+            Rcode::NOERROR | Rcode::NXDOMAIN => Outcome::Denial,
+            _ => Outcome::Error,
+        }
     }
 
     /// The second 16 bits of the response's header (RFC 1035 section 4.1.1).

@@ -154,7 +154,7 @@ pub use ask::{Answers, Ask, Found, LookupStatus};
 pub use codes::{Class, Rcode, Type, UnknownCode};
 pub use config::{Invalid, Mistake, Node, Setup};
 pub use data::Data;
-pub use event::Event;
+pub use event::{Event, Outcome};
 pub use extended_error::ExtendedError;
 pub use hash::stable_hash;
 pub use host::{Level, count, count_with, log, print, print_with};

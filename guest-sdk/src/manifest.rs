@@ -1,7 +1,7 @@
 //! What a filter wants to see.
 
 use crate::bindings::dnsweir::filter::types as raw;
-use crate::{NameBuf, Type};
+use crate::{NameBuf, Outcome, Type};
 
 /// What the host calls the filter for; it calls it for nothing else, so whatever is left out here
 /// costs nothing. At least one phase must be named.
@@ -29,6 +29,7 @@ impl Manifest {
             details: Vec::new(),
             asks: false,
             sources: Vec::new(),
+            outcomes: Vec::new(),
         })
     }
 
@@ -48,6 +49,17 @@ impl Manifest {
     pub fn events(mut self) -> Manifest {
         self.0.events = true;
         self
+    }
+
+    /// Hears of those queries only that [became](Event::outcome) one of these.
+    pub fn outcomes(mut self, outcomes: impl IntoIterator<Item = Outcome>) -> Manifest {
+        self.0.outcomes.extend(outcomes);
+        self
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn hears(&self, outcome: Outcome) -> bool {
+        self.0.outcomes.is_empty() || self.0.outcomes.contains(&outcome)
     }
 
     /// Wants the [message](crate::Response::message) of each response and each [event](crate::Event::message). Copying

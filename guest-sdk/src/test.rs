@@ -197,11 +197,14 @@ impl<F: Filter> Running<F> {
         self.lookups.hand(ask, before, round)
     }
 
-    /// The event phase. Not held back by the manifest.
+    /// The event phase, held back by the manifest's [outcomes](crate::Manifest::outcomes) alone.
     pub fn event(&mut self, event: &EventLiteral) {
         let (raw, bytes) = event.raw();
         let view = Event::new(&raw, &bytes);
         let view = view.expect("a literal is in range");
+        if !self.manifest.hears(view.outcome()) {
+            return;
+        }
         self.call(event.query().millis(), |filter| filter.event(&view));
     }
 

@@ -83,6 +83,22 @@ fn classes_choose_what_is_logged() {
     }
 }
 
+/// Of what it does not print it does not even hear.
+#[test]
+fn queries_of_other_classes_cost_no_call() {
+    let proxy = start("log", "class \"error\"", "use \"f\"", &upstream());
+    for _ in 0..3 {
+        ask_each(&proxy);
+    }
+    let heard = || {
+        let metrics = proxy.metrics();
+        ["dnsweir_filter_calls_total", "dnsweir_filter_items_total"]
+            .map(|name| metrics.sum(name, &[("filter", "f"), ("phase", "events")]))
+    };
+    crate::harness::until("the errors to be heard of", || heard()[1] == 3.0);
+    assert!(heard()[0] <= 3.0, "{:?}", heard());
+}
+
 #[test]
 fn json_has_an_object_per_line() {
     let upstream = upstream();

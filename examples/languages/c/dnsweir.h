@@ -218,6 +218,7 @@ typedef struct {
     struct { const table *at; uint32_t length; } tables;
     struct { const detail *at; uint32_t length; } details;
     texts sources;
+    struct { const uint8_t *at; uint32_t length; } outcomes;
 } manifest;
 
 /* A manifest, or mistakes. */

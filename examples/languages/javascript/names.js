@@ -39,7 +39,8 @@ export const configure = {
         }
         host.log("info", `the JavaScript filter is ready: ${hosts.size} hosts, ${blocked.size} blocked`);
         const phases = { queries: true, responses: false, events: false };
-        return { qtypes: [], suffixes, ...phases, messages: false, asks: false, tables: [], details: [], sources: [] };
+        const lists = { qtypes: [], suffixes, tables: [], details: [], sources: [], outcomes: [] };
+        return { ...lists, ...phases, messages: false, asks: false };
     },
 };
 

@@ -40,7 +40,7 @@ class Configure:
             raise Err(mistakes)
         host.log(host.Level.INFO, f"the Python filter is ready: {len(hosts)} hosts, {len(blocked)} blocked")
         return Manifest(qtypes=[], suffixes=suffixes, queries=True, responses=False, events=False, messages=False,
-                        asks=False, tables=[], details=[], sources=[])
+                        asks=False, tables=[], details=[], sources=[], outcomes=[])
 
 
 class Queries:

@@ -9,33 +9,29 @@ mod line;
 
 use dnsweir_filter::{Event, Filter, Invalid, Manifest, Setup, Transport};
 
-use class::Classes;
 use format::Format;
 
 /// The filter.
 pub struct Log {
-    classes: Classes,
     format: Format,
 }
 
 impl Filter for Log {
     fn configure(setup: Setup<'_>) -> Result<(Log, Manifest), Invalid> {
         let config = setup.config();
-        let classes = Classes::read(config);
         let format = config.setting_or("format", Format::common());
-        let mut manifest = Manifest::new().events();
+        let mut manifest = Manifest::new().events().outcomes(class::outcomes(config));
         if format.has_identity() {
             manifest = manifest.identity();
         }
-        Ok((Log { classes, format }, manifest))
+        Ok((Log { format }, manifest))
     }
 
     fn event(&mut self, event: &Event<'_>) {
         // Prefetches and the like have no client to tell of.
-        if event.query().transport() == Transport::Internal || !self.classes.contain(event) {
-            return;
+        if event.query().transport() != Transport::Internal {
+            self.format.print(event);
         }
-        self.format.print(event);
     }
 }
 

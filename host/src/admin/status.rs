@@ -13,7 +13,7 @@ use crate::dns::edns::extended_error_text;
 use crate::dns::name::Text;
 use crate::dns::rcode_text;
 use crate::dns::text::type_text;
-use crate::filter::Filter;
+use crate::filter::{Filter, Outcomes};
 use crate::identity::NodePods;
 use crate::serve::Shared;
 use crate::serve::generation::{Generation, Stage};
@@ -232,7 +232,7 @@ fn filter_status(state: &State, filter: &Filter, config: &config::Filter, test_c
     let phases = [
         ("query", interest.queries),
         ("response", interest.responses),
-        ("event", interest.events),
+        ("event", interest.events != Outcomes::NONE),
     ];
     FilterStatus {
         name: filter.name().to_string(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bindings::dnsweir::filter::types::Manifest;
 use super::details::Details;
+use super::outcomes::Outcomes;
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 
@@ -14,8 +15,8 @@ pub struct Interest {
     pub queries: bool,
     /// The response phase.
     pub responses: bool,
-    /// The event phase.
-    pub events: bool,
+    /// The queries that the event phase hears of.
+    pub events: Outcomes,
     /// Whether responses and events are to carry the message.
     pub messages: bool,
     /// What it wants to know of queries.
@@ -39,7 +40,7 @@ impl Interest {
         Interest {
             queries: false,
             responses: false,
-            events: false,
+            events: Outcomes::NONE,
             messages: false,
             details: Details::default(),
             asks: false,
@@ -76,7 +77,7 @@ impl Interest {
         Ok(Interest {
             queries: manifest.queries,
             responses: manifest.responses,
-            events: manifest.events,
+            events: Outcomes::heard(manifest),
             messages: manifest.messages,
             details: Details::new(&manifest.details)?,
             asks: manifest.asks,
@@ -121,6 +122,7 @@ mod tests {
             details: Vec::new(),
             asks: false,
             sources: Vec::new(),
+            outcomes: Vec::new(),
         })
     }
 

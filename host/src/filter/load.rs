@@ -22,6 +22,7 @@ use super::footprint::overhead;
 use super::interest::Interest;
 use super::layer::layer;
 use super::load_error::{LoadError, MODULE_MAXIMUM, code_maximum};
+use super::outcomes::Outcomes;
 use super::probation::Probation;
 use super::sandbox::{Sandbox, StartError};
 use super::tables::{self, Tables, WithTables};
@@ -160,7 +161,10 @@ impl Filter {
         } = &self.interest;
         let of_messages = if *messages { EVENT_OCTETS } else { 0 };
         let of_labels = if details.labels() { LABEL_OCTETS } else { 0 };
-        if *events { of_messages + of_labels } else { 0 }
+        match *events {
+            Outcomes::NONE => 0,
+            _ => of_messages + of_labels,
+        }
     }
 
     /// What it wants to see.

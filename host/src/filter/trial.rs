@@ -32,6 +32,7 @@ use super::footprint::overhead;
 use super::interest::Interest;
 use super::load::{self, Filter};
 use super::load_error::LoadError;
+use super::outcomes::Outcomes;
 use super::own_counters::OwnCount;
 use super::refresh;
 use super::sandbox::HOSTCALL_BYTES;
@@ -245,6 +246,7 @@ impl Trial {
                 details: Vec::new(),
                 asks: false,
                 sources: Vec::new(),
+                outcomes: Vec::new(),
             },
             interest: Interest::none(),
             tables: Arc::new(Tables::none()),
@@ -450,7 +452,9 @@ impl Trial {
     /// The event phase.
     pub fn event(&mut self, event: types::Event, asked: Asked<'_>, message: &[u8]) -> Execution<Outcome<()>> {
         self.now = event.time;
-        let wanted = self.manifest.events && self.interest.covers(event.query.qtype, asked.name);
+        let response = (event.response_size > 0).then_some((event.rcode, event.has_answers != 0));
+        let wanted = self.interest.events.meet(Outcomes::of(response))
+            && self.interest.covers(event.query.qtype, asked.name);
         let mut batch = Batch::default();
         batch.push_event(event, asked, self.shown(message));
         self.execute(wanted, |guest| {

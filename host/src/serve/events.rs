@@ -8,6 +8,7 @@ use super::records::{Sent, event_record};
 use super::request::Request;
 use super::response::Response;
 use super::worker::{Clocks, Worker};
+use crate::filter::Outcomes;
 
 /// Events that make a call of an events phase worth its price.
 const TELL_BATCH: usize = 256;
@@ -17,6 +18,13 @@ const OCTETS_OF_EVENT: usize = 4096;
 
 /// How long events wait for others at most.
 const TELL_AFTER: Duration = Duration::from_millis(20);
+
+/// What became of a query, as its client sees it.
+#[inline]
+fn became(response: Option<&Response>, sent: Sent) -> Outcomes {
+    let response = response.filter(|_| sent.size > 0);
+    Outcomes::of(response.map(|response| (response.rcode, response.answer_count() > 0)))
+}
 
 impl Worker {
     /// Notes for the filters with an events phase what became of a query; no response: it was dropped.
@@ -30,7 +38,8 @@ impl Worker {
         clocks: Clocks,
     ) {
         self.finish_trace(request, response, sent.size);
-        if live.generation.pipelines[request.pipeline].tells {
+        let told = live.generation.pipelines[request.pipeline].tells;
+        if told != Outcomes::NONE && told.meet(became(response, sent)) {
             self.tell_of(live, request, response, sent, message, clocks);
         }
     }
@@ -56,10 +65,11 @@ impl Worker {
         if filters.is_empty() {
             return;
         }
+        let became = became(response, sent);
         let mut event = event_record(request, response, sent, clocks);
         for heard in filters {
             let interest = live.generation.filters[heard.filter].interest();
-            if interest.covers(event.query.qtype, request.name.as_bytes()) {
+            if interest.events.meet(became) && interest.covers(event.query.qtype, request.name.as_bytes()) {
                 event.query.zone = (heard.zone_base + request.zone) as u16;
                 let message = if interest.messages { message } else { &[] };
                 let octets = live.events[heard.filter].borrow_mut().push_event(

@@ -6,7 +6,7 @@ use crate::cases;
 use crate::config::{self, Config, Diagnostic, Report};
 use crate::dns::name::Name;
 use crate::dnstap::Tap;
-use crate::filter::{Engine, Filter};
+use crate::filter::{Engine, Filter, Outcomes};
 use crate::identity::NodePods;
 use crate::source::Source;
 
@@ -58,8 +58,8 @@ pub struct Pipeline {
     pub partition: u64,
     /// Filters that hear what happened.
     pub event_filters: Vec<EventFilter>,
-    /// Whether anybody hears what happened: these, or the tap.
-    pub tells: bool,
+    /// The queries of which anybody hears what happened: these, or the tap.
+    pub tells: Outcomes,
     /// Whether a filter looks at responses.
     pub looks_at_responses: bool,
     /// Who may ask.
@@ -244,7 +244,7 @@ fn pipeline(
         stages,
         partition,
         event_filters: Vec::new(),
-        tells: false,
+        tells: Outcomes::NONE,
         looks_at_responses: false,
         gate: zone.clients.as_ref().map(Gate::of_zone),
         wants_any: zone
@@ -261,7 +261,7 @@ fn of_messages(filters: &[Loaded], taps_clients: bool) -> (Keeps, bool) {
         options: interests().any(|interest| interest.details.options()),
         message: taps_clients,
     };
-    let hears = interests().any(|interest| interest.events && interest.messages);
+    let hears = interests().any(|interest| interest.events != Outcomes::NONE && interest.messages);
     (keeps, taps_clients || hears)
 }
 
@@ -394,11 +394,14 @@ impl Pipeline {
             if let Stage::Filter { filter, zone_base } = *stage {
                 let interest = filters[filter].filter.interest();
                 self.looks_at_responses |= interest.responses;
-                if interest.events {
+                if interest.events != Outcomes::NONE {
                     self.event_filters.push(EventFilter { filter, zone_base });
+                    self.tells = self.tells.and(interest.events);
                 }
             }
         }
-        self.tells = taps_clients || !self.event_filters.is_empty();
+        if taps_clients {
+            self.tells = Outcomes::ALL;
+        }
     }
 }

@@ -63,7 +63,7 @@ func realloc(old, oldSize, align, size uint32) uint32 {
 func configure(name, nameLength, config, configLength, zones, zonesLength uint32) uint32 {
 	made, manifest, mistakes := makeFilter(readConfig(config, configLength))
 	filter = made
-	result := take(52)
+	result := take(60)
 	clear(result)
 	if len(mistakes) > 0 {
 		result[0] = 1

@@ -30,6 +30,7 @@ impl configure::Guest for Garbage {
             details: vec![Detail::EdnsOptions, Detail::Listener, Detail::ServerName],
             asks: true,
             sources: Vec::new(),
+            outcomes: Vec::new(),
         })
     }
 }
