@@ -21,7 +21,7 @@ const ROW: u32 = 158;
 const PLOTS: [(u32, u32); 2] = [(20, 372), (396, 748)];
 
 /// Of the lines of a plot.
-const COLOURS: [RGBColor; 3] = [GREEN, BROWN, VIOLET];
+pub const COLOURS: [RGBColor; 3] = [GREEN, BROWN, VIOLET];
 
 /// What a plot may show of a point.
 type Figure = fn(&Run, &Line, u32) -> Option<f64>;
@@ -152,7 +152,7 @@ fn draw_row(row: &Area, dimension: Dimension, run: &Run) -> Result<(), Box<dyn E
 
 /// One plot. Counts grow by decades, so their axis does, unless there are few; figures begin at 0, unless they differ so
 /// much that the smaller ones could not be told apart.
-fn plot(area: &Area, curves: &[Vec<(f64, f64)>]) -> Result<(), Box<dyn Error>> {
+pub fn plot(area: &Area, curves: &[Vec<(f64, f64)>]) -> Result<(), Box<dyn Error>> {
     let all = || curves.iter().flatten().copied();
     let mut counts: Vec<f64> = all().map(|(count, _)| count).collect();
     counts.sort_unstable_by(f64::total_cmp);
@@ -215,7 +215,8 @@ where
     Ok(())
 }
 
-fn note() -> TextStyle<'static> {
+/// The way in which notes are written.
+pub fn note() -> TextStyle<'static> {
     text(11.0, NOTE, HPos::Left)
 }
 

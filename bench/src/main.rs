@@ -11,6 +11,7 @@ mod accounting;
 mod answering;
 mod ask;
 mod bars;
+mod cluster;
 mod curves;
 mod datagrams;
 mod drive;
@@ -60,6 +61,8 @@ enum Command {
     /// Measure how the cost of a query grows, then report
     #[command(mut_arg("seconds", |seconds| seconds.default_value("1")))]
     Scale(scale::Settings),
+    /// Measure what following a Kubernetes cluster costs, beside CoreDNS, then report
+    Cluster(cluster::Settings),
     /// Produce reports and pictures again from the raw numbers
     Report {
         /// With raw.jsonl or scale-*.jsonl
@@ -102,6 +105,10 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Scale(settings) => {
             scale::run(&settings)?;
             output::write_curves(&settings.out)?;
+        }
+        Command::Cluster(settings) => {
+            cluster::run(&settings)?;
+            output::write_cluster(&settings.out)?;
         }
         Command::Report { out } => output::write_all(&out)?,
         Command::Hit(settings) => hit::run(&settings)?,

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::growth::DIMENSIONS;
 use crate::peers::in_path;
 use crate::report::Run;
-use crate::{bars, curves, scale};
+use crate::{bars, cluster, curves, scale};
 
 /// Where results go, unless told otherwise.
 pub const FOLDER: &str = "target/bench";
@@ -21,8 +21,12 @@ pub fn write_all(out: &Path) -> Result<(), Box<dyn Error>> {
     if scaled {
         write_curves(out)?;
     }
-    // Without either the missing file is the mistake to name.
-    if !scaled || out.join("raw.jsonl").is_file() {
+    let followed = out.join(cluster::RAW).is_file();
+    if followed {
+        write_cluster(out)?;
+    }
+    // Without any the missing file is the mistake to name.
+    if !scaled && !followed || out.join("raw.jsonl").is_file() {
         write_report(out)?;
     }
     Ok(())
@@ -55,6 +59,15 @@ pub fn write_curves(out: &Path) -> Result<(), Box<dyn Error>> {
     fs::write(out.join("scale.md"), &markdown)?;
     print!("{markdown}");
     write_picture(&out.join("scale.svg"), &curves::draw(&runs)?)
+}
+
+/// The tables and the picture of the followers of a cluster.
+pub fn write_cluster(out: &Path) -> Result<(), Box<dyn Error>> {
+    let run = Run::read(&out.join(cluster::RAW))?;
+    let markdown = cluster::markdown(&run);
+    fs::write(out.join("cluster.md"), &markdown)?;
+    print!("{markdown}");
+    write_picture(&out.join("cluster.svg"), &cluster::draw(&run)?)
 }
 
 /// As SVG, and as PNG where something here can draw one.

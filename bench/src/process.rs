@@ -39,6 +39,23 @@ impl Server {
         address: SocketAddrV4,
         folder: &Path,
     ) -> io::Result<Server> {
+        let begin = Instant::now();
+        let mut server = Server::launch(command, core, address, folder)?;
+        server.until_it_answers(START).map_err(|error| {
+            let program = command.get_program().display();
+            io::Error::other(format!("{program}: {error}\n{}", last_words(folder)))
+        })?;
+        server.start = begin.elapsed();
+        Ok(server)
+    }
+
+    /// The same for one that has other questions to answer: it does not wait.
+    pub fn launch(
+        command: &mut Command,
+        core: usize,
+        address: SocketAddrV4,
+        folder: &Path,
+    ) -> io::Result<Server> {
         command
             .stdin(Stdio::null())
             .stdout(append(&folder.join(OUTPUT))?)
@@ -55,21 +72,15 @@ impl Server {
             });
         }
         let program = command.get_program().display().to_string();
-        let begin = Instant::now();
         let child = command
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
-        let mut server = Server {
+        Ok(Server {
             child,
             address,
             start: Duration::ZERO,
             folder: folder.to_owned(),
-        };
-        server
-            .until_it_answers(START)
-            .map_err(|error| io::Error::other(format!("{program}: {error}\n{}", server.last_words())))?;
-        server.start = begin.elapsed();
-        Ok(server)
+        })
     }
 
     /// Lets the threads that it has use these processors.
@@ -155,20 +166,20 @@ impl Server {
         }
         Err(io::Error::other(format!("no answer on {} in time", self.address)))
     }
+}
 
-    /// The end of what it wrote.
-    fn last_words(&self) -> String {
-        let mut words = String::new();
-        for name in [ERRORS, OUTPUT] {
-            let text = fs::read(self.folder.join(name)).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text);
-            let lines: Vec<&str> = text.lines().collect();
-            for line in &lines[lines.len().saturating_sub(8)..] {
-                words += &format!("    {line}\n");
-            }
+/// The end of what the server in `folder` wrote.
+pub fn last_words(folder: &Path) -> String {
+    let mut words = String::new();
+    for name in [ERRORS, OUTPUT] {
+        let text = fs::read(folder.join(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        for line in &lines[lines.len().saturating_sub(8)..] {
+            words += &format!("    {line}\n");
         }
-        words
     }
+    words
 }
 
 impl Drop for Server {

@@ -24,7 +24,8 @@ const DISTURBED: f64 = 0.05;
 /// The raw numbers of a run.
 #[derive(Default)]
 pub struct Run {
-    environment: Environment,
+    /// Where and how.
+    pub environment: Environment,
     notes: Vec<String>,
     /// What was measured.
     pub samples: Samples,
@@ -74,6 +75,24 @@ impl Run {
         let mut all = self.figures.iter();
         let found = all.find(|figure| figure.of == of && figure.what == what);
         found.map(|figure| figure.value)
+    }
+
+    /// The middle of all that was noted of it.
+    pub fn middle_figure(&self, of: &str, what: &str) -> Option<f64> {
+        let all = self.figures.iter();
+        let found = all.filter(|figure| figure.of == of && figure.what == what);
+        median(found.map(|figure| figure.value))
+    }
+
+    /// Of whom figures were noted, each once.
+    pub fn figured(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = Vec::new();
+        for figure in &self.figures {
+            if !all.contains(&&*figure.of) {
+                all.push(&figure.of);
+            }
+        }
+        all
     }
 
     /// Peers that were measured under `workload`, in the order of the table.
