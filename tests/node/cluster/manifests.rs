@@ -25,6 +25,9 @@ const COMPONENTS: [&str; 4] = [
     "pods",
 ];
 
+/// Those of the cluster's own DNS.
+const CLUSTER_COMPONENTS: [&str; 2] = ["multicluster", "service-entries"];
+
 /// What an overlay has, whatever else is in it.
 const PROXY: &[&str] = &["daemonset.apps/", "configmap/"];
 
@@ -59,13 +62,18 @@ fn rendered(folder: &Path) -> String {
 
 /// A kustomization that adds components to an overlay, as an operator's own would. Paths in one are relative.
 pub(super) fn composed(folder: &Path, more: &str) {
+    composed_of("overlays/cluster-address", folder, more);
+}
+
+/// The same with another folder of `deploy/`.
+fn composed_of(base: &str, folder: &Path, more: &str) {
     let folder = folder.canonicalize().expect("a folder");
     let up = "../".repeat(folder.components().count() - 1);
     let deploy = format!(
         "{up}{}/deploy",
         root().display().to_string().trim_start_matches('/')
     );
-    let text = format!("resources: [{deploy}/overlays/cluster-address]\n{more}").replace("DEPLOY", &deploy);
+    let text = format!("resources: [{deploy}/{base}]\n{more}").replace("DEPLOY", &deploy);
     fs::write(folder.join("kustomization.yaml"), text).expect("a file");
 }
 
@@ -84,13 +92,32 @@ fn every_overlay_is_valid() {
         );
         valid(component, &rendered(folder.path()), PROXY);
     }
+    for component in CLUSTER_COMPONENTS {
+        let folder = tempfile::tempdir().expect("a folder");
+        let more = format!("components: [DEPLOY/components/{component}]\n");
+        composed_of("cluster-dns", folder.path(), &more);
+        let expected = ["deployment.apps/", "clusterrole.rbac.authorization.k8s.io/"];
+        valid(component, &rendered(folder.path()), &expected);
+    }
 }
 
 /// Values of the chart, as `--set` takes them.
-const VARIANTS: [&[&str]; 12] = [
+const VARIANTS: [&[&str]; 15] = [
     &[],
     &["mode=link-local"],
     &["pods.enabled=true"],
+    &["serviceEntries.enabled=true", "serviceEntries.range=null"],
+    &[
+        "multicluster.domains={clusterset.local,other.example}",
+        "mode=ipvs",
+    ],
+    &[
+        "pods.enabled=true",
+        "serviceEntries.enabled=true",
+        "serviceEntries.range={240.240.0.0/16,2001:db8:f0f0::/96}",
+        "multicluster.domains={clusterset.local}",
+        "multicluster.memory=64MiB",
+    ],
     &[
         "mode=ipvs",
         "clusterDNS={10.96.0.10,fd00:96::10}",
@@ -135,11 +162,14 @@ const VARIANTS: [&[&str]; 12] = [
 ];
 
 /// Values that it has not, or not so.
-const WRONG: [&str; 10] = [
+const WRONG: [&str; 13] = [
     "mode=bypass",
     "clusterDns={10.96.0.10}",
     "clusterDNS={kube-dns}",
     "admin=9253",
+    "serviceEntries.range={240.240.0.0}",
+    "multicluster.enabled=true",
+    "multicluster.domains={clusterset local}",
     "image.digest=latest",
     // In a mode that has no address of the node's own.
     "webhook.enabled=true",

@@ -20,9 +20,20 @@ listen {{ if eq $mode "cluster-address" }}{{ $cluster }}{{ else }}{{ include "dn
 admin {{ quote .Values.admin }}
 
 zone "." {
+    {{- if .Values.serviceEntries.enabled }}
+    service-entries{{ with .Values.serviceEntries.range }} { range{{ range . }} {{ quote . }}{{ end }} }{{ end }}
+    {{- end }}
     cache
     forward {{ $cluster }}
 }
+{{- with .Values.multicluster }}
+{{- if .domains }}
+
+zone{{ range .domains }} {{ quote . }}{{ end }} {
+    kubernetes { domain "cluster.local"; multicluster{{ range .domains }} {{ quote . }}{{ end }}; memory {{ quote .memory }} }
+}
+{{- end }}
+{{- end }}
 
 node {
     interface "dnsweir"
@@ -38,6 +49,13 @@ node {
 
 pods { node (env)"NODE_NAME" }
 {{- end }}
+{{- end }}
+
+{{- /* What the configuration reads of the Kubernetes API, as the words of roles' names; nothing, and no account is needed. */ -}}
+{{- define "dnsweir.reads" -}}
+{{- if .Values.pods.enabled }}pods {{ end }}
+{{- if .Values.serviceEntries.enabled }}service-entries {{ end }}
+{{- if .Values.multicluster.domains }}multicluster {{ end }}
 {{- end }}
 
 {{- define "dnsweir.webhookLabels" -}}
