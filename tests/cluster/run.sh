@@ -4,7 +4,8 @@
 #
 #   tests/cluster/run.sh [iptables|nftables]...
 #
-# The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later ones use again. With NODE_CACHE=PATH, the
+# The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later ones use again, and gets the schemas of Istio's objects and
+# of those of several clusters (1.5 MB). With NODE_CACHE=PATH, the
 # program of kubernetes-sigs/node-local-dns is exchanged for the proxy and back, too; without, a stand-in of ours is enough.
 # With CONTAINERD=FOLDER, the nodes have the containerd, ctr and containerd-shim-runc-v2 there, such as `GOBIN=FOLDER go install` makes of
 # github.com/containerd/containerd/v2/cmd/…; from 2.1 on, filters come by image volume, too, which Debian's does not know.
@@ -21,7 +22,7 @@ missing=()
 for program in etcd containerd ctr runc conntrack iptables nft ip nsenter python3 openssl busybox /usr/lib/cni/bridge; do
     command -v "$program" > /dev/null || missing+=("$program")
 done
-{ [ -x "$KUBE_BIN/coredns" ] && [ -x "$KUBE_BIN/helm" ]; } || command -v go > /dev/null || missing+=(go)
+{ [ -x "$KUBE_BIN/coredns" ] && [ -x "$KUBE_BIN/helm" ] && [ -e "$KUBE_BIN/schemas/serviceimports.yaml" ]; } || command -v go > /dev/null || missing+=(go)
 if [ ${#missing[@]} -gt 0 ]; then
     line="cluster: needs ${missing[*]}"
     case ${CI:-} in
@@ -39,6 +40,7 @@ if [ ! -x "$KUBE_BIN/coredns" ] || [ ! -x "$KUBE_BIN/helm" ]; then
     echo "building Kubernetes and CoreDNS into $KUBE_BIN: about eight minutes"
     "$here/programs.sh" "$KUBE_BIN" 9>&-
 fi
+[ -e "$KUBE_BIN/schemas/serviceimports.yaml" ] || "$here/schemas.sh" "$KUBE_BIN/schemas" 9>&-
 if [ -n "${NODE_CACHE:-}" ]; then
     source=$(go mod download -json "k8s.io/kubernetes@v${KUBERNETES:-1.35.4}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["Dir"])')
     NODE_CACHE=$(realpath "$NODE_CACHE")

@@ -1,12 +1,16 @@
 //! A DaemonSet on two real Kubernetes nodes, with a pod's queries to the cluster's DNS address. The cluster's DNS is on the
 //! other node than the pod.
 
+mod beside;
 mod boot;
 mod cluster_dns;
 mod drop_in;
 mod manifests;
 mod migration;
 mod records;
+mod searches;
+mod service_entries;
+mod several_clusters;
 mod source;
 mod webhook;
 mod who;

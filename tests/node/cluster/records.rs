@@ -2,20 +2,16 @@
 //! not exist, every type.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
 use harness::process::Process;
 use harness::tools::output;
-use harness::{Message, ask, proxy, until};
+use harness::until;
 
+use super::beside::{COREDNS, Said, await_ready, compare, kubeconfig, start};
 use super::{apply_zoo, kubectl, node, state};
-
-const COREDNS: &str = "10.200.0.2:5301";
-const DNSWEIR: &str = "10.200.0.2:5302";
-const ADMIN: &str = "10.200.0.2:5303";
 
 const SERVICES: [&str; 18] = [
     "web",
@@ -130,45 +126,8 @@ const TYPES: [&str; 10] = [
     "A", "AAAA", "SRV", "TXT", "CNAME", "PTR", "MX", "SOA", "NS", "HTTPS",
 ];
 
-/// What a server says, as far as it is compared: rcode, AA, and the sections.
-#[derive(Debug, PartialEq, Eq)]
-struct Said(String, bool, [Vec<String>; 3]);
-
-impl Said {
-    fn read(message: &Message) -> Said {
-        let lines = |records: &[harness::Record]| {
-            let mut lines: Vec<String> = records
-                .iter()
-                .map(|record| without_serial(&record.to_string()))
-                .collect();
-            lines.sort();
-            lines
-        };
-        let sections = [&message.answers, &message.authority, &message.additional];
-        Said(
-            message.rcode(),
-            message.has(harness::flags::AA),
-            sections.map(|section| lines(section)),
-        )
-    }
-
-    fn denies(&self, rcode: &str) -> bool {
-        let Said(said, _, [answers, authority, _]) = self;
-        said == rcode && answers.is_empty() && authority.len() == 1
-    }
-}
-
-/// The serial says when the last change came, which is not the same for both.
-fn without_serial(line: &str) -> String {
-    let mut words: Vec<&str> = line.split(' ').collect();
-    if words.get(2) == Some(&"SOA") {
-        words[5] = "SERIAL";
-    }
-    words.join(" ")
-}
-
-fn start(pods: &str, folder: &Path) -> [Process; 2] {
-    let kubeconfig = state().join("kubeconfig").display().to_string();
+fn start_both(pods: &str, folder: &Path) -> [Process; 2] {
+    let kubeconfig = kubeconfig();
     let corefile = format!(
         "cluster.local:5301 in-addr.arpa:5301 ip6.arpa:5301 world:5301 example:5301 {{
             kubernetes cluster.local in-addr.arpa ip6.arpa {{
@@ -192,26 +151,11 @@ fn start(pods: &str, folder: &Path) -> [Process; 2] {
         }}"
     );
     let ours = format!(
-        "listen \"{DNSWEIR}\"\nadmin \"{ADMIN}\"\n\
-         zone \"cluster.local\" \"in-addr.arpa\" \"ip6.arpa\" \"world\" {{ kubernetes {{ \
+        "zone \"cluster.local\" \"in-addr.arpa\" \"ip6.arpa\" \"world\" {{ kubernetes {{ \
          kubeconfig \"{kubeconfig}\"; pods \"{pods}\"; external \"world\" headless=#true }} }}\n\
          zone \"example\" {{ forward \"{COREDNS}\" }}"
     );
-    let (theirs, file) = (folder.join("Corefile"), folder.join("dnsweir.kdl"));
-    fs::write(&theirs, corefile).expect("a file");
-    fs::write(&file, ours).expect("a file");
-    let inside = |program: &Path| {
-        let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--net={}", node("node").0.display()))
-            .arg(program);
-        command
-    };
-    let coredns = Path::new(&std::env::var_os("KUBE_BIN").expect("Kubernetes")).join("coredns");
-    [
-        Process::start(inside(&coredns).arg("-conf").arg(theirs)),
-        Process::start(inside(&proxy::program()).args(["run", "--config"]).arg(file)),
-    ]
+    start(&corefile, &ours, folder)
 }
 
 /// Every name that is asked for. Those of addresses that somebody has come first.
@@ -328,34 +272,6 @@ fn reason(
     }
 }
 
-/// What differs in a way that nobody has a reason for, and how much does for each reason.
-fn compare(
-    reverse: &BTreeSet<String>,
-    names: &BTreeSet<String>,
-) -> (Vec<String>, BTreeMap<&'static str, usize>) {
-    let (theirs, ours): (SocketAddr, SocketAddr) =
-        (COREDNS.parse().expect("one"), DNSWEIR.parse().expect("one"));
-    let (mut wrong, mut reasons) = (Vec::new(), BTreeMap::new());
-    for name in names {
-        for qtype in TYPES {
-            let query = Message::query(name, qtype).edns(4096);
-            let said = [theirs, ours].map(|server| Said::read(&ask(server, &query)));
-            let [theirs, ours] = &said;
-            let why = match theirs == ours {
-                true => Some("the same"),
-                false => reason(name, qtype, theirs, ours, reverse),
-            };
-            match why {
-                Some(why) => *reasons.entry(why).or_default() += 1,
-                None => wrong.push(format!(
-                    "{name} {qtype}\n  CoreDNS {theirs:?}\n  dnsweir {ours:?}"
-                )),
-            }
-        }
-    }
-    (wrong, reasons)
-}
-
 #[test]
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn coredns_and_the_proxy_say_the_same() {
@@ -415,19 +331,13 @@ fn with(
     reverse: &BTreeSet<String>,
 ) -> (Vec<String>, BTreeMap<&'static str, usize>) {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut servers = start(pods, folder.path());
+    let mut servers = start_both(pods, folder.path());
     let (names, reverse) = (names.clone(), reverse.clone());
     let compared = node("node").within(move || {
-        let ready = |server: &str| proxy::try_get(server.parse().expect("one"), "/ready");
-        until("the proxy to be ready", || {
-            ready(ADMIN).is_some_and(|(status, _)| status == 200)
-        });
-        let query = Message::query("_http._tcp.set.zoo.svc.cluster.local.", "SRV");
-        until("CoreDNS to be ready", || {
-            let said = std::panic::catch_unwind(|| ask(COREDNS.parse().expect("one"), &query));
-            said.is_ok_and(|said| !said.answers.is_empty())
-        });
-        compare(&reverse, &names)
+        await_ready("_http._tcp.set.zoo.svc.cluster.local.", "SRV");
+        compare(&names, &TYPES, |name, qtype, [theirs, ours]| {
+            reason(name, qtype, theirs, ours, &reverse)
+        })
     });
     let compared = compared.join().expect("a client");
     servers.iter_mut().for_each(Process::stop);

@@ -1,0 +1,119 @@
+//! Istio's service entries, taken by the API server by Istio's own schema, and told by the proxy.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use harness::guests::root;
+use harness::{Message, ask, until};
+
+use super::beside::{DNSWEIR, await_proxy, kubeconfig, start_proxy};
+use super::{kubectl, node, state};
+
+/// What the entries of tests/cluster/service-entries.yaml come to.
+const TOLD: [(&str, &str, &[&str]); 9] = [
+    ("api.mesh.example.", "A", &["192.0.2.10"]),
+    ("api.mesh.example.", "AAAA", &["2001:db8::10"]),
+    ("a.b.wild.mesh.example.", "A", &["192.0.2.10"]),
+    ("wild.mesh.example.", "A", &[]),
+    ("beta.mesh.example.", "A", &["192.0.2.11"]),
+    ("alpha.mesh.example.", "A", &["192.0.2.12"]),
+    ("x.alpha.mesh.example.", "A", &["192.0.2.12"]),
+    ("network.mesh.example.", "A", &[]),
+    ("private.mesh.example.", "A", &[]),
+];
+
+/// The file of a schema that tests/cluster/schemas.sh has brought.
+pub(super) fn schema(name: &str) -> String {
+    let folder = PathBuf::from(std::env::var_os("KUBE_BIN").expect("Kubernetes"));
+    folder.join("schemas").join(name).display().to_string()
+}
+
+/// Has the API server know a kind of objects.
+pub(super) fn apply_schema(file: &str, kind: &str) {
+    kubectl(&["apply", "--server-side", "-f", &schema(file)]);
+    let name = format!("crd/{kind}");
+    kubectl(&["wait", "--for=condition=Established", &name, "--timeout=60s"]);
+}
+
+/// The addresses that the proxy tells.
+fn told(name: &'static str, qtype: &'static str) -> Vec<String> {
+    let query = move || ask(DNSWEIR.parse().expect("one"), &Message::query(name, qtype));
+    let answer = node("node").within(query).join().expect("a client");
+    let address = |line: String| line.rsplit(' ').next().unwrap_or_default().to_owned();
+    answer.answers().into_iter().map(address).collect()
+}
+
+fn patch(version: &str, more: &[&str], patch: &str) {
+    let kind = format!("serviceentries.{version}.networking.istio.io");
+    kubectl(&[&["-n", "mesh", "patch", &kind, "--type=merge", "-p", patch], more].concat());
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn service_entries_of_every_version_are_told() {
+    apply_schema("serviceentries.yaml", "serviceentries.networking.istio.io");
+    let entries = root()
+        .join("tests/cluster/service-entries.yaml")
+        .display()
+        .to_string();
+    until("the API server to take entries", || {
+        let mut apply = Command::new(state().join("kubectl"));
+        apply.args(["apply", "--validate=strict", "-f", &entries]);
+        apply.output().is_ok_and(|output| output.status.success())
+    });
+    // The schema is Istio's: it knows what may be there.
+    let wrong = state().join("wrong.yaml");
+    let text = fs::read_to_string(&entries)
+        .expect("a file")
+        .replace("hosts:", "host:");
+    fs::write(&wrong, text).expect("a file");
+    let mut apply = Command::new(state().join("kubectl"));
+    apply.args(["apply", "--validate=strict", "-f"]).arg(&wrong);
+    assert!(
+        !apply.output().expect("kubectl").status.success(),
+        "a field that is not there"
+    );
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let zones = format!(
+        "zone \".\" {{ service-entries {{ kubeconfig \"{}\"; range \"240.240.0.0/16\" }}; forward \"10.200.0.2:9\" }}",
+        kubeconfig()
+    );
+    let mut proxy = start_proxy(&zones, folder.path());
+    node("node").within(await_proxy).join().expect("a client");
+    for (name, qtype, addresses) in TOLD {
+        assert_eq!(told(name, qtype), addresses, "{name} {qtype}");
+    }
+    for host in ["db.mesh.example.", "hashed.mesh.example."] {
+        let hashed = told(host, "A");
+        assert!(
+            matches!(&hashed[..], [one] if one.starts_with("240.240.")),
+            "{hashed:?}"
+        );
+    }
+    changes_appear();
+    kubectl(&["delete", "crd", "serviceentries.networking.istio.io"]);
+    until("the entries to go", || told("beta.mesh.example.", "A").is_empty());
+    proxy.stop();
+    kubectl(&["delete", "namespace", "mesh", "--wait=false"]);
+}
+
+/// What Istio writes into the status, and what is changed through a version that is not the one that is watched.
+fn changes_appear() {
+    patch(
+        "v1",
+        &["assigned", "--subresource=status"],
+        r#"{"status": {"addresses": [{"value": "240.0.0.7", "host": "db.mesh.example"}]}}"#,
+    );
+    until("the address that was assigned", || {
+        told("db.mesh.example.", "A") == ["240.0.0.7"]
+    });
+    patch(
+        "v1alpha3",
+        &["exact"],
+        r#"{"spec": {"addresses": ["192.0.2.20"]}}"#,
+    );
+    until("the change", || told("api.mesh.example.", "A") == ["192.0.2.20"]);
+    assert!(told("api.mesh.example.", "AAAA").is_empty());
+}
