@@ -93,7 +93,7 @@ fn queries_of_other_classes_cost_no_call() {
     let heard = || {
         let metrics = proxy.metrics();
         ["dnsweir_filter_calls_total", "dnsweir_filter_items_total"]
-            .map(|name| metrics.sum(name, &[("filter", "f"), ("phase", "events")]))
+            .map(|name| metrics.sum(name, &[("filter", "f"), ("phase", "event")]))
     };
     crate::harness::until("the errors to be heard of", || heard()[1] == 3.0);
     assert!(heard()[0] <= 3.0, "{:?}", heard());

@@ -20,10 +20,13 @@ pub struct ApiServer {
     state: Arc<Mutex<State>>,
 }
 
+/// Who watches which objects, and how events are to be written.
+type Watch = (Kind, Form, Sender<Arc<Vec<u8>>>);
+
 struct State {
     kinds: Vec<(Kind, Vec<Object>)>,
     version: u64,
-    watches: Vec<(Kind, Form, Sender<Arc<Vec<u8>>>)>,
+    watches: Vec<Watch>,
     /// Lists of everything that clients have begun, by the path.
     lists: HashMap<&'static str, u32>,
 }
