@@ -86,7 +86,8 @@ fn classes_choose_what_is_logged() {
 /// Of what it does not print it does not even hear.
 #[test]
 fn queries_of_other_classes_cost_no_call() {
-    let proxy = start("log", "class \"error\"", "use \"f\"", &upstream());
+    let upstream = upstream();
+    let proxy = start("log", "class \"error\"", "use \"f\"", &upstream);
     for _ in 0..3 {
         ask_each(&proxy);
     }
