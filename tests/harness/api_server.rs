@@ -190,14 +190,17 @@ impl ApiServer {
 
     fn accept(&self, stream: TcpStream) -> Option<()> {
         let tls = self.state().tls.clone();
-        match tls {
-            Some(tls) => self.converse(StreamOwned::new(ServerConnection::new(tls).ok()?, stream)),
-            None => self.converse(stream),
+        match &tls {
+            Some(with) => {
+                let server = ServerConnection::new(Arc::clone(with)).ok()?;
+                self.converse(StreamOwned::new(server, stream), &tls)
+            }
+            None => self.converse(stream, &tls),
         }
     }
 
     /// Requests of one connection, one after the other. A client that goes away is no mistake.
-    fn converse(&self, stream: impl Read + Write) -> Option<()> {
+    fn converse(&self, stream: impl Read + Write, tls: &Option<Arc<ServerConfig>>) -> Option<()> {
         let mut reader = BufReader::new(stream);
         loop {
             let mut request = String::new();
@@ -211,6 +214,8 @@ impl ApiServer {
             let stream = reader.get_mut();
             let fault = {
                 let mut state = self.state();
+                // Whatever the client had kept.
+                state.presents(tls).then_some(())?;
                 state.requests.push(request.clone());
                 state.fault.as_ref().and_then(|fault| fault(&request))
             };
@@ -227,7 +232,7 @@ impl ApiServer {
             }
             let kind = path.rsplit('/').next()?;
             match query.contains("watch=true") {
-                true => return self.watch(stream, kind, query),
+                true => return self.watch(stream, tls, kind, query),
                 false => stream.write_all(&self.list(kind, query)).ok()?,
             }
         }
@@ -245,7 +250,13 @@ impl ApiServer {
         )
     }
 
-    fn watch(&self, stream: &mut impl Write, kind: &str, query: &str) -> Option<()> {
+    fn watch(
+        &self,
+        stream: &mut impl Write,
+        tls: &Option<Arc<ServerConfig>>,
+        kind: &str,
+        query: &str,
+    ) -> Option<()> {
         let from = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("resourceversion="));
@@ -256,6 +267,7 @@ impl ApiServer {
             )
             .ok()?;
         let mut state = self.state();
+        state.presents(tls).then_some(())?;
         let cuts = state.cuts;
         if from + 1 < state.oldest {
             let status = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"});
@@ -287,6 +299,11 @@ impl ApiServer {
 }
 
 impl State {
+    /// Whether a connection that began with this certificate may go on.
+    fn presents(&self, tls: &Option<Arc<ServerConfig>>) -> bool {
+        self.tls.as_ref().map(Arc::as_ptr) == tls.as_ref().map(Arc::as_ptr)
+    }
+
     fn happened(&mut self, kind: &str, what: &str, object: Value) {
         let event = json!({"type": what, "object": object});
         self.events.push((self.version, kind.to_owned(), event));
