@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use harness::api_server::ApiServer;
 use harness::certificates::Authority;
-use harness::client::Stream;
+use harness::client::{self, Stream};
 use harness::servers::{self, SharedKey};
 use harness::tools::{command, needs};
-use harness::{Message, Proxy, address, ask, until};
+use harness::{Message, PATIENCE, Proxy, address, ask, until};
 
 /// Keys of each algorithm.
 pub const KEYS: [SharedKey; 3] = [
@@ -263,6 +263,41 @@ fn secondaries_are_told_of_changes() {
         until("a secondary to answer", || {
             proxy.metrics().sum("dnsweir_transfer_notifies_total", &answered) >= 1.0
         });
+    }
+}
+
+/// Whoever is told of a change and asks at once gets what is new, from every worker.
+#[test]
+fn nobody_is_told_before_every_worker_knows() {
+    let zone = "told.test.";
+    let secondary = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    secondary.set_read_timeout(Some(PATIENCE)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("zone");
+    fs::write(&file, simple(1)).unwrap();
+    let proxy = Proxy::start(&format!(
+        "workers 8\nzone {zone:?} {{ file {file:?} {{ transfer {{ to \"127.0.0.0/8\"; notify \"{}\" }} }} }}",
+        secondary.local_addr().unwrap()
+    ));
+    let query = Message::query(&format!("www.{zone}"), "TXT");
+    for number in 1..=20 {
+        if number > 1 {
+            replace(&file, &simple(number));
+        }
+        // So many that each worker gets some of them.
+        let clients: Vec<UdpSocket> = (0..64).map(|_| client::socket(proxy.address)).collect();
+        let mut told = [0; 512];
+        let (length, primary) = secondary.recv_from(&mut told).unwrap();
+        for client in &clients {
+            client.send(&query.encode()).unwrap();
+        }
+        // The same message, as a response: it has been heard (RFC 1996 section 4.7).
+        told[2] |= 0x80;
+        secondary.send_to(&told[..length], primary).unwrap();
+        for client in &clients {
+            let answer = Message::decode(&client::receive(client)).unwrap();
+            assert_eq!(answer.answers(), [format!("www.{zone} TXT \"{number}\"")]);
+        }
     }
 }
 

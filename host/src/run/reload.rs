@@ -294,7 +294,7 @@ impl Proxy {
         }
     }
 
-    /// Has each worker go on with another generation.
+    /// Has each worker go on with another generation, and then one of them begin with what the generation does by itself.
     async fn adopt(&self, generation: &Arc<Generation>, instances: Vec<Vec<Instance>>, limits: &Limits) {
         let mut adopted = Vec::new();
         for (worker, instances) in self.workers.iter().zip(instances) {
@@ -310,6 +310,9 @@ impl Proxy {
         for adopted in adopted {
             // If it has ended, so do we: that is found out where all ends are.
             let _ = adopted.await;
+        }
+        if let Some(worker) = self.workers.first() {
+            worker.send(Command::Begin);
         }
     }
 

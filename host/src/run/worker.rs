@@ -41,6 +41,10 @@ pub enum Command {
     /// Go on with another generation, and listen on what is ready for it. Told when the next batch will be served
     /// by it.
     Adopt(Adoption, oneshot::Sender<()>),
+    /// Every worker goes by the same generation: its sources and pods may begin with what they do by themselves. For
+    /// one worker alone. Not before that: a secondary that is told of a change asks at once, and must not get what was before
+    /// it from a worker that has not been told.
+    Begin,
     /// Take nothing new, and end when nothing is under way or the time is over.
     Stop {
         /// That time.
@@ -185,6 +189,7 @@ async fn work(
                 work.adopt(adoption);
                 let _ = done.send(());
             }
+            Some(Command::Begin) => work.begin(),
             Some(Command::Stop { within }) => break within,
         }
     };
@@ -214,14 +219,16 @@ impl Work {
         self.listeners
             .retain(|listener| wanted.each().any(|address| address == listener.address));
         self.pulse.guard(self.listeners.iter().map(Listener::switch));
-        if self.index == 0 {
-            // Those that are new begin with what they do by themselves.
-            for source in &generation.sources {
-                source.begin();
-            }
-            if let Some(pods) = &generation.pods {
-                pods.begin();
-            }
+    }
+
+    /// What is new begins with what it does by itself.
+    fn begin(&self) {
+        let generation = Arc::clone(&self.worker.live().generation);
+        for source in &generation.sources {
+            source.begin();
+        }
+        if let Some(pods) = &generation.pods {
+            pods.begin();
         }
     }
 
