@@ -10,6 +10,7 @@ use crate::listen;
 use crate::output;
 use crate::registry;
 use crate::serve::{LOOKUP_OCTETS, MESSAGE_KEPT, WAITING_OCTETS};
+use crate::source::forward;
 
 /// Program, main thread, log, what is watched, the admin address, and what a reload needs for a moment.
 const PROGRAM: usize = 24 << 20;
@@ -87,9 +88,10 @@ impl Ceiling {
             messages,
         } = filters;
         let upstreams = config.sources().map(|source| source.most_octets(workers));
-        let of_filters = config.filters.iter().map(|filter| &filter.limits);
-        let instances: usize = of_filters.map(filter::instance_memory).sum();
+        let limits = config.filters.iter().map(|filter| &filter.limits);
+        let instances: usize = limits.map(filter::instance_memory).sum();
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
+        let batches = forward::batch_octets();
         let tcp = config.listen.tcp_memory
             + (connections + listen::LEAVING) * listen::connection_memory(&config.listen);
         let waiting = config.waiting_queries * WAITING_OCTETS;
@@ -111,7 +113,7 @@ impl Ceiling {
         Ceiling {
             parts: vec![
                 ("program", PROGRAM),
-                ("workers", workers * (WORKER + listeners)),
+                ("workers", workers * (WORKER + batches + listeners)),
                 ("rates", rates.flatten().count() * RATES),
                 ("cache", config.cache_memory),
                 ("tcp", tcp),

@@ -23,6 +23,7 @@ mod config;
 mod confine;
 pub mod control;
 mod corefile;
+mod datagrams;
 mod dns;
 mod dnstap;
 mod fetch;

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dnstap", &["output", "config", "dns"]),
     ("cache", &["config", "dns"]),
     ("admission", &[]),
+    ("datagrams", &["dns"]),
     ("histogram", &[]),
     ("figures", &["histogram"]),
     ("ranking", &[]),
@@ -36,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "source",
         &[
             "admission",
+            "datagrams",
             "api_server",
             "background",
             "histogram",
@@ -82,12 +84,15 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dns",
         ],
     ),
-    ("listen", &["netstat", "serve", "filter", "config", "tls", "dns"]),
+    (
+        "listen",
+        &["datagrams", "netstat", "serve", "filter", "config", "tls", "dns"],
+    ),
     ("node", &["netstat", "config", "dns"]),
     (
         "ceiling",
         &[
-            "identity", "registry", "listen", "serve", "filter", "output", "config",
+            "identity", "registry", "listen", "serve", "filter", "source", "output", "config",
         ],
     ),
     ("state", &["registry", "ceiling", "listen", "node", "serve"]),
@@ -201,7 +206,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("terminal_size", &["top"]),
     ("unicode_width", &["top"]),
     ("prometheus_client", &["metrics"]),
-    ("socket2", &["listen", "source", "admin", "node"]),
+    ("socket2", &["datagrams", "listen", "source", "admin", "node"]),
     ("etherparse", &["node"]),
     ("oci_client", &["registry"]),
     ("ring", &["registry", "source"]),
@@ -246,6 +251,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "libc",
         &[
             "confine",
+            "datagrams",
             "filter",
             "listen",
             "netstat",

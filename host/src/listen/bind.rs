@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
-use super::datagrams;
+use crate::datagrams;
 use crate::netstat::{self, Holder, Protocol};
 
 /// Octets of kernel buffer we ask for, so that a burst survives a worker that is busy.

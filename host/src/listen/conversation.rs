@@ -20,10 +20,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::bounds::CloseReason;
 use super::client_connections::ClientConnection;
-use super::datagrams::BATCH;
 use super::framing::{FRAME_MAXIMUM, Frames, READ, Scratch};
 use super::outbox::{Outbox, Owed, Sequence, UNSENT};
 use super::service::Service;
+use crate::datagrams::BATCH;
 use crate::dns::MESSAGE_MAXIMUM;
 use crate::dns::Transport;
 use crate::serve::{Admission, Batch, Client, Transfer, Worker};

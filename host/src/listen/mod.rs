@@ -14,7 +14,6 @@ mod bounds;
 mod buffers;
 mod client_connections;
 mod conversation;
-mod datagrams;
 mod exchange;
 #[doc(hidden)]
 pub mod framing;
@@ -39,6 +38,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::config::{Encryption, Listen};
+use crate::datagrams::{self, BATCH};
 use crate::netstat::Protocol;
 use crate::serve::Worker;
 use service::Service;
@@ -68,7 +68,8 @@ pub const LISTENER_DESCRIPTORS: usize = 4;
 
 /// Octets of memory of one worker's listener on one address.
 pub fn listener_memory(listen: &Listen) -> usize {
-    datagrams::memory(usize::from(listen.udp_size)) + usize::from(listen.udp_size)
+    let size = usize::from(listen.udp_size);
+    datagrams::memory(BATCH, size) + datagrams::outgoing_memory(size) + size
 }
 
 /// One worker's sockets for one address.

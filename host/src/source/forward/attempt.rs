@@ -9,8 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use super::alarms::Alarms;
 use super::connection::Keeping;
 use super::counters::Reason;
 use super::failure::Fault;
@@ -34,6 +35,8 @@ pub struct Forward {
     pub(super) pools: Vec<Pool>,
     /// One per upstream.
     multiplexed: Vec<Multiplexed>,
+    /// What queries wait for beside replies.
+    pub(super) alarms: Alarms,
 }
 
 impl Forward {
@@ -60,6 +63,7 @@ impl Forward {
             sockets: shared.upstreams.iter().map(sockets).collect(),
             pools: shared.upstreams.iter().map(pool).collect(),
             multiplexed: shared.upstreams.iter().map(multiplexed).collect(),
+            alarms: Alarms::default(),
             shared,
         })
     }
@@ -131,7 +135,8 @@ impl Forward {
             Protocol::Udp => {
                 counters.udp.fetch_add(1, Relaxed);
                 let reply = self.sockets[index].exchange(query);
-                timeout(limit, reply).await.unwrap_or(Err(Fault::Timeout))
+                let reply = self.alarms.within(begin + limit, reply).await;
+                reply.unwrap_or(Err(Fault::Timeout))
             }
             Protocol::Encrypted(Encryption::Https | Encryption::Quic) => {
                 counters.tcp.fetch_add(1, Relaxed);

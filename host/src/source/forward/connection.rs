@@ -131,9 +131,7 @@ impl Connection {
         // `Query` is never longer than what the prefix can say.
         let length = u16::try_from(query.len()).unwrap_or(u16::MAX);
         state.outbox.extend_from_slice(&length.to_be_bytes());
-        let start = state.outbox.len();
-        state.outbox.resize(start + query.len(), 0);
-        query.write(id, &mut state.outbox[start..]);
+        query.write(id, &mut state.outbox);
         self.wake.notify_one();
         Ticket {
             connection: self,

@@ -83,7 +83,7 @@ impl Session {
 
     /// A query as a request (RFC 8484 section 4.1).
     fn request(&self, query: &Query) -> Result<Request<Full<Bytes>>, Fault> {
-        let mut message = vec![0; query.len()];
+        let mut message = Vec::with_capacity(query.len());
         query.write(ID, &mut message);
         let mut uri = self.uri.clone();
         let mut request = Request::new(Full::default());

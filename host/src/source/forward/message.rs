@@ -71,13 +71,10 @@ impl Query {
         })
     }
 
-    /// Writes the message under another ID to the start of `buffer`, which has room for it; gives its
-    /// length.
-    pub fn write(&self, id: u16, buffer: &mut [u8]) -> usize {
-        let length = self.message.len();
-        buffer[..length].copy_from_slice(&self.message);
-        buffer[..2].copy_from_slice(&id.to_be_bytes());
-        length
+    /// Adds the message to `octets`, under another ID.
+    pub fn write(&self, id: u16, octets: &mut Vec<u8>) {
+        octets.extend_from_slice(&id.to_be_bytes());
+        octets.extend_from_slice(&self.message[2..]);
     }
 
     pub fn id(&self) -> u16 {

@@ -9,6 +9,7 @@
 //! It does not cache, does not coalesce, does not follow CNAMEs, and changes nothing in an answer but its
 //! ID (RFC 5625 section 4).
 
+mod alarms;
 mod attempt;
 mod bounds;
 mod connection;
@@ -43,3 +44,4 @@ pub use forwarder::Forwarder;
 pub use probe::PROBE_SOCKETS;
 pub use quota::Quota;
 pub use race::Answer;
+pub use udp::batch_octets;

@@ -63,9 +63,9 @@ impl Session {
         let (send, recv) = opened.map_err(|_| Fault::Closed)?;
         let mut stream = Stream { send, recv };
         // As over TCP, behind its length (RFC 9250 section 4.2), under the ID 0 (section 4.2.1).
-        let mut octets = vec![0; 2 + query.len()];
-        let length = query.write(ID, &mut octets[2..]);
-        octets[..2].copy_from_slice(&(length as u16).to_be_bytes());
+        let mut octets = Vec::with_capacity(2 + query.len());
+        octets.extend_from_slice(&(query.len() as u16).to_be_bytes());
+        query.write(ID, &mut octets);
         let sent = stream.send.write_all(&octets).await;
         sent.map_err(|_| Fault::Closed)?;
         let _ = stream.send.finish();

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::attempt::Forward;
 use super::counters::Reason;
@@ -114,7 +114,7 @@ impl Race<'_> {
             let (attempt, outcome) = tokio::select! {
                 biased;
                 finished = first(&mut self.attempts) => finished,
-                () = sleep_until(self.next), if waits_for_next => continue,
+                () = self.forward.alarms.at(self.next), if waits_for_next => continue,
             };
             if let Some(reply) = self.judge(&attempt, outcome) {
                 return Ok((attempt.index, reply));

@@ -13,22 +13,28 @@
 //! socket, and what was under way on it is asked anew from another port.
 //!
 //! Neither what was asked before on a socket, nor what was given up, may disturb what is asked now: an ID is
-//! used once in a socket's life, so replies that are late or come twice are known as such, and an error that
-//! the kernel reports when a query is to be sent is about an earlier one.
+//! used once in a socket's life, so replies that are late or come twice are known as such, and when the kernel reports
+//! a closed port while queries are sent, that is about earlier ones.
+//!
+//! What is asked in one turn of the worker leaves together: a socket is a task that sends when all tasks that were ready
+//! before had their turn, and hands out what comes in, in batches as well.
 //!
 //! The don't-fragment bit is the kernel's default as well: it is set, and a query that could need fragments
 //! is sent over TCP in the first place ([`Query::fits_datagram`]).
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Type};
-use tokio::io::Interest;
+use tokio::io::{Interest, Ready};
 use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
@@ -38,6 +44,9 @@ use super::message::{Query, Rejection, Reply};
 use super::quota::{Permit, Quotas};
 use super::upstream::Upstream;
 use crate::config;
+use crate::datagrams::{Datagrams, Outgoing, memory, outgoing_memory};
+use crate::dns::MESSAGE_MAXIMUM;
+use crate::dns::edns::UDP_DEFAULT;
 
 /// Queries that one socket carries in its life.
 pub(super) const QUERIES: usize = 16;
@@ -48,12 +57,21 @@ pub(super) const LIFE: Duration = Duration::from_secs(1);
 /// Datagrams that answer nothing after which a socket is given up, with what is under way on it: as many guesses of
 /// an ID as an attacker gets who has found a port.
 pub(super) const STRAYS: u32 = 16;
-/// Datagrams taken from a socket before others have their turn.
-const TURN: usize = 64;
+/// Datagrams taken from a socket at once.
+const BATCH: usize = 16;
+/// And how often before others have their turn.
+const TURN: usize = 4;
+
+/// Octets that a worker holds at most for what it sends and receives in batches.
+pub fn batch_octets() -> usize {
+    memory(BATCH, MESSAGE_MAXIMUM) + outgoing_memory(usize::from(UDP_DEFAULT))
+}
 
 thread_local! {
-    /// Where datagrams are written and read, one at a time: room for any, so that none arrives cut.
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; 65_535].into());
+    /// Where datagrams are read: room for any, so that none arrives cut. The kernel gives memory to what is used.
+    static INCOMING: RefCell<Datagrams> = RefCell::new(Datagrams::new(BATCH, false, MESSAGE_MAXIMUM));
+    /// Where those are written that leave together.
+    static OUTGOING: RefCell<Outgoing> = RefCell::default();
 }
 
 /// One worker's sockets to one upstream.
@@ -88,25 +106,17 @@ impl Sockets {
         if let Some(socket) = current {
             let takes = !alone && socket.takes_queries();
             if takes || (!self.quotas.is_left() && socket.can_take_more()) {
-                match socket.send(query) {
-                    Ok(index) => return Ok((socket, index)),
-                    // ICMP about something that was sent before: this query has not been sent at all.
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                        socket.fail(Fault::of_network(&error));
-                    }
-                    // Such as no buffer space. What is under way continues.
-                    Err(_) => {}
-                }
+                let index = socket.add(query);
+                return Ok((socket, index));
             }
             socket.retire();
         }
         let socket = Socket::open(&self.upstream, self.quotas.take()?)?;
         *self.current.borrow_mut() = Some(socket.clone());
-        let sent = socket.send(query);
-        if alone || sent.is_err() {
+        let index = socket.add(query);
+        if alone {
             socket.retire();
         }
-        let index = sent.map_err(|error| Fault::of_network(&error))?;
         Ok((socket, index))
     }
 }
@@ -119,19 +129,23 @@ impl Drop for Sockets {
     }
 }
 
-/// A connected socket, with a task that reads what comes in.
+/// A connected socket, with a task that sends and reads.
 struct Socket {
     udp: UdpSocket,
     opened: Instant,
-    /// All that were ever sent on it.
+    /// All that were ever given to it.
     queries: RefCell<Vec<Sent>>,
+    /// How many of them have left, or were given up before.
+    sent: Cell<usize>,
     /// How many of them have no reply and have not been given up.
     under_way: Cell<usize>,
     /// Whether it takes no more.
     retired: Cell<bool>,
     /// Datagrams that answered nothing.
     strays: Cell<u32>,
-    reader: Cell<Option<AbortHandle>>,
+    task: Cell<Option<AbortHandle>>,
+    /// Wakes the task, once it has begun.
+    waker: RefCell<Option<Waker>>,
     _permit: Permit,
 }
 
@@ -165,14 +179,16 @@ impl Socket {
             udp: UdpSocket::from_std(udp.into()).map_err(local)?,
             opened: Instant::now(),
             queries: RefCell::default(),
+            sent: Cell::new(0),
             under_way: Cell::new(0),
             retired: Cell::new(false),
             strays: Cell::new(0),
-            reader: Cell::new(None),
+            task: Cell::new(None),
+            waker: RefCell::default(),
             _permit: permit,
         });
-        let reader = spawn_local(socket.clone().read(upstream.clone()));
-        socket.reader.set(Some(reader.abort_handle()));
+        let task = spawn_local(socket.clone().run(upstream.clone()));
+        socket.task.set(Some(task.abort_handle()));
         Ok(socket)
     }
 
@@ -196,14 +212,15 @@ impl Socket {
     fn close_if_done(&self) {
         if self.retired.get()
             && self.under_way.get() == 0
-            && let Some(reader) = self.reader.take()
+            && let Some(task) = self.task.take()
         {
-            reader.abort();
+            task.abort();
         }
     }
 
-    /// Sends `query` under an ID that this socket has not seen; returns its index among the socket's queries.
-    fn send(&self, query: &Rc<Query>) -> io::Result<usize> {
+    /// Has `query` leave with others of this turn, under an ID that this socket has not seen; returns its index among the
+    /// socket's queries.
+    fn add(&self, query: &Rc<Query>) -> usize {
         let mut queries = self.queries.borrow_mut();
         let id = loop {
             let id = rand::random();
@@ -211,17 +228,17 @@ impl Socket {
                 break id;
             }
         };
-        // Not through the event loop, which knows no better than the kernel whether there is room.
-        BUFFER.with_borrow_mut(|buffer| {
-            let length = query.write(id, buffer);
-            socket2::SockRef::from(&self.udp).send(&buffer[..length])
-        })?;
+        if self.sent.get() == queries.len()
+            && let Some(waker) = &*self.waker.borrow()
+        {
+            waker.wake_by_ref();
+        }
         queries.push(Sent {
             id,
             state: State::UnderWay(query.clone(), None),
         });
         self.under_way.set(self.under_way.get() + 1);
-        Ok(queries.len() - 1)
+        queries.len() - 1
     }
 
     fn poll(&self, index: usize, context: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
@@ -240,50 +257,118 @@ impl Socket {
         }
     }
 
-    /// Reads until the socket is closed or fails.
-    async fn read(self: Rc<Self>, upstream: Arc<Upstream>) {
+    /// Sends and reads until the socket is closed or fails.
+    async fn run(self: Rc<Self>, upstream: Arc<Upstream>) {
         loop {
-            let error = match self.udp.ready(Interest::READABLE | Interest::ERROR).await {
+            let error = match self.ready().await {
                 // ICMP said that the port is closed. That alone does not make a socket readable.
                 Ok(ready) if ready.is_error() => {
                     let error = self.udp.take_error().ok().flatten();
                     Some(error.unwrap_or_else(|| io::ErrorKind::Other.into()))
                 }
-                Ok(_) => BUFFER
-                    .with_borrow_mut(|buffer| self.receive(&upstream, buffer))
-                    .err(),
+                Ok(_) => self.receive(&upstream).err(),
                 Err(error) => Some(error),
             };
             if let Some(error) = error {
-                return self.fail(Fault::of_network(&error));
+                let all = self.queries.borrow().len();
+                return self.fail(Fault::of_network(&error), all);
             }
         }
     }
 
+    /// Sends what is there to be sent, until something comes in.
+    async fn ready(&self) -> io::Result<Ready> {
+        let mut ready = pin!(self.udp.ready(Interest::READABLE | Interest::ERROR));
+        poll_fn(|context| {
+            self.waker
+                .borrow_mut()
+                .get_or_insert_with(|| context.waker().clone())
+                .clone_from(context.waker());
+            self.send();
+            ready.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Sends what has not left yet.
+    fn send(&self) {
+        if self.sent.get() < self.queries.borrow().len() {
+            OUTGOING.with_borrow_mut(|outgoing| self.send_in(outgoing));
+        }
+    }
+
+    fn send_in(&self, outgoing: &mut Outgoing) {
+        let mut indexes = Vec::with_capacity(QUERIES);
+        while self.sent.get() < self.queries.borrow().len() {
+            indexes.clear();
+            let queries = self.queries.borrow();
+            for (index, sent) in queries.iter().enumerate().skip(self.sent.get()) {
+                if outgoing.is_full() {
+                    break;
+                }
+                self.sent.set(index + 1);
+                if let State::UnderWay(query, _) = &sent.state {
+                    outgoing.push(None, |octets| query.write(sent.id, octets));
+                    indexes.push(index);
+                }
+            }
+            drop(queries);
+            // Not through the event loop, which knows no better than the kernel whether there is room.
+            let socket = self.udp.as_raw_fd();
+            let refused = |at: usize, _: Option<&_>, error| self.refuse(indexes[at], &error);
+            let closed = |at: usize| self.fail(Fault::Refused, indexes[at]);
+            outgoing.send(socket, refused, closed);
+        }
+    }
+
+    /// A query could not be sent, such as for want of buffer space. What is under way continues.
+    fn refuse(&self, index: usize, error: &io::Error) {
+        self.retired.set(true);
+        self.end(index, Err(Fault::of_network(error)));
+    }
+
     /// Hands out what is there.
-    fn receive(&self, upstream: &Upstream, buffer: &mut [u8]) -> io::Result<()> {
+    fn receive(&self, upstream: &Upstream) -> io::Result<()> {
         for _ in 0..TURN {
-            let (length, from) = match self.udp.try_recv_from(buffer) {
-                Ok(received) => received,
+            let received = self.udp.try_io(Interest::READABLE, || {
+                let count = INCOMING.with_borrow_mut(|incoming| {
+                    let count = incoming.receive(self.udp.as_raw_fd())?;
+                    for slot in 0..count {
+                        self.take_from(upstream, incoming.get(slot));
+                    }
+                    io::Result::Ok(count)
+                })?;
+                // What is not full has emptied the socket: no need for the call that would only say so.
+                match count {
+                    BATCH => Ok(()),
+                    _ => Err(io::ErrorKind::WouldBlock.into()),
+                }
+            });
+            match received {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
-            };
-            // A connected socket receives from its peer alone, but for what came in just before it was
-            // connected. RFC 5452 section 9.1: what does not match is dropped, and the right one may yet
-            // come.
-            let expected = upstream.address;
-            let ours = (from.ip(), from.port()) == (expected.ip(), expected.port());
-            if !ours || !self.take(&buffer[..length]) {
-                upstream.saw_stray();
-                self.strays.set(self.strays.get() + 1);
-                self.retire();
-                if self.strays.get() >= STRAYS {
-                    self.fail(Fault::Forged);
-                    return Ok(());
-                }
             }
         }
         Ok(())
+    }
+
+    /// Looks at a datagram, and at where it comes from.
+    fn take_from(&self, upstream: &Upstream, datagram: Option<(&[u8], SocketAddr)>) {
+        // A connected socket receives from its peer alone, but for what came in just before it was connected. RFC 5452
+        // section 9.1: what does not match is dropped, and the right one may yet come.
+        let expected = upstream.address;
+        let ours = |from: SocketAddr| (from.ip(), from.port()) == (expected.ip(), expected.port());
+        if datagram.is_some_and(|(octets, from)| ours(from) && self.take(octets)) {
+            return;
+        }
+        upstream.saw_stray();
+        self.strays.set(self.strays.get() + 1);
+        self.retire();
+        if self.strays.get() >= STRAYS {
+            let all = self.queries.borrow().len();
+            self.fail(Fault::Forged, all);
+        }
     }
 
     /// Hands a datagram to the query that it answers. False if nothing like it was asked here.
@@ -313,20 +398,26 @@ impl Socket {
         true
     }
 
-    /// Ends all that is under way: the network cannot tell which of them it means, but all of them went to
-    /// the same closed port.
-    fn fail(&self, fault: Fault) {
+    /// Ends what is under way of the first `count`: the network cannot tell which of them it means, but all of them went
+    /// to the same closed port.
+    fn fail(&self, fault: Fault, count: usize) {
         self.retired.set(true);
-        let mut wakers = Vec::new();
-        for sent in self.queries.borrow_mut().iter_mut() {
-            if let State::UnderWay(_, waker) = &mut sent.state {
-                wakers.extend(waker.take());
-                sent.state = State::Ended(Err(fault));
-            }
+        for index in 0..count {
+            self.end(index, Err(fault));
         }
-        self.under_way.set(0);
         self.close_if_done();
-        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends one if it is under way.
+    fn end(&self, index: usize, outcome: Result<Reply, Fault>) {
+        let state = &mut self.queries.borrow_mut()[index].state;
+        if let State::UnderWay(_, waker) = state {
+            let waker = waker.take();
+            *state = State::Ended(outcome);
+            self.one_less();
+            // What it wakes runs later.
+            waker.into_iter().for_each(Waker::wake);
+        }
     }
 
     fn one_less(&self) {

@@ -12,8 +12,9 @@ fn ours() -> Query {
 }
 
 fn written(query: &Query, id: u16) -> Vec<u8> {
-    let mut message = vec![0; query.len()];
-    assert_eq!(query.write(id, &mut message), message.len());
+    let mut message = Vec::new();
+    query.write(id, &mut message);
+    assert_eq!(query.len(), message.len());
     message
 }
 

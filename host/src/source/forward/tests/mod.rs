@@ -2,7 +2,7 @@
 
 mod attempts;
 mod edns;
-mod fake;
+pub(super) mod fake;
 mod health;
 mod loops;
 mod messages;

@@ -212,10 +212,14 @@ fn an_error_about_an_earlier_query_is_not_the_next_ones() {
                 std::task::Poll::Ready(())
             })
             .await;
+            // It leaves when all that is ready had its turn.
+            tokio::task::yield_now().await;
         }
         let upstream = std::net::UdpSocket::bind(address).unwrap();
         upstream.set_nonblocking(true).unwrap();
         let upstream = UdpSocket::from_std(upstream).unwrap();
+        // It has its answer, from whichever port; the old one takes no more.
+        port(&forward, &upstream).await;
         assert_ne!(port(&forward, &upstream).await, before);
         assert_eq!(forward.failures(0, Reason::ConnectionRefused), 0);
     });

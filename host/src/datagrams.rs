@@ -1,4 +1,5 @@
-//! Datagrams in batches: recvmmsg and sendmmsg over slots that are made once, each for a query and its reply.
+//! Datagrams in batches, by recvmmsg and sendmmsg: [`Datagrams`] over slots that are made once, each for what comes and the
+//! reply to it, and [`Outgoing`], which leave together whatever they reply to.
 //!
 //! One system call takes up to [`BATCH`] datagrams and one more sends as many replies; with one call for
 //! each, the calls would cost more than all the rest of a cached answer. No crate offers both calls
@@ -23,10 +24,17 @@ const RECEIVE: usize = QUERY_MAXIMUM + 1;
 /// Room for one IPV6_PKTINFO message, the larger of the two.
 const CONTROL: usize = 64;
 
-/// Octets that [`Datagrams`] take with replies of at most `limit` octets.
-pub fn memory(limit: usize) -> usize {
+/// Octets that `count` slots of [`Datagrams`] take with replies of at most `limit` octets.
+pub fn memory(count: usize, limit: usize) -> usize {
     let headers = 2 * size_of::<libc::mmsghdr>() + size_of::<libc::iovec>();
-    BATCH * (slot(limit) + headers + size_of::<libc::sockaddr_storage>() + CONTROL)
+    count * (slot(limit) + headers + size_of::<libc::sockaddr_storage>() + CONTROL)
+}
+
+/// Octets that [`Outgoing`] take at most with datagrams of at most `limit` octets.
+pub fn outgoing_memory(limit: usize) -> usize {
+    let headers = size_of::<libc::mmsghdr>() + size_of::<libc::iovec>() + CONTROL;
+    // What grows by itself has up to twice the room that it needs.
+    2 * BATCH * (limit + headers + size_of::<Leaving>())
 }
 
 /// Octets of the room for a query and its reply.
@@ -113,22 +121,22 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// Empty slots, for a socket that is bound to the wildcard address or to another, and replies of at most `limit`
-    /// octets.
-    pub fn new(wildcard: bool, limit: usize) -> Datagrams {
+    /// So many empty slots, for a socket that is bound to the wildcard address or to another, and datagrams of at most
+    /// `limit` octets.
+    pub fn new(count: usize, wildcard: bool, limit: usize) -> Datagrams {
         let size = slot(limit);
         // SAFETY: all of these are C structures of integers and pointers, for which zero is a value.
         let (header, vector, address) =
             unsafe { (mem::zeroed::<libc::mmsghdr>(), mem::zeroed(), mem::zeroed()) };
         let mut datagrams = Datagrams {
-            headers: vec![header; BATCH].into(),
-            vectors: vec![vector; BATCH].into(),
-            addresses: vec![address; BATCH].into(),
-            controls: vec![Control([0; CONTROL]); BATCH].into(),
-            octets: vec![0; BATCH * size].into(),
+            headers: vec![header; count].into(),
+            vectors: vec![vector; count].into(),
+            addresses: vec![address; count].into(),
+            controls: vec![Control([0; CONTROL]); count].into(),
+            octets: vec![0; count * size].into(),
             size,
             received: 0,
-            replies: Vec::with_capacity(BATCH),
+            replies: Vec::with_capacity(count),
             wildcard,
         };
         let Datagrams {
@@ -145,7 +153,7 @@ impl Datagrams {
             header.msg_iovlen = 1;
             header.msg_name = (&raw mut addresses[slot]).cast();
         }
-        datagrams.make_room(BATCH);
+        datagrams.make_room(count);
         datagrams
     }
 
@@ -163,19 +171,20 @@ impl Datagrams {
         }
     }
 
-    /// Takes what the socket holds, at most [`BATCH`] datagrams; without waiting. What was in the slots before is gone.
+    /// Takes what the socket holds, at most as many datagrams as there are slots; without waiting. What was in the slots
+    /// before is gone.
     pub fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
         let used = mem::take(&mut self.received);
         self.make_room(used);
         self.replies.clear();
-        // SAFETY: each of the BATCH headers points to one vector, one address and one control buffer of this
+        // SAFETY: each of the headers points to one vector, one address and one control buffer of this
         // value, and each vector to one slot; their boxes neither move nor shrink while it lives, and the lengths are
         // theirs.
         let count = unsafe {
             libc::recvmmsg(
                 socket,
                 self.headers.as_mut_ptr(),
-                BATCH as libc::c_uint,
+                self.headers.len() as libc::c_uint,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
@@ -240,6 +249,114 @@ impl Datagrams {
             rest = &mut rest[done..];
         }
         self.replies.clear();
+    }
+}
+
+/// Datagrams that leave together: at most [`BATCH`] of them, each to where its route leads, or to the socket's peer.
+#[derive(Default)]
+pub struct Outgoing {
+    leaving: Vec<Leaving>,
+    octets: Vec<u8>,
+    /// Empty but in [`Outgoing::send`], whose pointers they hold.
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    controls: Vec<Control>,
+}
+
+struct Leaving {
+    route: Option<Route>,
+    /// One past its last octet.
+    end: usize,
+}
+
+impl Outgoing {
+    pub fn is_empty(&self) -> bool {
+        self.leaving.is_empty()
+    }
+
+    /// Whether there is no room for another one.
+    pub fn is_full(&self) -> bool {
+        self.leaving.len() == BATCH
+    }
+
+    /// One more, unless it is [full](Self::is_full): what `write` adds.
+    pub fn push(&mut self, route: Option<Route>, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.octets);
+        let end = self.octets.len();
+        self.leaving.push(Leaving { route, end });
+    }
+
+    /// Sends all of them from a socket, now or never. `refused` is told which of them were not sent; one that is refused on
+    /// account of an earlier datagram, since its port is closed (ICMP), is sent all the same, and `closed` told of
+    /// the first that this happened to.
+    pub fn send(
+        &mut self,
+        socket: RawFd,
+        mut refused: impl FnMut(usize, Option<&Route>, io::Error),
+        mut closed: impl FnMut(usize),
+    ) {
+        self.point();
+        let (mut done, mut told) = (0, None);
+        while done < self.headers.len() {
+            let rest = &mut self.headers[done..];
+            // SAFETY: each header points to a vector, that to octets, and perhaps to a route and a control buffer; all of
+            // these are this value's, and stay where they are until the headers are forgotten below.
+            let count = unsafe {
+                libc::sendmmsg(
+                    socket,
+                    rest.as_mut_ptr(),
+                    rest.len() as libc::c_uint,
+                    libc::MSG_DONTWAIT as _,
+                )
+            };
+            if count >= 0 {
+                done += count as usize;
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::ConnectionRefused if told != Some(done) => {
+                    told = Some(done);
+                    closed(done);
+                }
+                _ => {
+                    refused(done, self.leaving[done].route.as_ref(), error);
+                    done += 1;
+                }
+            }
+        }
+        self.headers.clear();
+        self.vectors.clear();
+        self.controls.clear();
+        self.leaving.clear();
+        self.octets.clear();
+    }
+
+    /// Makes a header for each.
+    fn point(&mut self) {
+        let mut start = 0;
+        for leaving in &self.leaving {
+            let octets = &self.octets[start..leaving.end];
+            self.vectors.push(libc::iovec {
+                iov_base: octets.as_ptr().cast_mut().cast(),
+                iov_len: octets.len(),
+            });
+            self.controls.push(Control([0; CONTROL]));
+            start = leaving.end;
+        }
+        for (index, leaving) in self.leaving.iter().enumerate() {
+            // SAFETY: a C structure of integers and pointers, for which zero is a value.
+            let mut header = unsafe { mem::zeroed::<libc::mmsghdr>() };
+            header.msg_hdr.msg_iov = &raw mut self.vectors[index];
+            header.msg_hdr.msg_iovlen = 1;
+            if let Some(route) = &leaving.route {
+                header.msg_hdr.msg_name = (&raw const route.address).cast_mut().cast();
+                header.msg_hdr.msg_namelen = route.length;
+                write_local(route.local, &mut header.msg_hdr, &mut self.controls[index]);
+            }
+            self.headers.push(header);
+        }
     }
 }
 
@@ -369,3 +486,6 @@ fn write_local(local: Option<Local>, header: &mut libc::msghdr, control: &mut Co
         header.msg_controllen = libc::CMSG_SPACE(length as u32) as _;
     }
 }
+
+#[cfg(test)]
+mod tests;

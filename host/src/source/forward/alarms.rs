@@ -1,0 +1,205 @@
+//! Points in time that queries wait for, all on one timer of the runtime's.
+//!
+//! Nearly every query is answered long before it would be asked again or given up: what is set for that is nearly always
+//! taken back. For each of the runtime's own timers that costs a lock twice and, if it would be the next to fire, a system
+//! call: it wakes up the thread that waits for events, which is the very thread that set it. Here it is an entry in an
+//! ordered map, and one task waits for the first of them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::{Instant, sleep_until};
+
+/// One worker's. There are never more than two for each attempt that is under way.
+#[derive(Default)]
+pub(super) struct Alarms {
+    set: Rc<Set>,
+    /// What waits for the first; none until there was one.
+    task: RefCell<Option<AbortHandle>>,
+}
+
+#[derive(Default)]
+struct Set {
+    /// Who is to be woken, by when, and then in the order in which they came.
+    wakers: RefCell<BTreeMap<Key, Waker>>,
+    next: Cell<u64>,
+    /// What the task waits for: no later than the first, which may have been taken back.
+    awaited: Cell<Option<Instant>>,
+    /// One that is earlier was set.
+    earlier: Notify,
+}
+
+type Key = (Instant, u64);
+
+impl Alarms {
+    /// Resolves at that point in time, or up to two milliseconds later. Must be awaited on a `LocalRuntime`.
+    pub fn at(&self, at: Instant) -> Alarm<'_> {
+        Alarm {
+            alarms: self,
+            at,
+            key: None,
+        }
+    }
+
+    /// What `awaited` comes to by then; none if it takes longer.
+    pub async fn within<T>(&self, until: Instant, awaited: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            output = awaited => Some(output),
+            () = self.at(until) => None,
+        }
+    }
+
+    fn set(&self, at: Instant, waker: &Waker) -> Key {
+        let number = self.set.next.replace(self.set.next.get() + 1);
+        self.set.wakers.borrow_mut().insert((at, number), waker.clone());
+        if self.set.awaited.get().is_none_or(|awaited| at < awaited) {
+            self.set.awaited.set(Some(at));
+            self.set.earlier.notify_one();
+            self.task
+                .borrow_mut()
+                .get_or_insert_with(|| spawn_local(Rc::clone(&self.set).ring()).abort_handle());
+        }
+        (at, number)
+    }
+}
+
+impl Drop for Alarms {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Set {
+    /// Wakes everybody in time.
+    async fn ring(self: Rc<Self>) {
+        loop {
+            let first = self.wakers.borrow().first_key_value().map(|(key, _)| key.0);
+            self.awaited.set(first);
+            let Some(first) = first else {
+                self.earlier.notified().await;
+                continue;
+            };
+            tokio::select! {
+                biased;
+                () = sleep_until(first) => self.wake(Instant::now()),
+                () = self.earlier.notified() => {}
+            }
+        }
+    }
+
+    fn wake(&self, now: Instant) {
+        loop {
+            let mut wakers = self.wakers.borrow_mut();
+            let Some(first) = wakers.first_entry().filter(|first| first.key().0 <= now) else {
+                return;
+            };
+            let waker = first.remove();
+            drop(wakers);
+            waker.wake();
+        }
+    }
+}
+
+/// A point in time to wait for; taken back when dropped.
+pub(super) struct Alarm<'a> {
+    alarms: &'a Alarms,
+    at: Instant,
+    /// Once it was polled.
+    key: Option<Key>,
+}
+
+impl Future for Alarm<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(key) = self.key else {
+            self.key = Some(self.alarms.set(self.at, context.waker()));
+            return Poll::Pending;
+        };
+        match self.alarms.set.wakers.borrow_mut().get_mut(&key) {
+            Some(waker) => {
+                waker.clone_from(context.waker());
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.alarms.set.wakers.borrow_mut().remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::fake::run;
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(5);
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn they_ring_in_order_and_no_earlier() {
+        run(async {
+            let alarms = Rc::new(Alarms::default());
+            let order = Rc::new(RefCell::new(Vec::new()));
+            let begin = Instant::now();
+            // The later ones are set first; two are for the same moment.
+            let waiting: Vec<_> = [40, 20, 30, 20, 10]
+                .into_iter()
+                .map(|after| {
+                    let (alarms, order) = (Rc::clone(&alarms), Rc::clone(&order));
+                    spawn_local(async move {
+                        alarms.at(begin + Duration::from_millis(after)).await;
+                        assert!(begin.elapsed() >= Duration::from_millis(after));
+                        order.borrow_mut().push(after);
+                    })
+                })
+                .collect();
+            for waiting in waiting {
+                waiting.await.unwrap();
+            }
+            assert_eq!(*order.borrow(), [10, 20, 20, 30, 40]);
+            assert!(alarms.set.wakers.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn what_is_past_is_over_at_once() {
+        run(async {
+            let alarms = Alarms::default();
+            alarms.at(Instant::now() - SHORT).await;
+        });
+    }
+
+    #[test]
+    fn what_ends_in_time_takes_its_alarm_back() {
+        run(async {
+            let alarms = Alarms::default();
+            assert_eq!(alarms.within(Instant::now() + LONG, async { 7 }).await, Some(7));
+            let never = std::future::pending::<()>();
+            assert_eq!(alarms.within(Instant::now() + SHORT, never).await, None);
+            // One that was taken back after it had been awaited hides none that comes later.
+            let mut taken_back = Box::pin(alarms.at(Instant::now() + SHORT));
+            assert!(futures_util::poll!(taken_back.as_mut()).is_pending());
+            drop(taken_back);
+            alarms.at(Instant::now() + SHORT).await;
+            assert!(alarms.set.wakers.borrow().is_empty());
+        });
+    }
+}
