@@ -106,6 +106,10 @@ up() {
     start node scheduler "$bin/kube-scheduler" --kubeconfig=kubeconfig --leader-elect=false
     join node 2 "$1"
     join other 3 "$1"
+    local node
+    for node in "${nodes[@]}"; do
+        timeout 60 sh -c "until ctr -a '$state/$node/containerd.sock' version > /dev/null 2>&1; do sleep 0.2; done"
+    done
 
     image box "$(command -v busybox)"
     image coredns "$bin/coredns"
