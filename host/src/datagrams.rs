@@ -233,23 +233,30 @@ impl Datagrams {
         while !rest.is_empty() {
             // SAFETY: as for `receive`; each header is a copy of a slot's, whose vector has the length of what was
             // written there.
-            let count = unsafe {
-                libc::sendmmsg(
-                    socket,
-                    rest.as_mut_ptr(),
-                    rest.len() as libc::c_uint,
-                    libc::MSG_DONTWAIT as _,
-                )
-            };
-            let done = match count {
-                1.. => count as usize,
-                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => 0,
-                _ => 1,
+            let done = match unsafe { send_some(socket, rest) } {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(_) => 1,
             };
             rest = &mut rest[done..];
         }
         self.replies.clear();
     }
+}
+
+/// Sends as many of some datagrams as the kernel takes now, the first of them at least: how many, or why not the first.
+///
+/// # Safety
+///
+/// What the headers point to must be there, and be as long as they say.
+unsafe fn send_some(socket: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let count = headers.len() as libc::c_uint;
+    // SAFETY: the headers are `count`, and what they point to is what the caller answers for.
+    let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(sent as usize)
 }
 
 /// Datagrams that leave together: at most [`BATCH`] of them, each to where its route leads, or to the socket's peer.
@@ -301,19 +308,13 @@ impl Outgoing {
             let rest = &mut self.headers[done..];
             // SAFETY: each header points to a vector, that to octets, and perhaps to a route and a control buffer; all of
             // these are this value's, and stay where they are until the headers are forgotten below.
-            let count = unsafe {
-                libc::sendmmsg(
-                    socket,
-                    rest.as_mut_ptr(),
-                    rest.len() as libc::c_uint,
-                    libc::MSG_DONTWAIT as _,
-                )
+            let error = match unsafe { send_some(socket, rest) } {
+                Ok(count) => {
+                    done += count;
+                    continue;
+                }
+                Err(error) => error,
             };
-            if count >= 0 {
-                done += count as usize;
-                continue;
-            }
-            let error = io::Error::last_os_error();
             match error.kind() {
                 io::ErrorKind::Interrupted => {}
                 io::ErrorKind::ConnectionRefused if told != Some(done) => {
