@@ -31,7 +31,7 @@ fn start(more: &str) -> (Proxy, Upstream, Gate) {
     (proxy, upstream, gate)
 }
 
-fn ask_everything(proxy: &Proxy, gate: &Gate) {
+fn ask_everything(proxy: &Proxy, upstream: &Upstream, gate: &Gate) {
     for _ in 0..5 {
         proxy.query("often.test", "A");
     }
@@ -40,7 +40,8 @@ fn ask_everything(proxy: &Proxy, gate: &Gate) {
     let slow = client::socket(proxy.address);
     let query = Message::query("slow.test", "A");
     slow.send(&query.encode()).expect("a sent query");
-    // As long as it takes to be slow.
+    // As long as it takes to be slow, from when the proxy certainly had the query.
+    upstream.await_count("slow.test", 1);
     thread::sleep(Duration::from_millis(700));
     gate.open();
     until("the slow answer", || {
@@ -62,8 +63,8 @@ fn top(admin: SocketAddr, more: &[&str]) -> Output {
 
 #[test]
 fn names_clients_and_troubles_are_known() {
-    let (proxy, _upstream, gate) = start("");
-    ask_everything(&proxy, &gate);
+    let (proxy, upstream, gate) = start("");
+    ask_everything(&proxy, &upstream, &gate);
     let queries = queries(&proxy);
     let names: Vec<&str> = queries["names"]
         .as_array()
@@ -114,8 +115,8 @@ fn what_is_kept_is_bounded() {
 
 #[test]
 fn the_configuration_may_keep_it_to_itself() {
-    let (proxy, _upstream, gate) = start("admin \"$ADMIN\" queries=#false");
-    ask_everything(&proxy, &gate);
+    let (proxy, upstream, gate) = start("admin \"$ADMIN\" queries=#false");
+    ask_everything(&proxy, &upstream, &gate);
     assert_eq!(queries(&proxy), Value::Null);
     let shown = String::from_utf8(top(proxy.admin, &["--once"]).stdout).expect("text");
     assert!(
@@ -127,7 +128,7 @@ fn the_configuration_may_keep_it_to_itself() {
 #[test]
 fn top_prints_what_an_interval_has_shown() {
     let (proxy, upstream, gate) = start("");
-    ask_everything(&proxy, &gate);
+    ask_everything(&proxy, &upstream, &gate);
     let done = top(proxy.admin, &["--once"]);
     let text = String::from_utf8(done.stdout).expect("text");
     assert!(done.status.success(), "{text}");
@@ -175,8 +176,8 @@ fn the_page_shows_who_asks_and_what_failed() {
     if !needs(&["chromium"]) {
         return;
     }
-    let (proxy, _upstream, gate) = start("");
-    ask_everything(&proxy, &gate);
+    let (proxy, upstream, gate) = start("");
+    ask_everything(&proxy, &upstream, &gate);
     for (width, dark) in [(1280, false), (390, true)] {
         let mut browser = Browser::start(width, 900, dark);
         browser.open(&format!("http://{}/", proxy.admin));
