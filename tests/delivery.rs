@@ -13,6 +13,8 @@ use crate::harness::registry::{AUTH, CONFIG, LAYER, MANIFEST, Registry, Signer, 
 use crate::harness::tools::{Perf, capacity};
 use crate::harness::{Proxy, Upstream, address, needs, proxy, until};
 
+mod identities;
+
 /// Runs a command of the program with what it has to know of the registry.
 fn run(registry: &Registry, folder: &Path, arguments: &[&str]) -> Output {
     let mut command: Command = proxy::command();

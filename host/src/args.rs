@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::config::TapReader;
 use crate::nodecache;
-use crate::tools::artifacts::Access;
+use crate::tools::artifacts::{Access, Signers};
 use crate::tools::new::Language;
 use crate::top;
 pub use webhook::WebhookFlags;
@@ -408,13 +408,13 @@ pub enum FilterCommand {
         #[command(flatten)]
         access: Access,
     },
-    /// Check that a module in a registry is signed, and say with which key.
+    /// Check that a module in a registry is signed, and say by whom.
     Verify {
         /// oci://REGISTRY/NAME:TAG, with a digest or without.
         reference: String,
-        /// Public key in PEM; may be repeated.
-        #[arg(long, value_name = "FILE", required = true)]
-        key: Vec<PathBuf>,
+        /// Whose signature will do.
+        #[command(flatten)]
+        signers: Signers,
         /// How a registry is asked.
         #[command(flatten)]
         access: Access,

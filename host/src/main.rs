@@ -219,9 +219,9 @@ fn filter(command: FilterCommand) -> ExitCode {
         } => tools::artifacts::pull(&reference, output.as_deref(), &access),
         FilterCommand::Verify {
             reference,
-            key,
+            signers,
             access,
-        } => tools::artifacts::verify(&reference, &key, &access),
+        } => tools::artifacts::verify(&reference, &signers, &access),
         FilterCommand::Record {
             from,
             count,

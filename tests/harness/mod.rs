@@ -27,6 +27,7 @@ pub mod process;
 pub mod proxy;
 pub mod registry;
 pub mod servers;
+pub mod sigstore;
 pub mod soak;
 pub mod tools;
 pub mod upstream;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::process::Process;
+use super::sigstore::BUNDLE;
 use super::{address, tools, until};
 
 /// What [`Registry::start`] needs.
@@ -19,6 +20,8 @@ pub const AUTH: &str = "dXNlcjpzZWNyZXQ=";
 
 /// The media type of a manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// That of a list of manifests.
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// That of the configuration of a module.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 /// That of the module.
@@ -150,6 +153,27 @@ impl Registry {
         self.put_manifest(name, &tag, manifest.to_string().as_bytes());
     }
 
+    /// Has a bundle refer to an artifact of its, as cosign does at a registry that lists no referrers: an index under the
+    /// tag of the artifact's digest.
+    pub fn attach(&self, name: &str, digest: &str, bundle: &str) {
+        let described = |media_type: &str, octets: &[u8]| {
+            let (digest, size) = (self.put_blob(name, octets), octets.len());
+            serde_json::json!({ "mediaType": media_type, "digest": digest, "size": size })
+        };
+        let manifest = serde_json::json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": BUNDLE,
+            "config": described("application/vnd.oci.empty.v1+json", b"{}"),
+            "layers": [described(BUNDLE, bundle.as_bytes())],
+        })
+        .to_string();
+        let referrer = self.put_manifest(name, "referrer", manifest.as_bytes());
+        let index = serde_json::json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [{
+            "mediaType": MANIFEST, "digest": referrer, "size": manifest.len(), "artifactType": BUNDLE,
+        }] });
+        let tag = digest.replace(':', "-");
+        self.put_typed(name, &tag, INDEX, index.to_string().as_bytes());
+    }
+
     fn put_blob(&self, name: &str, octets: &[u8]) -> String {
         let (file, digest) = self.file(octets);
         let url = format!("https://{}/v2/{name}/blobs/uploads/", self.address);
@@ -175,9 +199,13 @@ impl Registry {
     }
 
     fn put_manifest(&self, name: &str, tag: &str, octets: &[u8]) -> String {
+        self.put_typed(name, tag, MANIFEST, octets)
+    }
+
+    fn put_typed(&self, name: &str, tag: &str, media_type: &str, octets: &[u8]) -> String {
         let (file, digest) = self.file(octets);
         let url = format!("https://{}/v2/{name}/manifests/{tag}", self.address);
-        let kind = format!("Content-Type: {MANIFEST}");
+        let kind = format!("Content-Type: {media_type}");
         tools::output(
             self.curl()
                 .args(["-X", "PUT", "-H", &kind, "--data-binary", &file, &url]),

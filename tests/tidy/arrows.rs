@@ -210,6 +210,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("etherparse", &["node"]),
     ("oci_client", &["registry"]),
     ("ring", &["registry", "source"]),
+    ("sigstore_verify", &["registry"]),
     (
         "base64",
         &["config", "listen", "registry", "source", "tls", "webhook"],

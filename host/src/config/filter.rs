@@ -8,7 +8,7 @@ use super::decode::{Mistakes, Shape, Wrong, arguments, block, boolean, child, he
 use super::error::{Diagnostic, Source, Span};
 use super::files::{DATA, Files};
 use super::module::{self, Builtins, Module, Written};
-use super::registries::{self, Key};
+use super::signatures::{self, Signatures};
 use super::units::{duration, ms, s, size};
 use super::{Filter, Limits, OnError, TestCasesFile, config_block, refresh, wasi};
 
@@ -67,8 +67,8 @@ pub(super) struct Filters<'a> {
     builtins: Builtins<'a>,
     /// `filters "FOLDER"`: where the modules of filters are that have no `module`.
     folder: Option<PathBuf>,
-    /// The keys of `signatures`.
-    keys: &'a [Key],
+    /// Whom `signed-by` may name.
+    signatures: &'a Signatures,
     /// One for each `filter` with a name; none: it has mistakes.
     decoded: Vec<Option<Filter>>,
     /// Name, place, and whether a zone uses it.
@@ -76,11 +76,11 @@ pub(super) struct Filters<'a> {
 }
 
 impl<'a> Filters<'a> {
-    pub fn new(builtins: Builtins<'a>, keys: &'a [Key], folder: Option<PathBuf>) -> Filters<'a> {
+    pub fn new(builtins: Builtins<'a>, signatures: &'a Signatures, folder: Option<PathBuf>) -> Filters<'a> {
         Filters {
             builtins,
             folder,
-            keys,
+            signatures,
             decoded: Vec::new(),
             known: Vec::new(),
         }
@@ -182,7 +182,7 @@ impl<'a> Filters<'a> {
         }));
     }
 
-    /// The keys of which one must have signed the module.
+    /// Those of whom one must have signed the module.
     fn signed_by(&self, mistakes: &mut Mistakes, nodes: &[KdlNode], module: Option<&Written>) -> Vec<String> {
         let Some(node) = child(nodes, "signed-by") else {
             return Vec::new();
@@ -195,7 +195,7 @@ impl<'a> Filters<'a> {
             );
             return Vec::new();
         }
-        registries::signed_by(mistakes, self.keys, node)
+        signatures::signed_by(mistakes, self.signatures, node)
     }
 
     /// Reports filters that no zone uses, and gives all of them; none is missing if nothing was

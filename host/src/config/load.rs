@@ -12,11 +12,11 @@ use super::error::{Diagnostic, Report, Source, Span};
 use super::files::{Files, read_source};
 use super::filter::Filters;
 use super::module::{Builtins, Module};
-use super::registries::Key;
+use super::signatures::Signatures;
 use super::units::{duration, s, size};
 use super::{
     Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, dnstap, encrypted, forward, include,
-    listen, node, pods, registries, source, tsig, zone,
+    listen, node, pods, registries, signatures, source, tsig, zone,
 };
 
 /// What may stand in a file.
@@ -157,8 +157,8 @@ fn decode(
     let listeners = listeners.unwrap_or_default();
     let node = child(nodes, "node").map(|node| node::decode(mistakes, &listeners, node));
 
-    let keys = registries::signatures(mistakes, &mut files, nodes);
-    let mut filters = decode_filters(mistakes, &mut files, nodes, builtins, &keys);
+    let signatures = signatures::decode(mistakes, &mut files, nodes);
+    let mut filters = decode_filters(mistakes, &mut files, nodes, builtins, &signatures);
     let tsig = tsig::decode(mistakes, &mut files, named_nodes(nodes, "tsig"));
     // Without zones everything is unused.
     let (mut names, mut unused) = (zone::Names::default(), Mistakes::default());
@@ -202,7 +202,7 @@ fn decode(
         node,
         pods: pods::decode(mistakes, folder, nodes),
         files: files.met,
-        keys,
+        signatures,
         source: source.clone(),
     })
 }
@@ -231,10 +231,14 @@ fn decode_filters<'a>(
     files: &mut Files<'_>,
     nodes: &[KdlNode],
     builtins: Builtins<'a>,
-    keys: &'a [Key],
+    signatures: &'a Signatures,
 ) -> Filters<'a> {
     let in_folder = mistakes.scalar(nodes, "filters \"/etc/dnsweir/filters\"", text);
-    let mut filters = Filters::new(builtins, keys, in_folder.map(|name| files.folder.join(name)));
+    let mut filters = Filters::new(
+        builtins,
+        signatures,
+        in_folder.map(|name| files.folder.join(name)),
+    );
     for node in named_nodes(nodes, "filter") {
         filters.decode(mistakes, files, node);
     }

@@ -37,6 +37,7 @@ mod registries;
 mod schema;
 mod secondary;
 mod service_entries;
+mod signatures;
 mod source;
 mod spell;
 mod syntax;
@@ -72,8 +73,11 @@ pub use module::{Builtins, Module, unreadable_help};
 pub use network::left_aligned;
 pub use reference::Reference;
 pub use refresh::{Refresh, RefreshOrigin, RefreshSource};
-pub use registries::{Key, Registries};
+pub use registries::Registries;
 pub use schema::schema;
+pub use signatures::{
+    ISSUER_HELP, Key, SUBJECT_HELP, Signatures, SigningIdentity, TrustRoot, is_issuer, is_subject,
+};
 pub use spell::spell;
 pub use units::{spell_duration, spell_size};
 
@@ -103,8 +107,8 @@ pub struct Config {
     pub waiting_queries: usize,
     /// `registries { … }`: how modules are pulled.
     pub registries: Registries,
-    /// `signatures { … }`: the keys of which one must have signed a module that is pulled; none: no signature is needed.
-    pub keys: Vec<Key>,
+    /// `signatures { … }`: those of whom one must have signed a module that is pulled.
+    pub signatures: Signatures,
     /// In the order they are written. [`Stage::Filter`] is an index into this.
     pub filters: Vec<Filter>,
     /// In the order they are written; no name occurs twice on one listener.
@@ -172,7 +176,7 @@ impl Config {
             cache_memory: 0,
             waiting_queries: 0,
             registries: Registries::default(),
-            keys: Vec::new(),
+            signatures: Signatures::default(),
             filters: Vec::new(),
             zones: Vec::new(),
             sources: Vec::new(),
@@ -288,7 +292,7 @@ pub struct Filter {
     pub code: Bytes,
     /// What was delivered, if its module is an artifact.
     pub artifact: Option<Delivered>,
-    /// `signed-by "NAME"…`: the keys of which one must have signed its module; none: any key will do.
+    /// `signed-by "NAME"…`: the keys and identities of which one must have signed its module; none: any will do.
     pub signed_by: Vec<String>,
     /// What happens when it fails.
     pub on_error: OnError,

@@ -1,13 +1,11 @@
-//! `registries` and `signatures`: where modules are pulled from, and whose are taken.
+//! `registries`: where modules are pulled from.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kdl::{KdlNode, KdlValue};
 
-use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
-use super::error::{Diagnostic, Span};
-use super::files::Files;
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, named_nodes, text};
 use super::reference::is_host;
 use super::units::{duration, s, size};
 
@@ -30,17 +28,6 @@ pub(super) const REGISTRIES: Shape = Shape {
 
 pub(super) const MIRROR: Shape = Shape::plain(2..=16, r#"mirror "registry.example" "mirror.example:5000""#);
 pub(super) const PLAIN_HTTP: Shape = Shape::plain(1..=16, r#"plain-http "10.0.0.5:5000""#);
-
-pub(super) const SIGNATURES: Shape = Shape {
-    example: r#"signatures { key "platform" "/etc/dnsweir/cosign.pub" }"#,
-    arguments: 0..=0,
-    properties: &[],
-    children: &["key"],
-    repeated: &["key"],
-};
-
-pub(super) const KEY: Shape = Shape::plain(2..=2, r#"key "platform" "/etc/dnsweir/cosign.pub""#);
-pub(super) const SIGNED_BY: Shape = Shape::plain(1..=16, r#"signed-by "platform""#);
 
 /// The scheme that a proxy is named with.
 const PROXY: &str = "http://";
@@ -79,17 +66,6 @@ impl Default for Registries {
             keep: 256 << 20,
         }
     }
-}
-
-/// `key "NAME" "FILE"`: a public key whose signatures are taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
-    /// What it is called in the configuration, and in what is shown.
-    pub name: String,
-    /// The text of the file.
-    pub pem: String,
-    /// Where it stands.
-    pub span: Span,
 }
 
 /// Decodes `registries`, if it is there.
@@ -164,72 +140,9 @@ fn proxy(value: &KdlValue) -> Result<String, Wrong> {
     }
 }
 
-/// Decodes `signatures`: the keys of which one must have signed each artifact.
-pub(super) fn signatures(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Vec<Key> {
-    let Some(node) = child(nodes, "signatures") else {
-        return Vec::new();
-    };
-    mistakes.check(node, &SIGNATURES);
-    if block(node).is_empty() {
-        let empty = Diagnostic::new(head(node), "`signatures` names no key");
-        mistakes.push(empty.help(format!("write: {}, or remove it", SIGNATURES.example)));
-    }
-    let mut keys: Vec<Key> = Vec::new();
-    for node in named_nodes(block(node), "key") {
-        mistakes.check(node, &KEY);
-        let mut words = arguments(node).filter_map(|entry| mistakes.value("key", entry, text));
-        let (Some(name), Some(file)) = (words.next(), words.next()) else {
-            continue;
-        };
-        drop(words);
-        let span = head(node);
-        if let Some(first) = keys.iter().find(|key| key.name == name) {
-            let twice = Diagnostic::new(span, format!("key {name:?} is defined twice"));
-            mistakes.push(
-                twice
-                    .label("again")
-                    .other(first.span, "first here")
-                    .help("give one of them another name"),
-            );
-            continue;
-        }
-        let path = files.folder.join(file);
-        match files.text(&path) {
-            Ok(pem) => keys.push(Key { name, pem, span }),
-            Err(error) => {
-                let problem = format!("the key {} cannot be read: {error}", path.display());
-                let help = "name a public key in PEM, as `cosign generate-key-pair` writes cosign.pub";
-                mistakes.push(Diagnostic::new(span, problem).help(help));
-            }
-        }
-    }
-    keys
-}
-
-/// Decodes a filter's `signed-by`: names of `keys`.
-pub(super) fn signed_by(mistakes: &mut Mistakes, keys: &[Key], node: &KdlNode) -> Vec<String> {
-    mistakes.check(node, &SIGNED_BY);
-    let known: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
-    let key = |value: &KdlValue| {
-        let name = text(value)?;
-        match known.contains(&name.as_str()) {
-            true => Ok(name),
-            false => Err(Wrong::new(
-                "is none of the keys in `signatures`",
-                suggestion(&name, &known, SIGNATURES.example),
-            )),
-        }
-    };
-    arguments(node)
-        .filter_map(|entry| mistakes.value("signed-by", entry, key))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
-    use super::super::tests::{config, parse_in, problems};
+    use super::super::tests::{config, problems};
     use super::*;
 
     const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
@@ -269,50 +182,8 @@ mod tests {
                 "registries { interval \"0s\" }",
                 "`interval`: \"0s\" is out of range",
             ),
-            ("signatures", "`signatures` names no key"),
-            ("signatures { key \"a\" }", "`key` needs a value"),
-            (
-                "signatures { key \"a\" \"no.pub\" }",
-                "the key /nonexistent/no.pub cannot be read: No such file or directory (os error 2)",
-            ),
         ] {
             assert_eq!(problems(&with(words)), [expected], "{words}");
-        }
-    }
-
-    #[test]
-    fn filters_are_signed_by_keys_that_there_are() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("a.pub"), "a").unwrap();
-        let parse = |words: &str| {
-            let text = format!("{REST}signatures {{ key \"alice\" \"a.pub\" }}\nfilter \"f\" {{ {words} }}");
-            parse_in(folder.path(), &text)
-        };
-        let module = "module \"oci://r.example/f:1\"";
-        assert!(parse(module).unwrap().filters[0].signed_by.is_empty());
-        let named = parse(&format!("{module}; signed-by \"alice\"")).unwrap();
-        assert_eq!(named.filters[0].signed_by, ["alice"]);
-        assert_eq!(named.keys[0].pem, "a");
-        for (words, expected) in [
-            (
-                format!("{module}; signed-by \"alcie\""),
-                "`signed-by`: \"alcie\" is none of the keys in `signatures`",
-            ),
-            (
-                "module \"builtin:log\"; signed-by \"alice\"".to_owned(),
-                "`signed-by` is for modules from registries alone",
-            ),
-            (
-                format!("{module}; sha256 \"{}\"", "0".repeat(64)),
-                "a module from a registry takes no `sha256`",
-            ),
-            (
-                "module \"oci://r.example/f\"".to_owned(),
-                "\"oci://r.example/f\" needs a tag or a digest: write oci://REGISTRY/NAME:TAG or …@sha256:DIGEST",
-            ),
-        ] {
-            let report = parse(&words).unwrap_err();
-            assert_eq!(report.diagnostics()[0].message, expected, "{words}");
         }
     }
 }

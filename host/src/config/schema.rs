@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use super::decode::Shape;
 use super::{
     cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module, node,
-    pods, refresh, registries, secondary, service_entries, source, transfer, tsig, wasi, zone, zone_file,
+    pods, refresh, registries, secondary, service_entries, signatures, source, transfer, tsig, wasi, zone,
+    zone_file,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
@@ -28,12 +29,13 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("", "registries", &registries::REGISTRIES),
     ("registries", "mirror", &registries::MIRROR),
     ("registries", "plain-http", &registries::PLAIN_HTTP),
-    ("", "signatures", &registries::SIGNATURES),
-    ("signatures", "key", &registries::KEY),
+    ("", "signatures", &signatures::SIGNATURES),
+    ("signatures", "key", &signatures::KEY),
+    ("signatures", "identity", &signatures::IDENTITY),
     ("", "tsig", &tsig::TSIG),
     ("tsig", "secret", &tsig::SECRET),
     ("", "filter", &filter::FILTER),
-    ("filter", "signed-by", &registries::SIGNED_BY),
+    ("filter", "signed-by", &signatures::SIGNED_BY),
     ("filter", "module", &module::MODULE),
     ("filter", "on-error", &filter::ON_ERROR),
     ("filter", "limits", &filter::LIMITS),

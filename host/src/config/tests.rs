@@ -185,7 +185,8 @@ fn mistakes_are_rendered_as_expected() {
 }
 
 /// Files that examples in the reference name.
-const NAMED: [&str; 8] = [
+const NAMED: [&str; 9] = [
+    "trusted_root.json",
     "platform.pub",
     "team.pub",
     "rewrite.wasm",

@@ -83,7 +83,7 @@ impl Deliveries {
     /// # Errors
     /// For each that cannot be had or is not taken.
     pub async fn deliver(&self, config: &mut Config) -> Result<(), Report> {
-        let policy = Policy::new(&config.keys).map_err(|wrong| config.report(wrong))?;
+        let policy = Policy::new(&config.signatures).map_err(|wrong| config.report(wrong))?;
         let mut mistakes = Vec::new();
         for filter in &mut config.filters {
             let Module::Artifact(reference) = &filter.module else {
@@ -222,10 +222,14 @@ impl Deliveries {
         self.errors
             .lock()
             .retain(|reference, _| references.contains(&reference));
+        // It has been read before, when these were delivered. Were it not to be read now, no tag would be followed.
+        let (policy, wanted) = match Policy::new(&config.signatures) {
+            Ok(policy) => (policy, wanted),
+            Err(_) => (Policy::default(), Vec::new()),
+        };
         self.tags.send_replace(Arc::new(Tags {
             registries: config.registries.clone(),
-            // They have been read before.
-            policy: Policy::new(&config.keys).unwrap_or_default(),
+            policy,
             wanted,
         }));
     }

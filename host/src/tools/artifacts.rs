@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Stop;
-use crate::config::{self, Key, Reference, Registries, Span};
+use crate::config::{self, Key, Reference, Registries, Signatures, SigningIdentity, Span, TrustRoot};
 use crate::filter::{self, Engine};
 use crate::registry::{self, Artifact, Policy, Pulled};
 
@@ -32,6 +32,62 @@ impl Access {
             ..Registries::default()
         }
     }
+}
+
+/// Whose signature will do.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(required = true, multiple = true)]
+pub struct Signers {
+    /// Public key in PEM; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    key: Vec<PathBuf>,
+    /// Trusted root of sigstore in JSON, for signatures with a certificate.
+    #[arg(long, value_name = "FILE", requires_all = ["subject", "issuer"])]
+    trust_root: Option<PathBuf>,
+    /// Address or URI that the certificate must be for; `*` at its end stands for whatever follows.
+    #[arg(long, requires = "trust_root", value_parser = subject)]
+    subject: Option<String>,
+    /// Issuer that the certificate must name.
+    #[arg(long, requires = "trust_root", value_parser = issuer)]
+    issuer: Option<String>,
+}
+
+fn subject(text: &str) -> Result<String, &'static str> {
+    let known = config::is_subject(text).then(|| text.to_owned());
+    known.ok_or(config::SUBJECT_HELP)
+}
+
+fn issuer(text: &str) -> Result<String, &'static str> {
+    let known = config::is_issuer(text).then(|| text.to_owned());
+    known.ok_or(config::ISSUER_HELP)
+}
+
+impl Signers {
+    /// What a configuration would say of them.
+    fn read(&self) -> Result<Signatures, Stop> {
+        let span = Span::default();
+        let mut read = Signatures::default();
+        for path in &self.key {
+            let (name, pem) = (path.display().to_string(), text_of(path)?);
+            read.keys.push(Key { name, pem, span });
+        }
+        if let (Some(path), Some(subject), Some(issuer)) = (&self.trust_root, &self.subject, &self.issuer) {
+            let json = text_of(path)?;
+            read.trust_root = Some(TrustRoot { json, span });
+            let (name, subject, issuer) = (subject.clone(), subject.clone(), issuer.clone());
+            read.identities.push(SigningIdentity {
+                name,
+                subject,
+                issuer,
+                span,
+            });
+        }
+        Ok(read)
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, Stop> {
+    Ok(config::read_source(path)?.text().to_owned())
 }
 
 /// Where docker has its credentials, if it has any.
@@ -115,22 +171,12 @@ pub fn pull(text: &str, output: Option<&Path>, access: &Access) -> Result<String
     ))
 }
 
-/// Says which of the keys in these files has signed an artifact.
+/// Says which of the `signers` has signed an artifact.
 ///
 /// # Errors
 /// When none has.
-pub fn verify(text: &str, keys: &[PathBuf], access: &Access) -> Result<String, Stop> {
-    let key = |path: &PathBuf| {
-        let (name, span) = (path.display().to_string(), Span::default());
-        let source = config::read_source(path)?;
-        Ok(Key {
-            name,
-            pem: source.text().to_owned(),
-            span,
-        })
-    };
-    let keys = keys.iter().map(key).collect::<Result<Vec<Key>, Stop>>()?;
-    let policy = Policy::new(&keys).map_err(|wrong| {
+pub fn verify(text: &str, signers: &Signers, access: &Access) -> Result<String, Stop> {
+    let policy = Policy::new(&signers.read()?).map_err(|wrong| {
         let wrong: Vec<String> = wrong.into_iter().map(|wrong| wrong.message).collect();
         Stop::Refused(wrong.join("\n"))
     })?;

@@ -4,7 +4,14 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPa
 
 use super::super::artifact::tests::artifact;
 use super::*;
-use crate::config::Span;
+use crate::config::{Key, Span};
+
+mod identities;
+
+/// What a simple signature says that it is, and what a statement is about.
+const SIMPLE_TYPE: &str = "cosign container image signature";
+const STATEMENT: &str = "application/vnd.in-toto+json";
+const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// Somebody who signs.
 enum Signer {
@@ -90,7 +97,18 @@ fn signer(signatures: Vec<Signature>, keys: &[Key], names: &[&str]) -> Result<Op
     let mut artifact = artifact(b"module");
     artifact.signatures = signatures;
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    Policy::new(keys).unwrap().signer(&artifact, &names)
+    policy(keys).signer(&artifact, &names)
+}
+
+fn policy(keys: &[Key]) -> Policy {
+    Policy::new(&of_keys(keys)).unwrap()
+}
+
+fn of_keys(keys: &[Key]) -> Signatures {
+    Signatures {
+        keys: keys.to_vec(),
+        ..Signatures::default()
+    }
 }
 
 #[test]
@@ -175,7 +193,7 @@ fn other_signatures_are_refused_by_name() {
                 "certificate",
             )],
             &[],
-            "signed with a certificate, and only keys are supported",
+            "a bundle is signed with a certificate, and only keys are taken",
         ),
     ] {
         let wrong = signer(signatures, &keys, names).unwrap_err();
@@ -195,7 +213,7 @@ fn keys_that_are_none_are_told() {
         rsa,
     ] {
         let key = Key { pem, ..good.clone() };
-        let wrong = Policy::new(&[good.clone(), key]).unwrap_err();
+        let wrong = Policy::new(&of_keys(&[good.clone(), key])).unwrap_err();
         assert!(wrong[0].message.contains("ECDSA P-256 or Ed25519"), "{wrong:?}");
     }
 }
@@ -231,8 +249,7 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEbx78avA85+2vurYBO2gixRb5az6g
         "MEYCIQDdQetogymk3CpBI7iTHTUqltrD2W1Fe+9qR6pDnLfLBAIhAJuDL83GwaWx8aY8oR+IQiwn6mZI2Y8Xc2oiyOf+KpDH",
     );
     let digest = "sha256:81f83e4e5b837c636c14391cd1abbfc41f1226a6b30bc3b596f5455292f996e9";
-    let keys = Policy::new(&[key]).unwrap();
-    let keys: Vec<&PublicKey> = keys.0.iter().collect();
+    let policy = policy(&[key]);
     for signature in [
         Signature {
             form: Form::Bundle,
@@ -243,6 +260,6 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEbx78avA85+2vurYBO2gixRb5az6g
             octets: Bytes::from_static(payload.as_bytes()),
         },
     ] {
-        assert_eq!(super::signer(&signature, &keys, digest), Ok("cosign"));
+        assert_eq!(policy.signer_of(&signature, &["cosign"], digest), Ok("cosign"));
     }
 }

@@ -1,0 +1,353 @@
+//! `signatures`: whose signatures modules from registries must have.
+
+use kdl::{KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
+use super::error::{Diagnostic, Span};
+use super::files::Files;
+
+pub(super) const SIGNATURES: Shape = Shape {
+    example: r#"signatures { key "platform" "/etc/dnsweir/cosign.pub" }"#,
+    arguments: 0..=0,
+    properties: &[],
+    children: &["key", "trust-root", "identity"],
+    repeated: &["key", "identity"],
+};
+
+pub(super) const KEY: Shape = Shape::plain(2..=2, r#"key "platform" "/etc/dnsweir/cosign.pub""#);
+
+pub(super) const IDENTITY: Shape = Shape {
+    example: r#"identity "release" subject="release@example.com" issuer="https://accounts.example.com""#,
+    arguments: 1..=1,
+    properties: &["subject", "issuer"],
+    children: &[],
+    repeated: &[],
+};
+
+/// What names a trust root.
+const TRUST_ROOT: &str = "trust-root \"/etc/dnsweir/trusted_root.json\"";
+
+pub(super) const SIGNED_BY: Shape = Shape::plain(1..=16, r#"signed-by "platform""#);
+
+/// `signatures { … }`: those of whom one must have signed a module that is pulled; nobody: no signature is needed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Signatures {
+    /// Whose key is known.
+    pub keys: Vec<Key>,
+    /// What vouches for the identities.
+    pub trust_root: Option<TrustRoot>,
+    /// Whom it vouches for. None without `trust_root`.
+    pub identities: Vec<SigningIdentity>,
+}
+
+/// `key "NAME" "FILE"`: a public key whose signatures are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// What it is called in the configuration, and in what is shown.
+    pub name: String,
+    /// The text of the file.
+    pub pem: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `trust-root "FILE"`: the authorities of certificates and times, and the logs, that are trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustRoot {
+    /// The text of the file.
+    pub json: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `identity "NAME" subject="…" issuer="…"`: somebody whose signatures are taken, whatever the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SigningIdentity {
+    /// What it is called in the configuration, and in what is shown.
+    pub name: String,
+    /// The address or URI in the certificate; one that ends in `*` stands for all that begin like it.
+    pub subject: String,
+    /// Who told the authority that it is them.
+    pub issuer: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Signatures {
+    /// What `signed-by` may name, with its place.
+    fn names(&self) -> impl Iterator<Item = (&str, Span)> {
+        let keys = self.keys.iter().map(|key| (key.name.as_str(), key.span));
+        let identities = self.identities.iter();
+        keys.chain(identities.map(|identity| (identity.name.as_str(), identity.span)))
+    }
+
+    /// Whether `name` is not taken yet; if it is, that is a mistake.
+    fn is_new(&self, mistakes: &mut Mistakes, name: &str, span: Span) -> bool {
+        let Some((_, first)) = self.names().find(|(known, _)| *known == name) else {
+            return true;
+        };
+        let twice = Diagnostic::new(span, format!("{name:?} is defined twice in `signatures`"));
+        let twice = twice.label("again").other(first, "first here");
+        mistakes.push(twice.help("give one of them another name"));
+        false
+    }
+}
+
+/// Decodes `signatures`, if it is there.
+pub(super) fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Signatures {
+    let mut read = Signatures::default();
+    let Some(node) = child(nodes, "signatures") else {
+        return read;
+    };
+    mistakes.check(node, &SIGNATURES);
+    let nodes = block(node);
+    if !nodes
+        .iter()
+        .any(|node| ["key", "identity"].contains(&node.name().value()))
+    {
+        let empty = Diagnostic::new(head(node), "`signatures` names no key and no identity");
+        mistakes.push(empty.help(format!("write: {}, or remove it", SIGNATURES.example)));
+    }
+    for node in named_nodes(nodes, "key") {
+        if let Some(key) = key(mistakes, files, node)
+            && read.is_new(mistakes, &key.name, key.span)
+        {
+            read.keys.push(key);
+        }
+    }
+    read.trust_root = trust_root(mistakes, files, nodes);
+    for node in named_nodes(nodes, "identity") {
+        if child(nodes, "trust-root").is_none() {
+            let alone = Diagnostic::new(head(node), "`identity` needs a `trust-root` that vouches for it");
+            mistakes.push(alone.help(format!("write: {TRUST_ROOT}")));
+        }
+        if let Some(identity) = identity(mistakes, node)
+            && read.is_new(mistakes, &identity.name, identity.span)
+        {
+            read.identities.push(identity);
+        }
+    }
+    if let (Some(node), None) = (child(nodes, "trust-root"), child(nodes, "identity")) {
+        let idle = Diagnostic::new(
+            head(node),
+            "`trust-root` vouches for nobody without an `identity`",
+        );
+        mistakes.push(idle.help(format!("write: {}", IDENTITY.example)));
+    }
+    read
+}
+
+fn key(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Key> {
+    mistakes.check(node, &KEY);
+    let mut words = arguments(node).filter_map(|entry| mistakes.value("key", entry, text));
+    let (name, file) = (words.next()?, words.next()?);
+    drop(words);
+    let help = "name a public key in PEM, as `cosign generate-key-pair` writes cosign.pub";
+    let pem = file_of(mistakes, files, node, &file, help)?;
+    let span = head(node);
+    Some(Key { name, pem, span })
+}
+
+fn trust_root(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Option<TrustRoot> {
+    let node = child(nodes, "trust-root")?;
+    let file = mistakes.scalar(nodes, TRUST_ROOT, text)?;
+    let help = "name a trusted root of sigstore in JSON, as `cosign trusted-root create` writes it";
+    let json = file_of(mistakes, files, node, &file, help)?;
+    let span = head(node);
+    Some(TrustRoot { json, span })
+}
+
+/// The text of the file that `node` names.
+fn file_of(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    node: &KdlNode,
+    file: &str,
+    help: &str,
+) -> Option<String> {
+    let path = files.folder.join(file);
+    let what = node.name().value();
+    match files.text(&path) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let problem = format!("the {what} {} cannot be read: {error}", path.display());
+            mistakes.push(Diagnostic::new(head(node), problem).help(help));
+            None
+        }
+    }
+}
+
+fn identity(mistakes: &mut Mistakes, node: &KdlNode) -> Option<SigningIdentity> {
+    mistakes.check(node, &IDENTITY);
+    for property in IDENTITY.properties {
+        if super::decode::property(node, property).is_none() {
+            let missing = Diagnostic::new(head(node), format!("`identity` needs `{property}=`"));
+            mistakes.push(missing.help(format!("write: {}", IDENTITY.example)));
+        }
+    }
+    let name = mistakes.argument(node, text);
+    let subject = mistakes.property(node, "subject", subject);
+    let issuer = mistakes.property(node, "issuer", issuer);
+    Some(SigningIdentity {
+        name: name?,
+        subject: subject?,
+        issuer: issuer?,
+        span: head(node),
+    })
+}
+
+/// An address or a URI, or how some begin.
+fn subject(value: &KdlValue) -> Result<String, Wrong> {
+    text(value).and_then(|subject| {
+        is_subject(&subject)
+            .then_some(subject)
+            .ok_or_else(|| Wrong::new("is nobody's", SUBJECT_HELP))
+    })
+}
+
+fn issuer(value: &KdlValue) -> Result<String, Wrong> {
+    text(value).and_then(|issuer| {
+        is_issuer(&issuer)
+            .then_some(issuer)
+            .ok_or_else(|| Wrong::new("is no issuer", ISSUER_HELP))
+    })
+}
+
+/// What to write as the subject of an identity.
+pub const SUBJECT_HELP: &str =
+    "write the address or the URI that certificates have; a `*` at its end stands for whatever follows";
+
+/// What to write as its issuer.
+pub const ISSUER_HELP: &str = "write it as certificates have it: \"https://accounts.example.com\"";
+
+/// Whether this can be the subject of an identity: not everybody's, and not one that stands for others but by its end.
+pub fn is_subject(text: &str) -> bool {
+    let begin = text.strip_suffix('*').unwrap_or(text);
+    !begin.is_empty() && !begin.contains('*')
+}
+
+/// Whether this can be the issuer of an identity: one, and no pattern.
+pub fn is_issuer(text: &str) -> bool {
+    !text.is_empty() && !text.contains('*')
+}
+
+/// Decodes a filter's `signed-by`: names of keys and identities.
+pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: &KdlNode) -> Vec<String> {
+    mistakes.check(node, &SIGNED_BY);
+    let known: Vec<&str> = signatures.names().map(|(name, _)| name).collect();
+    let key = |value: &KdlValue| {
+        let name = text(value)?;
+        match known.contains(&name.as_str()) {
+            true => Ok(name),
+            false => Err(Wrong::new(
+                "is none of the keys and identities in `signatures`",
+                suggestion(&name, &known, SIGNATURES.example),
+            )),
+        }
+    };
+    arguments(node)
+        .filter_map(|entry| mistakes.value("signed-by", entry, key))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::{parse_in, problems};
+
+    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
+
+    #[test]
+    fn mistakes_are_found() {
+        let who = "subject=\"a@example.com\" issuer=\"https://i.example\"";
+        for (words, expected) in [
+            ("", &["`signatures` names no key and no identity"][..]),
+            ("key \"a\"", &["`key` needs a value"]),
+            (
+                "key \"a\" \"no.pub\"",
+                &["the key /nonexistent/no.pub cannot be read: No such file or directory (os error 2)"],
+            ),
+            (
+                &format!("trust-root \"no.json\"; identity \"a\" {who}"),
+                &[
+                    "the trust-root /nonexistent/no.json cannot be read: No such file or directory (os error 2)",
+                ],
+            ),
+            (
+                &format!("identity \"a\" {who}"),
+                &["`identity` needs a `trust-root` that vouches for it"],
+            ),
+            (
+                "trust-root \"/proc/version\"",
+                &[
+                    "`signatures` names no key and no identity",
+                    "`trust-root` vouches for nobody without an `identity`",
+                ],
+            ),
+            (
+                "trust-root \"/proc/version\"; identity \"a\" subject=\"*\"",
+                &["`identity` needs `issuer=`", "`subject`: \"*\" is nobody's"],
+            ),
+            (
+                "trust-root \"/proc/version\"; identity \"a\" subject=\"a*b\" issuer=\"\"",
+                &["`issuer`: \"\" is no issuer", "`subject`: \"a*b\" is nobody's"],
+            ),
+            (
+                &format!("trust-root \"/proc/version\"; identity \"a\" {who}; identity \"a\" {who}"),
+                &["\"a\" is defined twice in `signatures`"],
+            ),
+        ] {
+            let text =
+                format!("{REST}filter \"f\" {{ module \"oci://r.example/f:1\" }}\nsignatures {{ {words} }}");
+            let mut found = problems(&text);
+            found.sort();
+            assert_eq!(found, expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn filters_are_signed_by_those_that_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.pub"), "a").unwrap();
+        fs::write(folder.path().join("root.json"), "{}").unwrap();
+        let parse = |words: &str| {
+            let text = format!(
+                "{REST}signatures {{ key \"alice\" \"a.pub\"; trust-root \"root.json\"\n\
+                 identity \"release\" subject=\"https://r.example/*\" issuer=\"https://i.example\" }}\n\
+                 filter \"f\" {{ {words} }}"
+            );
+            parse_in(folder.path(), &text)
+        };
+        let module = "module \"oci://r.example/f:1\"";
+        assert!(parse(module).unwrap().filters[0].signed_by.is_empty());
+        let named = parse(&format!("{module}; signed-by \"alice\" \"release\"")).unwrap();
+        assert_eq!(named.filters[0].signed_by, ["alice", "release"]);
+        assert_eq!(named.signatures.keys[0].pem, "a");
+        assert_eq!(named.signatures.trust_root.unwrap().json, "{}");
+        let identity = &named.signatures.identities[0];
+        assert_eq!(identity.subject, "https://r.example/*");
+        assert_eq!(identity.issuer, "https://i.example");
+        for (words, expected) in [
+            (
+                format!("{module}; signed-by \"alcie\""),
+                "`signed-by`: \"alcie\" is none of the keys and identities in `signatures`",
+            ),
+            (
+                "module \"builtin:log\"; signed-by \"alice\"".to_owned(),
+                "`signed-by` is for modules from registries alone",
+            ),
+            (
+                format!("{module}; sha256 \"{}\"", "0".repeat(64)),
+                "a module from a registry takes no `sha256`",
+            ),
+            (
+                "module \"oci://r.example/f\"".to_owned(),
+                "\"oci://r.example/f\" needs a tag or a digest: write oci://REGISTRY/NAME:TAG or …@sha256:DIGEST",
+            ),
+        ] {
+            let report = parse(&words).unwrap_err();
+            assert_eq!(report.diagnostics()[0].message, expected, "{words}");
+        }
+    }
+}
