@@ -161,6 +161,15 @@ pub fn core_idle(core: usize) -> io::Result<u64> {
     Ok((ticks[IDLE] + ticks[IDLE + 1]) * TICK)
 }
 
+/// The same of all processors together, and how many they are.
+pub fn machine_idle() -> io::Result<(u64, u64)> {
+    let path = "/proc/stat";
+    let text = fs::read_to_string(path)?;
+    let each = (0..).map_while(|core| core_ticks(&text, core));
+    let idle = each.map(|ticks| (ticks[IDLE] + ticks[IDLE + 1]) * TICK);
+    Ok(idle.fold((0, 0), |(sum, count), idle| (sum + idle, count + 1)))
+}
+
 fn parse_core(text: &str, core: usize) -> Option<u64> {
     let ticks = core_ticks(text, core)?;
     // All but idle and iowait. Guest time is in user.
@@ -242,7 +251,9 @@ mod tests {
         assert!(used.ticked >= 280_000_000, "ended threads too: {used:?}");
         assert!(Memory::of(own).unwrap().resident > 100);
         assert!(core_busy(0).unwrap() > 0);
-        assert!(core_idle(0).is_ok());
+        let idle = core_idle(0).unwrap();
+        let (of_all, processors) = machine_idle().unwrap();
+        assert!(of_all >= idle && processors >= 1);
     }
 
     fn thread_time() -> Duration {

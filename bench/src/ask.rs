@@ -2,7 +2,7 @@
 //!
 //! What a server costs there is not only its process: packets of a device are taken by a thread of the
 //! kernel, or in interrupts. So the caller names all processes that work for a server, and beside what they
-//! used stands how long the processor was not idle, whoever used it.
+//! used stands how long the processor was not idle, or all of them, whoever used it.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use crate::accounting::{Processor, core_idle};
+use crate::accounting::{Processor, core_idle, machine_idle};
 use crate::drive::{Clock, Monotonic, Schedule, Tally, as_fast_as_answered, on_schedule};
 use crate::measure::RUN_IN;
 use crate::options::Pace;
@@ -80,8 +80,21 @@ pub struct Settings {
         default_value = "60000,saturation"
     )]
     loads: Vec<Load>,
+    /// Have "not idle" mean all processors, and not the server's alone: for what works on several of them
+    #[arg(long)]
+    whole_machine: bool,
     #[command(flatten)]
     pace: Pace,
+}
+
+impl Settings {
+    /// Nanoseconds that processors were idle since the machine started, and how many of them.
+    fn idle(&self) -> io::Result<(u64, u64)> {
+        match self.whole_machine {
+            true => machine_idle(),
+            false => Ok((core_idle(self.pace.cores.server)?, 1)),
+        }
+    }
 }
 
 /// One measurement.
@@ -151,6 +164,9 @@ fn measure(settings: &Settings, place: &Place, load: Load, seed: u32) -> io::Res
                 let schedule = Schedule::new(rate, settings.pace.burst, duration);
                 on_schedule(&mut client, &mut Monotonic, schedule, &mut next)
             }
+            Load::Share(_) => Err(io::Error::other(
+                "a share of a capacity that nobody measures here",
+            )),
             Load::Saturation => {
                 as_fast_as_answered(&mut client, &mut Monotonic, duration, u64::MAX, &mut next)
             }
@@ -158,17 +174,18 @@ fn measure(settings: &Settings, place: &Place, load: Load, seed: u32) -> io::Res
     };
     ask(RUN_IN)?;
     let used = place.used()?;
-    let idle = core_idle(settings.pace.cores.server)?;
+    let (idle, _) = settings.idle()?;
     let start = Monotonic.now();
     let tally = ask(settings.pace.duration)?;
     let took = Monotonic.now() - start;
-    let idle = core_idle(settings.pace.cores.server)?.saturating_sub(idle);
+    let (later, processors) = settings.idle()?;
+    let idle = later.saturating_sub(idle);
     let used = place.used()?.saturating_sub(used);
     let answered = tally.answered.max(1) as f64;
     let latency = |part| tally.latency.value_at_quantile(part) as f64 / 1e3;
     Ok(Figures {
         charged: used as f64 / 1e3 / answered,
-        busy: took.saturating_sub(idle) as f64 / 1e3 / answered,
+        busy: (took * processors).saturating_sub(idle) as f64 / 1e3 / answered,
         // What was lost is waited for longer than that; `took` has the wait in it.
         rate: tally.answered as f64 / settings.pace.duration.as_secs_f64(),
         failed: (tally.wrong + tally.lost) as f64 / tally.sent.max(1) as f64,

@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use crate::growth::{Dimension, Line};
-use crate::picture::{self, Area, BROWN, GREEN, NOTE, PAPER, RULE, VIOLET, heading, text};
+use crate::picture::{self, Area, BROWN, GREEN, GREY, NOTE, PAPER, RULE, VIOLET, heading, text};
 use crate::report::{FLOOR, Run, write_head, write_row};
 use crate::sample::{Load, Sample};
 use crate::scale::{BUILT_MS, INSIDE_NS, START_MS};
@@ -21,7 +21,7 @@ const ROW: u32 = 158;
 const PLOTS: [(u32, u32); 2] = [(20, 372), (396, 748)];
 
 /// Of the lines of a plot.
-pub const COLOURS: [RGBColor; 3] = [GREEN, BROWN, VIOLET];
+pub const COLOURS: [RGBColor; 4] = [GREEN, BROWN, VIOLET, GREY];
 
 /// What a plot may show of a point.
 type Figure = fn(&Run, &Line, u32) -> Option<f64>;

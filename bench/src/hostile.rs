@@ -201,6 +201,7 @@ fn beside(
         round,
         workload: Workload::HOT,
         load: Load::Rate(CALM),
+        capacity: None,
         duration: settings.duration,
         burst: 2,
         seed: round,

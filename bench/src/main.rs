@@ -18,6 +18,7 @@ mod drive;
 mod growth;
 mod hit;
 mod hostile;
+mod latency;
 mod loss;
 mod measure;
 mod options;

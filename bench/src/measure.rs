@@ -33,6 +33,8 @@ pub struct Plan {
     pub workload: Workload,
     /// How much.
     pub load: Load,
+    /// What the server answers at most, in queries per second, where the load is a share of that.
+    pub capacity: Option<f64>,
     /// For how long.
     pub duration: Duration,
     /// Queries sent at once under a fixed load.
@@ -50,6 +52,7 @@ impl Plan {
             round,
             workload,
             load,
+            capacity: None,
             duration: pace.duration,
             burst: pace.burst,
             seed,
@@ -136,11 +139,14 @@ fn ask(
     duration: Duration,
     next: &mut dyn FnMut() -> Question,
 ) -> io::Result<Tally> {
-    match plan.load {
-        Load::Rate(rate) => {
-            let schedule = Schedule::new(rate, plan.burst, duration);
-            on_schedule(client, &mut Monotonic, schedule, next)
+    let rate = match (plan.load, plan.capacity) {
+        (Load::Saturation, _) => {
+            return as_fast_as_answered(client, &mut Monotonic, duration, u64::MAX, next);
         }
-        Load::Saturation => as_fast_as_answered(client, &mut Monotonic, duration, u64::MAX, next),
-    }
+        (Load::Rate(rate), _) => rate,
+        (Load::Share(share), Some(capacity)) => (capacity * f64::from(share) / 100.0) as u32,
+        (Load::Share(_), None) => return Err(io::Error::other("a share of a capacity that is not known")),
+    };
+    let schedule = Schedule::new(rate.max(1), plan.burst, duration);
+    on_schedule(client, &mut Monotonic, schedule, next)
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::growth::DIMENSIONS;
 use crate::peers::in_path;
 use crate::report::Run;
-use crate::{bars, cluster, curves, scale};
+use crate::{bars, cluster, curves, latency, scale};
 
 /// Where results go, unless told otherwise.
 pub const FOLDER: &str = "target/bench";
@@ -32,12 +32,15 @@ pub fn write_all(out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The report and the picture of a run.
+/// The report and the pictures of a run.
 pub fn write_report(out: &Path) -> Result<(), Box<dyn Error>> {
     let run = Run::read(&out.join("raw.jsonl"))?;
     let markdown = run.markdown();
     fs::write(out.join("report.md"), &markdown)?;
     print!("{markdown}");
+    if let Some(svg) = latency::draw(&run)? {
+        write_picture(&out.join("latency.svg"), &svg)?;
+    }
     for workload in run.workloads() {
         if let Some(svg) = bars::draw(&run, workload)? {
             return write_picture(&out.join("picture.svg"), &svg);

@@ -248,7 +248,7 @@ impl Run {
         let mut head = vec!["service".to_owned()];
         for load in loads {
             match load {
-                Load::Rate(_) => head.extend([
+                Load::Rate(_) | Load::Share(_) => head.extend([
                     format!("{}: p50 / p99 / p99.9 µs", load.title()),
                     "unanswered".to_owned(),
                 ]),
@@ -273,7 +273,7 @@ impl Run {
                     continue;
                 };
                 match load {
-                    Load::Rate(_) => {
+                    Load::Rate(_) | Load::Share(_) => {
                         let us = |of: &dyn Fn(&Sample) -> u64| {
                             figure(&|sample: &Sample| of(sample) as f64 / 1000.0).unwrap_or_default()
                         };

@@ -13,6 +13,7 @@ use crate::peers::{Peer, Site};
 use crate::process::{Scratch, Server, free_port};
 use crate::record::{Entry, Record};
 use crate::report::FLOOR;
+use crate::sample::Sample;
 use crate::workload::Workload;
 
 /// Where servers answer, and where the upstream does.
@@ -30,19 +31,24 @@ pub struct Turn {
     pub workload: Workload,
     /// Index of the server that is asked.
     pub server: usize,
+    /// What it answers at most, in queries per second, where that was measured.
+    pub capacity: Option<f64>,
 }
 
-/// Measures each turn once by `plan`, whose workload is the turn's own, beginning with another one in each round.
+/// Measures each turn once by `plan`, whose workload is the turn's own, beginning with another one in each round; returns
+/// what was measured.
 pub fn measure_in_turn(
     record: &mut Record,
     servers: &mut [Server],
     turns: &[Turn],
     plan: Plan,
-) -> io::Result<()> {
+) -> io::Result<Vec<Sample>> {
+    let mut samples = Vec::new();
     for place in 0..turns.len() {
         let turn = &turns[(place + plan.round as usize) % turns.len()];
         let plan = Plan {
             workload: turn.workload,
+            capacity: turn.capacity,
             ..plan
         };
         let server = &mut servers[turn.server];
@@ -64,12 +70,13 @@ pub fn measure_in_turn(
                     sample.latency.p99 as f64 / 1000.0,
                     sample.failed() * 100.0,
                 );
-                record.write(&Entry::Sample(sample))?;
+                record.write(&Entry::Sample(sample.clone()))?;
+                samples.push(sample);
             }
             Err(error) => record.note(&format!("{what}: {error}"))?,
         }
     }
-    Ok(())
+    Ok(samples)
 }
 
 /// Starts the server that all others ask.

@@ -14,7 +14,7 @@ use crate::peers::{PEERS, Peer, Program, Site, in_path};
 use crate::process::{Scratch, Server, free_port, pin};
 use crate::record::{Entry, Environment, Record};
 use crate::rotation::{FIRST_PORT, SERVERS, Turn, measure_in_turn, start_upstream};
-use crate::sample::Load;
+use crate::sample::{Load, Sample, median};
 use crate::workload::Workload;
 
 /// What to run.
@@ -26,7 +26,7 @@ pub struct Settings {
     /// What is asked: hot zipf misses nxdomain pairs tcp sources, hot-N, sources-N [default: all but the last two]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub workloads: Vec<Workload>,
-    /// Queries per second, and `saturation` [default: by workload]
+    /// Queries per second, shares of each one's capacity such as 50%, and `saturation` [default: by workload]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub loads: Vec<Load>,
     /// Which of the rates that a workload is asked by default
@@ -48,7 +48,7 @@ pub struct Settings {
     /// The modules that bench/called-filters.sh made, for dnsweir+3-called
     #[arg(long, value_name = "FOLDER", value_parser = absolute)]
     called_modules: Option<PathBuf>,
-    /// For raw.jsonl, report.md and picture.svg
+    /// For raw.jsonl, report.md, picture.svg and latency.svg
     #[arg(long, value_name = "FOLDER", default_value = crate::output::FOLDER)]
     pub out: PathBuf,
 }
@@ -142,13 +142,51 @@ fn run_workload(
 ) -> io::Result<()> {
     let scratch = Scratch::new()?;
     let upstream = start_upstream(settings.pace.cores.client, &scratch)?;
+    let (mut servers, mut turns) = start_each(settings, workload, peers, &scratch, upstream.address, record)?;
+    let loads = settings.loads(workload);
+    let in_shares = loads.iter().any(|load| matches!(load, Load::Share(_)));
+    let mut rates = vec![Vec::new(); turns.len()];
+    for round in 0..settings.pace.rounds {
+        if settings.over(begin) {
+            let name = workload.name();
+            record.note(&format!("{name}: {round} rounds, then the time was over"))?;
+            break;
+        }
+        if in_shares {
+            let plan = Plan::of(
+                &settings.pace,
+                round,
+                u32::MAX - round,
+                workload,
+                Load::Saturation,
+            );
+            measure_capacity(record, &mut servers, &mut turns, &mut rates, plan)?;
+        }
+        for (place, load) in loads.iter().enumerate() {
+            let seed = round * loads.len() as u32 + place as u32;
+            let plan = Plan::of(&settings.pace, round, seed, workload, *load);
+            measure_in_turn(record, &mut servers, &turns, plan)?;
+        }
+    }
+    Ok(())
+}
+
+/// Starts and warms all that can be, and stops them again until it is their turn.
+fn start_each(
+    settings: &Settings,
+    workload: Workload,
+    peers: &[(&Peer, PathBuf)],
+    scratch: &Scratch,
+    upstream: SocketAddrV4,
+    record: &mut Record,
+) -> io::Result<(Vec<Server>, Vec<Turn>)> {
     let mut servers = Vec::new();
     let mut turns = Vec::new();
     let mut port = FIRST_PORT;
     for (peer, program) in peers {
         let name = format!("{} under {}", peer.name, workload.name());
-        let upstreams = [upstream.address];
-        let server = match start(settings, peer, program, workload, &scratch, &upstreams, &mut port) {
+        let upstreams = [upstream];
+        let server = match start(settings, peer, program, workload, scratch, &upstreams, &mut port) {
             Ok(server) => server,
             Err(error) => {
                 record.note(&format!("{name}: {error}"))?;
@@ -164,22 +202,27 @@ fn run_workload(
             name: peer.name.to_owned(),
             workload,
             server: servers.len(),
+            capacity: None,
         });
         servers.push(server);
     }
+    Ok((servers, turns))
+}
 
-    let loads = settings.loads(workload);
-    for round in 0..settings.pace.rounds {
-        if settings.over(begin) {
-            let name = workload.name();
-            record.note(&format!("{name}: {round} rounds, then the time was over"))?;
-            break;
-        }
-        for (place, load) in loads.iter().enumerate() {
-            let seed = round * loads.len() as u32 + place as u32;
-            let plan = Plan::of(&settings.pace, round, seed, workload, *load);
-            measure_in_turn(record, &mut servers, &turns, plan)?;
-        }
+/// Measures once more what each server answers at most: the median of all rounds so far. A machine that is slower for a
+/// while is so for this, too.
+fn measure_capacity(
+    record: &mut Record,
+    servers: &mut [Server],
+    turns: &mut [Turn],
+    rates: &mut [Vec<f64>],
+    plan: Plan,
+) -> io::Result<()> {
+    let samples = measure_in_turn(record, servers, turns, plan)?;
+    for (turn, rates) in turns.iter_mut().zip(rates) {
+        let own = samples.iter().filter(|sample| sample.peer == turn.name);
+        rates.extend(own.map(Sample::rate));
+        turn.capacity = median(rates.iter().copied());
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ use crate::workload::{Workload, grouped};
 pub enum Load {
     /// Queries per second, whatever comes back.
     Rate(u32),
+    /// This part of what the server answers at most, in hundredths.
+    Share(u8),
     /// As many as are answered.
     Saturation,
 }
@@ -21,6 +23,7 @@ impl Load {
     pub fn text(self) -> String {
         match self {
             Load::Rate(rate) => rate.to_string(),
+            Load::Share(share) => format!("{share}%"),
             Load::Saturation => "saturation".to_owned(),
         }
     }
@@ -29,6 +32,7 @@ impl Load {
     pub fn title(self) -> String {
         match self {
             Load::Rate(rate) => format!("{} q/s", grouped(rate.into())),
+            Load::Share(share) => format!("{share} % of its capacity"),
             Load::Saturation => "saturated".to_owned(),
         }
     }
@@ -38,10 +42,12 @@ impl FromStr for Load {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Load, String> {
-        match text.parse() {
+        let share = text.strip_suffix('%').map(str::parse);
+        match (text.parse(), share) {
             _ if text == "saturation" => Ok(Load::Saturation),
-            Ok(rate @ 1..=10_000_000) => Ok(Load::Rate(rate)),
-            _ => Err("neither a rate up to 10000000 nor `saturation`".to_owned()),
+            (Ok(rate @ 1..=10_000_000), _) => Ok(Load::Rate(rate)),
+            (_, Some(Ok(share @ 1..=100))) => Ok(Load::Share(share)),
+            _ => Err("neither a rate up to 10000000, nor a share such as 50%, nor `saturation`".to_owned()),
         }
     }
 }
@@ -246,13 +252,15 @@ pub mod tests {
 
     #[test]
     fn a_line_is_read_as_it_was_written() {
-        for load in [Load::Rate(60_000), Load::Saturation] {
+        for load in [Load::Rate(60_000), Load::Share(90), Load::Saturation] {
             let sample = sample("unbound", 3, load, 11);
             let line = serde_json::to_string(&sample).unwrap();
             assert_eq!(serde_json::from_str::<Sample>(&line).unwrap(), sample);
         }
         assert!(serde_json::from_str::<Sample>("{}").is_err());
-        assert!("0".parse::<Load>().is_err());
+        for text in ["0", "0%", "101%", "%", "half"] {
+            assert!(text.parse::<Load>().is_err(), "{text}");
+        }
     }
 
     #[test]

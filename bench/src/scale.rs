@@ -156,12 +156,14 @@ fn outside(
                     name: FLOOR.to_owned(),
                     workload,
                     server: 0,
+                    capacity: None,
                 });
             }
             turns.push(Turn {
                 name,
                 workload,
                 server: servers.len(),
+                capacity: None,
             });
             servers.push(server);
         }
