@@ -3,6 +3,7 @@
 //!
 //! Made to be counted by callgrind: [`answer`] is the part that counts, and only that.
 
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
@@ -29,6 +30,9 @@ use crate::process::pin;
 
 /// Names that are asked for in turn, as in the workload `hot`.
 const NAMES: usize = 64;
+
+/// Another, which filters may go to.
+pub const OTHER: &str = "other.bench.example.net";
 
 /// Room for a reply, which is what a client without EDNS takes.
 const LIMIT: usize = 512;
@@ -113,6 +117,30 @@ pub struct Setup {
     cores: Vec<usize>,
     /// Where compiled filters are kept; none: nowhere.
     compiled: Option<PathBuf>,
+    expected: Expected,
+}
+
+/// What the replies are.
+#[derive(Clone, Copy)]
+pub struct Expected {
+    pub rcode: u8,
+    /// How many records the answer section has.
+    pub answers: u8,
+    /// Whether they come by and by, since something is asked first. What runs meanwhile is then awaited after each batch.
+    pub deferred: bool,
+}
+
+impl Expected {
+    /// One record, at once.
+    pub const ONE_RECORD: Expected = Expected {
+        rcode: 0,
+        answers: 1,
+        deferred: false,
+    };
+
+    fn met(self, reply: &[u8]) -> bool {
+        reply.len() > 12 && reply[3] & 0xf == self.rcode && reply[6..8] == [0, self.answers]
+    }
 }
 
 /// How it is measured.
@@ -149,8 +177,13 @@ impl Setup {
                 USE_FILTERS,
             ),
         };
+        Setup::behind(&filters, stages, Expected::ONE_RECORD)
+    }
+
+    /// 64 names behind these stages, whose replies are as expected.
+    pub fn behind(filters: &str, stages: &str, expected: Expected) -> Setup {
         // Misses are answered by a filter, so that no upstream is needed.
-        let mut hosts = String::new();
+        let mut hosts = format!("host \"{OTHER}\" \"192.0.2.1\"\n");
         let mut queries = Vec::new();
         for index in 0..NAMES {
             let _ = writeln!(hosts, "host \"n{index}.bench.example.net\" \"192.0.2.1\"");
@@ -172,6 +205,7 @@ impl Setup {
             queries,
             cores: Vec::new(),
             compiled: None,
+            expected,
         }
     }
 
@@ -182,6 +216,7 @@ impl Setup {
             queries: point.queries(),
             cores,
             compiled,
+            expected: Expected::ONE_RECORD,
         })
     }
 }
@@ -210,9 +245,9 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
 
     let all = Barrier::new(setup.cores.len().max(1));
     let alone = |worker: usize| {
-        let path = || HitPath::new(&shared, &generation, worker, &setup.queries, plan.batch);
+        let path = || HitPath::new(&shared, &generation, worker, setup, plan.batch);
         // An error goes over to the thread that waits for it as text.
-        rounds(path, plan, &all).map_err(|error| error.to_string())
+        rounds(path, plan, setup.expected.deferred, &all).map_err(|error| error.to_string())
     };
     let took = if setup.cores.is_empty() {
         vec![alone(0)]
@@ -243,6 +278,7 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
 fn rounds<'a>(
     path: impl FnOnce() -> Result<HitPath<'a>, Box<dyn Error>>,
     plan: Plan,
+    deferred: bool,
     all: &Barrier,
 ) -> Result<Vec<f64>, Box<dyn Error>> {
     LocalRuntime::new()?.block_on(async {
@@ -268,20 +304,30 @@ fn rounds<'a>(
         let mut took = Vec::new();
         // Whole batches, and no more looks at the clock than it takes to end in time.
         let batches = plan.count.div_ceil(plan.batch as u64);
-        let part = batches.div_ceil(16) * plan.batch as u64;
+        let part = match deferred {
+            true => plan.batch as u64,
+            false => batches.div_ceil(16) * plan.batch as u64,
+        };
         for _ in 0..plan.rounds {
-            path.outbox.answered = 0;
+            path.outbox.answered.set(0);
+            path.outbox.late = 0;
             let mut asked = 0;
             let start = Instant::now();
             while asked < batches * plan.batch as u64 && start.elapsed() < plan.limit {
                 let now = part.min(batches * plan.batch as u64 - asked);
                 path.answer(now);
                 asked += now;
+                if deferred {
+                    path.worker.drained().await;
+                }
             }
             took.push(start.elapsed().as_nanos() as f64 / asked as f64);
-            let (answered, late) = (path.outbox.answered, path.outbox.late);
-            if (answered, late) != (asked, 0) {
-                return Err(format!("{answered} of {asked} queries were answered from the cache").into());
+            let (answered, late) = (path.outbox.answered.get(), path.outbox.late);
+            if answered != asked || (late > 0 && !deferred) {
+                return Err(format!(
+                    "{answered} of {asked} queries were answered rightly, {late} of them late"
+                )
+                .into());
             }
         }
         Ok(took)
@@ -318,7 +364,7 @@ impl<'a> HitPath<'a> {
         shared: &Arc<Shared>,
         generation: &Arc<Generation>,
         worker: usize,
-        queries: &'a [Vec<u8>],
+        setup: &'a Setup,
         size: usize,
     ) -> Result<HitPath<'a>, Box<dyn Error>> {
         let instances = generation.filters.iter().map(Filter::instantiate);
@@ -344,12 +390,13 @@ impl<'a> HitPath<'a> {
             worker,
             batch: Batch::default(),
             size,
-            queries,
+            queries: &setup.queries,
             next: 0,
-            step: step(queries.len()),
+            step: step(setup.queries.len()),
             outbox: Outbox {
                 buffer: [0; LIMIT],
-                answered: 0,
+                expected: setup.expected,
+                answered: Rc::default(),
                 late: 0,
             },
             client,
@@ -383,8 +430,9 @@ impl<'a> HitPath<'a> {
 /// Replies that go nowhere.
 struct Outbox {
     buffer: [u8; LIMIT],
-    /// With one record, at once.
-    answered: u64,
+    expected: Expected,
+    /// As expected.
+    answered: Rc<Cell<u64>>,
     /// Not at once.
     late: u64,
 }
@@ -392,20 +440,31 @@ struct Outbox {
 impl Replies for Outbox {
     fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
         let length = write(&mut self.buffer);
-        let one_record = length > 12 && self.buffer[3] & 0xf == 0 && self.buffer[6..8] == [0, 1];
-        self.answered += u64::from(one_record);
+        count(&self.answered, self.expected.met(&self.buffer[..length]));
     }
 
     fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {
         self.late += 1;
-        Box::new(Nobody)
+        Box::new(Late {
+            expected: self.expected,
+            answered: Rc::clone(&self.answered),
+        })
     }
 }
 
-struct Nobody;
+struct Late {
+    expected: Expected,
+    answered: Rc<Cell<u64>>,
+}
 
-impl DeferredReply for Nobody {
-    fn send(self: Box<Self>, _: &[u8]) {}
+impl DeferredReply for Late {
+    fn send(self: Box<Self>, reply: &[u8]) {
+        count(&self.answered, self.expected.met(reply));
+    }
+}
+
+fn count(answered: &Cell<u64>, met: bool) {
+    answered.set(answered.get() + u64::from(met));
 }
 
 #[cfg(test)]

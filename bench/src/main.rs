@@ -35,6 +35,7 @@ mod sample;
 mod scale;
 mod tcp_client;
 mod udp_client;
+mod verbs;
 mod wire;
 mod workload;
 mod worst;
@@ -72,6 +73,8 @@ enum Command {
     },
     /// Measure cache hits without sockets, in this process
     Hit(hit::Settings),
+    /// Measure what each thing costs that a filter can do, in this process
+    Verbs(verbs::Settings),
     /// Parse the most expensive messages of a size, in this process
     Worst(worst::Settings),
     /// Measure what hostile filters cost the zones that do not use them
@@ -113,6 +116,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         }
         Command::Report { out } => output::write_all(&out)?,
         Command::Hit(settings) => hit::run(&settings)?,
+        Command::Verbs(settings) => print!("{}", verbs::run(&settings)?),
         Command::Worst(settings) => println!("{}", worst::run(&settings)?),
         Command::Hostile(settings) => print!("{}", hostile::run(&settings)?),
         Command::Ask(settings) => print!("{}", ask::run(&settings)?),

@@ -82,7 +82,7 @@ fn build() -> PathBuf {
     for name in HOSTILE {
         command.args(["--package", &format!("hostile-{name}")]);
     }
-    command.args(["--package", "verdicts"]);
+    command.args(["--package", "verdicts", "--package", "verbs"]);
     for name in EXAMPLES {
         command.args(["--package", &format!("example-{name}")]);
     }

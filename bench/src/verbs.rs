@@ -1,0 +1,167 @@
+//! What each thing costs that a filter can do: a hit with a filter that does it, from the octets of the query to those of
+//! the reply, less a hit without a filter. In one process, without a socket, as [`hit`](crate::hit) measures.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::hit::{Expected, OTHER, Plan, Setup, measure};
+use crate::options::absolute;
+use crate::process::Scratch;
+
+/// Lines of the list in which one is looked up.
+const LINES: u32 = 100_000;
+
+/// Queries of a batch: a node that has little to do, and one that has much.
+const BATCHES: [usize; 2] = [1, 32];
+
+/// What to measure, on the command line.
+#[derive(Args)]
+pub struct Settings {
+    /// The filter `tests/filters/verbs`, compiled
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "target/hostile/wasm32-unknown-unknown/release/verbs.wasm",
+        value_parser = absolute
+    )]
+    module: PathBuf,
+    /// Only what the description of holds this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Measurements of each, of which the quickest counts
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    rounds: u32,
+    /// Queries of each
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    count: u64,
+}
+
+/// Something that the filter can be told to do.
+struct Verb {
+    what: &'static str,
+    /// What its configuration calls it.
+    word: &'static str,
+    expected: Expected,
+}
+
+const fn verb(what: &'static str, word: &'static str) -> Verb {
+    replying(what, word, Expected::ONE_RECORD)
+}
+
+const fn replying(what: &'static str, word: &'static str, expected: Expected) -> Verb {
+    Verb { what, word, expected }
+}
+
+const DENIED: Expected = Expected {
+    rcode: 3,
+    answers: 0,
+    deferred: false,
+};
+const WITH_ALIAS: Expected = Expected {
+    rcode: 0,
+    answers: 2,
+    deferred: true,
+};
+const DEFERRED: Expected = Expected {
+    rcode: 0,
+    answers: 1,
+    deferred: true,
+};
+
+const VERBS: [Verb; 31] = [
+    verb("sees each query, and passes", "pass"),
+    verb("the same, remembered", "remember"),
+    replying("refuses", "refuse", DENIED),
+    replying("refuses, with an extended error", "refuse-error", DENIED),
+    verb("answers with an address", "answer"),
+    replying("alias to another name", "alias", WITH_ALIAS),
+    verb("rewrites the name", "rewrite"),
+    verb("sends the client's subnet on", "client-subnet"),
+    verb("bounds the TTL of the response", "query-edit"),
+    replying("asks for one cached name", "ask", DEFERRED),
+    verb("reads the listener's name", "listener"),
+    verb("reads the EDNS options", "options"),
+    verb("`count`", "count"),
+    verb("`count_with` a label", "count-label"),
+    verb("`print` of a line", "print"),
+    verb("`Table::get`", "get"),
+    verb("`Table::add`", "add"),
+    verb("`Table::take`", "take"),
+    verb("`Data::find_line` in 100 000 lines", "find-line"),
+    verb("`Data::read_at`", "read-at"),
+    verb("sees each response, and passes", "response-pass"),
+    verb("the same with the message", "response-message"),
+    verb("replaces it", "response-replace"),
+    verb("bounds its TTL", "response-ttl"),
+    verb("clears a flag", "response-flags"),
+    verb("adds an extended error", "response-error"),
+    verb("rotates its records", "response-rotate"),
+    verb("removes records by type", "response-remove"),
+    verb("appends a record", "response-append"),
+    verb("sees each event", "event"),
+    verb("the same with the message", "event-message"),
+];
+
+/// Measures, and returns a table.
+///
+/// # Errors
+///
+/// When a filter cannot be set up, or a reply is not as it should be.
+pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
+    let scratch = Scratch::new()?;
+    let list = scratch.0.join("list");
+    let mut names: Vec<String> = (0..LINES)
+        .map(|number| format!("host-{number}.ads.example"))
+        .collect();
+    names.sort_unstable();
+    fs::write(&list, names.join("\n"))?;
+    let bare = Setup::behind("", "", Expected::ONE_RECORD);
+    let bare = each(settings, &bare)?;
+    let mut table = format!(
+        "nanoseconds for each query\n{:<38}{:>10}{:>10}\n{:<38}{:>10.0}{:>10.0}\n",
+        "", "alone", "of 32", "a hit without a filter", bare[0], bare[1]
+    );
+    for verb in VERBS.iter().filter(|verb| verb.what.contains(&settings.only)) {
+        let setup = with(verb, &settings.module, &list);
+        let took = each(settings, &setup).map_err(|error| format!("{}: {error}", verb.word))?;
+        let _ = writeln!(
+            table,
+            "{:<38}{:>+10.0}{:>+10.0}",
+            verb.what,
+            took[0] - bare[0],
+            took[1] - bare[1]
+        );
+    }
+    Ok(table)
+}
+
+fn with(verb: &Verb, module: &Path, list: &Path) -> Setup {
+    let filter = format!(
+        "filter \"verbs\" {{ module \"{}\"; limits time=\"1s\"\n\
+         config {{ verb \"{}\"; other \"{OTHER}\"; list (data)\"{}\" }} }}",
+        module.display(),
+        verb.word,
+        list.display()
+    );
+    Setup::behind(&filter, "use \"verbs\"", verb.expected)
+}
+
+/// Nanoseconds for each query, for either size of batches.
+fn each(settings: &Settings, setup: &Setup) -> Result<[f64; 2], Box<dyn Error>> {
+    let mut took = [0.0; 2];
+    for (took, batch) in took.iter_mut().zip(BATCHES) {
+        let plan = Plan {
+            count: settings.count,
+            limit: Duration::MAX,
+            batch,
+            rounds: settings.rounds,
+        };
+        *took = measure(setup, plan)?.each;
+    }
+    Ok(took)
+}
