@@ -52,7 +52,8 @@ impl<'m> Names<'m> {
         Names {
             message,
             places: vec![0; message.len()],
-            known: Vec::new(),
+            // Enough for most messages; more is asked for as names turn up.
+            known: Vec::with_capacity(8),
         }
     }
 

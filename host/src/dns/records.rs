@@ -52,6 +52,12 @@ pub struct Record {
     pub data: Range<usize>,
 }
 
+/// A record and the hash of its owner's name.
+type Owned = (Record, u64);
+
+/// Octets of the shortest record: the root for a name, type, class, TTL, and the length of no data.
+const RECORD_MINIMUM: usize = 11;
+
 /// The message's records do not hold together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the message's records overrun it or hold a malformed name")]
@@ -181,13 +187,14 @@ impl Answer {
         let counts = counts(&message);
         let mut walk = Walk::new(&message, question_end, counts);
         let mut names = Names::new(&message);
-        let mut records = Vec::new();
-        let mut owners = Vec::new();
+        // No more than there is room for, whatever the header counts.
+        let most = counts.into_iter().map(usize::from).sum::<usize>();
+        let mut records = Vec::with_capacity(most.min(message.len() / RECORD_MINIMUM));
         for record in &mut walk {
             let record = record?;
-            owners.push(names.at(record.start).map_err(|_| BadRecords)?.hash);
+            let owner = names.at(record.start).map_err(|_| BadRecords)?.hash;
             check_names(&mut names, &message, &record)?;
-            records.push(record);
+            records.push((record, owner));
         }
         let end = walk.position();
         // What follows the counted records belongs to nothing.
@@ -195,16 +202,15 @@ impl Answer {
 
         let mut rcode = u16_at(&message, 2) & flag::RCODE;
         let mut error = None;
-        if let Some(at) = records.iter().position(|record| record.rtype == rtype::OPT) {
-            let opt = records.remove(at);
-            owners.remove(at);
+        if let Some(at) = records.iter().position(|(record, _)| record.rtype == rtype::OPT) {
+            let (opt, _) = records.remove(at);
             // It belongs into the additional section and nowhere else (RFC 6891 section 6.1.1).
             if opt.section != Section::Additional {
                 return Err(BadRecords);
             }
             rcode |= (opt.ttl >> 24 << 4) as u16;
             error = edns::extended_error(&message[opt.data.clone()]);
-            if records.iter().any(|record| record.rtype == rtype::OPT) {
+            if records.iter().any(|(record, _)| record.rtype == rtype::OPT) {
                 return Err(BadRecords);
             }
             message[10..12].copy_from_slice(&(counts[2] - 1).to_be_bytes());
@@ -221,17 +227,18 @@ impl Answer {
 
         let soa = records
             .iter()
-            .find(|record| record.section == Section::Authority && record.rtype == rtype::SOA)
-            .map(|record| (record.ttl_at, soa_minimum(&message, record)));
+            .find(|(record, _)| record.section == Section::Authority && record.rtype == rtype::SOA)
+            .map(|(record, _)| (record.ttl_at, soa_minimum(&message, record)));
         let meaning = meaning(&message, rcode, qtype, &records, soa.is_some());
-        equalise(&mut message, &mut records, &owners);
+        let ttl_offsets = records.iter().map(|(record, _)| record.ttl_at as u16).collect();
+        equalise(&mut message, &mut records);
         if let (Meaning::Denial, Some((ttl_at, minimum))) = (meaning, soa) {
             let ttl = u32_at(&message, ttl_at).min(minimum);
             message[ttl_at..ttl_at + 4].copy_from_slice(&ttl.to_be_bytes());
         }
         let mut answer = Answer {
             message,
-            ttl_offsets: records.iter().map(|record| record.ttl_at as u16).collect(),
+            ttl_offsets,
             rcode,
             meaning,
             error,
@@ -252,6 +259,11 @@ impl Answer {
         self.measure();
     }
 
+    /// Whether every TTL is within `min..=max` seconds.
+    pub fn is_within(&self, min: u32, max: u32) -> bool {
+        self.ttls().all(|ttl| (min..=max).contains(&ttl))
+    }
+
     /// Makes the answer say `rcode`, whatever it said before.
     pub fn set_rcode(&mut self, rcode: u16) {
         self.meaning = self.meaning.with_rcode(rcode);
@@ -265,16 +277,18 @@ impl Answer {
     }
 
     fn measure(&mut self) {
-        let ttls = self
-            .ttl_offsets
-            .iter()
-            .map(|&at| u32_at(&self.message, usize::from(at)));
-        self.ttl = ttls.min().unwrap_or(0);
+        self.ttl = self.ttls().min().unwrap_or(0);
+    }
+
+    fn ttls(&self) -> impl Iterator<Item = u32> {
+        let offsets = self.ttl_offsets.iter();
+        offsets.map(|&at| u32_at(&self.message, usize::from(at)))
     }
 }
 
-fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Record], soa: bool) -> Meaning {
-    let mut answers = records.iter().filter(|record| record.section == Section::Answer);
+fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Owned], soa: bool) -> Meaning {
+    let records = records.iter().map(|(record, _)| record);
+    let mut answers = records.filter(|record| record.section == Section::Answer);
     // RFC 1035 section 7.4, RFC 2181 section 9: what is not whole is not kept.
     if u16_at(message, 2) & flag::TC != 0 {
         return Meaning::Unkept;
@@ -304,8 +318,6 @@ fn meaning(message: &[u8], rcode: u16, qtype: u16, records: &[Record], soa: bool
 /// last. The types that may hold compressed names (RFC 3597 section 4: those of RFC 1035), and two whose names
 /// other software follows; the data of all others is opaque.
 pub fn names_in_data(of: u16) -> Option<(usize, usize, usize)> {
-    /// MD, MF, MB, MG and MR: mail as it was before MX (RFC 1035 section 3.3).
-    const OLD_MAIL: [u16; 5] = [3, 4, 7, 8, 9];
     const MINFO: u16 = 14;
     match of {
         rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => Some((0, 1, 0)),
@@ -313,7 +325,8 @@ pub fn names_in_data(of: u16) -> Option<(usize, usize, usize)> {
         rtype::SRV => Some((6, 1, 0)),
         rtype::SOA => Some((0, 2, 20)),
         MINFO => Some((0, 2, 0)),
-        _ if OLD_MAIL.contains(&of) => Some((0, 1, 0)),
+        // MD, MF, MB, MG and MR: mail as it was before MX (RFC 1035 section 3.3).
+        3 | 4 | 7 | 8 | 9 => Some((0, 1, 0)),
         _ => None,
     }
 }
@@ -415,9 +428,9 @@ fn check_names(names: &mut Names<'_>, message: &[u8], record: &Record) -> Result
 
 /// Takes OPT out from before the records `behind` it. Only their names can lead to what moves, since pointers lead
 /// backwards.
-fn cut_out(message: &mut Vec<u8>, opt: &Record, behind: &[Record]) -> Result<(), BadRecords> {
+fn cut_out(message: &mut Vec<u8>, opt: &Record, behind: &[Owned]) -> Result<(), BadRecords> {
     let length = opt.data.end - opt.start;
-    for record in behind {
+    for (record, _) in behind {
         let (before, count, _) = names_in_data(record.rtype).unwrap_or_default();
         let mut start = record.start;
         for name in 0..=count {
@@ -481,25 +494,19 @@ fn soa_minimum(message: &[u8], record: &Record) -> u32 {
 }
 
 /// Gives the records of each set their lowest TTL (RFC 2181 section 5.2), with those that have the top
-/// bit set counted as 0 (section 8). `owners` has the hash of each one's name.
-fn equalise(message: &mut [u8], records: &mut [Record], owners: &[u64]) {
-    let sets: Vec<_> = records
-        .iter()
-        .zip(owners)
-        .map(|(record, &owner)| (record.section as u8, record.rtype, record.class, owner))
-        .collect();
-    for record in records.iter_mut() {
-        if record.ttl & 0x8000_0000 != 0 {
-            record.ttl = 0;
+/// bit set counted as 0 (section 8). Their order changes.
+fn equalise(message: &mut [u8], records: &mut [Owned]) {
+    let set = |(record, owner): &Owned| (record.section as u8, record.rtype, record.class, *owner);
+    records.sort_unstable_by_key(set);
+    for records in records.chunk_by_mut(|a, b| set(a) == set(b)) {
+        for (record, _) in &mut *records {
+            if record.ttl & 0x8000_0000 != 0 {
+                record.ttl = 0;
+            }
         }
-    }
-    let mut order: Vec<usize> = (0..records.len()).collect();
-    order.sort_unstable_by_key(|&at| sets[at]);
-    for set in order.chunk_by(|&a, &b| sets[a] == sets[b]) {
-        // RRSIGs of one name cover different sets: each keeps its own TTL.
-        let lowest = set.iter().map(|&at| records[at].ttl).min().unwrap_or(0);
-        for &at in set {
-            let record = &mut records[at];
+        let lowest = records.iter().map(|(record, _)| record.ttl).min().unwrap_or(0);
+        for (record, _) in records {
+            // RRSIGs of one name cover different sets: each keeps its own TTL.
             if record.rtype != rtype::RRSIG {
                 record.ttl = lowest;
             }

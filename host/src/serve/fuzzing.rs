@@ -59,7 +59,10 @@ fn apply(verdict: &Verdict, response: &mut Response, question: &mut Vec<u8>) {
 
 fn check(response: &Response, question: &[u8]) {
     if let Some(kept) = response.to_answer() {
-        assert!(Answer::read(kept.message).is_ok(), "what is kept can be read");
+        assert!(
+            Answer::read(kept.into_owned().message).is_ok(),
+            "what is kept can be read"
+        );
     }
     let mut out = vec![0; MESSAGE_MAXIMUM];
     for limit in [512, 1232, MESSAGE_MAXIMUM] {

@@ -1,5 +1,6 @@
 //! A response on its way back: where its octets are, and what has been decided about them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cache::Entry;
@@ -408,16 +409,18 @@ impl Response {
     }
 
     /// The octets to keep, with all edits in them; none for what has no octets or must stay as it is.
-    pub fn to_answer(&self) -> Option<Answer> {
+    pub fn to_answer(&self) -> Option<Cow<'_, Answer>> {
         let Content::Answer(answer) = &self.content else {
             return None;
         };
-        let mut answer = Answer::clone(answer);
-        if let Ttl::Aged { min, max, .. } = self.ttl {
-            answer.clamp(min, max);
+        let mut answer = Cow::Borrowed(&**answer);
+        if let Ttl::Aged { min, max, .. } = self.ttl
+            && !answer.is_within(min, max)
+        {
+            answer.to_mut().clamp(min, max);
         }
         if answer.rcode != self.rcode {
-            answer.set_rcode(self.rcode);
+            answer.to_mut().set_rcode(self.rcode);
         }
         Some(answer)
     }
