@@ -2,16 +2,17 @@
 //!
 //! Nearly every query is answered long before it would be asked again or given up: what is set for that is nearly always
 //! taken back. For each of the runtime's own timers that costs a lock twice and, if it would be the next to fire, a system
-//! call: it wakes up the thread that waits for events, which is the very thread that set it. Here it is an entry in an
-//! ordered map, and one task waits for the first of them.
+//! call: it wakes up the thread that waits for events, which is the very thread that set it. Here it is a place in a
+//! table, and one task waits for the first of them. Which is the next it looks for in all of them, but only when it was
+//! woken: once in a retransmission timeout, and not for each query.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use slab::Slab;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep_until};
@@ -26,16 +27,13 @@ pub(super) struct Alarms {
 
 #[derive(Default)]
 struct Set {
-    /// Who is to be woken, by when, and then in the order in which they came.
-    wakers: RefCell<BTreeMap<Key, Waker>>,
-    next: Cell<u64>,
+    /// Who is to be woken by when; nobody any more: it has rung.
+    waiting: RefCell<Slab<(Instant, Option<Waker>)>>,
     /// What the task waits for: no later than the first, which may have been taken back.
     awaited: Cell<Option<Instant>>,
     /// One that is earlier was set.
     earlier: Notify,
 }
-
-type Key = (Instant, u64);
 
 impl Alarms {
     /// Resolves at that point in time, or up to two milliseconds later. Must be awaited on a `LocalRuntime`.
@@ -56,9 +54,8 @@ impl Alarms {
         }
     }
 
-    fn set(&self, at: Instant, waker: &Waker) -> Key {
-        let number = self.set.next.replace(self.set.next.get() + 1);
-        self.set.wakers.borrow_mut().insert((at, number), waker.clone());
+    fn set(&self, at: Instant, waker: &Waker) -> usize {
+        let key = self.set.waiting.borrow_mut().insert((at, Some(waker.clone())));
         if self.set.awaited.get().is_none_or(|awaited| at < awaited) {
             self.set.awaited.set(Some(at));
             self.set.earlier.notify_one();
@@ -66,7 +63,7 @@ impl Alarms {
                 .borrow_mut()
                 .get_or_insert_with(|| spawn_local(Rc::clone(&self.set).ring()).abort_handle());
         }
-        (at, number)
+        key
     }
 }
 
@@ -82,7 +79,7 @@ impl Set {
     /// Wakes everybody in time.
     async fn ring(self: Rc<Self>) {
         loop {
-            let first = self.wakers.borrow().first_key_value().map(|(key, _)| key.0);
+            let first = self.first();
             self.awaited.set(first);
             let Some(first) = first else {
                 self.earlier.notified().await;
@@ -96,16 +93,22 @@ impl Set {
         }
     }
 
+    fn first(&self) -> Option<Instant> {
+        let waiting = self.waiting.borrow();
+        let set = waiting.iter().filter(|(_, (_, waker))| waker.is_some());
+        set.map(|(_, (at, _))| *at).min()
+    }
+
+    /// Wakes those whose time has come, the first of them first.
     fn wake(&self, now: Instant) {
-        loop {
-            let mut wakers = self.wakers.borrow_mut();
-            let Some(first) = wakers.first_entry().filter(|first| first.key().0 <= now) else {
-                return;
-            };
-            let waker = first.remove();
-            drop(wakers);
-            waker.wake();
-        }
+        let mut waiting = self.waiting.borrow_mut();
+        let due = waiting.iter_mut().filter(|(_, (at, _))| *at <= now);
+        let mut due: Vec<_> = due
+            .filter_map(|(_, (at, waker))| Some((*at, waker.take()?)))
+            .collect();
+        drop(waiting);
+        due.sort_by_key(|(at, _)| *at);
+        due.into_iter().for_each(|(_, waker)| waker.wake());
     }
 }
 
@@ -114,7 +117,7 @@ pub(super) struct Alarm<'a> {
     alarms: &'a Alarms,
     at: Instant,
     /// Once it was polled.
-    key: Option<Key>,
+    key: Option<usize>,
 }
 
 impl Future for Alarm<'_> {
@@ -125,7 +128,7 @@ impl Future for Alarm<'_> {
             self.key = Some(self.alarms.set(self.at, context.waker()));
             return Poll::Pending;
         };
-        match self.alarms.set.wakers.borrow_mut().get_mut(&key) {
+        match &mut self.alarms.set.waiting.borrow_mut()[key].1 {
             Some(waker) => {
                 waker.clone_from(context.waker());
                 Poll::Pending
@@ -138,7 +141,7 @@ impl Future for Alarm<'_> {
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.alarms.set.wakers.borrow_mut().remove(&key);
+            self.alarms.set.waiting.borrow_mut().remove(key);
         }
     }
 }
@@ -175,7 +178,7 @@ mod tests {
                 waiting.await.unwrap();
             }
             assert_eq!(*order.borrow(), [10, 20, 20, 30, 40]);
-            assert!(alarms.set.wakers.borrow().is_empty());
+            assert!(alarms.set.waiting.borrow().is_empty());
         });
     }
 
@@ -199,7 +202,7 @@ mod tests {
             assert!(futures_util::poll!(taken_back.as_mut()).is_pending());
             drop(taken_back);
             alarms.at(Instant::now() + SHORT).await;
-            assert!(alarms.set.wakers.borrow().is_empty());
+            assert!(alarms.set.waiting.borrow().is_empty());
         });
     }
 }
