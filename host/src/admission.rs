@@ -124,13 +124,14 @@ impl Room {
         self: &Arc<Self>,
         client: IpAddr,
         subject: impl Hash,
+        now: Instant,
         jostle: Duration,
     ) -> Result<Place, Full> {
         let ticket = Arc::new(Ticket::default());
         let newcomer = Inside {
             client: self.hasher.hash_one(client),
             subject: self.hasher.hash_one(subject),
-            since: Instant::now(),
+            since: now,
             ticket: Arc::clone(&ticket),
         };
         let (number, displaced) = self.inner.lock().enter(newcomer, jostle)?;

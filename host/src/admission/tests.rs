@@ -18,7 +18,7 @@ fn displaced(place: &Place) -> bool {
 impl Room {
     /// As most tests need it.
     fn admit(self: &Arc<Self>, client: IpAddr, subject: impl Hash) -> Result<Place, Full> {
-        self.enter(client, subject, SAFE)
+        self.enter(client, subject, Instant::now(), SAFE)
     }
 }
 
@@ -104,7 +104,9 @@ fn a_smaller_client_does_not_pay_for_a_larger_ones_choice_of_subjects() {
 fn what_has_been_there_for_the_jostle_time_gives_way_to_its_own_client() {
     let admission = Room::new(2);
     let old = fill(&admission, 1, 2);
-    let new = admission.enter(client(1), "new", Duration::ZERO).unwrap();
+    let new = admission
+        .enter(client(1), "new", Instant::now(), Duration::ZERO)
+        .unwrap();
     assert_eq!(old.iter().map(displaced).collect::<Vec<_>>(), [true, false]);
     assert!(!displaced(&new));
     let other = admission.admit(client(2), "other").unwrap();
@@ -116,7 +118,7 @@ fn where_all_have_as_much_the_oldest_of_all_gives_way() {
     for jostle in [Duration::ZERO, SAFE] {
         let admission = Room::new(4);
         let held: Vec<Place> = (1..5).flat_map(|who| fill(&admission, who, 1)).collect();
-        let newcomer = admission.enter(client(9), "new", jostle);
+        let newcomer = admission.enter(client(9), "new", Instant::now(), jostle);
         assert_eq!(newcomer.is_ok(), jostle == Duration::ZERO);
         let gone: Vec<bool> = held.iter().map(displaced).collect();
         assert_eq!(gone, [newcomer.is_ok(), false, false, false]);
@@ -163,7 +165,7 @@ fn shares_agree_with_who_is_inside() {
     let mut places = Vec::new();
     for step in 0..2000_usize {
         let client = client((step * 7 % 5) as u8);
-        places.extend(admission.enter(client, step * 11 % 6, Duration::ZERO));
+        places.extend(admission.enter(client, step * 11 % 6, Instant::now(), Duration::ZERO));
         if step % 3 != 0 || step % 200 > 150 {
             drop(places.remove(step * 13 % places.len()));
         }

@@ -5,6 +5,7 @@
 //! has no quick way.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use tokio::task::spawn_local;
 
@@ -20,7 +21,7 @@ use super::request::Request;
 use super::response::Response;
 use super::worker::Worker;
 
-/// Tasks that are kept while there is nothing for them to do.
+/// Tasks that are kept while there is nothing for them to do, and room for as many queries.
 const KEPT: usize = 256;
 
 impl Worker {
@@ -34,21 +35,26 @@ impl Worker {
         reply: impl FnOnce() -> Box<dyn DeferredReply>,
     ) -> Option<Response> {
         let client = request.client.address.ip();
-        let place = match self.shared.waiting.enter(client, request.hash, JOSTLE) {
+        let place = match self
+            .shared
+            .waiting
+            .enter(client, request.hash, Instant::now(), JOSTLE)
+        {
             Ok(place) => Rc::new(place),
             Err(Full) => return Some(self.crowded_out(live, request, step)),
         };
         let mut request = std::mem::replace(request, Request::new(request.client));
         request.place = Some(place);
         // In a box: a task that has moved what it works on keeps room for it in each place where it was.
-        let query = Box::new(Query {
-            owed: self.queue.debts.owe(),
+        let mut room = self.queue.spare.borrow_mut().pop().unwrap_or_default();
+        *room = Some(Query {
+            _owed: self.queue.debts.owe(),
             live: Rc::clone(live),
             request,
             step,
-            reply: reply(),
+            reply: Some(reply()),
         });
-        self.queue.queries.borrow_mut().push_back(query);
+        self.queue.queries.borrow_mut().push_back(room);
         match self.queue.idle.get().checked_sub(1) {
             Some(idle) => {
                 self.queue.idle.set(idle);
@@ -63,10 +69,12 @@ impl Worker {
     async fn run_deferred(self: Rc<Self>) {
         loop {
             loop {
-                let query = self.queue.queries.borrow_mut().pop_front();
-                let Some(mut query) = query else { break };
+                let room = self.queue.queries.borrow_mut().pop_front();
+                let Some(mut room) = room else { break };
+                // It was filled when it was put there.
+                let Some(query) = &mut *room else { continue };
                 let step = std::mem::replace(&mut query.step, Step::Gone);
-                let Query { live, request, .. } = &mut *query;
+                let Query { live, request, .. } = query;
                 let response = self.finish(live, request, step).await;
                 // Who has its answer leads nobody: those who ask from now on ask anew.
                 request.led = None;
@@ -78,6 +86,11 @@ impl Worker {
                     Box::pin(self.hold_back(live, request, response)).await;
                 }
                 self.reply(query, response);
+                *room = None;
+                let mut spare = self.queue.spare.borrow_mut();
+                if spare.len() < KEPT {
+                    spare.push(room);
+                }
             }
             let idle = self.queue.idle.get();
             if idle >= KEPT {
@@ -89,30 +102,28 @@ impl Worker {
     }
 
     /// Sends a response to the client; none: the query was dropped.
-    fn reply(&self, query: Box<Query>, response: Option<Response>) {
+    fn reply(&self, query: &mut Query, response: Option<Response>) {
         let Query {
-            owed: _owed,
-            live,
-            mut request,
-            reply,
-            ..
-        } = *query;
+            live, request, reply, ..
+        } = query;
         match response {
             Some(response) => {
                 let mut buffer = self.reply.borrow_mut();
                 let head = request.reply_head(response.error);
                 let size = response.write(&mut buffer[..], &head);
-                reply.send(&buffer[..size]);
+                if let Some(reply) = reply.take() {
+                    reply.send(&buffer[..size]);
+                }
                 let (sent, clocks) = (Sent::of(&buffer[..], size), self.clocks());
-                self.count_response(&live, &request, &response, sent, &buffer[..size], clocks);
+                self.count_response(live, request, &response, sent, &buffer[..size], clocks);
                 let took = clocks.now.saturating_sub(request.client.received);
                 if took >= SLOW && response.rcode != rcode::SERVFAIL {
-                    self.keep_trouble(&request, &response, took, clocks);
+                    self.keep_trouble(request, &response, took, clocks);
                 }
             }
             None => {
                 request.end();
-                self.hear(&live, &request, None, Sent::default(), &[], self.clocks());
+                self.hear(live, request, None, Sent::default(), &[], self.clocks());
             }
         }
     }

@@ -150,7 +150,11 @@ impl Worker {
             .hasher
             .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
         let client = inner.client.address.ip();
-        let place = self.shared.waiting.enter(client, inner.hash, JOSTLE).ok()?;
+        let place = self
+            .shared
+            .waiting
+            .enter(client, inner.hash, Instant::now().into_std(), JOSTLE)
+            .ok()?;
         made.set(made.get() + 1);
         inner.place = Some(Rc::new(place));
         inner.until = Some(until);

@@ -39,7 +39,9 @@ impl Worker {
         let mut request = request.refresh();
         spawn_local(async move {
             if let Some(Stage::Cache(cache)) = worker.stage(&live, &request) {
-                worker.fetch(&live, &mut request, cache).await;
+                worker
+                    .fetch(&live, &mut request, cache, worker.now() / 1000)
+                    .await;
             }
             // Of no consequence if a newer entry has taken its place; if none could be had, or kept, the next
             // attempt waits a while.
@@ -133,7 +135,7 @@ impl Worker {
         request: &mut Request,
         step: Step,
     ) -> Option<Response> {
-        let (step, immediate) = self.inward(live, request, step);
+        let (step, immediate) = self.inward(live, request, step, self.now() / 1000);
         match immediate {
             Immediate::Response(response) => Some(response),
             Immediate::Drop => None,
@@ -156,17 +158,17 @@ impl Worker {
         cache: &config::Cache,
     ) -> Option<Response> {
         // Somebody else's answer may have come into the cache since.
-        if let Some(response) = self.look_up(live, request, cache, self.now() / 1000) {
+        let now_ms = self.now() / 1000;
+        if let Some(response) = self.look_up(live, request, cache, now_ms) {
             return Some(response);
         }
         add(&live.counters(request).misses, 1);
         if !request.may_share() {
-            return self.below(live, request).await;
+            return self.below(live, request, now_ms).await;
         }
         let Some((entry, after)) = self.stale(live, request, cache) else {
-            return self.fetch(live, request, cache).await;
+            return self.fetch(live, request, cache, now_ms).await;
         };
-        let now_ms = self.now() / 1000;
         if let Some(claim) = entry.claim_refresh(now_ms) {
             // The attempt goes on when the client has its answer.
             self.spawn_refresh(live, request, claim);
@@ -178,7 +180,7 @@ impl Worker {
         let before = request
             .until
             .replace(request.until.map_or(soon, |until| until.min(soon)));
-        let fetched = self.fetch(live, request, cache).await;
+        let fetched = self.fetch(live, request, cache, now_ms).await;
         request.until = before;
         match fetched {
             Some(response) if response.failed() => Some(self.stale_response(live, request, cache, entry)),
@@ -243,15 +245,15 @@ impl Worker {
         }
     }
 
-    /// Asks what is below the cache, and keeps what may be kept.
+    /// Asks what is below the cache, and keeps what may be kept; begins now.
     async fn fetch(
         self: &Rc<Self>,
         live: &Rc<Live>,
         request: &mut Request,
         cache: &config::Cache,
+        began_ms: u64,
     ) -> Option<Response> {
-        let began_ms = self.now() / 1000;
-        let mut response = self.below(live, request).await;
+        let mut response = self.below(live, request, began_ms).await;
         if let Some(response) = &mut response {
             self.keep(live, request, cache, response, began_ms);
         }
@@ -262,10 +264,10 @@ impl Worker {
 
     /// What the stages below the one the query stands at make of it; then it stands there again. What filters above
     /// decided stays untouched.
-    async fn below(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request) -> Option<Response> {
+    async fn below(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request, now_ms: u64) -> Option<Response> {
         let (stage, hash) = (request.stage, request.hash);
         request.stage += 1;
-        let (step, immediate) = self.inward(live, request, Step::Passing);
+        let (step, immediate) = self.inward(live, request, Step::Passing, now_ms);
         let response = match immediate {
             Immediate::Response(response) => Some(response),
             Immediate::Drop => None,
@@ -418,13 +420,19 @@ impl Worker {
 
     /// Takes one query by itself through the filters from where it stands: how far it came, and what it gets there without
     /// waiting.
-    fn inward(self: &Rc<Self>, live: &Rc<Live>, request: &mut Request, mut step: Step) -> (Step, Immediate) {
+    fn inward(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        mut step: Step,
+        now_ms: u64,
+    ) -> (Step, Immediate) {
         self.advance(
             live,
             std::slice::from_mut(request),
             std::slice::from_mut(&mut step),
         );
-        let immediate = self.immediate(live, request, &step, self.now() / 1000);
+        let immediate = self.immediate(live, request, &step, now_ms);
         (step, immediate)
     }
 

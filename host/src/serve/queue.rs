@@ -19,7 +19,9 @@ pub const WAITING_OCTETS: usize = 2688;
 #[derive(Default)]
 pub(super) struct Queue {
     /// Queries that no task has taken yet.
-    pub queries: RefCell<VecDeque<Box<Query>>>,
+    pub queries: RefCell<VecDeque<Box<Option<Query>>>>,
+    /// Room for others, which earlier ones have left.
+    pub spare: RefCell<Vec<Box<Option<Query>>>>,
     /// How many tasks wait, and have not been told of a query.
     pub idle: Cell<usize>,
     /// There is a query.
@@ -30,11 +32,13 @@ pub(super) struct Queue {
 
 /// A query that outlives its batch.
 pub(super) struct Query {
-    pub owed: Owed,
+    /// Paid when it is dropped.
+    pub _owed: Owed,
     pub live: Rc<Live>,
     pub request: Request,
     pub step: Step,
-    pub reply: Box<dyn DeferredReply>,
+    /// Until it is sent.
+    pub reply: Option<Box<dyn DeferredReply>>,
 }
 
 /// How many replies are owed.

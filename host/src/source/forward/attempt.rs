@@ -85,17 +85,18 @@ impl Forward {
         query.clone()
     }
 
-    /// All that is tried at one upstream before it counts as failed.
+    /// All that is tried at one upstream before it counts as failed; begins `now`.
     pub(super) async fn attempt(
         &self,
         index: usize,
         over: Protocol,
         mut query: Rc<Query>,
+        now: Instant,
         deadline: Instant,
     ) -> Result<Reply, Fault> {
         let upstream = &self.shared.upstreams[index];
         let counters = &upstream.counters;
-        let mut reply = self.exchange(index, over, &query, deadline).await?;
+        let mut reply = self.exchange(index, over, &query, now, deadline).await?;
         if let Some(with) = query.has_edns()
             && over == Protocol::Udp
             // Acting on what is remembered does not renew it.
@@ -110,31 +111,35 @@ impl Forward {
         {
             counters.without_edns.fetch_add(1, Relaxed);
             query = Rc::new(plain);
-            reply = self.exchange(index, over, &query, deadline).await?;
+            reply = self
+                .exchange(index, over, &query, Instant::now(), deadline)
+                .await?;
         }
         if reply.truncated && over == Protocol::Udp {
             counters.truncated.fetch_add(1, Relaxed);
-            reply = self.exchange(index, Protocol::Tcp, &query, deadline).await?;
+            reply = self
+                .exchange(index, Protocol::Tcp, &query, Instant::now(), deadline)
+                .await?;
         }
         Ok(reply)
     }
 
-    /// One query, one reply, and what it says about the upstream.
+    /// One query, one reply, and what it says about the upstream; begins at `begin`, which is now.
     async fn exchange(
         &self,
         index: usize,
         over: Protocol,
         query: &Rc<Query>,
+        begin: Instant,
         deadline: Instant,
     ) -> Result<Reply, Fault> {
         let (config, upstream) = (&self.shared.config, &self.shared.upstreams[index]);
         let counters = &upstream.counters;
-        let begin = Instant::now();
         let limit = config.timeout.min(deadline.saturating_duration_since(begin));
         let outcome = match over {
             Protocol::Udp => {
                 counters.udp.fetch_add(1, Relaxed);
-                let reply = self.sockets[index].exchange(query);
+                let reply = self.sockets[index].exchange(query, begin);
                 let reply = self.alarms.within(begin + limit, reply).await;
                 reply.unwrap_or(Err(Fault::Timeout))
             }

@@ -83,7 +83,7 @@ impl Fault {
     }
 }
 
-/// Why [`Forward::resolve`](super::Forward::resolve) has no answer. Its text names the upstreams.
+/// Why [`Forward::race`](super::Forward::race) has no answer. Its text names the upstreams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// As many queries are under way as `concurrent` allows.

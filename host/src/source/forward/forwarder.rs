@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::policy::Rotation;
@@ -109,15 +110,15 @@ impl Forwarder {
         )
     }
 
-    /// A place among the `concurrent` queries, which whoever calls [`Forward::resolve`](super::Forward::resolve) holds
+    /// A place among the `concurrent` queries, which whoever calls [`Forward::race`](super::Forward::race) holds
     /// meanwhile; `about` is what names share that are likely to be silent together, the end of a name. Until the place is
     /// dropped, another query may displace it: then this one is to be given up.
     ///
     /// # Errors
     /// As many are under way, and none has to give way.
-    pub fn admit(&self, client: IpAddr, about: &[u8]) -> Result<Place, Failure> {
+    pub fn admit(&self, client: IpAddr, about: &[u8], now: Instant) -> Result<Place, Failure> {
         self.under_way
-            .enter(client, about, self.jostle())
+            .enter(client, about, now.into_std(), self.jostle())
             .map_err(|Full| Failure::Overloaded {
                 concurrent: self.config.concurrent,
             })

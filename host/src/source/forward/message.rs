@@ -42,19 +42,19 @@ pub(super) struct Query {
 }
 
 impl Query {
-    pub fn new(message: &[u8]) -> Result<Self, NotAQuery> {
+    pub fn new(message: Vec<u8>) -> Result<Self, NotAQuery> {
         if message.len() > MESSAGE_MAXIMUM {
             return Err(NotAQuery::TooLong);
         }
         let is_query =
-            message.len() >= HEADER && u16_at(message, 2) & flag::QR == 0 && u16_at(message, 4) == 1;
+            message.len() >= HEADER && u16_at(&message, 2) & flag::QR == 0 && u16_at(&message, 4) == 1;
         // Nothing precedes a question that a compression pointer could lead to.
-        let name_end = Some(message)
+        let name_end = Some(&message)
             .filter(|_| is_query)
             .and_then(|message| name::skip_plain(message, HEADER).ok())
             .filter(|end| end + QUESTION_TAIL <= message.len())
             .ok_or(NotAQuery::Malformed)?;
-        let last = Walk::new(message, name_end + QUESTION_TAIL, counts(message)).last();
+        let last = Walk::new(&message, name_end + QUESTION_TAIL, counts(&message)).last();
         let last = last
             .and_then(Result::ok)
             .filter(|last| last.data.end == message.len());
@@ -62,13 +62,18 @@ impl Query {
         let signed = is(rtype::TSIG);
         let opt = is(rtype::OPT);
         Ok(Self {
-            message: message.to_vec(),
+            message,
             name_end,
             last_opt: last.filter(|_| opt),
             signed,
             stripped: false,
             tap: None,
         })
+    }
+
+    /// The same, whose messages this tap is told of.
+    pub fn tapped(self, tap: Option<Arc<Tap>>) -> Self {
+        Self { tap, ..self }
     }
 
     /// Adds the message to `octets`, under another ID.
@@ -107,6 +112,11 @@ impl Query {
         });
     }
 
+    /// Its question.
+    pub fn question(&self) -> &[u8] {
+        &self.message[HEADER..self.name_end + QUESTION_TAIL]
+    }
+
     pub fn len(&self) -> usize {
         self.message.len()
     }
@@ -122,7 +132,7 @@ impl Query {
         let mut message = self.message.clone();
         let padding = pad(&mut message, QUERY_BLOCK);
         message.extend_from_slice(&padding);
-        let padded = (!padding.is_empty()).then(|| Self::new(&message).ok())??;
+        let padded = (!padding.is_empty()).then(|| Self::new(message).ok())??;
         Some(Self {
             tap: self.tap.clone(),
             ..padded
@@ -165,7 +175,7 @@ impl Query {
         if bytes.len() < HEADER || u16_at(bytes, 0) != id || u16_at(bytes, 2) & flag::QR == 0 {
             return Err(Rejection::Stray);
         }
-        let question = &self.message[HEADER..self.name_end + QUESTION_TAIL];
+        let question = self.question();
         let body = match u16_at(bytes, 4) {
             1 => {
                 let theirs = bytes

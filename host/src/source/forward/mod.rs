@@ -1,7 +1,7 @@
 //! Asks other servers for what is not known here.
 //!
 //! [`Forwarder`] is what all workers share about the upstreams of one `forward` stage; [`Forward`] is one
-//! worker's sockets for it. [`Forward::resolve`] is one query: a [`race`] of attempts. An [`attempt`] exchanges
+//! worker's sockets for it. [`Forward::race`] is one query: a [`race`] of attempts. An [`attempt`] exchanges
 //! messages with one upstream, over [`udp`] or a [`pool`] of [connections](connection), which lie on [`tcp`] or [`tls`], or [`multiplexed`] over [`https`] or [`quic`]; a
 //! further transport is a file beside that, chosen where the pool connects. What is known of an upstream is in
 //! [`upstream`] and [`health`]; a [`probe`] decides whether it is asked.

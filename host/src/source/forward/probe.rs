@@ -214,7 +214,7 @@ async fn ask(
         Protocol::Udp => {
             // A socket of its own: it says nothing about queries, nor they about it.
             let sockets = udp::Sockets::new(upstream.clone(), Quotas::unbounded());
-            timeout(limit, sockets.exchange(query))
+            timeout(limit, sockets.exchange(query, Instant::now()))
                 .await
                 .unwrap_or(Err(Fault::Timeout))
         }
@@ -247,5 +247,5 @@ fn question(label: &[u8], zone: &Name, rtype: u16) -> Option<Rc<Query>> {
     }
     message.extend_from_slice(&rtype.to_be_bytes());
     message.extend_from_slice(&CLASS_IN.to_be_bytes());
-    Query::new(&message).ok().map(Rc::new)
+    Query::new(message).ok().map(Rc::new)
 }

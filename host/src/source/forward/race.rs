@@ -12,7 +12,6 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
@@ -25,7 +24,6 @@ use super::failure::{Failure, Fault};
 use super::message::{Query, Reply};
 use super::policy::Rotation;
 use crate::config::Protocol;
-use crate::dnstap::Tap;
 
 /// How often one query is sent to one upstream in a datagram (RFC 9520 section 3.1).
 const MOST_DATAGRAMS: usize = 3;
@@ -41,30 +39,25 @@ pub struct Answer {
 }
 
 impl Forward {
-    /// Asks the upstreams `query`, a whole message with one question, which has been
-    /// [admitted](super::Forwarder::admit); `tap` is told of messages. Must be called on a `LocalRuntime`. Dropping the future gives up the query and
-    /// leaves nothing behind.
-    pub async fn resolve(self: &Rc<Self>, query: &[u8], tap: Option<Arc<Tap>>) -> Result<Answer, Failure> {
-        let mut query = Query::new(query)?;
-        query.tap = tap;
-        let query = Rc::new(query);
+    /// Asks the upstreams `query`, which has been [admitted](super::Forwarder::admit), and begins `now`. Must be called on a `LocalRuntime`.
+    /// Dropping the future gives up the query and leaves nothing behind.
+    pub(super) async fn race(&self, query: &Rc<Query>, now: Instant) -> Result<Answer, Failure> {
         let rotation = self.shared.rotation();
         if rotation.is_empty() {
             return Err(Failure::AllLoop);
         }
-        let begin = Instant::now();
         let mut race = Race {
             forward: self,
-            query: &query,
-            deadline: begin + self.shared.config.deadline,
+            query,
+            deadline: now + self.shared.config.deadline,
             rotation,
             attempts: Vec::new(),
             begun: 0,
-            next: begin,
+            next: now,
             faults: Vec::new(),
             declined: None,
         };
-        let (index, reply) = race.run().await?;
+        let (index, reply) = race.run(now).await?;
         Ok(Answer {
             message: reply.into_message(query.id()),
             upstream: self.shared.upstreams[index].address,
@@ -100,10 +93,9 @@ struct Attempt<'q> {
 }
 
 impl Race<'_> {
-    /// The reply that wins, and whose it is.
-    async fn run(&mut self) -> Result<(usize, Reply), Failure> {
+    /// The reply that wins, and whose it is. Begins `now`.
+    async fn run(&mut self, mut now: Instant) -> Result<(usize, Reply), Failure> {
         loop {
-            let now = Instant::now();
             if now >= self.next && self.has_attempts_left(now) {
                 self.begin_next(now);
             }
@@ -114,12 +106,16 @@ impl Race<'_> {
             let (attempt, outcome) = tokio::select! {
                 biased;
                 finished = first(&mut self.attempts) => finished,
-                () = self.forward.alarms.at(self.next), if waits_for_next => continue,
+                () = self.forward.alarms.at(self.next), if waits_for_next => {
+                    now = Instant::now();
+                    continue;
+                }
             };
             if let Some(reply) = self.judge(&attempt, outcome) {
                 return Ok((attempt.index, reply));
             }
-            self.next = Instant::now();
+            now = Instant::now();
+            self.next = now;
         }
         match self.declined.take() {
             Some(declined) => Ok(declined),
@@ -155,7 +151,7 @@ impl Race<'_> {
             index,
             begin: now,
             hedge,
-            reply: Box::pin(self.forward.attempt(index, over, query, self.deadline)),
+            reply: Box::pin(self.forward.attempt(index, over, query, now, self.deadline)),
         });
         // Each attempt is given twice the time of the one before (RFC 6298 section 5.5).
         self.next = now + self.rto(index).saturating_mul(1 << self.begun.min(8));

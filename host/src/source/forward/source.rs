@@ -4,6 +4,9 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
+use super::message::Query;
 use super::{Answer, Failure, Forward, Forwarder};
 use crate::admission::Place;
 use crate::config::Next;
@@ -11,7 +14,6 @@ use crate::dns::edns::{ClientSubnet, ExtendedError};
 use crate::dns::records::{self, Meaning, Section, Walk};
 use crate::dns::text::record_lines;
 use crate::dns::{HEADER, QUESTION_TAIL, build, flag, name, rcode, rcode_text, rtype, u16_at};
-use crate::dnstap::Tap;
 use crate::source::{Question, Refused, Resolution, Resolved, Status, UpstreamStatus};
 
 /// Labels below the zone of the configuration by which names share `concurrent`: in the root zone those that one
@@ -42,9 +44,9 @@ impl Forwarder {
     }
 
     /// A place among the queries that are asked at a time.
-    fn place(&self, question: &Question<'_>) -> Result<Place, Failure> {
+    fn place(&self, question: &Question<'_>, now: Instant) -> Result<Place, Failure> {
         let labels = labels(question.zone.as_bytes()).count() + SHARED_LABELS;
-        self.admit(question.client, last_labels(question.name, labels))
+        self.admit(question.client, last_labels(question.name, labels), now)
     }
 
     /// What `next` leaves of an answer.
@@ -77,7 +79,9 @@ impl Forward {
     /// Asks the upstreams, unless as many queries are under way as may be; gives up if another one takes the place.
     pub fn ask(self: &Rc<Self>, question: &Question<'_>) -> impl Future<Output = Resolved> + use<> {
         let forward = Rc::clone(self);
-        let place = self.shared.place(question);
+        // It is polled at once: one look at the clock is enough.
+        let now = Instant::now();
+        let place = self.shared.place(question, now);
         let query = match question.signed {
             Some(signed) => signed.to_vec(),
             None => build::upstream_query(
@@ -93,9 +97,11 @@ impl Forward {
         let (signed, traced) = (question.signed.is_some(), question.traced);
         let tap = question.tap.filter(|tap| tap.wants_upstreams()).cloned();
         async move {
-            let asked = match place {
-                Ok(place) => forward.resolve_in(&place, &query, tap).await,
-                Err(failure) => Err(failure),
+            let query = Query::new(query).map(|query| Rc::new(query.tapped(tap)));
+            let asked = match (place, &query) {
+                (Ok(place), Ok(query)) => forward.race_in(&place, query, now).await,
+                (Err(failure), _) => Err(failure),
+                (_, Err(why)) => Err((*why).into()),
             };
             let words = traced.then(|| words(&asked));
             let refused = match &asked {
@@ -113,7 +119,10 @@ impl Forward {
                 }
                 Ok(answer) if signed => verbatim(answer.message),
                 Ok(answer) if subnet.is_some_and(|subnet| !echoes(&answer.message, subnet)) => UNUSABLE,
-                Ok(answer) => read(question_of(&query), answer.message),
+                Ok(answer) => read(
+                    query.as_ref().map_or(&[], |query| query.question()),
+                    answer.message,
+                ),
             };
             Resolved {
                 resolution: forward.shared.pass_on(resolution),
@@ -124,15 +133,15 @@ impl Forward {
     }
 
     /// Resolves, unless another query takes the place.
-    async fn resolve_in(
+    async fn race_in(
         self: &Rc<Self>,
         place: &Place,
-        query: &[u8],
-        tap: Option<Arc<Tap>>,
+        query: &Rc<Query>,
+        now: Instant,
     ) -> Result<Answer, Failure> {
         tokio::select! {
             biased;
-            asked = self.resolve(query, tap) => asked,
+            asked = self.race(query, now) => asked,
             () = poll_fn(|context| place.poll_displaced(context)) => Err(Failure::Displaced),
         }
     }

@@ -94,24 +94,24 @@ impl Sockets {
 
     /// Sends `query` and waits for its reply, for as long as the caller lets it. Dropping the future gives
     /// the query up. Must be called on a `LocalRuntime`.
-    pub async fn exchange(&self, query: &Rc<Query>) -> Result<Reply, Fault> {
-        let (socket, index) = self.send(query)?;
+    pub async fn exchange(&self, query: &Rc<Query>, now: Instant) -> Result<Reply, Fault> {
+        let (socket, index) = self.send(query, now)?;
         let waiting = Waiting { socket, index };
         poll_fn(|context| waiting.socket.poll(waiting.index, context)).await
     }
 
-    fn send(&self, query: &Rc<Query>) -> Result<(Rc<Socket>, usize), Fault> {
+    fn send(&self, query: &Rc<Query>, now: Instant) -> Result<(Rc<Socket>, usize), Fault> {
         let alone = self.upstream.is_wary() && self.quotas.is_left();
         let current = self.current.borrow().clone();
         if let Some(socket) = current {
-            let takes = !alone && socket.takes_queries();
+            let takes = !alone && socket.takes_queries(now);
             if takes || (!self.quotas.is_left() && socket.can_take_more()) {
                 let index = socket.add(query);
                 return Ok((socket, index));
             }
             socket.retire();
         }
-        let socket = Socket::open(&self.upstream, self.quotas.take()?)?;
+        let socket = Socket::open(&self.upstream, self.quotas.take()?, now)?;
         *self.current.borrow_mut() = Some(socket.clone());
         let index = socket.add(query);
         if alone {
@@ -164,7 +164,7 @@ enum State {
 }
 
 impl Socket {
-    fn open(upstream: &Arc<Upstream>, permit: Permit) -> Result<Rc<Self>, Fault> {
+    fn open(upstream: &Arc<Upstream>, permit: Permit, now: Instant) -> Result<Rc<Self>, Fault> {
         let local = |error: io::Error| Fault::Local(error.kind());
         let to = upstream.address;
         let udp = socket2::Socket::new(
@@ -177,8 +177,8 @@ impl Socket {
             .map_err(|error| Fault::of_network(&error))?;
         let socket = Rc::new(Self {
             udp: UdpSocket::from_std(udp.into()).map_err(local)?,
-            opened: Instant::now(),
-            queries: RefCell::default(),
+            opened: now,
+            queries: RefCell::new(Vec::with_capacity(QUERIES)),
             sent: Cell::new(0),
             under_way: Cell::new(0),
             retired: Cell::new(false),
@@ -192,8 +192,10 @@ impl Socket {
         Ok(socket)
     }
 
-    fn takes_queries(&self) -> bool {
-        !self.retired.get() && self.queries.borrow().len() < QUERIES && self.opened.elapsed() < LIFE
+    fn takes_queries(&self, now: Instant) -> bool {
+        !self.retired.get()
+            && self.queries.borrow().len() < QUERIES
+            && now.saturating_duration_since(self.opened) < LIFE
     }
 
     /// Whether it could go on where no other socket may be opened. A port that is used for longer is easier

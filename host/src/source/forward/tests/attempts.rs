@@ -12,10 +12,10 @@ fn a_query_and_its_attempts_are_no_larger_than_what_is_counted_for_them() {
     run(async {
         let forward = to(&[nobody().await]);
         let asked = query_with_edns("example.com");
-        let query = Rc::new(super::super::message::Query::new(&asked).unwrap());
+        let query = Rc::new(super::super::message::Query::new(asked.clone()).unwrap());
         let resolving = size_of_val(&forward.resolve(&asked, None));
         let deadline = tokio::time::Instant::now();
-        let attempt = size_of_val(&forward.attempt(0, Protocol::Udp, query.clone(), deadline));
+        let attempt = size_of_val(&forward.attempt(0, Protocol::Udp, query.clone(), deadline, deadline));
         let exchange = size_of_val(&forward.pools[0].exchange(&query, PROMPT));
         let name = 255;
         assert!(resolving + 2 * (name + 64) + 1232 < QUERY_OCTETS, "{resolving}");
@@ -193,8 +193,14 @@ fn no_more_queries_than_allowed_are_under_way() {
     };
     let forwarder = Forwarder::new(&config, &Name::ROOT, 1);
     let client = "192.0.2.2".parse().unwrap();
-    let places = [b"a", b"b"].map(|about| forwarder.admit(client, about).unwrap());
-    let failure = forwarder.admit(client, b"c").unwrap_err();
+    let places = [b"a", b"b"].map(|about| {
+        forwarder
+            .admit(client, about, tokio::time::Instant::now())
+            .unwrap()
+    });
+    let failure = forwarder
+        .admit(client, b"c", tokio::time::Instant::now())
+        .unwrap_err();
     assert_eq!(failure, Failure::Overloaded { concurrent: 2 });
     assert!(failure.is_local());
     assert_eq!(forwarder.under_way.len(), 2);

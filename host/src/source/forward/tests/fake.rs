@@ -4,14 +4,27 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::runtime::LocalRuntime;
 use tokio::task::spawn_local;
+use tokio::time::Instant;
 
+use super::super::message::Query;
+use super::super::{Answer, Failure, Forward};
 use crate::config;
+use crate::dnstap::Tap;
+
+impl Forward {
+    /// Asks `query` now, a whole message.
+    pub async fn resolve(&self, query: &[u8], tap: Option<Arc<Tap>>) -> Result<Answer, Failure> {
+        let query = Query::new(query.to_vec())?.tapped(tap);
+        self.race(&Rc::new(query), Instant::now()).await
+    }
+}
 
 /// Runs a test as a worker would: on one thread.
 pub fn run(test: impl Future<Output = ()>) {

@@ -82,7 +82,7 @@ fn queries_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
         spawn_local(connection.clone().run(stream, SOON, upstream, permit));
         let until = tokio::time::Instant::now() + SOON;
         for last in [1, 2] {
-            let asked = Rc::new(Query::new(&query("example.com")).unwrap());
+            let asked = Rc::new(Query::new(query("example.com")).unwrap());
             let (reply, ()) = tokio::join!(connection.ask(&asked, until), async {
                 let query = read(&mut theirs).await.unwrap();
                 write(&mut theirs, &answer(&query, last)).await;
