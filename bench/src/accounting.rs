@@ -87,6 +87,12 @@ fn scheduled(pid: u32) -> io::Result<u64> {
     Ok(sum)
 }
 
+/// Nanoseconds that one thread of a process was on a processor.
+pub fn of_thread(pid: u32, thread: libc::pid_t) -> io::Result<u64> {
+    let path = format!("/proc/{pid}/task/{thread}/schedstat");
+    parse_schedstat(&fs::read_to_string(&path)?).ok_or_else(|| unexpected(&path))
+}
+
 /// The first of three numbers: nanoseconds on a processor.
 fn parse_schedstat(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()

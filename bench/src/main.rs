@@ -15,6 +15,7 @@ mod cluster;
 mod curves;
 mod datagrams;
 mod drive;
+mod group;
 mod growth;
 mod hit;
 mod hostile;
@@ -33,6 +34,8 @@ mod rotation;
 mod run;
 mod sample;
 mod scale;
+mod spread;
+mod steer;
 mod tcp_client;
 mod udp_client;
 mod verbs;
@@ -79,6 +82,12 @@ enum Command {
     Worst(worst::Settings),
     /// Measure what hostile filters cost the zones that do not use them
     Hostile(hostile::Settings),
+    /// Measure how evenly the kernel spreads clients over sockets that share a port
+    Spread(spread::Settings),
+    /// Measure other ways to choose a worker's socket than by hash, and workers that are pinned
+    #[command(mut_arg("seconds", |seconds| seconds.default_value("0.15")))]
+    #[command(mut_arg("rounds", |rounds| rounds.default_value("100")))]
+    Steer(steer::Settings),
     /// Measure servers that are already running
     #[command(mut_arg("seconds", |seconds| seconds.default_value("2")))]
     Ask(ask::Settings),
@@ -119,6 +128,8 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Verbs(settings) => print!("{}", verbs::run(&settings)?),
         Command::Worst(settings) => println!("{}", worst::run(&settings)?),
         Command::Hostile(settings) => print!("{}", hostile::run(&settings)?),
+        Command::Spread(settings) => print!("{}", spread::run(&settings)?),
+        Command::Steer(settings) => print!("{}", steer::run(&settings)?),
         Command::Ask(settings) => print!("{}", ask::run(&settings)?),
         Command::Loss(settings) => print!("{}", loss::run(&settings)?),
         Command::Floor(floor) => floor.serve()?,

@@ -4,10 +4,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use socket2::{Socket, Type};
 
 use crate::wire::{A, Question};
 
@@ -92,6 +95,55 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// Its threads whose names begin so, by name.
+    pub fn threads(&self, name: &str) -> io::Result<Vec<libc::pid_t>> {
+        let mut found = Vec::new();
+        for thread in fs::read_dir(format!("/proc/{}/task", self.id()))? {
+            let folder = thread?;
+            let called = fs::read_to_string(folder.path().join("comm"))?;
+            if let (true, Some(Ok(id))) = (
+                called.starts_with(name),
+                folder.file_name().to_str().map(str::parse),
+            ) {
+                found.push((called, id));
+            }
+        }
+        found.sort_unstable();
+        Ok(found.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// A duplicate of its first socket for datagrams at the address where it answers.
+    pub fn datagram_socket(&self) -> io::Result<Socket> {
+        // SAFETY: takes two numbers, and returns a descriptor that is nobody else's, or an error.
+        let process = unsafe {
+            match libc::syscall(libc::SYS_pidfd_open, self.id(), 0) {
+                -1 => return Err(io::Error::last_os_error()),
+                process => OwnedFd::from_raw_fd(process as RawFd),
+            }
+        };
+        for entry in fs::read_dir(format!("/proc/{}/fd", self.id()))? {
+            let name = entry?.file_name();
+            let Some(Ok(number)) = name.to_str().map(str::parse::<RawFd>) else {
+                continue;
+            };
+            // SAFETY: as above; the descriptor of the process is open.
+            let found = unsafe {
+                match libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) {
+                    // Closed since.
+                    -1 => continue,
+                    found => Socket::from_raw_fd(found as RawFd),
+                }
+            };
+            let here = found
+                .local_addr()
+                .is_ok_and(|address| address.as_socket_ipv4() == Some(self.address));
+            if here && found.r#type().is_ok_and(|kind| kind == Type::DGRAM) {
+                return Ok(found);
+            }
+        }
+        Err(io::Error::other(format!("no socket on {}", self.address)))
     }
 
     /// Its process ID.
@@ -204,8 +256,15 @@ pub fn pin(core: usize) -> io::Result<()> {
     set_affinity(0, &[core])
 }
 
+/// How many processors there are, whatever the calling thread may use.
+pub fn processors() -> usize {
+    // SAFETY: takes a number.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(count).unwrap_or(1)
+}
+
 /// Lets `thread`, or if that is 0 the calling one, use only these processors.
-fn set_affinity(thread: libc::pid_t, cores: &[usize]) -> io::Result<()> {
+pub fn set_affinity(thread: libc::pid_t, cores: &[usize]) -> io::Result<()> {
     // SAFETY: a set of all zeros is an empty set; `CPU_SET` ignores what is out of range; the size is
     // that of the set.
     let result = unsafe {

@@ -18,7 +18,7 @@ use crate::growth::{DIMENSIONS, Dimension, Line, Point, Source};
 use crate::hit;
 use crate::measure::{Plan, warm_up};
 use crate::options::{Cores, Pace, Proxy};
-use crate::process::{Scratch, Server, free_port, pin};
+use crate::process::{Scratch, Server, free_port, pin, processors};
 use crate::record::{Entry, Environment, Record};
 use crate::report::FLOOR;
 use crate::rotation::{FIRST_PORT, SERVERS, Turn, measure_in_turn, start_floor, start_upstream};
@@ -88,13 +88,6 @@ fn cores(settings: &Settings, point: &Point) -> Vec<usize> {
     let others = (0..processors()).filter(|core| ![server, client].contains(core));
     let all = [server].into_iter().chain(others).chain([client]);
     all.take(point.cores).collect()
-}
-
-fn processors() -> usize {
-    // All there are: the calling thread is pinned.
-    // SAFETY: takes a number.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    usize::try_from(count).unwrap_or(1)
 }
 
 /// Without sockets.

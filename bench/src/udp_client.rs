@@ -52,6 +52,32 @@ impl UdpClient {
     }
 }
 
+impl UdpClient {
+    /// Sleeps until there is an answer, or for so many nanoseconds.
+    pub fn sleep(&self, nanoseconds: u64) {
+        let readable = |(socket, _): &(UdpSocket, Pending)| libc::pollfd {
+            fd: socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut sockets: Vec<libc::pollfd> = self.sockets.iter().map(readable).collect();
+        let time = libc::timespec {
+            tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: as many entries as are told, and a time, all ours until the call returns; no signal mask. However it
+        // ends, whoever called looks for answers.
+        unsafe {
+            libc::ppoll(
+                sockets.as_mut_ptr(),
+                sockets.len() as libc::nfds_t,
+                &time,
+                std::ptr::null(),
+            )
+        };
+    }
+}
+
 impl Client for UdpClient {
     fn ask(
         &mut self,

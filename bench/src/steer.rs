@@ -1,0 +1,302 @@
+//! What it brings to choose a worker's socket by other than the kernel's hash, and to pin workers to processors: the proxy
+//! with a worker for each processor, and clients on all of them that sleep until they are answered.
+//!
+//! One process is measured throughout. Which program its sockets have and where its workers may run is changed from outside
+//! between measurements: the proxy has no say in it.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::net::SocketAddrV4;
+use std::process::Command;
+use std::sync::Barrier;
+
+use clap::Args;
+
+use crate::accounting::of_thread;
+use crate::drive::{Client, Clock, Monotonic, PATIENCE, Schedule, Tally};
+use crate::group::{Choice, choose};
+use crate::measure::warm_up;
+use crate::options::{Pace, Proxy};
+use crate::process::{Scratch, Server, free_port, pin, processors, set_affinity};
+use crate::rotation::{FIRST_PORT, SERVERS, start_upstream};
+use crate::sample::{Load, median};
+use crate::udp_client::UdpClient;
+use crate::wire::Question;
+use crate::workload::Workload;
+
+/// How long clients ask before it counts.
+const RUN_IN: std::time::Duration = std::time::Duration::from_millis(30);
+
+/// What to measure.
+#[derive(Args)]
+pub struct Settings {
+    /// What all clients together ask: queries per second, or `saturation`
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        default_value = "20000,60000,saturation"
+    )]
+    loads: Vec<Load>,
+    /// Sockets of the clients on each processor
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    sockets: usize,
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    proxy: Proxy,
+}
+
+/// A way to run the proxy.
+struct Way {
+    name: &'static str,
+    choice: Choice,
+    /// How far the processor of a worker is from the one with its number; none: all may run anywhere.
+    pinned: Option<usize>,
+}
+
+const fn way(name: &'static str, choice: Choice, pinned: Option<usize>) -> Way {
+    Way { name, choice, pinned }
+}
+
+/// The first is what the others are compared with.
+const WAYS: [Way; 6] = [
+    way("by hash", Choice::Hash, None),
+    way("by hash, pinned", Choice::Hash, Some(0)),
+    way("by processor", Choice::Cpu, None),
+    way("by processor, pinned", Choice::Cpu, Some(0)),
+    way("by processor, pinned to the other", Choice::Cpu, Some(1)),
+    way("at random", Choice::Random, None),
+];
+
+/// One measurement.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    /// Microseconds of a processor for each answer: the workers', and everybody's.
+    workers: f64,
+    all: f64,
+    /// The busiest worker's part of the workers' time.
+    busiest: f64,
+    /// Answers a second.
+    rate: f64,
+    /// Latency in microseconds.
+    p50: f64,
+    p99: f64,
+    /// The part of the queries that was not answered, or wrongly.
+    failed: f64,
+}
+
+/// Measures in rotation; returns a table of medians.
+///
+/// # Errors
+///
+/// When the proxy cannot be started or reached into.
+pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
+    let scratch = Scratch::new()?;
+    let upstream = start_upstream(processors() - 1, &scratch)?;
+    let server = start(settings, &scratch, upstream.address)?;
+    let all: Vec<usize> = (0..processors()).collect();
+    server.spread(&all)?;
+    warm_up(server.address, Workload::HOT)?;
+    let mut table = String::from(
+        "| load | | workers, µs/query | all, µs/query | × first: workers, all (half of the rounds) | busiest worker | q/s | p50 / p99 µs | unanswered |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for load in &settings.loads {
+        let mut rounds = Vec::new();
+        for round in 0..settings.pace.rounds as usize {
+            let mut figures = [Figures::default(); WAYS.len()];
+            for turn in 0..WAYS.len() {
+                let at = (turn + round) % WAYS.len();
+                apply(&WAYS[at], &server, &all)?;
+                figures[at] = measure(settings, &server, *load)?;
+            }
+            rounds.push(figures);
+        }
+        for (at, way) in WAYS.iter().enumerate() {
+            write_row(&mut table, *load, way, &rounds, at)?;
+        }
+    }
+    Ok(table)
+}
+
+fn write_row(
+    table: &mut String,
+    load: Load,
+    way: &Way,
+    rounds: &[[Figures; WAYS.len()]],
+    at: usize,
+) -> std::fmt::Result {
+    let of = |figure: fn(&Figures) -> f64| {
+        median(rounds.iter().map(|round| figure(&round[at]))).unwrap_or(f64::NAN)
+    };
+    let ratios = |figure: fn(&Figures) -> f64| {
+        let ratios = rounds.iter().map(|round| figure(&round[at]) / figure(&round[0]));
+        let mut ratios: Vec<f64> = ratios.collect();
+        ratios.sort_by(f64::total_cmp);
+        let quarter = |quarter: usize| ratios[(ratios.len() - 1) * quarter / 4];
+        format!("{:.2} ({:.2}–{:.2})", quarter(2), quarter(1), quarter(3))
+    };
+    writeln!(
+        table,
+        "| {} | {} | {:.2} | {:.2} | {}, {} | {:.0} % | {:.0} | {:.0} / {:.0} | {:.3} % |",
+        load.text(),
+        way.name,
+        of(|figures| figures.workers),
+        of(|figures| figures.all),
+        ratios(|figures| figures.workers),
+        ratios(|figures| figures.all),
+        of(|figures| figures.busiest) * 100.0,
+        of(|figures| figures.rate),
+        of(|figures| figures.p50),
+        of(|figures| figures.p99),
+        of(|figures| figures.failed) * 100.0,
+    )
+}
+
+fn start(settings: &Settings, scratch: &Scratch, upstream: SocketAddrV4) -> io::Result<Server> {
+    let listen = SocketAddrV4::new(SERVERS, free_port(SERVERS, FIRST_PORT)?);
+    let folder = scratch.folder("dnsweir")?;
+    let file = folder.join("dnsweir.kdl");
+    let config = format!(
+        "listen \"{listen}\"\nworkers {}\nzone \".\" {{ cache; forward \"{upstream}\" }}",
+        processors()
+    );
+    fs::write(&file, config)?;
+    let mut command = Command::new(&settings.proxy.dnsweir);
+    command
+        .args(["run", "--log-level", "warn", "--config"])
+        .arg(&file);
+    Server::start(&mut command, 0, listen, &folder)
+}
+
+fn apply(way: &Way, server: &Server, all: &[usize]) -> io::Result<()> {
+    choose(&server.datagram_socket()?, way.choice, all.len() as u32)?;
+    for (worker, thread) in server.threads("worker-")?.into_iter().enumerate() {
+        match way.pinned {
+            Some(distance) => set_affinity(thread, &[all[(worker + distance) % all.len()]])?,
+            None => set_affinity(thread, all)?,
+        }
+    }
+    Ok(())
+}
+
+fn measure(settings: &Settings, server: &Server, load: Load) -> io::Result<Figures> {
+    let clients = processors();
+    let (threads, ready) = (server.threads("worker-")?, Barrier::new(clients + 1));
+    let used = || -> io::Result<Vec<u64>> {
+        threads
+            .iter()
+            .map(|thread| of_thread(server.id(), *thread))
+            .collect()
+    };
+    let client = |number: usize| -> io::Result<(Tally, u64)> {
+        let prepared =
+            pin(number).and_then(|()| UdpClient::new(server.address, Vec::new(), settings.sockets));
+        let mut questions = Workload::HOT.questions(number as u32);
+        let mut next = || questions.next();
+        let prepared = prepared.and_then(|mut client| {
+            ask(settings, &mut client, load, RUN_IN, &mut next)?;
+            Ok(client)
+        });
+        // Whoever failed must not leave the others waiting.
+        ready.wait();
+        ready.wait();
+        let before = thread_time();
+        let tally = ask(settings, &mut prepared?, load, settings.pace.duration, &mut next)?;
+        Ok((tally, thread_time() - before))
+    };
+    std::thread::scope(|scope| {
+        let client = &client;
+        let asking: Vec<_> = (0..clients)
+            .map(|number| scope.spawn(move || client(number)))
+            .collect();
+        ready.wait();
+        let before = used();
+        ready.wait();
+        let mut figures = Figures::default();
+        let (mut answered, mut sent, mut asked) = (0, 0, 0);
+        let mut latency = Tally::new().latency;
+        for thread in asking {
+            let joined = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a client panicked")));
+            let (tally, took) = joined?;
+            (answered, sent, asked) = (answered + tally.answered, sent + tally.sent, asked + took);
+            latency.add(tally.latency).map_err(io::Error::other)?;
+        }
+        let used: Vec<u64> = used()?
+            .into_iter()
+            .zip(before?)
+            .map(|(after, before)| after - before)
+            .collect();
+        let workers: u64 = used.iter().sum();
+        let each = |nanoseconds: u64| nanoseconds as f64 / 1e3 / answered.max(1) as f64;
+        figures.workers = each(workers);
+        figures.all = each(workers + asked);
+        figures.busiest = used.iter().max().copied().unwrap_or_default() as f64 / workers.max(1) as f64;
+        figures.rate = answered as f64 / settings.pace.duration.as_secs_f64();
+        figures.p50 = latency.value_at_quantile(0.5) as f64 / 1e3;
+        figures.p99 = latency.value_at_quantile(0.99) as f64 / 1e3;
+        figures.failed = (sent - answered) as f64 / sent.max(1) as f64;
+        Ok(figures)
+    })
+}
+
+/// Asks, and sleeps in between: at a rate in bursts that wait for nobody, saturated a burst when the one before is answered.
+fn ask(
+    settings: &Settings,
+    client: &mut UdpClient,
+    load: Load,
+    duration: std::time::Duration,
+    next: &mut dyn FnMut() -> Question,
+) -> io::Result<Tally> {
+    let (mut clock, mut tally) = (Monotonic, Tally::new());
+    let schedule = match load {
+        Load::Rate(rate) => {
+            let own = rate / processors() as u32;
+            Some(Schedule::new(own, settings.pace.burst, duration))
+        }
+        Load::Saturation => None,
+        Load::Share(_) => {
+            return Err(io::Error::other(
+                "a share of a capacity that nobody measures here",
+            ));
+        }
+    };
+    let start = clock.now();
+    let end = start + duration.as_nanos() as u64;
+    let mut due = start;
+    while due < end && clock.now() < end {
+        let now = clock.now();
+        match schedule {
+            Some(schedule) if now >= due => {
+                client.ask(schedule.batch, due, next, &mut tally)?;
+                due += schedule.interval;
+            }
+            None if client.waiting() == 0 => client.ask(settings.pace.burst, now, next, &mut tally)?,
+            Some(_) => client.sleep(due - now),
+            None => client.sleep(end - now),
+        }
+        client.collect(&mut clock, &mut tally)?;
+    }
+    while client.waiting() > 0 && clock.now() < end + PATIENCE {
+        client.sleep(PATIENCE / 10);
+        client.collect(&mut clock, &mut tally)?;
+    }
+    client.abandon(u64::MAX, &mut tally);
+    Ok(tally)
+}
+
+/// Nanoseconds that the calling thread was on a processor.
+fn thread_time() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a timespec of ours. This clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
