@@ -1,5 +1,6 @@
 //! Addresses: several, of both families, and wildcards.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::harness::namespace::Namespace;
@@ -48,6 +49,33 @@ fn several_addresses_of_both_families() {
         &[("family", "ipv6"), ("proto", "tcp")],
         1.0,
     );
+}
+
+/// What the kernel does with the marks is tested beside the code that makes them.
+#[test]
+fn sockets_are_marked_with_their_processors_while_that_is_wanted() {
+    let upstream = upstream();
+    let text = |words: &str| {
+        let forward = forward_once(upstream.address);
+        format!("listen \"$LISTEN\" {{ {words} }}\nworkers 2\nzone \".\" {{ {forward} }}")
+    };
+    let proxy = Proxy::start(&text("by-processor"));
+    let marks = || {
+        let sockets = proxy.process.datagram_sockets(proxy.address);
+        let marks = sockets.iter().map(|socket| socket.cpu_affinity().unwrap() as i32);
+        marks.collect::<HashSet<i32>>()
+    };
+    // Of as many as there are, there is a worker for each of the first two.
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let marked = marks();
+    let known = marked.iter().filter(|mark| **mark >= 0).count();
+    assert_eq!((known, marked.len()), (processors.min(2), 2), "{marked:?}");
+    answers(proxy.address);
+    proxy.reload(&text(""));
+    assert_eq!(marks(), HashSet::from([-1]));
+    proxy.reload(&text("by-processor"));
+    assert_eq!(marks(), marked);
+    answers(proxy.address);
 }
 
 /// A connected socket takes nothing from another address than the one it asked: the answers come

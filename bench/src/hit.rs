@@ -113,11 +113,23 @@ pub struct Setup {
     config: String,
     /// Asked in turn.
     queries: Vec<Vec<u8>>,
+    common: Common,
     /// The processors to measure on, each with a thread that has all to itself; none: where it is called.
     cores: Vec<usize>,
     /// Where compiled filters are kept; none: nowhere.
     compiled: Option<PathBuf>,
     expected: Expected,
+}
+
+/// What several threads have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Common {
+    /// The cache and the names.
+    Names,
+    /// The cache; each has a part of the names.
+    Cache,
+    /// Nothing: each is a proxy of its own.
+    Nothing,
 }
 
 /// What the replies are.
@@ -203,9 +215,30 @@ impl Setup {
         Setup {
             config,
             queries,
+            common: Common::Names,
             cores: Vec::new(),
             compiled: None,
             expected,
+        }
+    }
+
+    /// So many of 64 names, asked for by a thread on each of these processors.
+    pub fn shared(cores: &[usize], names: usize, common: Common) -> Setup {
+        let mut setup = Setup::behind("", "", Expected::ONE_RECORD);
+        setup.queries.truncate(names);
+        setup.cores = cores.to_vec();
+        setup.common = common;
+        setup
+    }
+
+    /// What a thread asks.
+    fn queries_of(&self, worker: usize) -> &[Vec<u8>] {
+        match self.common {
+            Common::Names | Common::Nothing => &self.queries,
+            Common::Cache => {
+                let part = self.queries.len() / self.cores.len();
+                &self.queries[worker * part..(worker + 1) * part]
+            }
         }
     }
 
@@ -214,6 +247,7 @@ impl Setup {
         Ok(Setup {
             config: point.config(ADDRESS.parse()?, &Source::Filter),
             queries: point.queries(),
+            common: Common::Names,
             cores,
             compiled,
             expected: Expected::ONE_RECORD,
@@ -245,6 +279,10 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
 
     let all = Barrier::new(setup.cores.len().max(1));
     let alone = |worker: usize| {
+        let shared = match setup.common {
+            Common::Nothing => Shared::new(CACHE, None),
+            Common::Names | Common::Cache => Arc::clone(&shared),
+        };
         let path = || HitPath::new(&shared, &generation, worker, setup, plan.batch);
         // An error goes over to the thread that waits for it as text.
         rounds(path, plan, setup.expected.deferred, &all).map_err(|error| error.to_string())
@@ -370,6 +408,7 @@ impl<'a> HitPath<'a> {
         let instances = generation.filters.iter().map(Filter::instantiate);
         let instances = instances.collect::<Result<Vec<_>, _>>()?;
         let server = shared.server(ADDRESS.parse::<SocketAddr>()?);
+        let queries = setup.queries_of(worker);
         let live = Live::new(
             Arc::clone(generation),
             instances,
@@ -390,9 +429,9 @@ impl<'a> HitPath<'a> {
             worker,
             batch: Batch::default(),
             size,
-            queries: &setup.queries,
+            queries,
             next: 0,
-            step: step(setup.queries.len()),
+            step: step(queries.len()),
             outbox: Outbox {
                 buffer: [0; LIMIT],
                 expected: setup.expected,

@@ -34,6 +34,7 @@ mod rotation;
 mod run;
 mod sample;
 mod scale;
+mod share;
 mod spread;
 mod steer;
 mod tcp_client;
@@ -76,6 +77,8 @@ enum Command {
     },
     /// Measure cache hits without sockets, in this process
     Hit(hit::Settings),
+    /// Measure cache hits of several threads on the same names, in this process
+    Share(share::Settings),
     /// Measure what each thing costs that a filter can do, in this process
     Verbs(verbs::Settings),
     /// Parse the most expensive messages of a size, in this process
@@ -125,6 +128,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         }
         Command::Report { out } => output::write_all(&out)?,
         Command::Hit(settings) => hit::run(&settings)?,
+        Command::Share(settings) => print!("{}", share::run(&settings)?),
         Command::Verbs(settings) => print!("{}", verbs::run(&settings)?),
         Command::Worst(settings) => println!("{}", worst::run(&settings)?),
         Command::Hostile(settings) => print!("{}", hostile::run(&settings)?),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use socket2::{Socket, Type};
+use socket2::{SockAddr, Socket, Type};
 
 use crate::wire::{A, Question};
 
@@ -114,8 +114,8 @@ impl Server {
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// A duplicate of its first socket for datagrams at the address where it answers.
-    pub fn datagram_socket(&self) -> io::Result<Socket> {
+    /// Duplicates of its sockets for datagrams at the address where it answers, in the order in which they were opened.
+    pub fn datagram_sockets(&self) -> io::Result<Vec<Socket>> {
         // SAFETY: takes two numbers, and returns a descriptor that is nobody else's, or an error.
         let process = unsafe {
             match libc::syscall(libc::SYS_pidfd_open, self.id(), 0) {
@@ -123,27 +123,34 @@ impl Server {
                 process => OwnedFd::from_raw_fd(process as RawFd),
             }
         };
-        for entry in fs::read_dir(format!("/proc/{}/fd", self.id()))? {
+        let folder = format!("/proc/{}/fd", self.id());
+        let mut open = Vec::new();
+        for entry in fs::read_dir(&folder)? {
             let name = entry?.file_name();
-            let Some(Ok(number)) = name.to_str().map(str::parse::<RawFd>) else {
-                continue;
-            };
+            open.extend(name.to_str().and_then(|name| name.parse::<RawFd>().ok()));
+        }
+        open.sort_unstable();
+        let (mut sockets, mut seen) = (Vec::new(), Vec::new());
+        for number in open {
             // SAFETY: as above; the descriptor of the process is open.
-            let found = unsafe {
+            let socket = unsafe {
                 match libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) {
                     // Closed since.
                     -1 => continue,
                     found => Socket::from_raw_fd(found as RawFd),
                 }
             };
-            let here = found
-                .local_addr()
-                .is_ok_and(|address| address.as_socket_ipv4() == Some(self.address));
-            if here && found.r#type().is_ok_and(|kind| kind == Type::DGRAM) {
-                return Ok(found);
+            let here = |address: SockAddr| address.as_socket_ipv4() == Some(self.address);
+            let is_one =
+                socket.local_addr().is_ok_and(here) && socket.r#type().is_ok_and(|kind| kind == Type::DGRAM);
+            // The proxy has each twice.
+            let place = fs::read_link(format!("{folder}/{number}"))?;
+            if is_one && !seen.contains(&place) {
+                sockets.push(socket);
+                seen.push(place);
             }
         }
-        Err(io::Error::other(format!("no socket on {}", self.address)))
+        Ok(sockets)
     }
 
     /// Its process ID.

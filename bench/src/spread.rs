@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ pub struct Settings {
     )]
     groups: Vec<u32>,
     /// How often each population asks each group
-    #[arg(long, value_name = "N", default_value_t = 21)]
+    #[arg(long, value_name = "N", default_value_t = 11)]
     draws: u32,
     /// Queries of a draw
     #[arg(long, value_name = "N", default_value_t = 65_536)]
@@ -164,6 +165,16 @@ impl Counting {
         Ok(())
     }
 
+    /// Takes what comes until it is so much, or has taken too long: another processor may have to bring it.
+    fn take_until(&mut self, enough: impl Fn() -> u64, received: &mut Datagrams) -> io::Result<()> {
+        let start = Instant::now();
+        self.take(received)?;
+        while self.total() < enough() && start.elapsed() < PATIENCE {
+            self.take(received)?;
+        }
+        Ok(())
+    }
+
     fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -219,25 +230,28 @@ pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-fn draw(
-    settings: &Settings,
-    population: &Population,
-    group: u32,
-    choice: Choice,
+/// A draw that is under way.
+struct Draw<'a> {
+    population: &'a Population,
     number: u32,
-) -> io::Result<Drawn> {
-    let (address, sockets) = bind(GROUP, group as usize)?;
-    choose(&sockets[0], choice, group)?;
-    let counting = Mutex::new(Counting::new(sockets));
-    let queries = population.queries(settings.queries);
-    let senders = if settings.one_sender { 1 } else { processors() };
-    let send = |sender: usize| -> io::Result<()> {
+    group: SocketAddrV4,
+    /// Of each client.
+    queries: Vec<u32>,
+    senders: usize,
+    /// Datagrams in whole batches.
+    sent: AtomicU64,
+    counting: Mutex<Counting>,
+}
+
+impl Draw<'_> {
+    /// Sends what the clients of one sender have to.
+    fn send(&self, sender: usize) -> io::Result<()> {
         pin(sender)?;
         let (mut datagrams, mut received) = (Datagrams::new().without_address(), Datagrams::new());
         let mut unread = 0;
-        let own = queries.iter().enumerate().skip(sender).step_by(senders);
+        let own = self.queries.iter().enumerate().skip(sender).step_by(self.senders);
         for (client, count) in own {
-            let socket = population.open(client as u32, number, address)?;
+            let socket = self.population.open(client as u32, self.number, self.group)?;
             let mut left = *count as usize;
             while left > 0 {
                 // Not more than a socket's default buffer takes, if all come to one.
@@ -254,18 +268,45 @@ fn draw(
                 left -= now;
                 unread = (unread + now) % BATCH;
                 if unread == 0 {
-                    counting
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .take(&mut received)?;
+                    self.count(&mut received)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Counts all but what may be under way.
+    fn count(&self, received: &mut Datagrams) -> io::Result<()> {
+        self.sent.fetch_add(BATCH as u64, Ordering::Relaxed);
+        let under_way = (2 * self.senders * BATCH) as u64;
+        let enough = || self.sent.load(Ordering::Relaxed).saturating_sub(under_way);
+        let mut counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        counting.take_until(enough, received)
+    }
+}
+
+fn draw(
+    settings: &Settings,
+    population: &Population,
+    group: u32,
+    choice: Choice,
+    number: u32,
+) -> io::Result<Drawn> {
+    let (address, sockets) = bind(GROUP, group as usize)?;
+    choose(&sockets[0], choice, group)?;
+    let draw = Draw {
+        population,
+        number,
+        group: address,
+        queries: population.queries(settings.queries),
+        senders: if settings.one_sender { 1 } else { processors() },
+        sent: AtomicU64::new(0),
+        counting: Mutex::new(Counting::new(sockets)),
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..senders)
-            .map(|sender| scope.spawn(move || send(sender)))
+        let draw = &draw;
+        let threads: Vec<_> = (0..draw.senders)
+            .map(|sender| scope.spawn(move || draw.send(sender)))
             .collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<()>>| {
             thread
@@ -274,17 +315,12 @@ fn draw(
         };
         threads.into_iter().try_for_each(join)
     })?;
-    let mut counting = counting.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let sent = queries.iter().map(|count| u64::from(*count)).sum();
-    let (start, mut received) = (Instant::now(), Datagrams::new());
-    while counting.total() < sent && start.elapsed() < PATIENCE {
-        counting.take(&mut received)?;
-    }
+    let sent = draw.queries.iter().map(|count| u64::from(*count)).sum();
+    let mut counting = draw.counting.into_inner().unwrap_or_else(PoisonError::into_inner);
+    counting.take_until(|| sent, &mut Datagrams::new())?;
     if counting.total() != sent {
-        return Err(io::Error::other(format!(
-            "{} of {sent} datagrams came",
-            counting.total()
-        )));
+        let came = counting.total();
+        return Err(io::Error::other(format!("{came} of {sent} datagrams came")));
     }
     let most = counting.counts.iter().max().copied().unwrap_or_default();
     Ok(Drawn {

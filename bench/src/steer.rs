@@ -12,7 +12,7 @@ use std::net::SocketAddrV4;
 use std::process::Command;
 use std::sync::Barrier;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::accounting::of_thread;
 use crate::drive::{Client, Clock, Monotonic, PATIENCE, Schedule, Tally};
@@ -40,7 +40,10 @@ pub struct Settings {
         default_value = "20000,60000,saturation"
     )]
     loads: Vec<Load>,
-    /// Sockets of the clients on each processor
+    /// Where clients are: one on each processor, as many wherever there is time, or one on the first
+    #[arg(long, value_enum, default_value_t = Clients::Each)]
+    clients: Clients,
+    /// Sockets of each client
     #[arg(long, value_name = "N", default_value_t = 32)]
     sockets: usize,
     #[command(flatten)]
@@ -49,26 +52,54 @@ pub struct Settings {
     proxy: Proxy,
 }
 
+/// Where clients are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Clients {
+    /// One on each processor.
+    Each,
+    /// As many, which may run anywhere.
+    Anywhere,
+    /// One, on the first.
+    First,
+}
+
+impl Clients {
+    fn count(self) -> usize {
+        match self {
+            Clients::Each | Clients::Anywhere => processors(),
+            Clients::First => 1,
+        }
+    }
+}
+
 /// A way to run the proxy.
 struct Way {
     name: &'static str,
     choice: Choice,
+    /// Whether the socket of each worker is marked as that of the processor with its number, as `by-processor` does it.
+    marked: bool,
     /// How far the processor of a worker is from the one with its number; none: all may run anywhere.
     pinned: Option<usize>,
 }
 
-const fn way(name: &'static str, choice: Choice, pinned: Option<usize>) -> Way {
-    Way { name, choice, pinned }
+const fn way(name: &'static str, choice: Choice, marked: bool, pinned: Option<usize>) -> Way {
+    Way {
+        name,
+        choice,
+        marked,
+        pinned,
+    }
 }
 
 /// The first is what the others are compared with.
-const WAYS: [Way; 6] = [
-    way("by hash", Choice::Hash, None),
-    way("by hash, pinned", Choice::Hash, Some(0)),
-    way("by processor", Choice::Cpu, None),
-    way("by processor, pinned", Choice::Cpu, Some(0)),
-    way("by processor, pinned to the other", Choice::Cpu, Some(1)),
-    way("at random", Choice::Random, None),
+const WAYS: [Way; 7] = [
+    way("by hash", Choice::Hash, false, None),
+    way("by hash, pinned", Choice::Hash, false, Some(0)),
+    way("by processor, a program", Choice::Cpu, false, Some(0)),
+    way("by processor, marks, pinned", Choice::Hash, true, Some(0)),
+    way("by processor, marks", Choice::Hash, true, None),
+    way("by processor, pinned to the other", Choice::Hash, true, Some(1)),
+    way("at random", Choice::Random, false, None),
 ];
 
 /// One measurement.
@@ -173,7 +204,15 @@ fn start(settings: &Settings, scratch: &Scratch, upstream: SocketAddrV4) -> io::
 }
 
 fn apply(way: &Way, server: &Server, all: &[usize]) -> io::Result<()> {
-    choose(&server.datagram_socket()?, way.choice, all.len() as u32)?;
+    let sockets = server.datagram_sockets()?;
+    for (processor, socket) in all.iter().zip(&sockets) {
+        // No processor is -1.
+        socket.set_cpu_affinity(if way.marked { *processor } else { usize::MAX })?;
+    }
+    let first = sockets
+        .first()
+        .ok_or_else(|| io::Error::other("the proxy has no socket"))?;
+    choose(first, way.choice, all.len() as u32)?;
     for (worker, thread) in server.threads("worker-")?.into_iter().enumerate() {
         match way.pinned {
             Some(distance) => set_affinity(thread, &[all[(worker + distance) % all.len()]])?,
@@ -184,7 +223,7 @@ fn apply(way: &Way, server: &Server, all: &[usize]) -> io::Result<()> {
 }
 
 fn measure(settings: &Settings, server: &Server, load: Load) -> io::Result<Figures> {
-    let clients = processors();
+    let clients = settings.clients.count();
     let (threads, ready) = (server.threads("worker-")?, Barrier::new(clients + 1));
     let used = || -> io::Result<Vec<u64>> {
         threads
@@ -193,8 +232,11 @@ fn measure(settings: &Settings, server: &Server, load: Load) -> io::Result<Figur
             .collect()
     };
     let client = |number: usize| -> io::Result<(Tally, u64)> {
-        let prepared =
-            pin(number).and_then(|()| UdpClient::new(server.address, Vec::new(), settings.sockets));
+        let placed = match settings.clients {
+            Clients::Anywhere => Ok(()),
+            Clients::Each | Clients::First => pin(number),
+        };
+        let prepared = placed.and_then(|()| UdpClient::new(server.address, Vec::new(), settings.sockets));
         let mut questions = Workload::HOT.questions(number as u32);
         let mut next = || questions.next();
         let prepared = prepared.and_then(|mut client| {
@@ -256,7 +298,7 @@ fn ask(
     let (mut clock, mut tally) = (Monotonic, Tally::new());
     let schedule = match load {
         Load::Rate(rate) => {
-            let own = rate / processors() as u32;
+            let own = rate / settings.clients.count() as u32;
             Some(Schedule::new(own, settings.pace.burst, duration))
         }
         Load::Saturation => None,

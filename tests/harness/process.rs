@@ -1,8 +1,12 @@
 //! A program that runs beside the tests, and what it says.
 
 use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+
+use socket2::{Socket, Type};
 
 use super::eventually;
 
@@ -99,6 +103,33 @@ impl Process {
         std::fs::read_dir(format!("/proc/{}/fd", self.id()))
             .expect("a running program")
             .count()
+    }
+
+    /// Duplicates of its sockets for datagrams at an address, in the order in which it opened them, each as often as it has it.
+    pub fn datagram_sockets(&self, address: SocketAddr) -> Vec<Socket> {
+        // SAFETY: takes two numbers, and returns a descriptor that is nobody else's, or -1.
+        let process = unsafe { libc::syscall(libc::SYS_pidfd_open, self.id(), 0) };
+        assert!(process >= 0, "a running program");
+        // SAFETY: as above.
+        let process = unsafe { OwnedFd::from_raw_fd(process as RawFd) };
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.id())).expect("a running program");
+        let number =
+            |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+        let mut open: Vec<RawFd> = open.filter_map(number).collect();
+        open.sort_unstable();
+        let duplicate = |number: RawFd| {
+            // SAFETY: `process` is open, and what is returned is as above. What was closed meanwhile gives -1.
+            let socket = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
+            // SAFETY: as above.
+            (socket >= 0).then(|| unsafe { Socket::from_raw_fd(socket as RawFd) })
+        };
+        let is_one = |socket: &Socket| {
+            let here = socket
+                .local_addr()
+                .is_ok_and(|own| own.as_socket() == Some(address));
+            here && socket.r#type().is_ok_and(|kind| kind == Type::DGRAM)
+        };
+        open.into_iter().filter_map(duplicate).filter(is_one).collect()
     }
 
     /// Standard output so far.

@@ -22,6 +22,7 @@ pub(super) const LISTEN: Shape = Shape {
         "tcp-idle",
         "tcp-read",
         "tcp-write",
+        "by-processor",
         "certificate",
         "clients",
     ],
@@ -142,6 +143,7 @@ pub(super) fn decode(
         tcp_write: mistakes
             .scalar(nodes, r#"tcp-write "5s""#, duration(ms(100)..=s(60)))
             .unwrap_or(s(5)),
+        by_processor: mistakes.switch(nodes, "by-processor"),
     };
     (listen, listeners)
 }
@@ -271,13 +273,14 @@ mod tests {
             (listen.tcp_idle, listen.tcp_read, listen.tcp_write),
             (s(10), s(5), s(5))
         );
+        assert!(!listen.by_processor);
     }
 
     #[test]
     fn every_word_is_read() {
         let listen = listen(
             "listen \"::1\" { tcp-connections 7; tcp-connections-per-client 3; tcp-memory \"2MiB\"
-                tcp-idle \"3s\"; tcp-read \"1s\"; tcp-write \"200ms\" }",
+                tcp-idle \"3s\"; tcp-read \"1s\"; tcp-write \"200ms\"; by-processor }",
         );
         assert_eq!(
             (
@@ -291,6 +294,7 @@ mod tests {
             (listen.tcp_idle, listen.tcp_read, listen.tcp_write),
             (s(3), s(1), ms(200))
         );
+        assert!(listen.by_processor);
     }
 
     #[test]

@@ -164,6 +164,7 @@ impl Config {
                 tcp_idle: Duration::ZERO,
                 tcp_read: Duration::ZERO,
                 tcp_write: Duration::ZERO,
+                by_processor: false,
                 clients: Vec::new(),
             },
             clients: None,
@@ -219,6 +220,8 @@ pub struct Listen {
     pub tcp_read: Duration,
     /// `tcp-write "5s"`: how long a client may take nothing of what it is sent.
     pub tcp_write: Duration,
+    /// `by-processor`: a query over UDP goes to the worker of the processor that it arrives on.
+    pub by_processor: bool,
     /// `clients "ADDRESS"… { … }`: who may ask on some of the addresses.
     pub clients: Vec<(SocketAddr, Clients)>,
 }

@@ -1,4 +1,4 @@
-//! Turning a listener's sockets off without closing them, from any thread.
+//! Which socket of an address the kernel chooses, and turning a listener's sockets off without closing them, from any thread.
 //!
 //! A socket that nobody reads still takes what is sent to it: the kernel fills its queue, and rules that
 //! ask whether a socket is there (`-m socket`) find one. Off, a listener's sockets are not found by the
@@ -10,6 +10,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::thread::CpuSet;
 use socket2::{Socket, Type};
 
 /// Nobody's port: no query comes from there.
@@ -52,6 +53,19 @@ impl Switch {
         self.connections.iter().for_each(refuse_connections);
     }
 
+    /// Has the kernel give the sockets for datagrams what arrives on a processor, in place of what its hash would give them;
+    /// none: go by the hash. What arrives on processors of which there is no socket, or none that is on, goes by the hash
+    /// in either case. Unlike a program that returns the number of a socket, this holds whoever joins or leaves.
+    pub fn prefer(&self, processor: Option<usize>) {
+        for socket in &self.datagrams {
+            // As an int, -1, which is no processor. Kernels before 6.2 take it, and do nothing with it.
+            let processor = processor.unwrap_or(usize::MAX);
+            if let Err(error) = socket.set_cpu_affinity(processor) {
+                tracing::debug!(address = %self.address, %error, "cannot choose by processor");
+            }
+        }
+    }
+
     /// What the sockets are bound to.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -65,6 +79,14 @@ impl Switch {
             let _ = socket.send_to(&[], &SocketAddr::new(self.address.ip(), port).into());
         }
     }
+}
+
+/// The processor of the worker with this number: one of those that the calling thread may use, in their order; none if there
+/// are fewer.
+pub fn processor_of(worker: usize) -> Option<usize> {
+    let usable = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut usable = (0..CpuSet::MAX_CPU).filter(|processor| usable.is_set(*processor));
+    usable.nth(worker)
 }
 
 /// Has a socket take no connections from now on.
@@ -216,6 +238,53 @@ mod tests {
             client.send_to(b"query", address).unwrap();
             assert_eq!(new.udp.recv(&mut [0; 9]).unwrap(), 5);
             assert!(TcpStream::connect(address).is_ok());
+        }
+    }
+
+    /// Since which it looks at processors.
+    fn kernel_is_6_2() -> bool {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release
+            .split(['.', '-'])
+            .map_while(|number| number.parse::<u32>().ok());
+        (numbers.next(), numbers.next()) >= (Some(6), Some(2))
+    }
+
+    #[test]
+    fn a_processor_has_its_socket_while_that_is_on() {
+        if !kernel_is_6_2() {
+            return;
+        }
+        let here = processor_of(0).unwrap();
+        let mut only_here = CpuSet::new();
+        only_here.set(here);
+        rustix::thread::sched_setaffinity(None, &only_here).unwrap();
+        assert_eq!(processor_of(1), None);
+        for ip in ["127.0.0.1", "::1"] {
+            let Some(address) = free(ip) else { continue };
+            let taken = |sockets: &[Sockets; 3]| {
+                for _ in 0..64 {
+                    let client = UdpSocket::bind((ip, 0)).unwrap();
+                    client.send_to(b"query", address).unwrap();
+                }
+                let count =
+                    |sockets: &Sockets| std::iter::from_fn(|| sockets.udp.recv(&mut [0; 9]).ok()).count();
+                sockets.each_ref().map(count)
+            };
+            let sockets = [bind(address), bind(address), bind(address)];
+            sockets[0].switch.prefer(Some(here + 1));
+            sockets[2].switch.prefer(Some(here));
+            assert_eq!(taken(&sockets), [0, 0, 64], "{ip}");
+            sockets[2].switch.off();
+            let [first, second, off] = taken(&sockets);
+            assert_eq!((first + second, off), (64, 0), "{ip}: others take over");
+            let again = [bind(address), bind(address), bind(address)];
+            again[1].switch.prefer(Some(here));
+            assert_eq!(taken(&again), [0, 64, 0], "{ip}: whatever its place");
+            again[1].switch.prefer(None);
+            drop(sockets);
+            let shares = taken(&again);
+            assert!(shares.iter().all(|&share| share > 0), "{ip}: {shares:?}");
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::watchdog::{BEAT, Pulse};
 use crate::filter::Instance;
-use crate::listen::{Limits, Listener, Port, Registered, Sockets};
+use crate::listen::{Limits, Listener, Port, Registered, Sockets, processor_of};
 use crate::serve::generation::Generation;
 use crate::serve::{Live, Shared, Worker};
 
@@ -218,7 +218,20 @@ impl Work {
         let wanted = &generation.config.listen;
         self.listeners
             .retain(|listener| wanted.each().any(|address| address == listener.address));
+        self.choose();
         self.pulse.guard(self.listeners.iter().map(Listener::switch));
+    }
+
+    /// Has the kernel choose this worker for what arrives on its processor, if that is wanted. Not over QUIC, where the
+    /// worker that has a connection has to go on with it wherever its client runs.
+    fn choose(&self) {
+        let by_processor = self.worker.live().generation.config.listen.by_processor;
+        let processor = by_processor.then(|| processor_of(self.index)).flatten();
+        let plain = self
+            .listeners
+            .iter()
+            .filter(|listener| listener.address.1.is_none());
+        plain.for_each(|listener| listener.switch().prefer(processor));
     }
 
     /// What is new begins with what it does by itself.
@@ -237,6 +250,7 @@ impl Work {
         match sockets_of(&self.listeners) {
             Ok(again) => {
                 self.listeners = self.listen(again);
+                self.choose();
                 self.pulse.guard(self.listeners.iter().map(Listener::switch));
                 tracing::warn!(worker = self.index, "is back: its listeners are enabled again");
             }
