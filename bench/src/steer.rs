@@ -231,29 +231,10 @@ fn measure(settings: &Settings, server: &Server, load: Load) -> io::Result<Figur
             .map(|thread| of_thread(server.id(), *thread))
             .collect()
     };
-    let client = |number: usize| -> io::Result<(Tally, u64)> {
-        let placed = match settings.clients {
-            Clients::Anywhere => Ok(()),
-            Clients::Each | Clients::First => pin(number),
-        };
-        let prepared = placed.and_then(|()| UdpClient::new(server.address, Vec::new(), settings.sockets));
-        let mut questions = Workload::HOT.questions(number as u32);
-        let mut next = || questions.next();
-        let prepared = prepared.and_then(|mut client| {
-            ask(settings, &mut client, load, RUN_IN, &mut next)?;
-            Ok(client)
-        });
-        // Whoever failed must not leave the others waiting.
-        ready.wait();
-        ready.wait();
-        let before = thread_time();
-        let tally = ask(settings, &mut prepared?, load, settings.pace.duration, &mut next)?;
-        Ok((tally, thread_time() - before))
-    };
     std::thread::scope(|scope| {
-        let client = &client;
+        let ready = &ready;
         let asking: Vec<_> = (0..clients)
-            .map(|number| scope.spawn(move || client(number)))
+            .map(|number| scope.spawn(move || run_client(settings, server.address, load, number, ready)))
             .collect();
         ready.wait();
         let before = used();
@@ -285,6 +266,34 @@ fn measure(settings: &Settings, server: &Server, load: Load) -> io::Result<Figur
         figures.failed = (sent - answered) as f64 / sent.max(1) as f64;
         Ok(figures)
     })
+}
+
+/// A client's whole life; returns what it got, and nanoseconds that it was on a processor for it. What counts begins when
+/// everybody has been ready twice.
+fn run_client(
+    settings: &Settings,
+    server: SocketAddrV4,
+    load: Load,
+    number: usize,
+    ready: &Barrier,
+) -> io::Result<(Tally, u64)> {
+    let mut questions = Workload::HOT.questions(number as u32);
+    let mut next = || questions.next();
+    let mut prepare = || -> io::Result<UdpClient> {
+        if settings.clients != Clients::Anywhere {
+            pin(number)?;
+        }
+        let mut client = UdpClient::new(server, Vec::new(), settings.sockets)?;
+        ask(settings, &mut client, load, RUN_IN, &mut next)?;
+        Ok(client)
+    };
+    let prepared = prepare();
+    // Whoever failed must not leave the others waiting.
+    ready.wait();
+    ready.wait();
+    let before = thread_time();
+    let tally = ask(settings, &mut prepared?, load, settings.pace.duration, &mut next)?;
+    Ok((tally, thread_time() - before))
 }
 
 /// Asks, and sleeps in between: at a rate in bursts that wait for nobody, saturated a burst when the one before is answered.
