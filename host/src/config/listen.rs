@@ -115,6 +115,7 @@ pub(super) fn decode(
     }
     let nodes = block(node);
     let addresses: Vec<SocketAddr> = listeners.0.iter().map(|(address, _)| *address).collect();
+    let number = decode::whole(1..=1_000_000);
     let listen = Listen {
         clients: clients::decode_of_listener(mistakes, nodes, &addresses),
         addresses,
@@ -123,13 +124,9 @@ pub(super) fn decode(
         udp_size: mistakes
             .scalar(nodes, "udp-size 1232", decode::whole(512..=4096))
             .unwrap_or(1232),
-        tcp_connections: mistakes.scalar(nodes, "tcp-connections 1024", decode::whole(1..=1_000_000)),
+        tcp_connections: mistakes.scalar(nodes, "tcp-connections 1024", &number),
         tcp_connections_per_client: mistakes
-            .scalar(
-                nodes,
-                "tcp-connections-per-client 128",
-                decode::whole(1..=1_000_000),
-            )
+            .scalar(nodes, "tcp-connections-per-client 128", &number)
             .unwrap_or(128),
         tcp_memory: mistakes
             .scalar(nodes, r#"tcp-memory "16MiB""#, size(1 << 20..=64 << 30))

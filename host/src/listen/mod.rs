@@ -47,7 +47,7 @@ pub use bind::{BindError, CONNECTION_KERNEL_MEMORY, LISTENER_KERNEL_MEMORY, Port
 pub use bounds::CloseReason;
 pub use client_connections::{ClientConnections, Handshake, LEAVING};
 pub use service::Limits;
-pub use switch::{Switch, processor_of, steer};
+pub use switch::{Switch, steer};
 
 /// Octets of memory for each connection, whether it holds anything or not: its task, its socket's registration, its entry
 /// among all.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustix::thread::CpuSet;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::watchdog::{BEAT, Pulse};
 use crate::filter::Instance;
-use crate::listen::{Limits, Listener, Port, Registered, Sockets, processor_of};
+use crate::listen::{Limits, Listener, Port, Registered, Sockets};
 use crate::serve::generation::Generation;
 use crate::serve::{Live, Shared, Worker};
 
@@ -279,6 +280,14 @@ impl Work {
     }
 }
 
+/// The processor of the worker with this number: one of those that the calling thread may use, in their order; none if there
+/// are fewer.
+fn processor_of(worker: usize) -> Option<usize> {
+    let usable = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut usable = (0..CpuSet::MAX_CPU).filter(|processor| usable.is_set(*processor));
+    usable.nth(worker)
+}
+
 /// New sockets in place of those of listeners that were turned off.
 fn sockets_of(listeners: &[Listener]) -> io::Result<Ready> {
     let bound = listeners.iter().map(|listener| {
@@ -287,4 +296,18 @@ fn sockets_of(listeners: &[Listener]) -> io::Result<Ready> {
         Ok((sockets, listener.server))
     });
     register(bound.collect::<io::Result<Bound>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_has_one_of_the_processors_that_the_process_may_use() {
+        let first = processor_of(0).unwrap();
+        let mut only = CpuSet::new();
+        only.set(first);
+        rustix::thread::sched_setaffinity(None, &only).unwrap();
+        assert_eq!((processor_of(0), processor_of(1)), (Some(first), None));
+    }
 }
