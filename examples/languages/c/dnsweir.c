@@ -2,7 +2,6 @@
 
 #include "dnsweir.h"
 
-#define EXPORT(name) __attribute__((export_name(name)))
 #define PAGE 65536u
 
 /* Memory is taken from here upwards, and given back by going back to where a call began. */
@@ -30,7 +29,8 @@ void *take(size_t size)
 }
 
 /* The host takes room for what it hands in. It never makes any larger. */
-EXPORT("cabi_realloc")
+/* The host takes room for what it hands in. It never makes any larger. */
+__attribute__((export_name("cabi_realloc")))
 void *cabi_realloc(void *old, size_t old_size, size_t align, size_t size)
 {
     (void)old;
@@ -39,31 +39,23 @@ void *cabi_realloc(void *old, size_t old_size, size_t align, size_t size)
     return take_aligned(size, align);
 }
 
-EXPORT(INTERFACE("configure") "#configure")
+EXPORT("configure", "configure")
 configured *export_configure(const char *name, uint32_t name_length, const node *config, uint32_t config_length,
                              const text *zones, uint32_t zones_length)
 {
     static configured result;
-    (void)name, (void)name_length, (void)zones, (void)zones_length;
-    result = configure((nodes){ config, config_length });
+    result = configure((setup){ { name, name_length }, { config, config_length }, { zones, zones_length } });
     kept = top;
     return &result;
 }
 
-EXPORT(INTERFACE("queries") "#on-queries")
-verdicts *export_on_queries(uint64_t now, const query *batch, uint32_t length, const uint8_t *names,
-                            uint32_t names_length)
-{
-    static verdicts result;
-    (void)names_length;
-    result = on_queries(now, batch, length, names);
-    return &result;
-}
+/* The host has read what a function returned. It does not look for those of phases that a filter leaves out. */
+#define READ(interface, name) __attribute__((export_name("cabi_post_" INTERFACE(interface) "#" name)))
 
-/* The host has read the result. */
-EXPORT("cabi_post_" INTERFACE("queries") "#on-queries")
-void read_on_queries(verdicts *result)
-{
-    (void)result;
-    top = kept;
-}
+READ("queries", "on-queries") void read_on_queries(verdicts *said) { (void)said, top = kept; }
+READ("responses", "on-responses") void read_on_responses(response_verdicts *said) { (void)said, top = kept; }
+READ("query-answers", "on-query-answers") void read_on_query_answers(verdicts *said) { (void)said, top = kept; }
+READ("response-answers", "on-response-answers")
+void read_on_response_answers(response_verdicts *said) { (void)said, top = kept; }
+READ("events", "on-events") void read_on_events(void) { top = kept; }
+READ("refresh", "on-refresh") void read_on_refresh(refreshed *said) { (void)said, top = kept; }

@@ -1,7 +1,9 @@
-/* The filter interface (wit/types.wit, wit/filter.wit) as C sees it.
+/* The filter interface (wit/) as C sees it, all of it.
  *
  * On wasm32, a C compiler lays these structures out exactly as the component model's canonical ABI wants them, so
- * a filter reads and writes them in place. What each field means is said in wit/. */
+ * a filter reads and writes them in place. What each field and function means is said in wit/.
+ *
+ * A filter is compiled together with dnsweir.c, and defines those of the functions at the end of this file that it needs. */
 
 #ifndef DNSWEIR_H
 #define DNSWEIR_H
@@ -23,7 +25,14 @@ typedef struct { const text *at; uint32_t length; } texts;
 
 /* --- What comes in --- */
 
+/* How a query arrived: its `transport`. */
 enum { UDP, TCP, TLS, HTTPS, QUIC, INTERNAL };
+
+/* What is behind the name of a query: each of it two octets with one of these, two with its length, and as many more. */
+enum {
+    IS_EDNS_OPTION = 1, IS_LISTENER, IS_SERVER_NAME, IS_HOST, IS_POD, IS_POD_LABEL, IS_POD_ANNOTATION,
+    IS_NAMESPACE_LABEL, IS_NAMESPACE_ANNOTATION
+};
 
 typedef struct {
     uint64_t client_high, client_low;
@@ -33,6 +42,56 @@ typedef struct {
     bool edns;
     uint16_t details_length;
 } query;
+
+/* Where a response or the answer to a lookup came from: its `source`. */
+enum { FROM_UPSTREAM, FROM_CACHE, FROM_STALE, FROM_FILTER, FROM_PROXY };
+
+typedef struct {
+    query query;
+    uint16_t rcode;
+    uint8_t source;
+    uint16_t answer_count;
+    uint32_t ttl, message_start, message_length;
+} response;
+
+/* What became of a lookup: its `status`. */
+enum { ANSWERED, FAILED, TIMED_OUT, LIMITED };
+
+typedef struct {
+    uint8_t status;
+    uint16_t rcode;
+    uint8_t source;
+    uint32_t ttl;
+    uint16_t answer_count;
+    uint32_t message_start, message_length;
+} lookup_answer;
+
+typedef struct {
+    query query;
+    uint32_t state_start, state_length, first, count;
+} asked_query;
+
+typedef struct {
+    response response;
+    uint32_t state_start, state_length, first, count;
+} asked_response;
+
+typedef struct {
+    query query;
+    uint64_t time;
+    uint32_t duration;
+    uint16_t id, query_size;
+    uint32_t response_size;
+    uint16_t rcode, response_header;
+    uint8_t has_answers, source;
+    uint32_t message_start, message_length;
+} event;
+
+/* A file that a refresh makes data of. */
+typedef struct {
+    text name, file;
+    uint32_t data;
+} source;
 
 /* What `kind` says is in a value. */
 enum { IS_NULL, IS_BOOLEAN, IS_INTEGER, IS_DECIMAL, IS_TEXT, IS_DATA };
@@ -52,7 +111,11 @@ typedef struct {
     uint32_t parent;
 } node;
 
-typedef struct { const node *at; uint32_t length; } nodes;
+typedef struct {
+    text name;
+    struct { const node *at; uint32_t length; } config;
+    texts zones;
+} setup;
 
 /* --- What goes out --- */
 
@@ -150,7 +213,7 @@ typedef struct {
     text zone;
 } lookup;
 
-/* The answers come to `on-query-answers`, which dnsweir.c leaves out. */
+/* The answers come to `on_query_answers` or `on_response_answers`. */
 typedef struct {
     struct { const lookup *at; uint32_t length; } lookups;
     uint32_t time;
@@ -187,6 +250,20 @@ typedef struct {
 
 typedef struct { verdict *at; uint32_t length; } verdicts;
 
+/* What `decision` says becomes of a response. */
+enum { RESPONSE_PASS, RESPONSE_REPLACE, RESPONSE_DROP, RESPONSE_ASK };
+
+typedef struct {
+    uint32_t response;
+    uint8_t decision;
+    union { answer replace; text drop; ask ask; };
+    bool has_edit;
+    response_edit edit;
+    uint16_t delay;
+} response_verdict;
+
+typedef struct { response_verdict *at; uint32_t length; } response_verdicts;
+
 /* What `place` says is wrong in a node. */
 enum { THE_NODE, AN_ARGUMENT, A_PROPERTY };
 
@@ -198,7 +275,7 @@ typedef struct {
     text message, help;
 } config_error;
 
-typedef struct { text name; uint32_t octets; bool shown; } table;
+typedef struct { text name; uint32_t octets; bool shown; } table_shape;
 
 /* What `kind` says a filter wants to know of queries. */
 enum {
@@ -211,11 +288,14 @@ typedef struct {
     union { uint16_t edns_option; text label; };
 } detail;
 
+/* What became of a query: the `outcomes` of a manifest. */
+enum { SUCCESS, DENIAL, NO_SUCCESS };
+
 typedef struct {
     numbers qtypes;
     texts suffixes;
     bool queries, responses, events, messages, asks;
-    struct { const table *at; uint32_t length; } tables;
+    struct { const table_shape *at; uint32_t length; } tables;
     struct { const detail *at; uint32_t length; } details;
     texts sources;
     struct { const uint8_t *at; uint32_t length; } outcomes;
@@ -230,29 +310,93 @@ typedef struct {
     };
 } configured;
 
+/* Nothing, or what is wrong with the sources. */
+typedef struct { uint8_t failed; text message; } refreshed;
+
 _Static_assert(sizeof(query) == 40 && sizeof(verdict) == 160 && offsetof(verdict, edit) == 60, "wit/types.wit");
+_Static_assert(sizeof(response) == 64 && sizeof(response_verdict) == 108, "wit/types.wit");
+_Static_assert(sizeof(asked_query) == 56 && sizeof(asked_response) == 80, "wit/types.wit");
+_Static_assert(sizeof(lookup_answer) == 24 && sizeof(lookup) == 24 && sizeof(event) == 80, "wit/types.wit");
 _Static_assert(sizeof(record_edit) == 40 && offsetof(record_edit, replace.records) == 32, "wit/types.wit");
 _Static_assert(sizeof(node) == 32 && sizeof(property) == 24 && sizeof(config_error) == 36, "wit/types.wit");
+_Static_assert(sizeof(configured) == 60 && sizeof(detail) == 12 && sizeof(table_shape) == 16, "wit/types.wit");
+_Static_assert(sizeof(source) == 20 && sizeof(refreshed) == 12, "wit/refresh.wit");
 
-/* --- What a filter may call --- */
+/* --- What a filter may call: wit/filter.wit, wit/tables.wit, wit/data.wit, wit/refresh.wit --- */
 
-#define HOST(name) __attribute__((import_module(INTERFACE("host")), import_name(name)))
+#define IMPORT(interface, name) __attribute__((import_module(INTERFACE(interface)), import_name(name)))
 
 enum { ERROR, WARN, INFO, DEBUG };
 
-HOST("log") void host_log(uint32_t level, const char *message, uint32_t length);
-HOST("print") void host_print(const char *lines, uint32_t length);
-/* A label of a counter: its name and its value. */
+/* A label of a counter. */
 typedef struct { text name, value; } label;
 
-HOST("count") void host_count(const char *name, uint32_t length, const label *labels, uint32_t label_count, uint64_t by);
+IMPORT("host", "log") void host_log(uint32_t level, const char *message, uint32_t length);
+IMPORT("host", "print") void host_print(const char *lines, uint32_t length);
+IMPORT("host", "count")
+void host_count(const char *name, uint32_t length, const label *labels, uint32_t label_count, uint64_t by);
 
-/* Room that lasts until the call is over; what `configure` takes lasts as long as the filter. */
+/* What is there, or nothing. */
+typedef struct { bool there; bytes octets; } maybe_bytes;
+typedef struct { bool there; uint64_t size; } maybe_size;
+
+IMPORT("tables", "get")
+void table_get(uint32_t table, const void *key, uint32_t key_length, maybe_bytes *value);
+IMPORT("tables", "put")
+bool table_put(uint32_t table, const void *key, uint32_t key_length, const void *value, uint32_t length, uint64_t ttl);
+IMPORT("tables", "remove")
+bool table_remove(uint32_t table, const void *key, uint32_t key_length);
+IMPORT("tables", "add")
+int64_t table_add(uint32_t table, const void *key, uint32_t key_length, int64_t by, uint64_t ttl);
+IMPORT("tables", "compare-and-swap")
+bool table_compare_and_swap(uint32_t table, const void *key, uint32_t key_length, bool is_expected,
+                            const void *expected, uint32_t expected_length, bool is_new, const void *new,
+                            uint32_t new_length, uint64_t ttl);
+IMPORT("tables", "take")
+bool table_take(uint32_t table, const void *key, uint32_t key_length, uint32_t tokens, double rate, uint32_t burst);
+
+IMPORT("data", "size") void data_size(uint32_t index, maybe_size *size);
+IMPORT("data", "read") void data_read(uint32_t index, uint64_t offset, uint32_t length, bytes *octets);
+IMPORT("data", "find-line")
+void data_find_line(uint32_t index, const void *key, uint32_t key_length, uint8_t separator, maybe_bytes *line);
+IMPORT("data", "published") uint32_t data_published(const char *name, uint32_t length);
+IMPORT("data", "revision") uint64_t data_revision(void);
+
+IMPORT("output", "append")
+bool output_append(const char *name, uint32_t name_length, const void *octets, uint32_t length);
+IMPORT("output", "publish") bool output_publish(const char *name, uint32_t name_length, uint32_t index);
+
+/* Room that lasts until the call is over, as does what the functions above give; what `configure` takes lasts as long as
+ * the filter. */
 void *take(size_t size);
 
-/* --- What a filter has: see names.c --- */
+/* --- What a filter has: `configure`, and those of the others whose phases it takes part in. What it defines is exported,
+ *     and called if its manifest says so. What starts somewhere starts in `octets`. --- */
 
-configured configure(nodes config);
-verdicts on_queries(uint64_t now, const query *batch, uint32_t length, const uint8_t *names);
+#define EXPORT(interface, name) __attribute__((export_name(INTERFACE(interface) "#" name)))
+
+configured configure(setup setup);
+
+EXPORT("queries", "on-queries")
+verdicts *on_queries(uint64_t now, const query *batch, uint32_t length, const uint8_t *octets, uint32_t octet_count);
+
+EXPORT("responses", "on-responses")
+response_verdicts *on_responses(uint64_t now, const response *batch, uint32_t length, const uint8_t *octets,
+                                uint32_t octet_count);
+
+EXPORT("query-answers", "on-query-answers")
+verdicts *on_query_answers(uint64_t now, const asked_query *batch, uint32_t length, const lookup_answer *answers,
+                           uint32_t answer_count, const uint8_t *octets, uint32_t octet_count);
+
+EXPORT("response-answers", "on-response-answers")
+response_verdicts *on_response_answers(uint64_t now, const asked_response *batch, uint32_t length,
+                                       const lookup_answer *answers, uint32_t answer_count, const uint8_t *octets,
+                                       uint32_t octet_count);
+
+EXPORT("events", "on-events")
+void on_events(const event *batch, uint32_t length, const uint8_t *octets, uint32_t octet_count);
+
+EXPORT("refresh", "on-refresh")
+refreshed *on_refresh(uint64_t now, const source *sources, uint32_t length);
 
 #endif

@@ -111,20 +111,20 @@ static config_error mistake(const node *node, rule *rule)
     return error;
 }
 
-configured configure(nodes config)
+configured configure(setup setup)
 {
-    config_error *errors = take(config.length * sizeof *errors);
-    text *suffixes = take(config.length * sizeof *suffixes);
+    config_error *errors = take(setup.config.length * sizeof *errors);
+    text *suffixes = take(setup.config.length * sizeof *suffixes);
     uint32_t error_count = 0;
-    rules = take(config.length * sizeof *rules);
-    for (uint32_t i = 0; i < config.length; i++) {
+    rules = take(setup.config.length * sizeof *rules);
+    for (uint32_t i = 0; i < setup.config.length; i++) {
         rule *rule = &rules[rule_count];
-        config_error error = mistake(&config.at[i], rule);
+        config_error error = mistake(&setup.config.at[i], rule);
         if (error.message.length > 0) {
             error.node = i;
             errors[error_count++] = error;
         } else {
-            suffixes[rule_count++] = *argument(&config.at[i], 0);
+            suffixes[rule_count++] = *argument(&setup.config.at[i], 0);
         }
     }
     if (error_count > 0)
@@ -160,14 +160,15 @@ static answer address_of(bytes name, const rule *rule)
     return (answer){ .answers = { record, 1 } };
 }
 
-verdicts on_queries(uint64_t now, const query *batch, uint32_t length, const uint8_t *names)
+verdicts *on_queries(uint64_t now, const query *batch, uint32_t length, const uint8_t *octets, uint32_t octet_count)
 {
-    verdicts said = { take(length * sizeof *said.at), 0 };
+    static verdicts said;
+    said = (verdicts){ take(length * sizeof *said.at), 0 };
     uint32_t blocked = 0;
-    (void)now;
+    (void)now, (void)octet_count;
     for (uint32_t i = 0; i < length; i++) {
         const query *query = &batch[i];
-        const uint8_t *name = names + query->name_start;
+        const uint8_t *name = octets + query->name_start;
         for (const rule *rule = rules; rule < rules + rule_count; rule++) {
             if (rule->blocks && ends_with(name, query->name_length, rule)) {
                 said.at[said.length++] = (verdict){ .query = i, .decision = REFUSE, .refuse = { .rcode = NXDOMAIN } };
@@ -184,5 +185,5 @@ verdicts on_queries(uint64_t now, const query *batch, uint32_t length, const uin
     }
     if (blocked > 0)
         host_count("blocked", 7, NULL, 0, blocked);
-    return said;
+    return &said;
 }

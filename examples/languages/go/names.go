@@ -9,9 +9,8 @@ package main
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
-	"names/dnsweir"
+	"dnsweir.example/dnsweir"
 )
 
 const (
@@ -30,26 +29,26 @@ func init() {
 	dnsweir.Serve(configure)
 }
 
-func configure(config dnsweir.Config) (dnsweir.Filter, dnsweir.Manifest, []dnsweir.Mistake) {
+func configure(setup *dnsweir.Setup) (dnsweir.Filter, dnsweir.Manifest, []dnsweir.Mistake) {
 	filter := &names{hosts: map[string]netip.Addr{}, blocked: map[string]bool{}}
 	var manifest dnsweir.Manifest
 	var mistakes []dnsweir.Mistake
-	for i := range config {
-		node := &config[i]
+	for i := range setup.Config {
+		node := &setup.Config[i]
 		if node.Name != "host" && node.Name != "block" {
 			message := fmt.Sprintf("there is no `%s` here", node.Name)
 			mistakes = append(mistakes, node.Mistake(message, "valid here: `host`, `block`"))
 			continue
 		}
 		text, _ := node.Text(0)
-		name, ok := wire(text)
+		wire, ok := dnsweir.Wire(text)
 		if !ok {
 			mistakes = append(mistakes, node.MistakeIn(0, "this needs a domain name", "write one like \"ads.example\""))
 			continue
 		}
 		manifest.Suffixes = append(manifest.Suffixes, text)
 		if node.Name == "block" {
-			filter.blocked[name] = true
+			filter.blocked[string(wire)] = true
 			continue
 		}
 		text, _ = node.Text(1)
@@ -58,7 +57,7 @@ func configure(config dnsweir.Config) (dnsweir.Filter, dnsweir.Manifest, []dnswe
 			mistakes = append(mistakes, node.MistakeIn(1, "this needs an IPv4 address", "write it like \"192.0.2.7\""))
 			continue
 		}
-		filter.hosts[name] = address
+		filter.hosts[string(wire)] = address
 	}
 	dnsweir.Log(dnsweir.Info, fmt.Sprintf("the Go filter is ready: %d hosts, %d blocked", len(filter.hosts), len(filter.blocked)))
 	return filter, manifest, mistakes
@@ -78,18 +77,6 @@ func (f *names) Query(query *dnsweir.Query) dnsweir.Verdict {
 		}
 	}
 	return dnsweir.Pass()
-}
-
-// wire is the wire format, lowercase, of a name in presentation format without escapes.
-func wire(name string) (string, bool) {
-	var wire []byte
-	for label := range strings.SplitSeq(strings.TrimSuffix(strings.ToLower(name), "."), ".") {
-		if len(label) == 0 || len(label) > 63 {
-			return "", false
-		}
-		wire = append(append(wire, byte(len(label))), label...)
-	}
-	return string(append(wire, 0)), len(wire) < 255
 }
 
 // A module that is a library has no main, but Go wants one.

@@ -1,23 +1,58 @@
 // Package dnsweir lets a filter for the dnsweir DNS proxy be written in Go.
 //
-// It is the part of the filter interface (wit/) that filters of the query phase need, written by hand and without
-// dependencies: copy this folder, and add what else you need from wit/.
+// It is the whole filter interface (wit/), written by hand and without dependencies: what is not told here is told there.
+// A filter is built for WASI as a library, by GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared.
 package dnsweir
 
-import (
-	"net/netip"
-	"time"
-)
+// A Filter takes part in the phases whose methods it has: [QueryPhase], [ResponsePhase] or [EventPhase], one of them at
+// least. One that asks has [QueryAnswersPhase] or [ResponseAnswersPhase] as well, and one that makes data [RefreshPhase].
+// It is called by one thread and never while a call is under way. What it is given does not last beyond the call.
+type Filter any
 
-// A Filter says what happens to queries. It is called by one thread and never while a call is under way.
-type Filter interface {
+// QueryPhase says what happens to queries.
+type QueryPhase interface {
 	Query(*Query) Verdict
 }
 
-// Serve makes the filter of this module: configure is called once, with the block that stands in the proxy's
-// configuration, and says what the filter wants to see. It is to be called from an init function.
-func Serve(configure func(Config) (Filter, Manifest, []Mistake)) {
+// ResponsePhase says what happens to responses.
+type ResponsePhase interface {
+	Response(*Response) ResponseVerdict
+}
+
+// QueryAnswersPhase goes on with queries about which the filter has asked. It may ask once more.
+type QueryAnswersPhase interface {
+	QueryAnswers(*Query, *Answers) Verdict
+}
+
+// ResponseAnswersPhase goes on with responses about which the filter has asked. It may ask once more.
+type ResponseAnswersPhase interface {
+	ResponseAnswers(*Response, *Answers) ResponseVerdict
+}
+
+// EventPhase hears what happened, after the answers have left.
+type EventPhase interface {
+	Event(*Event)
+}
+
+// RefreshPhase makes data of the files that the filter's refresh block names, in an instance of its own. All of it takes
+// the place of what was published before when the method returns; with an error, nothing changes.
+type RefreshPhase interface {
+	Refresh([]SourceFile, Output) error
+}
+
+// Serve makes the filter of this module: configure is called once, and says what the filter wants to see, or what is
+// wrong, all of it at once. Serve is to be called from an init function.
+func Serve(configure func(*Setup) (Filter, Manifest, []Mistake)) {
 	makeFilter = configure
+}
+
+// Setup is what a filter gets to configure itself.
+type Setup struct {
+	// The name in the configuration: filter "NAME".
+	Name   string
+	Config Config
+	// The zones that use the filter, in presentation format. Query.Zone is an index into them.
+	Zones []string
 }
 
 // Manifest says what a filter wants to see. The proxy calls it for nothing else.
@@ -26,116 +61,61 @@ type Manifest struct {
 	Types []uint16
 	// Names at or below which it looks, in presentation format; none: all.
 	Suffixes []string
+	// Whether responses and events carry the message.
+	Messages bool
+	// The tables that its instances share; a Table is an index into them.
+	Tables []TableShape
+	// What queries carry beside their fields.
+	Details []Detail
+	// The sources that it may send queries to, by their names in the configuration: Verdict.Source is an index into them.
+	Sources []string
+	// The queries that it hears of, by what became of them; none: all.
+	Outcomes []Outcome
 }
 
-// Query is one question and who asks it.
-type Query struct {
-	// Wire format, lowercase, ending in the root label. It must not be kept beyond the call.
-	Name        []byte
-	Type, Class uint16
-	Client      netip.AddrPort
-	// When the batch was handed in.
-	Time time.Time
-}
+// Outcome is what became of a query.
+type Outcome uint8
 
-// Record is a resource record; the name and names in the data are in wire format, uncompressed.
-type Record struct {
-	Name        []byte
-	Type, Class uint16
-	TTL         uint32
-	Data        []byte
-}
-
-// Verdict is what is said of a query.
-type Verdict struct {
-	decision byte
-	rcode    uint16
-	answers  []Record
-	name     []byte
-	remember uint32
-}
-
+// The outcomes.
 const (
-	pass = iota
-	rewrite
-	answer
-	_ // alias
-	refuse
-	drop
+	// NOERROR, with records in the answer section.
+	Success Outcome = iota
+	// The name or the type does not exist.
+	Denial
+	// Another response code, or no response.
+	NoSuccess
 )
 
-// Pass hands the query on to the next stage: what plugin.NextOrFailure does in CoreDNS.
-func Pass() Verdict { return Verdict{decision: pass} }
-
-// Answer answers here and now.
-func Answer(rcode uint16, answers ...Record) Verdict {
-	return Verdict{decision: answer, rcode: rcode, answers: answers}
+// Detail is something about a query that is not gathered unless a filter asks for it.
+type Detail struct {
+	kind   uint8
+	option uint16
+	name   string
 }
 
-// Refuse answers with this rcode and nothing else.
-func Refuse(rcode uint16) Verdict { return Verdict{decision: refuse, rcode: rcode} }
+// EDNSOption is the EDNS option with this code, as often as the client sent it.
+func EDNSOption(code uint16) Detail { return Detail{kind: 0, option: code} }
 
-// Rename lets the query go on under another name, in wire format; the client gets its own name back.
-func Rename(name []byte) Verdict { return Verdict{decision: rewrite, name: name} }
+// EDNSOptions is all EDNS options.
+func EDNSOptions() Detail { return Detail{kind: 1} }
 
-// Drop leaves the client without an answer.
-func Drop() Verdict { return Verdict{decision: drop} }
+// Listener is the address and port that the query came to.
+func Listener() Detail { return Detail{kind: 2} }
 
-// Remember says for how long the verdict holds for everybody who asks for the same name, type and class: the
-// filter is not asked again meanwhile.
-func (v Verdict) Remember(d time.Duration) Verdict {
-	v.remember = uint32(d.Milliseconds())
-	return v
-}
+// ServerName is the name that a client asked for in TLS.
+func ServerName() Detail { return Detail{kind: 3} }
 
-// Config is the filter's block of the configuration.
-type Config []Node
+// Identity is who asks: a pod, or the node itself.
+func Identity() Detail { return Detail{kind: 4} }
 
-// Node is one line of it.
-type Node struct {
-	Name      string
-	Arguments []Value
-	// Property values by name.
-	Properties map[string]Value
-	// The index of the node in whose block this one stands; -1 at the top.
-	Parent int
+// PodLabel is the label of this name of the pod that asks.
+func PodLabel(name string) Detail { return Detail{kind: 5, name: name} }
 
-	index uint32
-}
+// PodAnnotation is an annotation of that pod.
+func PodAnnotation(name string) Detail { return Detail{kind: 6, name: name} }
 
-// Value is nil, a bool, an int64, a float64, a string or Data.
-type Value any
+// NamespaceLabel is a label of its namespace.
+func NamespaceLabel(name string) Detail { return Detail{kind: 7, name: name} }
 
-// Data is a file that the proxy keeps, (data)"PATH": its index for the functions of the interface data.
-type Data uint32
-
-// Text is the argument with this index, if it is there and a string.
-func (n *Node) Text(argument int) (string, bool) {
-	if argument >= len(n.Arguments) {
-		return "", false
-	}
-	text, ok := n.Arguments[argument].(string)
-	return text, ok
-}
-
-// Mistake is something wrong in the configuration, which the proxy underlines in the user's file.
-type Mistake struct {
-	node     uint32
-	argument int
-	message  string
-	help     string
-}
-
-// Mistake says what is wrong with a node and what would be right.
-func (n *Node) Mistake(message, help string) Mistake {
-	return Mistake{node: n.index, argument: -1, message: message, help: help}
-}
-
-// MistakeIn says what is wrong with one of its arguments.
-func (n *Node) MistakeIn(argument int, message, help string) Mistake {
-	mistake := n.Mistake(message, help)
-	if argument < len(n.Arguments) {
-		mistake.argument = argument
-	}
-	return mistake
-}
+// NamespaceAnnotation is an annotation of its namespace.
+func NamespaceAnnotation(name string) Detail { return Detail{kind: 8, name: name} }

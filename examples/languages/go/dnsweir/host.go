@@ -14,25 +14,53 @@ const (
 )
 
 // Log writes a line into the proxy's log, under the filter's name.
-func Log(level Level, message string) {
-	hostLog(uint32(level), unsafe.Pointer(unsafe.StringData(message)), uint32(len(message)))
+func Log(level Level, message string) { hostLog(uint32(level), message) }
+
+// Print writes whole lines to the proxy's standard output, each ending in a newline.
+func Print(lines string) { hostPrint(lines) }
+
+// Label of a counter.
+type Label struct{ Name, Value string }
+
+// Count adds to a counter of the filter's, which the proxy's metrics show under this name and with these labels.
+func Count(name string, by uint64, labels ...Label) {
+	meanwhile(func() {
+		var list [8]byte
+		putList(list[:], 16, labels, func(at []byte, label Label) {
+			putText(at, label.Name)
+			putText(at[8:], label.Value)
+		})
+		hostCount(name, word(list[:], 0), word(list[:], 4), by)
+	})
 }
 
-// Print writes whole lines to the proxy's standard output.
-func Print(lines string) {
-	hostPrint(unsafe.Pointer(unsafe.StringData(lines)), uint32(len(lines)))
+// returned is where the host puts what does not fit into a number. It has to stay where it is while the host works.
+var returned [2]uint64
+
+func returnedTo() unsafe.Pointer { return unsafe.Pointer(&returned) }
+
+func returnedRaw() []byte { return unsafe.Slice((*byte)(returnedTo()), 16) }
+
+// some is a copy of octets that the host has returned, and whether there are any.
+func some(call func()) (octets []byte, there bool) {
+	meanwhile(func() {
+		call()
+		raw := returnedRaw()
+		if there = raw[0] == 1; there {
+			octets = append([]byte{}, readOctets(raw[4:])...)
+		}
+	})
+	return octets, there
 }
 
-// Count adds to a counter of the filter's, which the proxy's metrics show under this name.
-func Count(name string, by uint64) {
-	hostCount(unsafe.Pointer(unsafe.StringData(name)), uint32(len(name)), nil, 0, by)
-}
+// asText is how octets are handed to the host.
+func asText(octets []byte) string { return unsafe.String(unsafe.SliceData(octets), len(octets)) }
 
 //go:wasmimport dnsweir:filter/host@0.1.0 log
-func hostLog(level uint32, at unsafe.Pointer, length uint32)
+func hostLog(level uint32, message string)
 
 //go:wasmimport dnsweir:filter/host@0.1.0 print
-func hostPrint(at unsafe.Pointer, length uint32)
+func hostPrint(lines string)
 
 //go:wasmimport dnsweir:filter/host@0.1.0 count
-func hostCount(at unsafe.Pointer, length uint32, labels unsafe.Pointer, labelCount uint32, by uint64)
+func hostCount(name string, labels, labelCount uint32, by uint64)
