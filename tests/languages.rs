@@ -1,10 +1,11 @@
 //! One filter in every language of `examples/languages`: built as its `build.sh` builds it, asked as clients ask.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::guests::root;
 use crate::harness::{Proxy, Upstream, needs, proxy, tools};
+use crate::released;
 
 #[test]
 fn rust() {
@@ -80,12 +81,36 @@ fn python() {
     try_out("python", &["python3", "pip3"], limits);
 }
 
-/// Builds the filter from its source, into the target folder.
-fn build(language: &str) -> PathBuf {
-    let folder = root().join("examples/languages").join(language);
+/// What C and Go have of the interface is all of it: a filter that does what the kept one does.
+#[test]
+fn everything_in_c() {
+    does_everything("c", &["clang", "wasm-ld"]);
+}
+
+#[test]
+fn everything_in_go() {
+    does_everything("go", &["go"]);
+}
+
+fn does_everything(language: &str, tools: &[&str]) {
+    if !needs(tools) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().join(language);
+    let example = root().join("examples/languages").join(language);
+    tools::output(Command::new("cp").arg("-r").arg(example).arg(&folder));
+    let source = root().join(format!("tests/languages/everything.{language}"));
+    std::fs::copy(source, folder.join(format!("names.{language}"))).expect("a source file");
+    let module = build(&folder, &format!("{language}-everything"));
+    released::uses_everything(&module, "");
+}
+
+/// Builds the filter in a folder from its source, into one of the target folder.
+fn build(folder: &Path, into: &str) -> PathBuf {
     let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join("languages")
-        .join(language);
+        .join(into);
     let mut command = Command::new("sh");
     command.arg(folder.join("build.sh")).arg(&into);
     tools::output(unconfused(&mut command));
@@ -113,7 +138,7 @@ fn try_out(language: &str, tools: &[&str], limits: &str) {
     if !needs(tools) {
         return;
     }
-    let module = build(language);
+    let module = build(&root().join("examples/languages").join(language), language);
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));
     let filter = |config: &str| {
         format!(

@@ -1,9 +1,12 @@
 //! Filters as they were built for earlier releases of the interface: each still does all that it did.
 
 use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::harness::guests::root;
-use crate::harness::{Message, Proxy, Upstream, unanswered};
+use crate::harness::message::EXTENDED_ERROR;
+use crate::harness::{Message, Proxy, Upstream, flags, forward_once, unanswered};
 
 #[test]
 fn filters_of_every_release_still_work() {
@@ -12,8 +15,7 @@ fn filters_of_every_release_still_work() {
     let mut count = 0;
     for line in sums.lines() {
         let (digest, name) = line.split_once("  ").expect("a digest and a name");
-        let module = kept.join(name);
-        work(&module.display().to_string(), digest);
+        uses_everything(&kept.join(name), &format!("sha256 \"{digest}\""));
         count += 1;
     }
     let files = fs::read_dir(&kept).expect("a folder").filter(|entry| {
@@ -24,47 +26,146 @@ fn filters_of_every_release_still_work() {
     assert!(count > 0);
 }
 
-/// Has the filter do each of its things once.
+/// What a client gets who asks for a name: rcode, AA, TTL, records of each section, and why.
+const TOLD: [(&str, &str); 21] = [
+    ("pass", "NOERROR 300 pass.test. A 192.0.2.1"),
+    (
+        "answer",
+        "NOERROR AA 300 answer.test. A 192.0.2.7 | answer.test. NS target.test. | target.test. A 192.0.2.7 | told to (4)",
+    ),
+    ("rename", "NOERROR 300 rename.test. A 192.0.2.1"),
+    (
+        "alias",
+        "NOERROR 300 alias.test. CNAME target.test., target.test. A 192.0.2.1",
+    ),
+    ("refuse", "REFUSED | told to (18)"),
+    ("edit", "NOERROR 7 edit.test. A 192.0.2.1"),
+    (
+        "records",
+        "NOERROR 300 records.test. A 192.0.2.8, records.test. A 192.0.2.2, records.test. A 192.0.2.7 | target.test. A 192.0.2.9",
+    ),
+    ("shuffle", "NOERROR 300 shuffle.test. A 192.0.2.1"),
+    ("mark", "NOERROR AA | told to (17)"),
+    ("mark", "NOERROR AA | told to (17)"),
+    ("route", "NOERROR 300 route.test. A 192.0.2.2"),
+    ("skip", "NOERROR 300 skip.test. A 192.0.2.1"),
+    ("ask", "NOERROR 300 ask.test. A 192.0.2.7"),
+    ("table", "NOERROR 300 table.test. A 192.0.2.7"),
+    ("data", "NOERROR 300 data.test. A 192.0.2.7"),
+    ("details", "NOERROR 300 details.test. A 192.0.2.7"),
+    ("shorten", "NOERROR 9 shorten.test. A 192.0.2.1"),
+    ("reask", "NOERROR 300 reask.test. A 192.0.2.7"),
+    ("replace", "NOERROR 300 replace.test. A 192.0.2.7"),
+    ("trap", "SERVFAIL"),
+    ("last", "NOERROR 300 last.test. A 192.0.2.1"),
+];
+
+/// Has a filter do each of its things once: that of `tests/filters/released`, or one of `tests/languages`.
 #[track_caller]
-fn work(module: &str, digest: &str) {
-    let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));
+pub fn uses_everything(module: &Path, options: &str) {
+    let address = |asked: &crate::harness::upstream::Asked, lasts: &[u8]| {
+        let records = lasts
+            .iter()
+            .map(|last| format!("{} 300 A 192.0.2.{last}", asked.name()));
+        let records: Vec<String> = records.collect();
+        asked.answer(&records.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let upstream = Upstream::start(move |asked| match asked.name().as_str() {
+        "mark.test." => asked.denial("NXDOMAIN", None),
+        "records.test." => address(asked, &[1, 2, 3]),
+        _ => address(asked, &[1]),
+    });
+    let other = Upstream::start(move |asked| address(asked, &[2]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("list");
+    fs::write(&list, "key value\n").expect("a list");
     let proxy = Proxy::start(&format!(
-        "filter \"released\" {{\n    module \"{module}\"; sha256 \"{digest}\"; on-error \"servfail\"; limits time=\"1s\"\n    \
-         config {{ address \"192.0.2.7\"; target \"target.test\" }}\n}}\n\
-         zone \"test\" {{ use \"released\"; forward \"{}\" }}",
-        upstream.address
+        "workers 1\n\
+         filter \"released\" {{\n    module {module:?}\n    {options}\n    on-error \"servfail\"; limits time=\"1s\"\n    \
+         config {{ address \"192.0.2.7\"; target \"target.test\"; list (data){list:?} }}\n    \
+         refresh {{ source \"list\" {list:?}; wait \"1m\" }}\n}}\n\
+         source \"other\" {{ {} }}\nzone \"test\" {{ use \"released\"; cache; {} }}",
+        forward_once(other.address),
+        forward_once(upstream.address),
     ));
     proxy.process.logged("released is configured for [test.]");
-    let asked = |name: &str| {
-        let answer = proxy.query(name, "A");
-        let ttl = answer.answers.first().map_or(0, |record| record.ttl);
-        (answer.rcode(), answer.answers(), ttl)
-    };
-    let found = |records: &[&str], ttl: u32| {
-        let records: Vec<String> = records.iter().map(|&record| record.to_owned()).collect();
-        ("NOERROR".to_owned(), records, ttl)
-    };
-    assert_eq!(asked("pass.test"), found(&["pass.test. A 192.0.2.1"], 300));
-    assert_eq!(asked("answer.test"), found(&["answer.test. A 192.0.2.7"], 300));
-    assert_eq!(asked("rename.test"), found(&["rename.test. A 192.0.2.1"], 300));
-    assert_eq!(upstream.count("target.test"), 1);
-    let (_, records, _) = asked("alias.test");
+    for label in ["drop", "silence"] {
+        unanswered(
+            proxy.address,
+            &Message::query(&format!("{label}.test"), "A").encode(),
+        );
+    }
+    let drops = [("filter", "released"), ("reason", "told to")];
+    proxy.await_metric("dnsweir_filter_drops_total", &drops, 2.0);
+    for label in ["late", "later"] {
+        let begin = Instant::now();
+        let answer = proxy.query(&format!("{label}.test"), "A");
+        assert_eq!(answer.rcode(), "NOERROR", "{answer}");
+        assert!(begin.elapsed() >= Duration::from_millis(20), "{label}");
+    }
+    for (label, expected) in TOLD {
+        let query = Message::query(&format!("{label}.test"), "A").option(65001, b"told");
+        assert_eq!(told(&proxy.ask(&query)), expected);
+    }
     assert_eq!(
-        records,
-        ["alias.test. CNAME target.test.", "target.test. A 192.0.2.1"]
+        (upstream.count("rename.test"), upstream.count("mark.test")),
+        (0, 2)
     );
-    assert_eq!(asked("refuse.test").0, "REFUSED");
-    unanswered(proxy.address, &Message::query("drop.test", "A").encode());
-    assert_eq!(asked("edit.test"), found(&["edit.test. A 192.0.2.1"], 7));
-    assert_eq!(asked("shorten.test"), found(&["shorten.test. A 192.0.2.1"], 9));
-    assert_eq!(asked("replace.test"), found(&["replace.test. A 192.0.2.7"], 300));
-    assert_eq!(asked("ask.test"), found(&["ask.test. A 192.0.2.7"], 300));
-    assert_eq!(asked("reask.test"), found(&["reask.test. A 192.0.2.7"], 300));
-    assert_eq!(asked("trap.test").0, "SERVFAIL");
+    let subnet = other.asked("route.test")[0]
+        .message
+        .find_option(8)
+        .map(<[u8]>::to_vec);
+    assert_eq!(subnet.as_deref(), Some(&[0, 1, 24, 0, 192, 0, 2][..]));
+    leaves_its_traces(&proxy);
+}
+
+fn told(answer: &Message) -> String {
+    let mut told = answer.rcode();
+    if answer.has(flags::AA) {
+        told += " AA";
+    }
+    for (section, separator) in [
+        (&answer.answers, " "),
+        (&answer.authority, " | "),
+        (&answer.additional, " | "),
+    ] {
+        let records: Vec<String> = section.iter().map(|record| record.without_ttl()).collect();
+        if separator == " " && !section.is_empty() {
+            told += &format!(" {}", answer.ttl());
+        }
+        if !records.is_empty() {
+            told += &format!("{separator}{}", records.join(", "));
+        }
+    }
+    if let Some([_, code, text @ ..]) = answer.find_option(EXTENDED_ERROR)
+        && !text.is_empty()
+    {
+        told += &format!(" | {} ({code})", String::from_utf8_lossy(text));
+    }
+    told
+}
+
+/// What it logged, printed and counted meanwhile.
+#[track_caller]
+fn leaves_its_traces(proxy: &Proxy) {
     proxy.process.logged("told to panic at trap.test");
-    proxy
-        .process
-        .printed("an event", |line| line.contains("heard of shorten.test"));
-    let own = [("filter", "released"), ("name", "queries")];
-    assert!(proxy.metrics().sum("dnsweir_filter_counter_total", &own) >= 9.0);
+    let heard = |line: &str| line.contains("heard of last.test");
+    proxy.process.printed("an event", heard);
+    let lines = proxy.process.stdout().join("\n");
+    assert!(lines.contains("heard of shorten.test"), "{lines}");
+    // What it wants to hear of: no errors, and no queries of the proxy's own.
+    assert!(
+        !lines.contains("trap.test") && !lines.contains("a part"),
+        "{lines}"
+    );
+    let counted = |name: &str, labels: &[(&str, &str)]| {
+        let labels = [&[("filter", "released")], labels].concat();
+        proxy.metrics().sum(name, &labels)
+    };
+    let queries = [("name", "queries")];
+    assert!(counted("dnsweir_filter_counter_total", &queries) >= 9.0);
+    let labelled = [("name", "labels"), ("label", "answer")];
+    assert_eq!(counted("dnsweir_filter_counter_total", &labelled), 1.0);
+    let shown = [("table", "numbers"), ("key", "asked")];
+    assert_eq!(counted("dnsweir_filter_table_value", &shown), 2.0);
 }

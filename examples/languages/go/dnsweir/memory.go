@@ -47,13 +47,25 @@ func address(bytes []byte) uint32 {
 	return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(bytes))))
 }
 
+// The host calls it between its own steps, while nothing may be imported: the garbage collector would read the clock, so it
+// has to wait. It does not start, nor is anybody made to help it, while a goroutine is pinned.
+//
 //go:wasmexport cabi_realloc
 func realloc(old, oldSize, align, size uint32) uint32 {
 	if oldSize != 0 {
 		panic("the host never makes room larger")
 	}
-	return address(take(size))
+	procPin()
+	at := address(take(size))
+	procUnpin()
+	return at
 }
+
+//go:linkname procPin runtime.procPin
+func procPin() int
+
+//go:linkname procUnpin runtime.procUnpin
+func procUnpin()
 
 func pointer(at uint32) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(nil), at) }
 
