@@ -199,16 +199,19 @@ fn the_sdk_is_ready_to_be_published() {
     assert!(done.status.success() && !said.contains("warning"), "{said}");
 }
 
+/// The interface, packed in a folder of its own.
+fn packed_interface() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut command = Command::new(program().with_file_name("dnsweir-packaging"));
+    command.current_dir(root()).arg("--out").arg(folder.path());
+    output(command.arg("interface"));
+    folder
+}
+
 /// The interface's package is a component that holds its text, the same one each time.
 #[test]
 fn the_interface_is_a_package() {
-    let pack = || {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut command = Command::new(program().with_file_name("dnsweir-packaging"));
-        command.current_dir(root()).arg("--out").arg(folder.path());
-        output(command.arg("interface"));
-        fs::read(folder.path().join("dnsweir-filter-0.1.0.wasm")).expect("a package")
-    };
+    let pack = || fs::read(packed_interface().path().join("dnsweir-filter-0.1.0.wasm")).expect("a package");
     let package = pack();
     assert!(package.starts_with(b"\0asm\x0d\0\x01\0"), "a component");
     for text in [
@@ -222,4 +225,31 @@ fn the_interface_is_a_package() {
         assert!(found, "{text}");
     }
     assert!(package == pack(), "two runs differ");
+}
+
+/// Header and module come with a filter that builds where they are unpacked, the same ones each time.
+#[test]
+fn the_languages_are_packed() {
+    for (language, tools) in [("c", &["tar", "clang", "wasm-ld"][..]), ("go", &["tar", "go"])] {
+        if !needs(tools) {
+            continue;
+        }
+        let folder = packed_interface();
+        let name = format!("dnsweir-filter-{language}-0.1.0");
+        let archive = |folder: &Path| fs::read(folder.join(format!("{name}.tar"))).expect("an archive");
+        assert!(
+            archive(folder.path()) == archive(packed_interface().path()),
+            "two runs differ"
+        );
+        let mut unpack = command("tar");
+        output(
+            unpack
+                .arg("-xf")
+                .arg(format!("{name}.tar"))
+                .current_dir(folder.path()),
+        );
+        let unpacked = folder.path().join(name);
+        output(command("sh").arg("build.sh").current_dir(&unpacked));
+        assert!(unpacked.join("target/names.wasm").is_file());
+    }
 }

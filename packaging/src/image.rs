@@ -265,7 +265,7 @@ fn labels(source: &Source) -> Result<Value, Failure> {
 }
 
 /// The folder as a layer: in order of its paths, everything root's and of one time.
-fn layer(root: &Path, time: u64) -> Result<Vec<u8>, Failure> {
+pub(crate) fn layer(root: &Path, time: u64) -> Result<Vec<u8>, Failure> {
     let mut tar = Builder::new(Vec::new());
     for path in walk(root)? {
         let name = path

@@ -1,25 +1,52 @@
-//! The interface of filters as a WIT package in WebAssembly, as `wkg publish` and other tools of components take it.
+//! The interface of filters as a WIT package in WebAssembly, as `wkg publish` and other tools of components take it, and in C and
+//! in Go, each with a filter that builds as it is.
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use wit_parser::Resolve;
 
-use super::{Failure, write};
+use super::{Failure, image, write};
 
-/// Packs the interface in a folder of WIT files.
-pub fn pack(wit: &Path, out: &Path) -> Result<Vec<String>, Failure> {
+/// Folders in `examples/languages`. Rust's is a crate of cargo's.
+const LANGUAGES: [&str; 2] = ["c", "go"];
+
+/// Packs the interface in a folder of WIT files, and what a folder of languages has of it.
+pub fn pack(wit: &Path, languages: &Path, out: &Path) -> Result<Vec<String>, Failure> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error:#}", wit.display());
     let mut resolve = Resolve::new();
     let (package, _) = resolve.push_dir(wit).map_err(|error| failed(&error))?;
     let octets = wit_component::encode(&resolve, package).map_err(|error| failed(&error))?;
     let name = &resolve.packages[package].name;
     let version = name.version.as_ref().map(|version| format!("-{version}"));
-    let file: PathBuf = out.join(format!(
-        "{}-{}{}.wasm",
-        name.namespace,
-        name.name,
-        version.unwrap_or_default()
-    ));
+    let version = version.unwrap_or_default();
+    let base = format!("{}-{}", name.namespace, name.name);
+    let file = out.join(format!("{base}{version}.wasm"));
     write(&file, octets)?;
-    Ok(vec![format!("{}: {name}", file.display())])
+    let mut made = vec![format!("{}: {name}", file.display())];
+    for language in LANGUAGES {
+        let folder = format!("{base}-{language}{version}");
+        let staged = tempfile::tempdir().map_err(|error| error.to_string())?;
+        copy(&languages.join(language), &staged.path().join(&folder))?;
+        let file = out.join(format!("{folder}.tar"));
+        write(&file, image::layer(staged.path(), 0)?)?;
+        made.push(file.display().to_string());
+    }
+    Ok(made)
+}
+
+/// Copies a folder, without what was built in it.
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let failed = |error| format!("{}: {error}", from.display());
+    fs::create_dir(to).map_err(failed)?;
+    for entry in fs::read_dir(from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+        match path.is_dir() {
+            true if entry.file_name() == "target" => {}
+            true => copy(&path, &copied)?,
+            false => fs::copy(&path, copied).map(drop).map_err(failed)?,
+        }
+    }
+    Ok(())
 }

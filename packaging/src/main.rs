@@ -60,11 +60,14 @@ enum What {
     },
     /// A package for Debian and its descendants.
     Package,
-    /// The interface of filters as a WIT package; it needs no program.
+    /// The interface of filters as a WIT package, in C and in Go; it needs no program.
     Interface {
         /// The folder with its WIT files.
         #[arg(long, value_name = "FOLDER", default_value = "wit")]
         wit: PathBuf,
+        /// The folder with those of the languages.
+        #[arg(long, value_name = "FOLDER", default_value = "examples/languages")]
+        languages: PathBuf,
     },
 }
 
@@ -85,8 +88,8 @@ fn main() -> ExitCode {
 
 fn pack(args: &Args) -> Result<Vec<String>, Failure> {
     std::fs::create_dir_all(&args.out).map_err(|error| format!("{}: {error}", args.out.display()))?;
-    if let What::Interface { wit } = &args.what {
-        return interface::pack(wit, &args.out);
+    if let What::Interface { wit, languages } = &args.what {
+        return interface::pack(wit, languages, &args.out);
     }
     let program = args.program.as_ref().ok_or("--program: name what is packed")?;
     let source = Source::read()?;

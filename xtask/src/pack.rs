@@ -36,7 +36,7 @@ pub fn pack(what: &str, args: &[String]) -> Result<(), Failure> {
 }
 
 /// Packs what authors of filters get from registries, as it would be published: the SDK's crate, built once from what is in it, and
-/// the interface. Publishes nothing.
+/// the interface, also in C and in Go. Publishes nothing.
 pub fn sdk() -> Result<(), Failure> {
     call(cargo(["package", "--package", "dnsweir-filter", "--allow-dirty"]))?;
     let mut command = Command::new(built("dnsweir-packaging"));
