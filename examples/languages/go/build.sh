@@ -12,3 +12,4 @@ sed -e 's/^\tinitBloc()$/\tnanotime1()\n&/' -e 's/^\tblocMax = uintptr(currentMe
 grep -q 'bloc = blocMax$' "$into/os_wasm.go" || { echo "$runtime is not as build.sh knows it" >&2; exit 1; }
 printf '{ "Replace": { "%s": "%s/os_wasm.go" } }\n' "$runtime" "$(cd "$into" && pwd)" > "$into/overlay.json"
 GOOS=wasip1 GOARCH=wasm go build -overlay "$into/overlay.json" -buildmode=c-shared -ldflags "-s -w" -o "$into/names.wasm" .
+rm "$into/os_wasm.go" "$into/overlay.json"
