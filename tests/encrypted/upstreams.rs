@@ -268,7 +268,7 @@ fn a_handshake_that_hangs_costs_one_attempt() {
     let upstream = www();
     let front = TlsFront::before(upstream.address, authority.issue(&[NAME]).server(None));
     let text = format!(
-        "zone \".\" {{ forward \"{}\" \"{}\" {{ policy \"sequential\"; timeout \"200ms\"; \
+        "zone \".\" {{ forward \"{}\" \"{}\" {{ policy \"sequential\"; timeout \"1s\"; \
          tls {{ ca \"{ca}\" }} }} }}",
         named(silent_address, NAME),
         named(front.address, NAME)
