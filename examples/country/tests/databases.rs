@@ -4,6 +4,7 @@
 
 mod maker;
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 use dnsweir_filter::test::{self, Running, node};
@@ -19,16 +20,30 @@ fn start(database: &[u8]) -> Result<Running<Country>, Vec<test::Mistake>> {
     test::start::<Country>([node("database").arg(test::data(database)), rules])
 }
 
+/// Networks of documentation, none of which is anywhere.
+const NETWORKS: [(&str, u32, &str, &str); 4] = [
+    ("::198.51.100.0", 96 + 24, "DE", "EU"),
+    ("::203.0.113.128", 96 + 25, "FR", "EU"),
+    ("2001:db8:1::", 48, "AT", "EU"),
+    ("2001:db8:2::", 48, "US", "NA"),
+];
+
+/// `dnsweir filter test` cannot make the database that the recorded questions are about, so it is in the repository. With
+/// `BLESS=1` it is written anew.
+#[test]
+fn the_recorded_questions_are_about_the_database_that_is_made_here() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/networks.mmdb");
+    let made = database(28, &NETWORKS);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(file, &made).unwrap();
+    }
+    assert!(fs::read(file).unwrap() == made, "{file} is another database");
+}
+
 #[test]
 fn clients_are_sent_where_they_come_from() {
-    let networks = [
-        ("::198.51.100.0", 96 + 24, "DE", "EU"),
-        ("::203.0.113.128", 96 + 25, "FR", "EU"),
-        ("2001:db8:1::", 48, "AT", "EU"),
-        ("2001:db8:2::", 48, "US", "NA"),
-    ];
     for record in [24, 28, 32] {
-        let mut filter = start(&database(record, &networks)).unwrap();
+        let mut filter = start(&database(record, &NETWORKS)).unwrap();
         let mut ask = |client: &str, name: &str| {
             let client: IpAddr = client.parse().unwrap();
             filter.query(&test::query(name, Type::A).client(SocketAddr::from((client, 1053))))
