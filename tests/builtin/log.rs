@@ -1,8 +1,8 @@
 //! `log`: one line per query, on standard output.
 
 use super::start;
+use crate::harness::pods::{Cluster, put_pod};
 use crate::harness::{Message, Proxy, Upstream, forward_once};
-use crate::pods::{Cluster, put_pod};
 
 /// Success, denial (both kinds) and error.
 fn upstream() -> Upstream {

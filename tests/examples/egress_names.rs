@@ -1,8 +1,8 @@
 //! `egress-names`: what pods may resolve.
 
 use super::{anything, configured, documented, upstream_says};
+use crate::harness::pods::{Cluster, annotate, put_pod};
 use crate::harness::until;
-use crate::pods::{Cluster, annotate, put_pod};
 
 const ANNOTATION: &str = "example.com/egress";
 

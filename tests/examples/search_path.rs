@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{documented, example};
 use crate::harness::namespace::Namespace;
+use crate::harness::pods::{Cluster, put_pod};
 use crate::harness::process::Process;
 use crate::harness::upstream::{Gate, Reply};
 use crate::harness::{Message, Proxy, Upstream, client, forward_once, needs, proxy, tools, until};
-use crate::pods::{Cluster, put_pod};
 
 /// A cluster's DNS and everybody else's.
 struct Servers {

@@ -23,6 +23,7 @@ pub mod guests;
 pub mod message;
 pub mod metrics;
 pub mod namespace;
+pub mod pods;
 pub mod process;
 pub mod proxy;
 pub mod registry;
