@@ -1,13 +1,14 @@
 //! How long files and functions are, tests included. Lines are counted that have code on them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{ImplItemFn, Item, ItemFn, ItemImpl, TraitItemFn, Type};
 
-use crate::source::{attributes, is_code, only_in_tests, parse, read, relative, rust_files};
+use crate::source::{attributes, files, is_code, only_in_tests, parse, read, relative, root, rust_files};
 
 /// No function is to be longer, from its signature to its closing brace.
 const FUNCTION: usize = 60;
@@ -48,6 +49,23 @@ const LONG: &[(&str, &str, usize)] = &[
 
 /// No file is to be longer, tests aside.
 const FILE: usize = 600;
+
+/// What filters are to be possible in few lines, and in how many.
+const GALLERY: [&str; 12] = [
+    "examples/cname-uncloak",
+    "examples/country",
+    "examples/dns-lists",
+    "examples/fetched-block-list",
+    "examples/maintenance",
+    "examples/policy-zones",
+    "examples/rate-limit",
+    "examples/rebinding",
+    "examples/tenants",
+    "examples/traffic",
+    "filters/dns64",
+    "filters/rotation",
+];
+const FILTER: usize = 150;
 
 /// Also a look at oneself: the figures are printed.
 #[test]
@@ -100,14 +118,7 @@ fn functions_are_short() {
 fn files_are_short() {
     let mut lengths: Vec<(usize, String)> = rust_files()
         .iter()
-        .map(|path| {
-            let text = read(path);
-            let tests = Tests::of(&parse(path));
-            let code = (1..)
-                .zip(text.lines())
-                .filter(|(line, text)| is_code(text) && !tests.hold(*line));
-            (code.count(), relative(path))
-        })
+        .map(|path| (code_lines(path), relative(path)))
         .collect();
     lengths.sort_unstable();
     let at = |part: f64| lengths[((lengths.len() - 1) as f64 * part) as usize].0;
@@ -125,6 +136,28 @@ fn files_are_short() {
         *longest <= FILE,
         "{file} has {longest} lines of code: cut it along a seam"
     );
+}
+
+/// What the interface and the SDK are for: what people need of a filter is short.
+#[test]
+fn filters_of_the_gallery_are_short() {
+    for filter in GALLERY {
+        let sources = files(&root().join(filter).join("src"), &["rs"]);
+        assert!(!sources.is_empty(), "{filter} is gone");
+        let length: usize = sources.iter().map(|path| code_lines(path)).sum();
+        println!("{length:6} {filter}");
+        assert!(length < FILTER, "{filter} has {length} lines of code");
+    }
+}
+
+/// Lines of a file that have code on them, tests aside.
+fn code_lines(path: &Path) -> usize {
+    let text = read(path);
+    let tests = Tests::of(&parse(path));
+    (1..)
+        .zip(text.lines())
+        .filter(|(line, text)| is_code(text) && !tests.hold(*line))
+        .count()
 }
 
 /// Every function of a file, with its length.
