@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{anything, client, configured, documented};
 use crate::harness::client::{ask_from, receive, unanswered};
 use crate::harness::guests::example;
-use crate::harness::{Message, PATIENCE, Proxy, forward_once, until};
+use crate::harness::{Message, PATIENCE, Proxy, flags, forward_once, until};
 
 /// How many of so many queries are answered, each from a port of its own.
 fn answered(proxy: &Proxy, from: IpAddr, queries: usize) -> usize {
@@ -59,6 +59,23 @@ fn a_dropped_query_gets_no_answer() {
     assert_eq!(proxy.query("www.test", "A").rcode(), "NOERROR");
     unanswered(proxy.address, &Message::query("www.test", "A").encode());
     assert_eq!(answered(&proxy, client("127.9.1.1"), 10), 10);
+}
+
+#[test]
+fn a_truncated_answer_leads_to_tcp() {
+    let upstream = anything();
+    let config = "rate 1 per=\"1h\"\nbeyond \"truncate\"";
+    let proxy = Proxy::start(&configured("rate-limit", config, &upstream));
+    let whole = proxy.query("www.test", "A");
+    assert_eq!(whole.answers().len(), 1);
+    for _ in 0..2 {
+        let answer = proxy.query("www.test", "A");
+        assert!(answer.has(flags::TC) && answer.answers().is_empty(), "{answer}");
+        assert_eq!(answer.rcode(), "NOERROR");
+        let over_tcp = proxy.connect().ask(&Message::query("www.test", "A"));
+        assert_eq!(over_tcp.answers(), whole.answers());
+        assert!(!over_tcp.has(flags::TC));
+    }
 }
 
 #[test]

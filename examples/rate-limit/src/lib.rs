@@ -1,15 +1,15 @@
 //! Limits how many queries a client may send.
 //!
 //! Each client has a bucket of tokens that fills at the rate; a query takes one, and finding none is
-//! refused or dropped. The buckets are in a table that all workers share and that outlasts a reload. The proxy's own queries
+//! refused, dropped, or sent to TCP. The buckets are in a table that all workers share and that outlasts a reload. The proxy's own queries
 //! are not counted: they are the proxy's doing.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Filter, FromValue, Invalid, Manifest, Prefix, PrefixLengths, Query, Rcode, Setup, Table, Transport,
-    Value, Verdict,
+    Answer, Filter, FromValue, Invalid, Manifest, Prefix, PrefixLengths, Query, Rcode, ResponseEdit, Setup,
+    Table, Transport, Value, Verdict,
 };
 
 /// Clients with a bucket, unless written.
@@ -33,21 +33,22 @@ pub struct RateLimit {
 }
 
 /// What happens to a query beyond the limit.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Beyond {
     Refuse,
     Drop,
+    Truncate,
 }
 
 impl FromValue for Beyond {
     const EXPECTED: &'static str = "what happens to queries beyond the limit";
 
     fn from_value(value: Value<'_>) -> Result<Beyond, String> {
-        match value {
-            Value::Text("refuse") => Ok(Beyond::Refuse),
-            Value::Text("drop") => Ok(Beyond::Drop),
-            _ => Err("\"refuse\" or \"drop\"".to_owned()),
-        }
+        value.one_of(&[
+            ("refuse", Beyond::Refuse),
+            ("drop", Beyond::Drop),
+            ("truncate", Beyond::Truncate),
+        ])
     }
 }
 
@@ -105,9 +106,12 @@ impl Filter for RateLimit {
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
         let client = query.client();
-        if query.transport() == Transport::Internal
-            || self.except.iter().any(|prefix| prefix.contains(client))
-        {
+        let counts = match self.beyond {
+            // Who has come back over a connection has shown that the address is its own.
+            Beyond::Truncate => query.transport() == Transport::Udp,
+            _ => query.transport() != Transport::Internal,
+        };
+        if !counts || self.except.iter().any(|prefix| prefix.contains(client)) {
             return Verdict::pass();
         }
         let key = match self.lengths.of(client).address() {
@@ -121,6 +125,7 @@ impl Filter for RateLimit {
         match self.beyond {
             Beyond::Refuse => Verdict::refuse(Rcode::REFUSED),
             Beyond::Drop => Verdict::drop(),
+            Beyond::Truncate => Verdict::answer(Answer::noerror()).edit(ResponseEdit::new().truncated(true)),
         }
     }
 }

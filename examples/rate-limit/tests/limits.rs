@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use dnsweir_filter::test::{self, Node, Running, node};
-use dnsweir_filter::{Rcode, Transport, Type, Verdict};
+use dnsweir_filter::{Answer, Rcode, ResponseEdit, Transport, Type, Verdict};
 use example_rate_limit::RateLimit;
 
 fn start(config: impl IntoIterator<Item = Node>) -> Running<RateLimit> {
@@ -68,6 +68,26 @@ fn beyond_is_what_is_written() {
     assert_eq!(refused(&mut silent), Verdict::drop());
 }
 
+/// What comes in a datagram may be forged; a connection is not, and not counted.
+#[test]
+fn clients_are_sent_to_connections() {
+    let mut filter = start([rate(1), node("beyond").arg("truncate")]);
+    let truncated = Verdict::answer(Answer::noerror()).edit(ResponseEdit::new().truncated(true));
+    assert_eq!(refused(&mut filter), truncated);
+    let over = |transport| test::query("a.test", Type::A).transport(transport);
+    for transport in [Transport::Tcp, Transport::Tls, Transport::Internal] {
+        assert_eq!(filter.query(&over(transport)), Verdict::pass());
+    }
+    assert_eq!(filter.query(&over(Transport::Udp)), truncated);
+    // Otherwise they are.
+    let mut refuse = start([rate(1)]);
+    assert_eq!(refuse.query(&over(Transport::Tcp)), Verdict::pass());
+    assert_eq!(
+        refuse.query(&over(Transport::Tcp)),
+        Verdict::refuse(Rcode::REFUSED)
+    );
+}
+
 #[test]
 fn prefixes_are_one_client() {
     let mut filter = start([rate(1), node("prefix").prop("ipv4", 24).prop("ipv6", 64)]);
@@ -117,9 +137,7 @@ fn mistakes_are_told() {
         "the first argument of `rate` must be a number, not 0"
     );
     assert_eq!(told(vec![rate(1).prop("per", "0s")]), "`per=` is no time at all");
-    assert!(
-        told(vec![rate(1), node("beyond").arg("truncate")]).starts_with("the first argument of `beyond`")
-    );
+    assert!(told(vec![rate(1), node("beyond").arg("delay")]).starts_with("the first argument of `beyond`"));
     assert!(
         told(vec![rate(1), node("clients").arg(2_000_000)]).starts_with("the first argument of `clients`")
     );
