@@ -1,12 +1,13 @@
-//! What a hostile filter costs the zones that do not use it: latency there, and memory of the process.
+//! What a hostile filter costs the zones that do not use it, and one that asks: latency there, and memory of the process.
 //!
 //! The calm zone is asked at a fixed rate, from the cache, while another zone is asked at a lower one. There, in
 //! turn, stand a filter that does nothing and each hostile one. Then the hostile one is asked as fast as it is
-//! answered, to see what the process's memory does.
+//! answered, to see what the process's memory does. How long its own queries take is told as well, to the 2 ms in which
+//! the client looks.
 
 use std::fmt::Write as _;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,16 +61,37 @@ struct Hostile {
     what: &'static str,
     module: &'static str,
     label: &'static str,
+    /// Of how many queries of the flood it gets one.
+    share: u32,
+}
+
+/// Who is asked for what is in no cache.
+#[derive(Clone, Copy)]
+struct Upstreams {
+    answering: SocketAddrV4,
+    silent: SocketAddr,
 }
 
 /// The module of a filter that looks at every query, and lets it pass.
 const NONE: &str = "builtin:rewrite";
 
 const fn hostile(what: &'static str, module: &'static str, label: &'static str) -> Hostile {
-    Hostile { what, module, label }
+    Hostile {
+        what,
+        module,
+        label,
+        share: 1,
+    }
 }
 
-const HOSTILE: [Hostile; 11] = [
+/// The filter that asks. Its names are below one zone or another.
+const ASKER: &str = "asker";
+/// The label at which it asks for a name below [`QUIET`], and waits for a fifth of a second.
+const SLOW: &str = "slow";
+/// A zone of which nothing is ever heard.
+const QUIET: &str = "quiet.test";
+
+const HOSTILE: [Hostile; 13] = [
     // Against itself: what the machine's own noise makes of the ratio.
     hostile("does nothing, too", NONE, "calm"),
     hostile("traps", "trap", "trap"),
@@ -82,6 +104,11 @@ const HOSTILE: [Hostile; 11] = [
     hostile("returns what is no name", "garbage", "pointer.garbage"),
     hostile("returns 5 000 records", "garbage", "many-records.garbage"),
     hostile("returns data of a wrong shape", "garbage", "short-a.garbage"),
+    hostile("asks for two names", ASKER, "two"),
+    Hostile {
+        share: 1000,
+        ..hostile("asks for a name that never answers", ASKER, SLOW)
+    },
 ];
 
 /// Does all of it; gives the table.
@@ -101,56 +128,71 @@ pub fn run(settings: &Settings) -> io::Result<String> {
         upstream,
         &scratch.folder("upstream")?,
     )?;
+    // Nobody reads what comes there.
+    let silent = UdpSocket::bind((LOCAL, 0))?;
+    let upstreams = Upstreams {
+        answering: upstream,
+        silent: silent.local_addr()?,
+    };
     let mut table = String::from(
-        "| the filter | calm zone, p99 µs | ÷ a filter that does nothing | in half of the rounds | unanswered | RSS MiB before / after the flood | answered |\n\
-         |---|--:|--:|--:|--:|--:|--:|\n",
+        "| the filter | calm zone, p99 µs | ÷ a filter that does nothing | in half of the rounds | unanswered | its own queries, median and slowest ms | RSS MiB before / after the flood | answered |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for hostile in HOSTILE
         .iter()
         .filter(|hostile| hostile.what.contains(&settings.only))
     {
-        let calm = start(settings, &scratch, upstream, NONE)?;
-        let server = start(settings, &scratch, upstream, hostile.module)?;
-        let mut ratios = Vec::new();
-        let mut latencies = Vec::new();
-        let mut failed = 0.0_f64;
-        for round in 0..settings.rounds {
-            // The name does nothing to a filter that does nothing. The one that is first takes turns, lest the
-            // order show.
-            let measure = |server: &Server| beside(settings, server, hostile, round);
-            let (reference, sample) = if round % 2 == 0 {
-                let reference = measure(&calm)?;
-                (reference, measure(&server)?)
-            } else {
-                let sample = measure(&server)?;
-                (measure(&calm)?, sample)
-            };
-            ratios.push(sample.latency.p99 as f64 / reference.latency.p99.max(1) as f64);
-            latencies.push(sample.latency.p99 as f64 / 1000.0);
-            failed = failed.max(sample.failed());
-        }
-        drop(calm);
-        // What the first queries take once is not growth.
-        flood(server.address, hostile, settings.flood / 100)?;
-        let before = Memory::of(server.id())?.resident;
-        let answered = flood(server.address, hostile, settings.flood)?;
-        let after = Memory::of(server.id())?.resident;
-        let mebibytes = |kibibytes: u64| kibibytes as f64 / 1024.0;
-        let (low, high) = middle_half(&ratios);
-        let row = format!(
-            "| {} | {:.0} | {:.2} | {low:.2}–{high:.2} | {:.3} % | {:.1} / {:.1} | {answered} of {} |",
-            hostile.what,
-            median(latencies).unwrap_or(f64::NAN),
-            median(ratios).unwrap_or(f64::NAN),
-            failed * 100.0,
-            mebibytes(before),
-            mebibytes(after),
-            settings.flood,
-        );
+        let calm = start(settings, &scratch, upstreams, &HOSTILE[0])?;
+        let server = start(settings, &scratch, upstreams, hostile)?;
+        let row = row(settings, hostile, calm, &server)?;
         eprintln!("{row}");
         let _ = writeln!(table, "{row}");
     }
     Ok(table)
+}
+
+/// Measures a filter on `server` beside one that does nothing, on `calm`.
+fn row(settings: &Settings, hostile: &Hostile, calm: Server, server: &Server) -> io::Result<String> {
+    let mut ratios = Vec::new();
+    let mut latencies = Vec::new();
+    let mut failed = 0.0_f64;
+    let mut own = Vec::new();
+    for round in 0..settings.rounds {
+        // The name does nothing to a filter that does nothing. The one that is first takes turns, lest the
+        // order show.
+        let measure = |server: &Server| beside(settings, server, hostile, round);
+        let ((reference, _), (sample, took)) = if round % 2 == 0 {
+            let reference = measure(&calm)?;
+            (reference, measure(server)?)
+        } else {
+            let sample = measure(server)?;
+            (measure(&calm)?, sample)
+        };
+        own.extend(took);
+        ratios.push(sample.latency.p99 as f64 / reference.latency.p99.max(1) as f64);
+        latencies.push(sample.latency.p99 as f64 / 1000.0);
+        failed = failed.max(sample.failed());
+    }
+    drop(calm);
+    // What the first queries take once is not growth.
+    let count = settings.flood / hostile.share;
+    flood(server.address, hostile, count / 100)?;
+    let before = Memory::of(server.id())?.resident;
+    let answered = flood(server.address, hostile, count)?;
+    let after = Memory::of(server.id())?.resident;
+    let mebibytes = |kibibytes: u64| kibibytes as f64 / 1024.0;
+    let (low, high) = middle_half(&ratios);
+    let slowest = own.iter().copied().fold(f64::NAN, f64::max);
+    Ok(format!(
+        "| {} | {:.0} | {:.2} | {low:.2}–{high:.2} | {:.3} % | {:.0}; {slowest:.0} | {:.1} / {:.1} | {answered} of {count} |",
+        hostile.what,
+        median(latencies).unwrap_or(f64::NAN),
+        median(ratios).unwrap_or(f64::NAN),
+        failed * 100.0,
+        median(own).unwrap_or(f64::NAN),
+        mebibytes(before),
+        mebibytes(after),
+    ))
 }
 
 /// Between which values half of them lie: without the lowest and the highest quarter.
@@ -163,21 +205,35 @@ fn middle_half(values: &[f64]) -> (f64, f64) {
 }
 
 /// A proxy with one worker.
-fn start(settings: &Settings, scratch: &Scratch, upstream: SocketAddrV4, module: &str) -> io::Result<Server> {
+fn start(
+    settings: &Settings,
+    scratch: &Scratch,
+    upstreams: Upstreams,
+    hostile: &Hostile,
+) -> io::Result<Server> {
+    let upstream = upstreams.answering;
     let listen = SocketAddrV4::new(LOCAL, free_port(LOCAL, FIRST_PORT + 1)?);
     let folder = scratch.folder(&format!("{}", listen.port()))?;
-    let (module, config) = match module {
-        NONE => (PathBuf::from(NONE), "config { type \"ANY\" \"HINFO\" }"),
-        _ => (settings.guests.join(format!("hostile_{module}.wasm")), ""),
+    let module = match hostile.module {
+        NONE => PathBuf::from(NONE),
+        module => settings.guests.join(format!("hostile_{module}.wasm")),
+    };
+    let config = match (hostile.module, hostile.label) {
+        (NONE, _) => "config { type \"ANY\" \"HINFO\" }".to_owned(),
+        (ASKER, SLOW) => format!("config {{ under \"{QUIET}\" }}"),
+        (ASKER, _) => "config { under \"plain.test\" }".to_owned(),
+        _ => String::new(),
     };
     let text = format!(
         r#"listen "{listen}"
 workers 1
 filter "guest" {{ module "{}"; on-error "refuse"; {config} }}
 zone "hostile.test" {{ use "guest"; cache; forward "{upstream}" }}
+zone "{QUIET}" {{ forward "{}" }}
 zone "." {{ cache; forward "{upstream}" }}
 "#,
-        module.display()
+        module.display(),
+        upstreams.silent
     );
     let file = folder.join("dnsweir.kdl");
     std::fs::write(&file, text)?;
@@ -196,7 +252,7 @@ fn beside(
     server: &Server,
     hostile: &Hostile,
     round: u32,
-) -> io::Result<crate::sample::Sample> {
+) -> io::Result<(crate::sample::Sample, Vec<f64>)> {
     let plan = Plan {
         round,
         workload: Workload::HOT,
@@ -212,34 +268,45 @@ fn beside(
         let tormentor = scope.spawn(|| ask_steadily(server.address, hostile, &done));
         let sample = measure(server, "dnsweir", plan);
         done.store(true, Ordering::Relaxed);
-        tormentor
+        let took = tormentor
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the hostile client panicked")))?;
-        sample
+        Ok((sample?, took))
     })
 }
 
-fn ask_steadily(server: SocketAddrV4, hostile: &Hostile, done: &AtomicBool) -> io::Result<()> {
+/// How long each query took, in milliseconds.
+fn ask_steadily(server: SocketAddrV4, hostile: &Hostile, done: &AtomicBool) -> io::Result<Vec<f64>> {
     let socket = UdpSocket::bind((LOCAL, 0))?;
     socket.connect(server)?;
     socket.set_nonblocking(true)?;
     let mut buffer = [0; 4096];
+    let mut sent = Vec::new();
+    let mut took = Vec::new();
     for number in 0.. {
         if done.load(Ordering::Relaxed) {
             break;
         }
+        sent.push(Instant::now());
         socket.send(&query(hostile, number))?;
-        while socket.recv(&mut buffer).is_ok() {}
+        while socket.recv(&mut buffer).is_ok() {
+            // Fewer are sent than there are IDs.
+            let id = u16::from_be_bytes([buffer[0], buffer[1]]);
+            took.extend(
+                sent.get(usize::from(id))
+                    .map(|sent| sent.elapsed().as_secs_f64() * 1e3),
+            );
+        }
         std::thread::sleep(Duration::from_secs(1) / BESIDE);
     }
-    Ok(())
+    Ok(took)
 }
 
 /// Asks this many times, a few at once, as fast as it is answered. Gives how many answers came.
 fn flood(server: SocketAddrV4, hostile: &Hostile, count: u32) -> io::Result<u32> {
     let socket = UdpSocket::bind((LOCAL, 0))?;
     socket.connect(server)?;
-    socket.set_read_timeout(Some(Duration::from_millis(200)))?;
+    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     let mut buffer = [0; 4096];
     let (mut sent, mut answered, mut waiting) = (0, 0, 0);
     let begun = Instant::now();

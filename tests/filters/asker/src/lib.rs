@@ -57,6 +57,7 @@ impl Filter for Asker {
             "self" => ask.lookup(own, Type::TXT),
             "many" => (0..16).fold(ask, |ask, _| ask.lookup(own, Type::TXT)),
             "slow" => ask.lookup(&self.name("silent"), Type::A).time(SHORT),
+            "slower" => ask.lookup(&self.name("silent"), Type::A),
             "pass" | "often" | "panic" => ask.lookup(&self.name("one"), Type::A),
             "kept" => return Verdict::ask(ask.lookup(&self.name("one"), Type::A)).remember(MINUTE),
             _ => return Verdict::pass(),
