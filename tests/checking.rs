@@ -1,5 +1,6 @@
 //! `dnsweir check`: every mistake of a file at once, each with its line.
 
+use std::fs;
 use std::process::Output;
 
 use crate::harness::proxy;
@@ -232,4 +233,27 @@ fn run_refuses_a_file_with_mistakes() {
     let output = output.expect("dnsweir run");
     assert_eq!(output.status.code(), Some(64));
     assert_eq!(lines(&String::from_utf8_lossy(&output.stderr)), [2]);
+}
+
+/// What an operator should know who has not written the file.
+#[test]
+fn what_is_granted_of_wasi_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("dnsweir.kdl");
+    let text = |grants: &str| {
+        format!(
+            "listen \"127.0.0.1\"\nfilter \"f\" {{ module \"builtin:log\"; {grants} }}\n\
+             zone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}\n"
+        )
+    };
+    let told = |grants: &str| {
+        fs::write(&file, text(grants)).expect("a file");
+        let output = proxy::check(&file);
+        assert!(output.status.success());
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let said = told("wasi { clock; env \"TZ\"; folder \".\" }");
+    let granted = "note: filter \"f\" is granted of WASI: clock, env \"TZ\", folder \".\"";
+    assert!(said.contains(granted), "{said}");
+    assert!(!told("").contains("granted"));
 }

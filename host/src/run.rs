@@ -91,6 +91,16 @@ pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
         let note = |what: &String| format!("filter {:?} {what}", filter.name());
         filter.notes().iter().map(note)
     });
+    let granted = generation.config.filters.iter().filter_map(|filter| {
+        let words = filter.wasi.words();
+        (!words.is_empty()).then(|| {
+            format!(
+                "filter {:?} is granted of WASI: {}",
+                filter.name,
+                words.join(", ")
+            )
+        })
+    });
     let delivered = generation.config.filters.iter().filter_map(|filter| {
         let artifact = filter.artifact.as_ref()?;
         let signer = artifact.signer.as_ref();
@@ -102,7 +112,7 @@ pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
             filter.name, artifact.digest
         ))
     });
-    Ok(notes.chain(delivered).collect())
+    Ok(notes.chain(granted).chain(delivered).collect())
 }
 
 /// The configuration in a file with all its modules, those of registries too, and where what was pulled is kept.

@@ -237,6 +237,35 @@ fn a_module_says_what_it_wants() {
     assert!(text.contains("this filter knows no `blok`"), "{text}");
 }
 
+/// What a manifest asks for beyond phases, types and names.
+#[test]
+fn a_module_says_what_else_it_wants() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let info = |module: &str, config: &str, arguments: &[&str]| {
+        let file = folder.path().join("config.kdl");
+        fs::write(&file, config).expect("a file");
+        let all = ["filter", "info", module, "--config", text(&file)];
+        said(folder.path(), &[&all[..], arguments].concat())
+    };
+    let of = |name: &str, config: &str| info(text(&example(name)), config, &[]);
+    let traffic = of("traffic", "");
+    for table in ["names", "failing", "slow", "clients"] {
+        let line = format!("    table     {table}, up to 524288 octets, shown in the metrics\n");
+        assert!(traffic.contains(&line), "{traffic}");
+    }
+    let limit = info(text(&example("rate-limit")), "rate 1", &["--json"]);
+    let limit: serde_json::Value = serde_json::from_str(&limit).expect("JSON");
+    let table = serde_json::json!([{"name": "clients", "bytes": 2_080_000, "shown": false}]);
+    assert_eq!(limit["manifest"]["tables"], table);
+    let egress = of("egress-names", "annotation \"example.com/egress\"");
+    let line = "    details   namespace-annotation example.com/egress\n";
+    assert!(egress.contains(line), "{egress}");
+    let log = info("builtin:log", "class \"error\"", &[]);
+    assert!(log.contains("    events    of error\n"), "{log}");
+    let verdicts = info(text(&verdicts()), "via \"eu\"", &[]);
+    assert!(verdicts.contains("    sources   eu\n"), "{verdicts}");
+}
+
 #[test]
 fn what_is_no_module_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -85,7 +85,7 @@ pub use memo::{Key, salt as memo_salt};
 pub use outcomes::Outcomes;
 pub use provenance::{client_halves, source_number, transport_number};
 pub use text::one_line;
-pub use trial::{Cost, Execution, Trial};
+pub use trial::{Cost, Declared, Execution, Trial};
 pub use verdict::{
     Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, Refusal, ResourceRecord,
     ResponseDecision, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite, Selector, Verdict,

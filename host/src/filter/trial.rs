@@ -8,6 +8,7 @@
 //! A guest is entered through the component API here, as the interface in `wit/` has it, and not through
 //! the faster way of the workers: what both must agree about is what a filter's author sees.
 
+mod declared;
 mod recorder;
 
 use std::sync::Arc;
@@ -44,6 +45,8 @@ use super::wasi::HANDLES;
 use super::{Failure, text};
 use crate::config::{self, Data};
 use recorder::Recorder;
+
+pub use declared::Declared;
 
 /// What any call may take. What a filter may take at work is the operator's choice for one machine; a trial has to come
 /// out alike on all.
@@ -106,21 +109,6 @@ pub struct Cost {
     pub instructions: Option<u64>,
     /// Octets of linear memory the instance has after it. Memory never shrinks.
     pub memory: usize,
-}
-
-/// What a filter's manifest asks for, in words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Declared {
-    /// Phases it takes part in.
-    pub phases: Vec<&'static str>,
-    /// Types it looks at; empty: all.
-    pub qtypes: Vec<u16>,
-    /// Names at or below which it looks; empty: all.
-    pub suffixes: Vec<String>,
-    /// Whether responses are to carry the message.
-    pub messages: bool,
-    /// Whether it asks before it decides.
-    pub asks: bool,
 }
 
 impl<V> Execution<Outcome<V>> {
@@ -299,26 +287,7 @@ impl Trial {
 
     /// What its manifest asks for.
     pub fn declared(&self) -> Declared {
-        let manifest = &self.manifest;
-        let phases = [
-            ("query", manifest.queries),
-            ("response", manifest.responses),
-            ("event", manifest.events),
-        ];
-        Declared {
-            phases: phases
-                .into_iter()
-                .filter_map(|(name, wanted)| wanted.then_some(name))
-                .collect(),
-            qtypes: manifest.qtypes.clone(),
-            suffixes: manifest
-                .suffixes
-                .iter()
-                .map(|suffix| text::one_line(suffix, 1024))
-                .collect(),
-            messages: manifest.messages,
-            asks: manifest.asks,
-        }
+        Declared::new(&self.manifest)
     }
 
     /// What configuring it took.

@@ -10,7 +10,7 @@ use super::artifacts::{Access, fetch};
 use super::modules::{configured, of_artifact, refusal};
 use crate::config::{self, Source};
 use crate::dns::text::type_text;
-use crate::filter::{self, Anatomy, Engine, Interface, Standing, Trial};
+use crate::filter::{self, Anatomy, Cost, Declared, Engine, Interface, Standing, Trial};
 
 /// What there is to say; the JSON's keys are a promise.
 #[derive(Serialize)]
@@ -49,8 +49,21 @@ struct Manifest {
     suffixes: Vec<String>,
     messages: bool,
     asks: bool,
+    details: Vec<String>,
+    sources: Vec<String>,
+    /// Empty: whatever becomes of queries.
+    outcomes: Vec<&'static str>,
+    tables: Vec<Table>,
     configure_instructions: Option<u64>,
     memory_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct Table {
+    name: String,
+    bytes: u32,
+    /// Whether the metrics show what is in it.
+    shown: bool,
 }
 
 /// Describes a module, as text or JSON. `config` is a file with the nodes of a `config` block.
@@ -77,16 +90,7 @@ pub fn info(file: &str, config: Option<&Path>, json: bool, access: &Access) -> R
         .map_err(|error| Stop::Refused(format!("{file}: {error}")))?;
     let (manifest, refused) = match Trial::load(&engine, &block, &[".".to_owned()]) {
         Ok(trial) => {
-            let (declared, cost) = (trial.declared(), trial.configured());
-            let manifest = Manifest {
-                phases: declared.phases,
-                types: declared.qtypes.iter().map(|&qtype| type_text(qtype)).collect(),
-                suffixes: declared.suffixes,
-                messages: declared.messages,
-                asks: declared.asks,
-                configure_instructions: cost.instructions,
-                memory_bytes: cost.memory,
-            };
+            let manifest = manifest(trial.declared(), trial.configured());
             (Some(manifest), None)
         }
         Err(error) => (None, Some(refusal(&source, &block, &error))),
@@ -101,6 +105,27 @@ pub fn info(file: &str, config: Option<&Path>, json: bool, access: &Access) -> R
         return Ok(text + "\n");
     }
     Ok(show(&info))
+}
+
+fn manifest(declared: Declared, cost: Cost) -> Manifest {
+    let tables = declared.tables.into_iter().map(|table| Table {
+        name: table.name,
+        bytes: table.octets,
+        shown: table.shown,
+    });
+    Manifest {
+        phases: declared.phases,
+        types: declared.qtypes.iter().map(|&qtype| type_text(qtype)).collect(),
+        suffixes: declared.suffixes,
+        messages: declared.messages,
+        asks: declared.asks,
+        details: declared.details,
+        sources: declared.sources,
+        outcomes: declared.outcomes,
+        tables: tables.collect(),
+        configure_instructions: cost.instructions,
+        memory_bytes: cost.memory,
+    }
 }
 
 fn describe(file: &str, anatomy: Anatomy, manifest: Option<Manifest>, refusal: Option<String>) -> Info {
@@ -148,6 +173,19 @@ fn show_manifest(manifest: &Manifest, out: &mut String) {
     }
     if manifest.asks {
         let _ = writeln!(out, "    asks      for any name, before it decides");
+    }
+    if !manifest.outcomes.is_empty() {
+        let _ = writeln!(out, "    events    of {}", manifest.outcomes.join(", "));
+    }
+    if !manifest.details.is_empty() {
+        let _ = writeln!(out, "    details   {}", manifest.details.join(", "));
+    }
+    if !manifest.sources.is_empty() {
+        let _ = writeln!(out, "    sources   {}", manifest.sources.join(" "));
+    }
+    for Table { name, bytes, shown } in &manifest.tables {
+        let shown = if *shown { ", shown in the metrics" } else { "" };
+        let _ = writeln!(out, "    table     {name}, up to {bytes} octets{shown}");
     }
     let instructions = manifest.configure_instructions.unwrap_or(0);
     let _ = writeln!(
