@@ -18,7 +18,7 @@ pub enum LookupStatus {
     Limited,
 }
 
-#[cfg(not(target_family = "wasm"))]
+#[cfg(any(doc, not(target_family = "wasm")))]
 impl LookupStatus {
     pub(crate) fn number(self) -> u8 {
         match self {

@@ -220,9 +220,9 @@ impl FromValue for Data {
     }
 }
 
-#[cfg(target_family = "wasm")]
+#[cfg(all(target_family = "wasm", not(doc)))]
 use crate::bindings::dnsweir::filter::data as host;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(any(doc, not(target_family = "wasm")))]
 use crate::test::data as host;
 
 #[cfg(test)]

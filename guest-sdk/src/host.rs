@@ -136,7 +136,7 @@ impl Pending {
     }
 }
 
-#[cfg(target_family = "wasm")]
+#[cfg(all(target_family = "wasm", not(doc)))]
 mod imports {
     use super::Level;
     use crate::bindings::dnsweir::filter::host;
@@ -154,7 +154,7 @@ mod imports {
     }
 }
 
-#[cfg(not(target_family = "wasm"))]
+#[cfg(any(doc, not(target_family = "wasm")))]
 pub(crate) mod imports {
     use super::Level;
     use std::cell::RefCell;

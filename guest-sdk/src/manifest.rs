@@ -51,13 +51,13 @@ impl Manifest {
         self
     }
 
-    /// Hears of those queries only that [became](Event::outcome) one of these.
+    /// Hears of those queries only that [became](crate::Event::outcome) one of these.
     pub fn outcomes(mut self, outcomes: impl IntoIterator<Item = Outcome>) -> Manifest {
         self.0.outcomes.extend(outcomes);
         self
     }
 
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn hears(&self, outcome: Outcome) -> bool {
         self.0.outcomes.is_empty() || self.0.outcomes.contains(&outcome)
     }
@@ -166,7 +166,7 @@ impl Manifest {
         self
     }
 
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn has_asks(&self) -> bool {
         self.0.asks
     }
@@ -181,7 +181,7 @@ impl Manifest {
         self
     }
 
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn tables(&self) -> &[raw::TableShape] {
         &self.0.tables
     }

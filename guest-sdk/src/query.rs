@@ -39,7 +39,7 @@ impl Transport {
         }
     }
 
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn number(self) -> u8 {
         match self {
             Transport::Udp => 0,

@@ -132,7 +132,7 @@ fn no_room(name: &str) -> String {
     format!("there is no room for {name:?}: raise `limits data=`")
 }
 
-#[cfg(target_family = "wasm")]
+#[cfg(all(target_family = "wasm", not(doc)))]
 use crate::bindings::dnsweir::filter::output as host;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(any(doc, not(target_family = "wasm")))]
 use crate::test::data as host;

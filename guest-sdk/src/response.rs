@@ -35,7 +35,7 @@ impl Source {
         }
     }
 
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn number(self) -> u8 {
         match self {
             Source::Upstream => 0,
@@ -149,7 +149,7 @@ impl ResponseVerdict {
     }
 
     /// What it asks for, if it does.
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn asks(&self) -> Option<&raw::Ask> {
         match &self.decision {
             raw::ResponseDecision::Ask(ask) => Some(ask),

@@ -108,7 +108,7 @@ fn milliseconds(ttl: Option<Duration>) -> u64 {
     ttl.map_or(0, |ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
-#[cfg(target_family = "wasm")]
+#[cfg(all(target_family = "wasm", not(doc)))]
 use crate::bindings::dnsweir::filter::tables as host;
-#[cfg(not(target_family = "wasm"))]
+#[cfg(any(doc, not(target_family = "wasm")))]
 use crate::test::tables as host;

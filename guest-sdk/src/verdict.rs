@@ -188,7 +188,7 @@ impl Verdict {
     }
 
     /// What it asks for, if it does.
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(any(doc, not(target_family = "wasm")))]
     pub(crate) fn asks(&self) -> Option<&raw::Ask> {
         match &self.decision {
             raw::Decision::Ask(ask) => Some(ask),

@@ -40,6 +40,25 @@ fn its_own_tests_pass() {
     assert!(text.contains("3 passed"), "{text}");
 }
 
+/// `cargo doc` documents for what filters are built for, where tests do not run: what they are written with is there.
+#[test]
+fn the_documentation_has_what_tests_are_written_with() {
+    let (folder, _) = sample();
+    let pages = target().join("wasm32-unknown-unknown/doc/dnsweir_filter");
+    let _alone = alone_with_cargo();
+    drop(fs::remove_dir_all(&pages));
+    let documented = cargo(
+        &folder.join("sample"),
+        &["doc", "--no-deps", "--package", "dnsweir-filter"],
+    );
+    let told = String::from_utf8_lossy(&documented.stderr);
+    assert!(documented.status.success() && !told.contains("warning"), "{told}");
+    let page = fs::read_to_string(pages.join("test/index.html")).expect("a page about `test`");
+    for function in ["fn.query.html", "fn.start.html", "struct.Running.html"] {
+        assert!(page.contains(function), "{function}");
+    }
+}
+
 #[test]
 fn nothing_is_written_over() {
     let folder = tempfile::tempdir().expect("a folder");
