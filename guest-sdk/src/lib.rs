@@ -21,7 +21,7 @@
 //! lto = true
 //! codegen-units = 1
 //! panic = "abort"
-//! strip = true
+//! strip = "debuginfo" # the names of functions stay: they are told if it traps
 //! ```
 //!
 //! ```

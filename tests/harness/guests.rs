@@ -35,7 +35,7 @@ const PROFILE: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
     ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
     ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
-    ("CARGO_PROFILE_RELEASE_STRIP", "symbols"),
+    ("CARGO_PROFILE_RELEASE_STRIP", "debuginfo"),
 ];
 
 /// The path of a hostile filter's module, as cargo leaves it: a plain WebAssembly module.
