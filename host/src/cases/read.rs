@@ -15,7 +15,7 @@ use super::values::{origin, query_name, query_type, rcode};
 use crate::config::decode::{
     Mistakes, Shape, Wrong, arguments, block, boolean, child, document, head, named_nodes, text, whole, word,
 };
-use crate::config::files::Files;
+use crate::config::files::{Files, unreadable_help};
 use crate::config::name::zone_name;
 use crate::config::units::{duration, ms};
 use crate::config::{Diagnostic, Report, Source, Span, config_block, read_source};
@@ -211,7 +211,8 @@ impl Reader<'_> {
         mistakes.check(node, &SOURCE);
         let name = mistakes.argument(node, text)?;
         let entry = arguments(node).nth(1)?;
-        let path = self.files.folder.join(mistakes.value("source", entry, text)?);
+        let written = mistakes.value("source", entry, text)?;
+        let path = self.files.folder.join(&written);
         match self.files.data(&path) {
             Ok(data) => Some(SourceFile {
                 name,
@@ -220,7 +221,8 @@ impl Reader<'_> {
             }),
             Err(error) => {
                 let problem = format!("{} cannot be read: {error}", path.display());
-                let help = "name a file; a relative path begins at the folder of the test cases";
+                let usual = "name a file; a relative path begins at the folder of the test cases";
+                let help = unreadable_help(&written, &path, usual);
                 mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
                 None
             }

@@ -4,7 +4,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Wrong, arguments, block, head, text};
 use super::error::{Diagnostic, Span};
-use super::files::Files;
+use super::files::{Files, unreadable_help};
 use super::{ConfigNode, ConfigValue, Filter, Place};
 
 /// Decodes `config`: every node in its block, in document order. `files` reads those that values are.
@@ -109,8 +109,9 @@ fn content(
     entry: &KdlEntry,
     kind: FileKind,
 ) -> Option<ConfigValue> {
-    let path = files.folder.join(mistakes.value(name, entry, text)?);
-    let (content, help) = match kind {
+    let written = mistakes.value(name, entry, text)?;
+    let path = files.folder.join(&written);
+    let (content, usual) = match kind {
         FileKind::Text => (
             files.text(&path).map(|text| ConfigValue::Text(text.into())),
             "name a text file; a relative path begins at the configuration's folder",
@@ -121,8 +122,9 @@ fn content(
         ),
     };
     let problem = |error| format!("the file {} cannot be read: {error}", path.display());
+    let help = || unreadable_help(&written, &path, usual);
     content
-        .map_err(|error| mistakes.push(Diagnostic::new(entry.span().into(), problem(error)).help(help)))
+        .map_err(|error| mistakes.push(Diagnostic::new(entry.span().into(), problem(error)).help(help())))
         .ok()
 }
 

@@ -54,6 +54,11 @@ impl Files<'_> {
         files::note(self.met, &path);
         files::read(&path, LARGEST).map_err(|error| format!("cannot be read: {error}"))
     }
+
+    /// What would be right for `written`, with which something is wrong.
+    fn help<'a>(&self, written: &str, usual: &'a str) -> &'a str {
+        files::unreadable_help(written, &self.folder.join(written), usual)
+    }
 }
 
 /// The scheme that an argument begins with, if it has one, and the rest.
@@ -178,7 +183,8 @@ fn authorities(mistakes: &mut Mistakes, files: &mut Files<'_>, entry: &KdlEntry)
     let read = files.read(&written).and_then(|pem| Authorities::from_pem(&pem));
     read.map_err(|problem| {
         let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
-        mistakes.push(wrong.help("name a file with the certificates of authorities, in PEM"));
+        let usual = "name a file with the certificates of authorities, in PEM";
+        mistakes.push(wrong.help(files.help(&written, usual)));
     })
     .ok()
 }
@@ -198,7 +204,8 @@ pub(super) fn identity(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &Kd
     let mut read = |written: &str, entry: &KdlEntry| {
         files.read(written).map_err(|problem| {
             let unreadable = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
-            mistakes.push(unreadable.help("name a file in PEM that dnsweir can read"));
+            let help = files.help(written, "name a file in PEM that dnsweir can read");
+            mistakes.push(unreadable.help(help));
         })
     };
     let (pem, key_pem) = (read(&certificate, entry), read(&key, key_entry));

@@ -105,6 +105,18 @@ pub(super) fn note(met: &mut Vec<PathBuf>, path: &Path) {
     }
 }
 
+/// What would be right in the place of `written`, which is a file that cannot be read, at `path`; `usual` where it could well
+/// be a file.
+pub(crate) fn unreadable_help<'a>(written: &str, path: &Path, usual: &'a str) -> &'a str {
+    if written.contains("://") {
+        "this is a URL, and only files are read here: download it, and name the file"
+    } else if path.is_dir() {
+        "this is a folder: name the file in it"
+    } else {
+        usual
+    }
+}
+
 /// The text at `path`, to be parsed. Of one that is too long only so much is read that the parser says so.
 ///
 /// # Errors
@@ -158,5 +170,42 @@ fn regular(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
         true => File::open(path),
         false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::parse_in;
+
+    #[test]
+    fn urls_and_folders_are_told_from_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = |top: &str, filter: &str, forward: &str| {
+            format!(
+                "listen \"127.0.0.1\"\n{top}\nfilter \"f\" {{ module \"builtin:log\"; {filter} }}\n\
+                 zone \".\" {{ use \"f\"; forward \"tls://192.0.2.1\" {{ {forward} }} }}"
+            )
+        };
+        for (written, help) in [
+            (
+                "https://lists.example/a",
+                "this is a URL, and only files are read here: download it, and name the file",
+            ),
+            (".", "this is a folder: name the file in it"),
+        ] {
+            let file = format!("{written:?}");
+            for text in [
+                whole("", &format!("config {{ a (file){file} }}"), ""),
+                whole("", &format!("config {{ a (data){file} }}"), ""),
+                whole("", &format!("test-cases {file}"), ""),
+                whole(&format!("signatures {{ key \"k\" {file} }}"), "", ""),
+                whole(&format!("tsig \"k\" {{ secret (file){file} }}"), "", ""),
+                whole("", "", &format!("tls {{ ca {file} }}")),
+                whole("", "", &format!("tls {{ certificate {file} key={file} }}")),
+            ] {
+                let report = parse_in(folder.path(), &text).unwrap_err();
+                assert_eq!(report.diagnostics()[0].help, help, "{text}\n{report}");
+            }
+        }
     }
 }

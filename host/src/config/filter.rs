@@ -6,7 +6,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, boolean, child, head, text, whole, word};
 use super::error::{Diagnostic, Source, Span};
-use super::files::{DATA, Files};
+use super::files::{DATA, Files, unreadable_help};
 use super::module::{self, Builtins, Module, Written};
 use super::signatures::{self, Signatures};
 use super::units::{duration, ms, s, size};
@@ -239,7 +239,8 @@ fn test_cases(
         }),
         Err(error) => {
             let problem = format!("the test cases {name} cannot be read: {error}");
-            let help = "name a text file; a relative path begins at the configuration's folder";
+            let usual = "name a text file; a relative path begins at the configuration's folder";
+            let help = unreadable_help(&named.unwrap_or_default(), &path, usual);
             mistakes.push(Diagnostic::new(span, problem).help(help));
             None
         }

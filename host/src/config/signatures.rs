@@ -4,7 +4,7 @@ use kdl::{KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
 use super::error::{Diagnostic, Span};
-use super::files::Files;
+use super::files::{Files, unreadable_help};
 
 pub(super) const SIGNATURES: Shape = Shape {
     example: r#"signatures { key "platform" "/etc/dnsweir/cosign.pub" }"#,
@@ -171,6 +171,7 @@ fn file_of(
         Ok(text) => Some(text),
         Err(error) => {
             let problem = format!("the {what} {} cannot be read: {error}", path.display());
+            let help = unreadable_help(file, &path, help);
             mistakes.push(Diagnostic::new(head(node), problem).help(help));
             None
         }

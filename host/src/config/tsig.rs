@@ -1,14 +1,12 @@
 //! `tsig`: secrets that servers of a zone share.
 
-use std::path::Path;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kdl::{KdlEntry, KdlNode};
 
 use super::decode::{Mistakes, Shape, arguments, block, child, head, text, word};
 use super::error::{Diagnostic, Span};
-use super::files::Files;
+use super::files::{Files, unreadable_help};
 use super::name::zone_name;
 use crate::dns::name::Name;
 use crate::dns::tsig::Key;
@@ -91,10 +89,12 @@ fn read(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> KdlNo
     let mut node = node.clone();
     for entry in node.entries_mut() {
         let Some(path) = file(entry) else { continue };
-        let path = files.folder.join(Path::new(path));
+        let written = path.to_owned();
+        let path = files.folder.join(&written);
         let content = files.text(&path).unwrap_or_else(|error| {
             let problem = format!("the file {} cannot be read: {error}", path.display());
-            let help = "name a text file; a relative path begins at the configuration's folder";
+            let usual = "name a text file; a relative path begins at the configuration's folder";
+            let help = unreadable_help(&written, &path, usual);
             mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
             String::new()
         });
