@@ -49,6 +49,49 @@ fn every_example_is_a_valid_configuration() {
     );
 }
 
+/// The Rust in the document about filters is that of a test of the SDK's, which compiles and runs it.
+#[test]
+fn what_is_shown_in_rust_is_run() {
+    // However it is set.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let run = fs::read_to_string(root().join("guest-sdk/tests/documented.rs")).expect("a test");
+    let run = words(&run);
+    let shown = fences(&root().join("docs/filters.md"), "```rust");
+    assert!(shown.len() >= 4, "only {} fences", shown.len());
+    for fence in shown {
+        for method in fence.text.split("\n\n") {
+            assert!(
+                run.contains(&words(method)),
+                "{}: not run:\n{method}",
+                fence.place
+            );
+        }
+    }
+}
+
+/// The test cases in the document about filters hold for the filters that they are about.
+#[test]
+fn what_is_shown_of_test_cases_holds() {
+    let shown = fences(&root().join("docs/filters.md"), "```kdl test-cases");
+    assert_eq!(shown.len(), 2, "each needs its filter here");
+    let modules = [crate::authors::new_filter(), example("dns-lists")];
+    for (fence, module) in shown.iter().zip(modules) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("test-cases.kdl");
+        fs::write(&file, &fence.text).expect("a file");
+        let mut test = proxy::command();
+        let test = test.args(["filter", "test"]).arg(&module).arg("--test-cases");
+        let output = test.arg(&file).output().expect("dnsweir filter test");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        // Some are shown without a snapshot.
+        assert!(
+            said.contains("test cases of") && !said.contains("DIFF"),
+            "{}: {said}",
+            fence.place
+        );
+    }
+}
+
 const BUILT_IN: [&str; 10] = [
     "log",
     "rewrite",
@@ -232,12 +275,17 @@ fn documents(folder: &Path) -> Vec<PathBuf> {
 
 /// The `kdl` fences of a document.
 fn examples(file: &Path) -> Vec<Example> {
+    fences(file, "```kdl")
+}
+
+/// The fences of a document that begin so.
+fn fences(file: &Path, begin: &str) -> Vec<Example> {
     let text = fs::read_to_string(file).expect("a document");
     let mut examples = Vec::new();
     let mut open: Option<Example> = None;
     for (number, line) in (1..).zip(text.lines()) {
         match &mut open {
-            None if line.trim() == "```kdl" => {
+            None if line.trim() == begin => {
                 open = Some(Example {
                     place: format!("{}:{number}", file.display()),
                     text: String::new(),

@@ -64,6 +64,11 @@ fn target() -> PathBuf {
     this.ancestors().nth(3).expect("a target folder").join("authors")
 }
 
+/// The module of a new filter, as it is written.
+pub fn new_filter() -> PathBuf {
+    sample().1
+}
+
 /// A new filter called `sample`, and the module that cargo built of it. Made once; not to be changed.
 fn sample() -> (&'static Path, PathBuf) {
     static SAMPLE: OnceLock<tempfile::TempDir> = OnceLock::new();
