@@ -125,6 +125,39 @@ fn every_filter_has_a_readme_with_examples() {
     }
 }
 
+/// Filters that show what can be done in few lines say what that costs, and how one knows.
+#[test]
+fn the_gallery_says_how_its_cost_was_measured() {
+    for filter in [
+        "cname-uncloak",
+        "country",
+        "dns-lists",
+        "dns64",
+        "fetched-block-list",
+        "maintenance",
+        "policy-zones",
+        "rate-limit",
+        "rebinding",
+        "rotation",
+        "tenants",
+        "traffic",
+    ] {
+        let text = fs::read_to_string(readme(filter)).expect("a README");
+        let cost = text.split("\n## ").find(|section| section.starts_with("Cost\n"));
+        let cost = cost.unwrap_or_else(|| panic!("{filter} does not say what it costs"));
+        let measured = cost.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            measured.contains("Measured with `bench/benches/examples.rs`"),
+            "{filter}: {cost}"
+        );
+        let index = fs::read_to_string(root().join("examples/README.md")).expect("an index");
+        assert!(
+            index.contains(&format!("{filter}/README.md")),
+            "{filter} is not listed"
+        );
+    }
+}
+
 /// Whatever the Syntax section of a README promises is used by the tests of that filter.
 #[test]
 fn every_documented_option_is_exercised() {
