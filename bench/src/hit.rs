@@ -140,6 +140,8 @@ pub struct Expected {
     pub answers: u8,
     /// Whether they come by and by, since something is asked first. What runs meanwhile is then awaited after each batch.
     pub deferred: bool,
+    /// Whether there are none.
+    pub silent: bool,
 }
 
 impl Expected {
@@ -148,6 +150,7 @@ impl Expected {
         rcode: 0,
         answers: 1,
         deferred: false,
+        silent: false,
     };
 
     fn met(self, reply: &[u8]) -> bool {
@@ -285,7 +288,7 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
         };
         let path = || HitPath::new(&shared, &generation, worker, setup, plan.batch);
         // An error goes over to the thread that waits for it as text.
-        rounds(path, plan, setup.expected.deferred, &all).map_err(|error| error.to_string())
+        rounds(path, plan, setup.expected, &all).map_err(|error| error.to_string())
     };
     let took = if setup.cores.is_empty() {
         vec![alone(0)]
@@ -316,7 +319,7 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
 fn rounds<'a>(
     path: impl FnOnce() -> Result<HitPath<'a>, Box<dyn Error>>,
     plan: Plan,
-    deferred: bool,
+    expected: Expected,
     all: &Barrier,
 ) -> Result<Vec<f64>, Box<dyn Error>> {
     LocalRuntime::new()?.block_on(async {
@@ -342,7 +345,7 @@ fn rounds<'a>(
         let mut took = Vec::new();
         // Whole batches, and no more looks at the clock than it takes to end in time.
         let batches = plan.count.div_ceil(plan.batch as u64);
-        let part = match deferred {
+        let part = match expected.deferred {
             true => plan.batch as u64,
             false => batches.div_ceil(16) * plan.batch as u64,
         };
@@ -355,13 +358,14 @@ fn rounds<'a>(
                 let now = part.min(batches * plan.batch as u64 - asked);
                 path.answer(now);
                 asked += now;
-                if deferred {
+                if expected.deferred {
                     path.worker.drained().await;
                 }
             }
             took.push(start.elapsed().as_nanos() as f64 / asked as f64);
             let (answered, late) = (path.outbox.answered.get(), path.outbox.late);
-            if answered != asked || (late > 0 && !deferred) {
+            let replies = if expected.silent { 0 } else { asked };
+            if answered != replies || (late > 0 && !expected.deferred) {
                 return Err(format!(
                     "{answered} of {asked} queries were answered rightly, {late} of them late"
                 )

@@ -30,6 +30,14 @@ pub struct Settings {
         value_parser = absolute
     )]
     module: PathBuf,
+    /// The same, compiled for WASI; without it, nothing is measured of that
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "target/hostile/wasm32-wasip2/release/verbs.wasm",
+        value_parser = absolute
+    )]
+    wasi_module: PathBuf,
     /// Only what the description of holds this
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -47,6 +55,8 @@ struct Verb {
     /// What its configuration calls it.
     word: &'static str,
     expected: Expected,
+    /// Of one that is built for WASI: what is granted to it.
+    wasi: Option<&'static str>,
 }
 
 const fn verb(what: &'static str, word: &'static str) -> Verb {
@@ -54,57 +64,100 @@ const fn verb(what: &'static str, word: &'static str) -> Verb {
 }
 
 const fn replying(what: &'static str, word: &'static str, expected: Expected) -> Verb {
-    Verb { what, word, expected }
+    Verb {
+        what,
+        word,
+        expected,
+        wasi: None,
+    }
+}
+
+const fn granted(what: &'static str, word: &'static str, wasi: &'static str) -> Verb {
+    Verb {
+        wasi: Some(wasi),
+        ..verb(what, word)
+    }
 }
 
 const DENIED: Expected = Expected {
     rcode: 3,
     answers: 0,
-    deferred: false,
+    ..Expected::ONE_RECORD
 };
 const WITH_ALIAS: Expected = Expected {
-    rcode: 0,
     answers: 2,
-    deferred: true,
+    ..DEFERRED
 };
 const DEFERRED: Expected = Expected {
-    rcode: 0,
-    answers: 1,
     deferred: true,
+    ..Expected::ONE_RECORD
+};
+const MAPPED: Expected = Expected {
+    rcode: 5,
+    ..Expected::ONE_RECORD
+};
+const DROPPED: Expected = Expected {
+    silent: true,
+    ..Expected::ONE_RECORD
 };
 
-const VERBS: [Verb; 31] = [
+const VERBS: [Verb; 52] = [
     verb("sees each query, and passes", "pass"),
     verb("the same, remembered", "remember"),
     replying("refuses", "refuse", DENIED),
     replying("refuses, with an extended error", "refuse-error", DENIED),
+    replying("drops it, for a reason", "drop", DROPPED),
     verb("answers with an address", "answer"),
     replying("alias to another name", "alias", WITH_ALIAS),
     verb("rewrites the name", "rewrite"),
     verb("sends the client's subnet on", "client-subnet"),
+    verb("sends it to another source", "via"),
+    verb("leaves its response phase out", "skip-response"),
     verb("bounds the TTL of the response", "query-edit"),
     replying("asks for one cached name", "ask", DEFERRED),
     verb("reads the listener's name", "listener"),
+    verb("reads the server's name of TLS", "server-name"),
+    verb("reads who asks", "identity"),
     verb("reads the EDNS options", "options"),
     verb("`count`", "count"),
     verb("`count_with` a label", "count-label"),
     verb("`print` of a line", "print"),
+    verb("`log` of a line", "log"),
     verb("`Table::get`", "get"),
     verb("`Table::add`", "add"),
+    verb("`Table::put`", "put"),
+    verb("`Table::compare_and_swap`", "compare-and-swap"),
     verb("`Table::take`", "take"),
     verb("`Data::find_line` in 100 000 lines", "find-line"),
     verb("`Data::read_at`", "read-at"),
     verb("sees each response, and passes", "response-pass"),
     verb("the same with the message", "response-message"),
     verb("replaces it", "response-replace"),
+    replying("drops it", "response-drop", DROPPED),
+    replying("asks for one cached name about it", "response-ask", DEFERRED),
+    replying("maps its response code", "response-rcode", MAPPED),
     verb("bounds its TTL", "response-ttl"),
     verb("clears a flag", "response-flags"),
     verb("adds an extended error", "response-error"),
     verb("rotates its records", "response-rotate"),
+    verb("shuffles its records", "response-shuffle"),
+    verb("permutes its records", "response-permute"),
+    verb("replaces a record", "response-replace-records"),
     verb("removes records by type", "response-remove"),
     verb("appends a record", "response-append"),
     verb("sees each event", "event"),
     verb("the same with the message", "event-message"),
+    granted("built for WASI, passes", "pass", ""),
+    granted(
+        "the same, with all grants",
+        "pass",
+        "clock; random; env \"PATH\"; folder \"/usr\"",
+    ),
+    granted("reads the clock, granted", "clock", "clock"),
+    granted("reads the clock, not granted", "clock", ""),
+    granted("takes a random number, granted", "random", "random"),
+    granted("takes a random number, not granted", "random", ""),
+    granted("`println!` of a line", "println", ""),
 ];
 
 /// Measures, and returns a table.
@@ -114,39 +167,58 @@ const VERBS: [Verb; 31] = [
 /// When a filter cannot be set up, or a reply is not as it should be.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     let scratch = Scratch::new()?;
-    let list = scratch.0.join("list");
     let mut names: Vec<String> = (0..LINES)
         .map(|number| format!("host-{number}.ads.example"))
         .collect();
     names.sort_unstable();
-    fs::write(&list, names.join("\n"))?;
+    fs::write(scratch.0.join("list"), names.join("\n"))?;
+    fs::write(scratch.0.join("kubeconfig"), "")?;
     let bare = Setup::behind("", "", Expected::ONE_RECORD);
     let bare = each(settings, &bare)?;
     let mut table = format!(
         "nanoseconds for each query\n{:<38}{:>10}{:>10}\n{:<38}{:>10.0}{:>10.0}\n",
         "", "alone", "of 32", "a hit without a filter", bare[0], bare[1]
     );
-    for verb in VERBS.iter().filter(|verb| verb.what.contains(&settings.only)) {
-        let setup = with(verb, &settings.module, &list);
-        let took = each(settings, &setup).map_err(|error| format!("{}: {error}", verb.word))?;
-        let _ = writeln!(
-            table,
-            "{:<38}{:>+10.0}{:>+10.0}",
-            verb.what,
-            took[0] - bare[0],
-            took[1] - bare[1]
+    let without_wasi = !settings.wasi_module.is_file();
+    if without_wasi {
+        eprintln!(
+            "there is no {}: see bench/README.md",
+            settings.wasi_module.display()
         );
+    }
+    let chosen = VERBS.iter().filter(|verb| verb.what.contains(&settings.only));
+    for verb in chosen.filter(|verb| !(verb.wasi.is_some() && without_wasi)) {
+        let setup = with(verb, settings, &scratch.0);
+        let took = each(settings, &setup).map_err(|error| format!("{}: {error}", verb.word))?;
+        let (alone, batched) = (took[0] - bare[0], took[1] - bare[1]);
+        let row = format!("{:<38}{alone:>+10.0}{batched:>+10.0}", verb.what);
+        eprintln!("{row}");
+        let _ = writeln!(table, "{row}");
     }
     Ok(table)
 }
 
-fn with(verb: &Verb, module: &Path, list: &Path) -> Setup {
+fn with(verb: &Verb, settings: &Settings, folder: &Path) -> Setup {
+    let (module, grants) = match verb.wasi {
+        Some("") => (&settings.wasi_module, String::new()),
+        Some(grants) => (&settings.wasi_module, format!("wasi {{ {grants} }}")),
+        None => (&settings.module, String::new()),
+    };
+    // Nobody is there to say which pods there are: who asks from here is the node.
+    let pods = match verb.word {
+        "identity" => format!(
+            "pods {{ node \"here\"; kubeconfig {:?} }}",
+            folder.join("kubeconfig")
+        ),
+        _ => String::new(),
+    };
     let filter = format!(
-        "filter \"verbs\" {{ module \"{}\"; limits time=\"1s\"\n\
+        "{pods}\nsource \"elsewhere\" {{ forward \"192.0.2.54\" }}\n\
+         filter \"verbs\" {{ module \"{}\"; limits time=\"1s\"; {grants}\n\
          config {{ verb \"{}\"; other \"{OTHER}\"; list (data)\"{}\" }} }}",
         module.display(),
         verb.word,
-        list.display()
+        folder.join("list").display()
     );
     Setup::behind(&filter, "use \"verbs\"", verb.expected)
 }

@@ -7,9 +7,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, Answers, Ask, Data, Event, ExtendedError, Filter, Invalid, Manifest, NameBuf, Prefix, Query,
-    Rcode, Rdata, Record, Response, ResponseEdit, ResponseVerdict, Rewrite, Section, Selector, Setup, Table,
-    Type, Verdict, count, count_with, print,
+    Answer, Answers, Ask, Data, Event, ExtendedError, Filter, Invalid, Level, Manifest, NameBuf, NamedSource,
+    Prefix, Query, Rcode, Rdata, Record, Response, ResponseEdit, ResponseVerdict, Rewrite, Section, Selector,
+    Setup, Table, Type, Verdict, count, count_with, log, print,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -23,7 +23,17 @@ enum Verb {
 }
 use Verb::{Query as Queries, Response as Responses};
 
-const VERBS: [(&str, Verb); 31] = [
+/// What there is for filters that are built for WASI.
+#[cfg(target_os = "wasi")]
+const OF_WASI: &[(&str, Verb)] = &[
+    ("clock", Queries(|_, _| looked_at(std::time::SystemTime::now()))),
+    ("random", Queries(|_, _| looked_at(wasi::random()))),
+    ("println", Queries(|_, _| looked_at(wasi::print()))),
+];
+#[cfg(not(target_os = "wasi"))]
+const OF_WASI: &[(&str, Verb)] = &[];
+
+const VERBS: [(&str, Verb); 45] = [
     ("pass", Queries(|_, _| Verdict::pass())),
     ("remember", Queries(|_, _| Verdict::pass().remember(MINUTE))),
     ("refuse", Queries(|_, _| Verdict::refuse(Rcode::NXDOMAIN))),
@@ -31,6 +41,7 @@ const VERBS: [(&str, Verb); 31] = [
         "refuse-error",
         Queries(|_, _| Verdict::refuse(Rcode::NXDOMAIN).error(ExtendedError::FILTERED.text("on a list"))),
     ),
+    ("drop", Queries(|_, _| Verdict::drop_for("on a list"))),
     ("answer", Queries(|_, query| Verdict::answer(answer(query)))),
     (
         "alias",
@@ -49,6 +60,14 @@ const VERBS: [(&str, Verb); 31] = [
         Queries(|_, query| Verdict::pass().client_subnet(Prefix::of(query.client(), 24))),
     ),
     (
+        "via",
+        Queries(|own, _| match own.elsewhere {
+            Some(source) => Verdict::pass().via(source),
+            None => Verdict::pass(),
+        }),
+    ),
+    ("skip-response", Queries(|_, _| Verdict::pass().skip_response())),
+    (
         "query-edit",
         Queries(|_, _| Verdict::pass().edit(ResponseEdit::new().ttl_max(MINUTE))),
     ),
@@ -57,6 +76,8 @@ const VERBS: [(&str, Verb); 31] = [
         Queries(|own, _| Verdict::ask(Ask::new().lookup(&own.other, Type::A).below())),
     ),
     ("listener", Queries(|_, query| looked_at(query.listener()))),
+    ("server-name", Queries(|_, query| looked_at(query.server_name()))),
+    ("identity", Queries(|_, query| looked_at(query.identity()))),
     (
         "options",
         Queries(|_, query| looked_at(query.edns_options().count())),
@@ -87,12 +108,33 @@ const VERBS: [(&str, Verb); 31] = [
         }),
     ),
     (
+        "log",
+        Queries(|_, _| {
+            log(Level::Info, "a line of some forty octets, as a log has");
+            Verdict::pass()
+        }),
+    ),
+    (
         "get",
         Queries(|own, query| looked_at(own.table.get(query.name().as_wire()))),
     ),
     (
         "add",
         Queries(|own, query| looked_at(own.table.add(query.name().as_wire(), 1, None))),
+    ),
+    (
+        "put",
+        Queries(|own, query| looked_at(own.table.put(query.name().as_wire(), [0; 8], None))),
+    ),
+    (
+        "compare-and-swap",
+        Queries(|own, query| {
+            let key = query.name().as_wire();
+            let there = own
+                .table
+                .compare_and_swap(key, Some(&[0; 8]), Some(&[0; 8]), None);
+            looked_at(there || own.table.put(key, [0; 8], None))
+        }),
     ),
     (
         "take",
@@ -131,6 +173,18 @@ const VERBS: [(&str, Verb); 31] = [
         Responses(|_, response| ResponseVerdict::replace(answer(response.query()))),
     ),
     (
+        "response-drop",
+        Responses(|_, _| ResponseVerdict::drop_for("on a list")),
+    ),
+    (
+        "response-ask",
+        Responses(|own, _| ResponseVerdict::ask(Ask::new().lookup(&own.other, Type::A).below())),
+    ),
+    (
+        "response-rcode",
+        Responses(|_, _| edit(|edit| edit.rcode(Rcode::NOERROR, Rcode::REFUSED))),
+    ),
+    (
         "response-ttl",
         Responses(|_, _| edit(|edit| edit.ttl_max(MINUTE))),
     ),
@@ -143,6 +197,15 @@ const VERBS: [(&str, Verb); 31] = [
         Responses(|_, _| edit(|edit| edit.error(ExtendedError::FORGED.text("edited")))),
     ),
     ("response-rotate", Responses(|_, _| edit(|edit| edit.rotate(1)))),
+    ("response-shuffle", Responses(|_, _| edit(ResponseEdit::shuffle))),
+    (
+        "response-permute",
+        Responses(|_, _| edit(|edit| edit.permute([0]))),
+    ),
+    (
+        "response-replace-records",
+        Responses(|own, _| edit(|edit| edit.replace(Selector::of_type(Type::A), [record(&own.other)]))),
+    ),
     (
         "response-remove",
         Responses(|_, _| edit(|edit| edit.remove(Selector::of_type(Type::AAAA)))),
@@ -160,13 +223,16 @@ struct Verbs {
     other: NameBuf,
     table: Table,
     list: Option<Data>,
+    /// Where queries go that are not to go where they would.
+    elsewhere: Option<NamedSource>,
 }
 
 impl Filter for Verbs {
     fn configure(setup: Setup<'_>) -> Result<(Verbs, Manifest), Invalid> {
         let config = setup.config();
         let wanted: String = config.setting("verb")?;
-        let Some((name, verb)) = VERBS.into_iter().find(|(name, _)| *name == wanted) else {
+        let mut verbs = VERBS.iter().chain(OF_WASI);
+        let Some(&(name, verb)) = verbs.find(|(name, _)| *name == wanted) else {
             return Err(config.mistake(format!("there is no verb {wanted:?}")).report());
         };
         let manifest = match verb {
@@ -174,8 +240,17 @@ impl Filter for Verbs {
             Verb::Response(_) => Manifest::new().responses(),
             Verb::Event => Manifest::new().events(),
         };
+        let mut elsewhere = None;
         let manifest = match name {
-            "ask" => manifest.asks(),
+            "ask" | "response-ask" => manifest.asks(),
+            "skip-response" => manifest.responses(),
+            "via" => {
+                let mut manifest = manifest;
+                elsewhere = Some(manifest.source("elsewhere"));
+                manifest
+            }
+            "server-name" => manifest.server_name(),
+            "identity" => manifest.identity(),
             "listener" => manifest.listener(),
             "options" => manifest.edns_options(),
             "response-message" | "event-message" => manifest.messages(),
@@ -187,6 +262,7 @@ impl Filter for Verbs {
             other: config.setting("other")?,
             table: setup.table("numbers", 1 << 20),
             list,
+            elsewhere,
         };
         Ok((own, manifest))
     }
@@ -212,6 +288,11 @@ impl Filter for Verbs {
     fn answers(&mut self, _: &Query<'_>, answers: &Answers<'_>) -> Verdict {
         looked_at(answers.iter().any(|found| found.answer_count() > 0))
     }
+
+    fn response_answers(&mut self, _: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
+        black_box(answers.iter().any(|found| found.answer_count() > 0));
+        ResponseVerdict::pass()
+    }
 }
 
 /// The verdict of one who has found out something, and does nothing about it.
@@ -230,6 +311,29 @@ fn answer(query: &Query<'_>) -> Answer {
 
 fn record(name: &NameBuf) -> Record {
     Record::new(name, MINUTE, Rdata::A(Ipv4Addr::new(192, 0, 2, 8)))
+}
+
+/// What the standard library has only a detour to.
+#[cfg(target_os = "wasi")]
+mod wasi {
+    /// A random number.
+    #[expect(unsafe_code, reason = "a map asks once for the keys of all maps")]
+    pub fn random() -> u64 {
+        unsafe extern "C" {
+            fn getentropy(buffer: *mut u64, octets: usize) -> i32;
+        }
+        let mut number = 0;
+        // SAFETY: it writes as many octets as it is told, for which there is room.
+        let failed = unsafe { getentropy(&raw mut number, size_of::<u64>()) };
+        assert_eq!(failed, 0, "no random number");
+        number
+    }
+
+    /// The line that [`print`](dnsweir_filter::print) is measured with, as any program prints it.
+    #[expect(clippy::print_stdout, reason = "that is what is measured")]
+    pub fn print() {
+        println!("a line of some forty octets, as a log has");
+    }
 }
 
 dnsweir_filter::export!(Verbs);
