@@ -21,6 +21,10 @@ pub(super) struct Queue {
     /// Queries that no task has taken yet.
     pub queries: RefCell<VecDeque<Box<Option<Query>>>>,
     /// Room for others, which earlier ones have left.
+    #[expect(
+        clippy::vec_box,
+        reason = "the room itself is what is kept, and it goes into `queries` as it is"
+    )]
     pub spare: RefCell<Vec<Box<Option<Query>>>>,
     /// How many tasks wait, and have not been told of a query.
     pub idle: Cell<usize>,
