@@ -133,10 +133,7 @@ impl Query {
         let padding = pad(&mut message, QUERY_BLOCK);
         message.extend_from_slice(&padding);
         let padded = (!padding.is_empty()).then(|| Self::new(message).ok())??;
-        Some(Self {
-            tap: self.tap.clone(),
-            ..padded
-        })
+        Some(padded.tapped(self.tap.clone()))
     }
 
     /// The same question to a server that predates EDNS. None if it carries no OPT, or one with

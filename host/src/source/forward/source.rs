@@ -165,7 +165,7 @@ fn echoes(message: &[u8], subnet: ClientSubnet) -> bool {
     if message.len() < HEADER || u16_at(message, 4) != 1 {
         return true;
     }
-    let start = HEADER + question_of(message).len();
+    let start = name::skip_plain(message, HEADER).map_or(HEADER, |end| end + QUESTION_TAIL);
     let mut walk = Walk::new(message, start, records::counts(message));
     let opt = walk.find_map(|record| record.ok().filter(|record| record.rtype == rtype::OPT));
     opt.is_none_or(|opt| subnet.is_echoed(&message[opt.data]))
@@ -207,12 +207,6 @@ fn words(asked: &Result<Answer, Failure>) -> String {
             format!("{} said {rcode}, answers: {answers}", answer.upstream)
         }
     }
-}
-
-/// The question of a query that was built here.
-fn question_of(query: &[u8]) -> &[u8] {
-    let end = name::skip_plain(query, HEADER).map_or(HEADER, |end| end + QUESTION_TAIL);
-    &query[HEADER..end.min(query.len())]
 }
 
 /// Where each label of a wire name begins; the root's is not counted.
