@@ -1,7 +1,9 @@
 //! One cached answer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+use triomphe::{HeaderWithLength, ThinArc};
 
 use super::freshness::{Lifetime, REFRESH_RECHECK_MS};
 use super::key::{Key, KeyFlags};
@@ -65,11 +67,16 @@ pub struct Stored<'a> {
     pub now_ms: u64,
 }
 
-/// A cached answer: immutable, but for the marks of its use.
+/// A cached answer: immutable, but for the marks of its use. A clone is the same entry.
 ///
-/// Message, TTL offsets and name share one allocation, the message first.
+/// All of it is one allocation, so that a lookup goes from the slot to the octets it compares in one step: the marks, then the
+/// message, the TTL offsets as native-endian pairs of octets, and the name.
+#[derive(Clone, Debug)]
+pub struct Entry(ThinArc<Marks, u8>);
+
+/// What an entry holds beside its octets.
 #[derive(Debug)]
-pub struct Entry {
+struct Marks {
     lifetime: Lifetime,
     partition: u64,
     retry_at_ms: AtomicU64,
@@ -83,9 +90,10 @@ pub struct Entry {
     kind: Kind,
     name_len: u8,
     refreshing: AtomicBool,
-    /// The message, then the TTL offsets as native-endian pairs of octets, then the name.
-    bytes: Box<[u8]>,
 }
+
+/// Octets of most entries: what is longer is put together on the heap before it is stored there.
+const MOST_ENTRIES: usize = 512;
 
 impl Entry {
     /// `None` when the key or the message is not one that could come off the wire. Hits index the
@@ -99,13 +107,13 @@ impl Entry {
         if stored.wire.len() < HEADER_LEN || !stored.ttl_offsets.iter().all(fits) {
             return None;
         }
-        let mut bytes = Vec::with_capacity(Self::content_len(key, stored));
-        bytes.extend_from_slice(stored.wire);
+        let mut octets = SmallVec::<[u8; MOST_ENTRIES]>::with_capacity(Self::content_len(key, stored));
+        octets.extend_from_slice(stored.wire);
         for offset in stored.ttl_offsets {
-            bytes.extend_from_slice(&offset.to_ne_bytes());
+            octets.extend_from_slice(&offset.to_ne_bytes());
         }
-        bytes.extend_from_slice(key.name);
-        Some(Self {
+        octets.extend_from_slice(key.name);
+        let marks = Marks {
             lifetime: Lifetime {
                 stored_at_ms: stored.now_ms,
                 ttl_secs: stored.ttl_secs,
@@ -132,8 +140,18 @@ impl Entry {
             kind: stored.kind,
             name_len,
             refreshing: AtomicBool::new(false),
-            bytes: bytes.into_boxed_slice(),
-        })
+        };
+        Some(Self(ThinArc::from_header_and_slice(marks, &octets)))
+    }
+
+    #[inline]
+    fn marks(&self) -> &Marks {
+        &self.0.header.header
+    }
+
+    #[inline]
+    fn octets(&self) -> &[u8] {
+        &self.0.slice
     }
 
     fn content_len(key: &Key<'_>, stored: &Stored<'_>) -> usize {
@@ -142,90 +160,96 @@ impl Entry {
 
     /// What an entry takes from the heap, the allocator's share included, in bytes.
     pub(super) fn cost(key: &Key<'_>, stored: &Stored<'_>) -> usize {
-        heap_bytes(size_of::<Entry>() + 2 * size_of::<usize>()) + heap_bytes(Self::content_len(key, stored))
+        let fixed = size_of::<usize>() + size_of::<HeaderWithLength<Marks>>();
+        heap_bytes((fixed + Self::content_len(key, stored)).next_multiple_of(align_of::<Marks>()))
     }
 
     #[inline]
     pub(super) fn answers(&self, key: &Key<'_>) -> bool {
-        self.qtype == key.qtype
-            && self.qclass == key.qclass
-            && self.flags == key.flags
-            && self.partition == key.partition
+        let marks = self.marks();
+        marks.qtype == key.qtype
+            && marks.qclass == key.qclass
+            && marks.flags == key.flags
+            && marks.partition == key.partition
             && self.name() == key.name
     }
 
     /// The message as it was stored.
     #[inline]
     pub fn wire(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.wire_len)]
+        &self.octets()[..usize::from(self.marks().wire_len)]
     }
 
     /// The name that was asked for: wire format, lower case.
     #[inline]
     pub fn name(&self) -> &[u8] {
-        &self.bytes[self.bytes.len() - usize::from(self.name_len)..]
+        let octets = self.octets();
+        &octets[octets.len() - usize::from(self.marks().name_len)..]
     }
 
     /// The type that was asked for.
     pub fn qtype(&self) -> u16 {
-        self.qtype
+        self.marks().qtype
     }
 
     /// The bits of the query that it is for; shown, each has a comma in front.
     pub fn flags(&self) -> KeyFlags {
-        self.flags
+        self.marks().flags
     }
 
     /// Where in the message the records' TTL fields begin.
     #[inline]
     pub fn ttl_offsets(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
-        let end = self.bytes.len() - usize::from(self.name_len);
-        let pairs = self.bytes[usize::from(self.wire_len)..end].chunks_exact(2);
+        let (marks, octets) = (self.marks(), self.octets());
+        let end = octets.len() - usize::from(marks.name_len);
+        let pairs = octets[usize::from(marks.wire_len)..end].chunks_exact(2);
         pairs.map(|pair| usize::from(u16::from_ne_bytes([pair[0], pair[1]])))
     }
 
     /// What sort of answer this is.
     #[inline]
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.marks().kind
     }
 
     /// Why it is as it is (RFC 8914).
     #[inline]
     pub fn error(&self) -> Option<ExtendedErrorCode> {
-        (self.error != NO_ERROR).then_some(self.error)
+        Some(self.marks().error).filter(|&error| error != NO_ERROR)
     }
 
     /// The answer's rcode. The upper bits of an extended one live in OPT, which is not cached.
     #[inline]
     pub fn rcode(&self) -> u8 {
-        self.bytes[3] & 0x0f
+        self.octets()[3] & 0x0f
     }
 
     /// When it was stored and how long it serves.
     #[inline]
     pub fn lifetime(&self) -> Lifetime {
-        self.lifetime
+        self.marks().lifetime
     }
 
     /// How often it was looked up since it was stored.
     #[inline]
     pub fn hits(&self) -> u32 {
-        self.hits.load(Ordering::Relaxed)
+        self.marks().hits.load(Ordering::Relaxed)
     }
 
     /// Called with the shard locked, so a load and a store do what an atomic addition would.
     #[inline]
     pub(super) fn count_hit(&self) {
-        self.hits.store(self.hits().saturating_add(1), Ordering::Relaxed);
+        self.marks()
+            .hits
+            .store(self.hits().saturating_add(1), Ordering::Relaxed);
     }
 
     /// Whether to ask for this answer again ahead of time. Whoever sees `true` should try
     /// [`Entry::claim_refresh`].
     #[inline]
     pub fn prefetch_due(&self, prefetch: &Prefetch, now_ms: u64) -> bool {
-        prefetch.is_due(&self.lifetime, self.hits(), now_ms)
-            && !self.refreshing.load(Ordering::Relaxed)
+        prefetch.is_due(&self.lifetime(), self.hits(), now_ms)
+            && !self.marks().refreshing.load(Ordering::Relaxed)
             && self.may_retry(now_ms)
     }
 
@@ -233,16 +257,14 @@ impl Entry {
     /// stale answer goes out without asking upstream.
     #[inline]
     pub fn may_retry(&self, now_ms: u64) -> bool {
-        now_ms >= self.retry_at_ms.load(Ordering::Relaxed)
+        now_ms >= self.marks().retry_at_ms.load(Ordering::Relaxed)
     }
 
     /// The right to refresh this entry, for one caller at a time and not while a recent failure holds it
     /// back. Dropping the claim gives it up, so a refresh that is cancelled blocks nobody.
-    pub fn claim_refresh(self: &Arc<Self>, now_ms: u64) -> Option<RefreshClaim> {
-        if self.may_retry(now_ms) && !self.refreshing.swap(true, Ordering::Relaxed) {
-            Some(RefreshClaim {
-                entry: Arc::clone(self),
-            })
+    pub fn claim_refresh(&self, now_ms: u64) -> Option<RefreshClaim> {
+        if self.may_retry(now_ms) && !self.marks().refreshing.swap(true, Ordering::Relaxed) {
+            Some(RefreshClaim { entry: self.clone() })
         } else {
             None
         }
@@ -250,7 +272,8 @@ impl Entry {
 
     /// Remembers that a refresh failed just now: the next may start [`REFRESH_RECHECK_MS`] later.
     pub fn refresh_failed(&self, now_ms: u64) {
-        self.retry_at_ms
+        self.marks()
+            .retry_at_ms
             .store(now_ms.saturating_add(REFRESH_RECHECK_MS), Ordering::Relaxed);
     }
 }
@@ -258,19 +281,19 @@ impl Entry {
 /// The right to refresh one entry, given up when dropped. See [`Entry::claim_refresh`].
 #[derive(Debug)]
 pub struct RefreshClaim {
-    entry: Arc<Entry>,
+    entry: Entry,
 }
 
 impl RefreshClaim {
     /// The entry to be refreshed.
-    pub fn entry(&self) -> &Arc<Entry> {
+    pub fn entry(&self) -> &Entry {
         &self.entry
     }
 }
 
 impl Drop for RefreshClaim {
     fn drop(&mut self) {
-        self.entry.refreshing.store(false, Ordering::Relaxed);
+        self.entry.marks().refreshing.store(false, Ordering::Relaxed);
     }
 }
 

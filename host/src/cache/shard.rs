@@ -9,8 +9,6 @@
 //! Nothing here is paid in one large instalment: tables grow by steps, each insertion looks at a few
 //! slots for expired answers, and one eviction moves a bounded number of entries.
 
-use std::sync::Arc;
-
 use hashbrown::HashTable;
 
 use super::entry::{Entry, Kind, heap_bytes};
@@ -55,7 +53,7 @@ struct Slot {
     hash: u64,
     gone_at_ms: u64,
     /// `None` when the slot is free.
-    entry: Option<Arc<Entry>>,
+    entry: Option<Entry>,
     /// What the entry takes from the heap.
     bytes: u32,
     older: u32,
@@ -112,7 +110,7 @@ impl Shard {
     }
 
     /// Every entry, in no order.
-    pub fn entries(&self) -> Vec<Arc<Entry>> {
+    pub fn entries(&self) -> Vec<Entry> {
         self.slots.iter().filter_map(|slot| slot.entry.clone()).collect()
     }
 
@@ -144,7 +142,7 @@ impl Shard {
 
     /// The entry, and a mark that it was of use.
     #[inline]
-    pub fn lookup(&mut self, key: &Key<'_>, now_ms: u64) -> Option<Arc<Entry>> {
+    pub fn lookup(&mut self, key: &Key<'_>, now_ms: u64) -> Option<Entry> {
         let at = self.find(key)?;
         let slot = &mut self.slots[at as usize];
         if slot.gone_at_ms <= now_ms {
@@ -156,17 +154,17 @@ impl Shard {
         }
         let entry = slot.entry.as_ref()?;
         entry.count_hit();
-        Some(Arc::clone(entry))
+        Some(entry.clone())
     }
 
     /// The entry as it lies there, without a mark.
-    pub fn peek(&self, key: &Key<'_>) -> Option<&Arc<Entry>> {
+    pub fn peek(&self, key: &Key<'_>) -> Option<&Entry> {
         self.slots[self.find(key)? as usize].entry.as_ref()
     }
 
     /// Puts `entry` in the place of what answered the same key, or in a new one. `cost` is its
     /// [`Entry::cost`]. False if it does not fit even alone.
-    pub fn insert(&mut self, key: &Key<'_>, entry: Arc<Entry>, cost: usize, now_ms: u64) -> bool {
+    pub fn insert(&mut self, key: &Key<'_>, entry: Entry, cost: usize, now_ms: u64) -> bool {
         self.sweep(now_ms);
         let Some(bytes) = u32::try_from(cost)
             .ok()
@@ -194,7 +192,7 @@ impl Shard {
         !crowded || self.find(key).is_some()
     }
 
-    fn replace(&mut self, at: u32, entry: Arc<Entry>, bytes: u32) {
+    fn replace(&mut self, at: u32, entry: Entry, bytes: u32) {
         let slot = &mut self.slots[at as usize];
         let fifo = match slot.queue {
             Queue::Small => &mut self.small,
@@ -213,7 +211,7 @@ impl Shard {
         }
     }
 
-    fn add(&mut self, hash: u64, entry: Arc<Entry>, bytes: u32) {
+    fn add(&mut self, hash: u64, entry: Entry, bytes: u32) {
         let queue = if self.ghosts.recall(hash) {
             Queue::Main
         } else {

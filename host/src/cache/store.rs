@@ -1,7 +1,5 @@
 //! The store: shards, each behind its own lock.
 
-use std::sync::Arc;
-
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Kind, Stored};
@@ -102,7 +100,7 @@ impl Cache {
     ///
     /// The lock is held for the search alone: the caller copies from the entry without it.
     #[inline]
-    pub fn lookup(&self, key: &Key<'_>, now_ms: u64) -> Option<Arc<Entry>> {
+    pub fn lookup(&self, key: &Key<'_>, now_ms: u64) -> Option<Entry> {
         self.shard(key.hash).lock().lookup(key, now_ms)
     }
 
@@ -111,7 +109,7 @@ impl Cache {
         let entry = if stored.ttl_secs == 0 {
             None
         } else {
-            Entry::new(key, stored).map(Arc::new)
+            Entry::new(key, stored)
         };
         let mut shard = self.shard(key.hash).lock();
         if stored.kind == Kind::Failure
@@ -172,7 +170,7 @@ impl Cache {
     }
 
     /// The entries of one shard, which is locked only for as long as it takes to count their references up.
-    pub fn entries(&self, shard: usize) -> Vec<Arc<Entry>> {
+    pub fn entries(&self, shard: usize) -> Vec<Entry> {
         let shard = self.shards.get(shard);
         shard.map_or_else(Vec::new, |shard| shard.0.lock().entries())
     }

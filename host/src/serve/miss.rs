@@ -206,7 +206,7 @@ impl Worker {
     }
 
     /// An entry past its TTL that may be served if nothing better comes, and how long to wait for that.
-    fn stale(&self, live: &Live, request: &Request, cache: &config::Cache) -> Option<(Arc<Entry>, Duration)> {
+    fn stale(&self, live: &Live, request: &Request, cache: &config::Cache) -> Option<(Entry, Duration)> {
         let after = cache.serve_stale?.after;
         if !request.may_store() || !request.may_be_stale() {
             return None;
@@ -223,7 +223,7 @@ impl Worker {
         live: &Live,
         request: &Request,
         cache: &config::Cache,
-        entry: Arc<Entry>,
+        entry: Entry,
     ) -> Response {
         add(&live.counters(request).stale, 1);
         request.trace(|| explain::cache(request, "stale: nothing fresher is to be had".into()));

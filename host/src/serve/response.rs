@@ -42,7 +42,7 @@ pub enum Content {
     /// There are none but header and question.
     Empty,
     /// In the cache.
-    Entry(Arc<Entry>),
+    Entry(Entry),
     /// Here.
     Answer(Arc<Answer>),
     /// An upstream's message as it is: the answer to a signed query.

@@ -35,8 +35,8 @@ fn stored<'a>(wire: &'a [u8], ttl_offsets: &'a [u16]) -> Stored<'a> {
     }
 }
 
-fn entry() -> Arc<Entry> {
-    Arc::new(Entry::new(&key(), &stored(&wire(), &[12, 16])).unwrap())
+fn entry() -> Entry {
+    Entry::new(&key(), &stored(&wire(), &[12, 16])).unwrap()
 }
 
 #[test]
