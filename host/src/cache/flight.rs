@@ -13,11 +13,15 @@ use std::task::{Context, Poll, Waker};
 
 use hashbrown::HashTable;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::key::{Key, KeyFlags};
 
 /// Shards of the table of flights.
 const SHARDS: usize = 16;
+
+/// Octets of most names.
+const MOST_NAMES: usize = 64;
 
 /// The questions that are being asked upstream now. One per process, shared by all threads. There are as many as
 /// callers that lead, and followers as callers that wait: how many may is for their caller to decide.
@@ -28,7 +32,7 @@ pub struct Flights<T> {
 /// One question on its way, and those who wait for it.
 struct Flight<T> {
     hash: u64,
-    name: Box<[u8]>,
+    name: SmallVec<[u8; MOST_NAMES]>,
     qtype: u16,
     qclass: u16,
     flags: KeyFlags,
@@ -97,7 +101,7 @@ impl<T: Clone + Send + Sync> Flights<T> {
         }
         let flight = Arc::new(Flight {
             hash: key.hash,
-            name: key.name.into(),
+            name: SmallVec::from_slice(key.name),
             qtype: key.qtype,
             qclass: key.qclass,
             flags: key.flags,

@@ -7,15 +7,19 @@
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
+use smallvec::SmallVec;
 
 use super::name::{self, BadName, LABEL_MAXIMUM, NAME_MAXIMUM, POINTERS_MAXIMUM};
 
 /// The names of one message.
 pub struct Names<'m> {
     message: &'m [u8],
+    known: SmallVec<[Known; FEW]>,
     /// For each octet of the message the place in `known` of the name that begins there, plus one; 0: not looked at.
+    /// Empty as long as few are known: to look through those costs less.
     places: Vec<u16>,
-    known: Vec<Known>,
+    /// Where the parts of the name begin that is looked at.
+    parts: [u16; PARTS],
 }
 
 /// A name that was looked at.
@@ -26,6 +30,8 @@ pub struct Known {
     pub hash: u64,
     /// Octets it has uncompressed.
     pub octets: u8,
+    /// Where it begins.
+    at: u16,
     /// Pointers it leads through.
     pointers: u8,
     /// Where the first of them leads.
@@ -37,10 +43,14 @@ pub struct Known {
 /// Parts of the longest name: each label has two octets at least, and then there are its pointers.
 const PARTS: usize = NAME_MAXIMUM / 2 + POINTERS_MAXIMUM as usize + 1;
 
+/// Names of most messages.
+const FEW: usize = 8;
+
 /// The root label.
 const ROOT: Known = Known {
     hash: 0,
     octets: 1,
+    at: 0,
     pointers: 0,
     target: 0,
     end: 0,
@@ -51,9 +61,9 @@ impl<'m> Names<'m> {
     pub fn new(message: &'m [u8]) -> Names<'m> {
         Names {
             message,
-            places: vec![0; message.len()],
-            // Enough for most messages; more is asked for as names turn up.
-            known: Vec::with_capacity(8),
+            known: SmallVec::new(),
+            places: Vec::new(),
+            parts: [0; PARTS],
         }
     }
 
@@ -63,7 +73,6 @@ impl<'m> Names<'m> {
     /// When it breaks RFC 1035 sections 2.3.4 or 4.1.4, or leads through more pointers than [`POINTERS_MAXIMUM`].
     pub fn at(&mut self, start: usize) -> Result<Known, BadName> {
         // From its start down to what is known: each label and each pointer.
-        let mut parts = [0_u16; PARTS];
         let mut count = 0;
         let (mut at, mut segment) = (start, start);
         // Where this part has to end: before the part with the pointer that led here.
@@ -84,7 +93,7 @@ impl<'m> Names<'m> {
                     ..ROOT
                 };
             }
-            *parts.get_mut(count).ok_or(BadName)? = at as u16;
+            *self.parts.get_mut(count).ok_or(BadName)? = at as u16;
             count += 1;
             if name::is_pointer(length) {
                 if at + 2 > limit {
@@ -99,16 +108,22 @@ impl<'m> Names<'m> {
                 return Err(BadName);
             }
         };
-        for &at in parts[..count].iter().rev() {
-            name = self.prepend(usize::from(at), name)?;
+        for part in (0..count).rev() {
+            name = self.prepend(usize::from(self.parts[part]), name)?;
         }
         Ok(name)
     }
 
     /// What is known of the name at a place; none: beyond the message.
     fn known_at(&self, at: usize) -> Option<Option<Known>> {
-        let place = usize::from(*self.places.get(at)?);
-        Some(place.checked_sub(1).map(|place| self.known[place]))
+        if at >= self.message.len() {
+            return None;
+        }
+        let known = match self.places.get(at) {
+            None => self.known.iter().find(|known| usize::from(known.at) == at),
+            Some(&place) => usize::from(place).checked_sub(1).map(|place| &self.known[place]),
+        };
+        Some(known.copied())
     }
 
     /// Whether the first part of a name that was looked at ends no later than this.
@@ -129,6 +144,7 @@ impl<'m> Names<'m> {
                 pointers: rest.pointers + 1,
                 target: u16::from(length & 0x3f) << 8 | u16::from(self.message[at + 1]),
                 end: at as u16 + 2,
+                at: at as u16,
                 ..rest
             }
         } else {
@@ -139,12 +155,26 @@ impl<'m> Names<'m> {
             Known {
                 hash: extend(rest.hash, label),
                 octets: rest.octets.checked_add(label.len() as u8).ok_or(BadName)?,
+                at: at as u16,
                 ..rest
             }
         };
         self.known.push(name);
-        self.places[at] = self.known.len() as u16;
+        match self.places.get_mut(at) {
+            Some(place) => *place = self.known.len() as u16,
+            None if self.known.len() > FEW => self.index(),
+            None => {}
+        }
         Ok(name)
+    }
+
+    /// Notes where the names begin that are known: they have become too many to look through.
+    #[cold]
+    fn index(&mut self) {
+        self.places = vec![0; self.message.len()];
+        for (place, known) in (1..).zip(&self.known) {
+            self.places[usize::from(known.at)] = place;
+        }
     }
 }
 

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::edns::{self, ExtendedErrorCode};
 use super::name;
 use super::names::Names;
@@ -54,6 +56,9 @@ pub struct Record {
 
 /// A record and the hash of its owner's name.
 type Owned = (Record, u64);
+
+/// Records of most answers, OPT included.
+const FEW_RECORDS: usize = 4;
 
 /// Octets of the shortest record: the root for a name, type, class, TTL, and the length of no data.
 const RECORD_MINIMUM: usize = 11;
@@ -161,7 +166,7 @@ pub struct Answer {
     /// The message without its OPT record.
     pub message: Vec<u8>,
     /// Where each record's TTL stands.
-    pub ttl_offsets: Vec<u16>,
+    pub ttl_offsets: SmallVec<[u16; FEW_RECORDS]>,
     /// The rcode with its upper bits from OPT.
     pub rcode: u16,
     /// What it says.
@@ -189,7 +194,8 @@ impl Answer {
         let mut names = Names::new(&message);
         // No more than there is room for, whatever the header counts.
         let most = counts.into_iter().map(usize::from).sum::<usize>();
-        let mut records = Vec::with_capacity(most.min(message.len() / RECORD_MINIMUM));
+        let most = most.min(message.len() / RECORD_MINIMUM);
+        let mut records = SmallVec::<[Owned; FEW_RECORDS]>::with_capacity(most);
         for record in &mut walk {
             let record = record?;
             let owner = names.at(record.start).map_err(|_| BadRecords)?.hash;

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::attempt::Forward;
@@ -51,7 +52,7 @@ impl Forward {
             query,
             deadline: now + self.shared.config.deadline,
             rotation,
-            attempts: Vec::new(),
+            attempts: SmallVec::new(),
             begun: 0,
             next: now,
             faults: Vec::new(),
@@ -72,7 +73,7 @@ struct Race<'q> {
     deadline: Instant,
     rotation: Rotation,
     /// Those under way.
-    attempts: Vec<Attempt<'q>>,
+    attempts: SmallVec<[Attempt<'q>; 1]>,
     /// How many attempts there were.
     begun: u32,
     /// When the next one may begin.
@@ -234,7 +235,7 @@ impl Race<'_> {
 
 /// The first attempt to end, which leaves the race. Polling all of a handful costs less than telling which
 /// was woken.
-async fn first<'q>(attempts: &mut Vec<Attempt<'q>>) -> (Attempt<'q>, Result<Reply, Fault>) {
+async fn first<'q>(attempts: &mut SmallVec<[Attempt<'q>; 1]>) -> (Attempt<'q>, Result<Reply, Fault>) {
     poll_fn(|context| {
         for at in 0..attempts.len() {
             if let Poll::Ready(outcome) = attempts[at].reply.as_mut().poll(context) {

@@ -106,7 +106,7 @@ impl Message {
         Arc::new(Answer {
             message: self.octets,
             ttl: self.lowest_ttl.unwrap_or(0),
-            ttl_offsets: self.ttl_offsets,
+            ttl_offsets: self.ttl_offsets.into(),
             rcode,
             meaning,
             error: None,
