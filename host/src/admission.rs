@@ -12,18 +12,19 @@
 //!
 //! What is the jostle time depends on what they are there for: newcomers bring it.
 //!
-//! Who has how many is reckoned only while it is crowded: as a rule, to come and go is one step in an ordered map.
+//! Who has how many is reckoned only while it is crowded: as a rule, to come and go is one step at an end of a list.
 //! Clients are told apart by their whole address: the pods of a node share a network.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use slab::Slab;
 
 /// The jostle time of those who know no better: unbound's `jostle-timeout`.
 pub const JOSTLE: Duration = Duration::from_millis(200);
@@ -42,17 +43,17 @@ pub struct Room {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// One of the places. Dropped, it is free.
-#[derive(Debug)]
-pub struct Place {
-    room: Arc<Room>,
-    number: u64,
-    ticket: Arc<Ticket>,
-}
+/// One of the places. It is free when the last clone is dropped.
+#[derive(Debug, Clone)]
+pub struct Place(Arc<Held>);
 
 /// What a place's holder and whoever displaces it both know.
-#[derive(Debug, Default)]
-struct Ticket {
+#[derive(Debug)]
+struct Held {
+    room: Arc<Room>,
+    /// Where it is in the room.
+    at: usize,
+    number: u64,
     displaced: AtomicBool,
     holder: Mutex<Option<Waker>>,
 }
@@ -60,19 +61,32 @@ struct Ticket {
 #[derive(Debug)]
 struct Inner {
     limit: usize,
-    /// The next place's number: they count up, so that the oldest comes first.
+    /// The next place's number: they count up.
     next: u64,
-    inside: BTreeMap<u64, Inside>,
+    inside: Slab<Inside>,
+    /// The ends of the list of those inside, in the order in which they came.
+    oldest: Option<usize>,
+    newest: Option<usize>,
     /// Who has how many; only while it is crowded.
     shares: Option<Box<Shares>>,
 }
 
 #[derive(Debug)]
 struct Inside {
+    number: u64,
+    newcomer: Newcomer,
+    held: Weak<Held>,
+    /// Its neighbours in the list.
+    older: Option<usize>,
+    newer: Option<usize>,
+}
+
+/// Who wants to come in.
+#[derive(Debug, Clone, Copy)]
+struct Newcomer {
     client: u64,
     subject: u64,
     since: Instant,
-    ticket: Arc<Ticket>,
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +98,8 @@ struct Shares {
 /// Places by what they have in common.
 #[derive(Debug, Default)]
 struct Groups {
-    members: BTreeSet<(u64, u64)>,
+    /// Where they are, by group and number.
+    members: BTreeMap<(u64, u64), usize>,
     sizes: HashMap<u64, usize>,
     by_size: BTreeSet<(usize, u64)>,
 }
@@ -97,7 +112,9 @@ impl Room {
             inner: Mutex::new(Inner {
                 limit,
                 next: 0,
-                inside: BTreeMap::new(),
+                inside: Slab::new(),
+                oldest: None,
+                newest: None,
                 shares: None,
             }),
         })
@@ -127,36 +144,30 @@ impl Room {
         now: Instant,
         jostle: Duration,
     ) -> Result<Place, Full> {
-        let ticket = Arc::new(Ticket::default());
-        let newcomer = Inside {
+        let newcomer = Newcomer {
             client: self.hasher.hash_one(client),
             subject: self.hasher.hash_one(subject),
             since: now,
-            ticket: Arc::clone(&ticket),
         };
-        let (number, displaced) = self.inner.lock().enter(newcomer, jostle)?;
+        let (place, displaced) = self.inner.lock().enter(self, newcomer, jostle)?;
         // No lock of ours is held: a waker runs code of the runtime it belongs to.
-        if let Some(displaced) = displaced {
+        if let Some(displaced) = displaced.and_then(|displaced| displaced.upgrade()) {
             displaced.displace();
         }
-        Ok(Place {
-            room: Arc::clone(self),
-            number,
-            ticket,
-        })
+        Ok(place)
     }
 }
 
 impl Place {
     /// Ready when somebody else has taken the place: its holder has to end what it does.
     pub fn poll_displaced(&self, context: &mut Context<'_>) -> Poll<()> {
-        let ticket = &self.ticket;
-        if ticket.displaced.load(Ordering::Acquire) {
+        let held = &self.0;
+        if held.displaced.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
-        let mut holder = ticket.holder.lock();
+        let mut holder = held.holder.lock();
         // Whoever displaces it says so before it looks for the waker: one that is left now is found.
-        if ticket.displaced.load(Ordering::Acquire) {
+        if held.displaced.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
         match &mut *holder {
@@ -165,27 +176,19 @@ impl Place {
         }
         Poll::Pending
     }
-}
 
-impl Place {
     /// Whether somebody else has taken it, or it was given up.
     pub fn is_displaced(&self) -> bool {
-        self.ticket.displaced.load(Ordering::Acquire)
+        self.0.displaced.load(Ordering::Acquire)
     }
 
     /// Has its holder end what it does, as if somebody else had taken the place.
     pub fn give_up(&self) {
-        self.ticket.displace();
+        self.0.displace();
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.room.inner.lock().remove(self.number);
-    }
-}
-
-impl Ticket {
+impl Held {
     fn displace(&self) {
         self.displaced.store(true, Ordering::Release);
         let holder = self.holder.lock().take();
@@ -195,33 +198,79 @@ impl Ticket {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut room = self.room.inner.lock();
+        // Who was displaced has no place to give back: somebody else is there, or nobody.
+        let own = |inside: &Inside| inside.number == self.number;
+        if room.inside.get(self.at).is_some_and(own) {
+            room.remove(self.at);
+        }
+    }
+}
+
 impl Inner {
-    /// Gives the newcomer its number, and who has to leave for it.
-    fn enter(&mut self, newcomer: Inside, jostle: Duration) -> Result<(u64, Option<Arc<Ticket>>), Full> {
+    /// Gives the newcomer a place, and says who has to leave for it.
+    fn enter(
+        &mut self,
+        room: &Arc<Room>,
+        newcomer: Newcomer,
+        jostle: Duration,
+    ) -> Result<(Place, Option<Weak<Held>>), Full> {
         let displaced = if self.inside.len() < self.limit {
             None
         } else {
             let victim = self.victim(&newcomer, jostle).ok_or(Full)?;
-            self.remove(victim)
+            Some(self.remove(victim))
         };
         let number = self.next;
         self.next += 1;
+        let vacant = self.inside.vacant_entry();
+        let at = vacant.key();
+        let held = Arc::new(Held {
+            room: Arc::clone(room),
+            at,
+            number,
+            displaced: AtomicBool::new(false),
+            holder: Mutex::default(),
+        });
+        let older = self.newest.replace(at);
+        vacant.insert(Inside {
+            number,
+            newcomer,
+            held: Arc::downgrade(&held),
+            older,
+            newer: None,
+        });
+        *self.newer_of(older) = Some(at);
         if let Some(shares) = &mut self.shares {
-            shares.join(number, &newcomer);
+            shares.join(at, &self.inside[at]);
         }
-        self.inside.insert(number, newcomer);
         self.reckon();
-        Ok((number, displaced.map(|gone| gone.ticket)))
+        Ok((Place(held), displaced))
     }
 
-    /// Takes a place away, if it has not been taken before.
-    fn remove(&mut self, number: u64) -> Option<Inside> {
-        let gone = self.inside.remove(&number)?;
+    /// What stands for the newer neighbour of this one; of none: the oldest of all.
+    fn newer_of(&mut self, older: Option<usize>) -> &mut Option<usize> {
+        match older {
+            Some(older) => &mut self.inside[older].newer,
+            None => &mut self.oldest,
+        }
+    }
+
+    /// Takes a place away.
+    fn remove(&mut self, at: usize) -> Weak<Held> {
+        let gone = self.inside.remove(at);
+        *self.newer_of(gone.older) = gone.newer;
+        match gone.newer {
+            Some(newer) => self.inside[newer].older = gone.older,
+            None => self.newest = gone.older,
+        }
         if let Some(shares) = &mut self.shares {
-            shares.leave(number, &gone);
+            shares.leave(&gone);
         }
         self.reckon();
-        Some(gone)
+        gone.held
     }
 
     /// Begins to reckon shares when three quarters are taken, and stops below a half.
@@ -229,8 +278,8 @@ impl Inner {
         let inside = self.inside.len();
         if self.shares.is_none() && inside * 4 >= self.limit * 3 {
             let mut shares = Box::<Shares>::default();
-            for (&number, holder) in &self.inside {
-                shares.join(number, holder);
+            for (at, inside) in &self.inside {
+                shares.join(at, inside);
             }
             self.shares = Some(shares);
         } else if self.shares.is_some() && inside * 2 < self.limit {
@@ -239,7 +288,7 @@ impl Inner {
     }
 
     /// Who has to give way to the newcomer.
-    fn victim(&self, newcomer: &Inside, jostle: Duration) -> Option<u64> {
+    fn victim(&self, newcomer: &Newcomer, jostle: Duration) -> Option<usize> {
         let Shares { clients, subjects } = &**self.shares.as_ref()?;
         let small = self.limit / SMALL;
         let own = clients.size(newcomer.client) + 1;
@@ -248,40 +297,40 @@ impl Inner {
             return clients.oldest(client);
         }
         // Places of a client that has fewer than the newcomer's are safe.
-        let safe = |number: u64| {
-            let holder = self.inside.get(&number);
-            holder.is_none_or(|holder| clients.size(holder.client) + 1 < own)
+        let safe = |at: usize| {
+            let inside = self.inside.get(at);
+            inside.is_none_or(|inside| clients.size(inside.newcomer.client) + 1 < own)
         };
         let (most, subject) = subjects.largest()?;
         if most > small.max(subjects.size(newcomer.subject) + 1)
-            && let Some(victim) = subjects.oldest(subject).filter(|&number| !safe(number))
+            && let Some(victim) = subjects.oldest(subject).filter(|&at| !safe(at))
         {
             return Some(victim);
         }
-        let oldest = self.inside.keys().next().copied();
-        let victim = oldest
-            .filter(|&number| !safe(number))
+        let victim = self
+            .oldest
+            .filter(|&at| !safe(at))
             .or_else(|| clients.oldest(newcomer.client))?;
-        let since = self.inside.get(&victim)?.since;
+        let since = self.inside.get(victim)?.newcomer.since;
         (newcomer.since.duration_since(since) >= jostle).then_some(victim)
     }
 }
 
 impl Shares {
-    fn join(&mut self, number: u64, holder: &Inside) {
-        self.clients.join(holder.client, number);
-        self.subjects.join(holder.subject, number);
+    fn join(&mut self, at: usize, inside: &Inside) {
+        self.clients.join(inside.newcomer.client, inside.number, at);
+        self.subjects.join(inside.newcomer.subject, inside.number, at);
     }
 
-    fn leave(&mut self, number: u64, holder: &Inside) {
-        self.clients.leave(holder.client, number);
-        self.subjects.leave(holder.subject, number);
+    fn leave(&mut self, inside: &Inside) {
+        self.clients.leave(inside.newcomer.client, inside.number);
+        self.subjects.leave(inside.newcomer.subject, inside.number);
     }
 }
 
 impl Groups {
-    fn join(&mut self, group: u64, number: u64) {
-        self.members.insert((group, number));
+    fn join(&mut self, group: u64, number: u64, at: usize) {
+        self.members.insert((group, number), at);
         let size = self.sizes.entry(group).or_default();
         self.by_size.remove(&(*size, group));
         *size += 1;
@@ -309,9 +358,9 @@ impl Groups {
         self.by_size.last().copied()
     }
 
-    fn oldest(&self, group: u64) -> Option<u64> {
-        let (_, number) = self.members.range((group, 0)..=(group, u64::MAX)).next()?;
-        Some(*number)
+    fn oldest(&self, group: u64) -> Option<usize> {
+        let (_, at) = self.members.range((group, 0)..=(group, u64::MAX)).next()?;
+        Some(*at)
     }
 }
 

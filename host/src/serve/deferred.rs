@@ -15,7 +15,7 @@ use crate::dns::rcode;
 use super::batch::{DeferredReply, Step};
 use super::live::Live;
 use super::observed::SLOW;
-use super::queue::Query;
+use super::queue::{Owed, Query};
 use super::records::Sent;
 use super::request::Request;
 use super::response::Response;
@@ -40,21 +40,27 @@ impl Worker {
             .waiting
             .enter(client, request.hash, Instant::now(), JOSTLE)
         {
-            Ok(place) => Rc::new(place),
+            Ok(place) => place,
             Err(Full) => return Some(self.crowded_out(live, request, step)),
         };
-        let mut request = std::mem::replace(request, Request::new(request.client));
-        request.place = Some(place);
         // In a box: a task that has moved what it works on keeps room for it in each place where it was.
-        let mut room = self.queue.spare.borrow_mut().pop().unwrap_or_default();
-        *room = Some(Query {
-            _owed: self.queue.debts.owe(),
-            live: Rc::clone(live),
-            request,
-            step,
-            reply: Some(reply()),
+        let spare = self.queue.spare.borrow_mut().pop();
+        let mut query = spare.unwrap_or_else(|| {
+            Box::new(Query {
+                request: Request::new(request.client),
+                step: Step::Gone,
+                owed: None,
+            })
         });
-        self.queue.queries.borrow_mut().push_back(room);
+        std::mem::swap(request, &mut query.request);
+        query.request.place = Some(place);
+        query.step = step;
+        query.owed = Some(Owed {
+            _debt: self.queue.debts.owe(),
+            live: Rc::clone(live),
+            reply: reply(),
+        });
+        self.queue.queries.borrow_mut().push_back(query);
         match self.queue.idle.get().checked_sub(1) {
             Some(idle) => {
                 self.queue.idle.set(idle);
@@ -69,12 +75,12 @@ impl Worker {
     async fn run_deferred(self: Rc<Self>) {
         loop {
             loop {
-                let room = self.queue.queries.borrow_mut().pop_front();
-                let Some(mut room) = room else { break };
-                // It was filled when it was put there.
-                let Some(query) = &mut *room else { continue };
+                let query = self.queue.queries.borrow_mut().pop_front();
+                let Some(mut query) = query else { break };
                 let step = std::mem::replace(&mut query.step, Step::Gone);
-                let Query { live, request, .. } = query;
+                // It was put there with it.
+                let Some(owed) = query.owed.take() else { continue };
+                let (live, request) = (&owed.live, &mut query.request);
                 let response = self.finish(live, request, step).await;
                 // Who has its answer leads nobody: those who ask from now on ask anew.
                 request.led = None;
@@ -85,11 +91,11 @@ impl Worker {
                     // In a box: it is rare, and all who wait would have room for it.
                     Box::pin(self.hold_back(live, request, response)).await;
                 }
-                self.reply(query, response);
-                *room = None;
+                self.reply(owed, request, response);
+                request.clear();
                 let mut spare = self.queue.spare.borrow_mut();
                 if spare.len() < KEPT {
-                    spare.push(room);
+                    spare.push(query);
                 }
             }
             let idle = self.queue.idle.get();
@@ -102,20 +108,17 @@ impl Worker {
     }
 
     /// Sends a response to the client; none: the query was dropped.
-    fn reply(&self, query: &mut Query, response: Option<Response>) {
-        let Query {
-            live, request, reply, ..
-        } = query;
+    fn reply(&self, owed: Owed, request: &mut Request, response: Option<Response>) {
+        // The debt is paid at the end.
+        let Owed { live, reply, _debt } = owed;
         match response {
             Some(response) => {
                 let mut buffer = self.reply.borrow_mut();
                 let head = request.reply_head(response.error);
                 let size = response.write(&mut buffer[..], &head);
-                if let Some(reply) = reply.take() {
-                    reply.send(&buffer[..size]);
-                }
+                reply.send(&buffer[..size]);
                 let (sent, clocks) = (Sent::of(&buffer[..], size), self.clocks());
-                self.count_response(live, request, &response, sent, &buffer[..size], clocks);
+                self.count_response(&live, request, &response, sent, &buffer[..size], clocks);
                 let took = clocks.now.saturating_sub(request.client.received);
                 if took >= SLOW && response.rcode != rcode::SERVFAIL {
                     self.keep_trouble(request, &response, took, clocks);
@@ -123,7 +126,7 @@ impl Worker {
             }
             None => {
                 request.end();
-                self.hear(live, request, None, Sent::default(), &[], self.clocks());
+                self.hear(&live, request, None, Sent::default(), &[], self.clocks());
             }
         }
     }

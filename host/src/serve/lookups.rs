@@ -41,7 +41,7 @@ pub(super) struct Looked<'a> {
     response: Option<Response>,
     /// The question of the response.
     question: Vec<u8>,
-    _place: Option<Rc<Place>>,
+    _place: Option<Place>,
     _held: Option<Held<'a>>,
 }
 
@@ -156,7 +156,7 @@ impl Worker {
             .enter(client, inner.hash, Instant::now().into_std(), JOSTLE)
             .ok()?;
         made.set(made.get() + 1);
-        inner.place = Some(Rc::new(place));
+        inner.place = Some(place);
         inner.until = Some(until);
         inner.trace = request.trace.as_ref().map(|trace| trace.branch());
         Some(inner)
@@ -210,7 +210,7 @@ impl Worker {
 }
 
 /// Waits until all are done; whether the query that they are for had to give way, and they with it.
-async fn all(request: &Request, slots: &mut [Slot<'_>], places: &[Rc<Place>]) -> bool {
+async fn all(request: &Request, slots: &mut [Slot<'_>], places: &[Place]) -> bool {
     poll_fn(|context| {
         let displaced = request.poll_displaced(context).is_ready();
         if displaced {

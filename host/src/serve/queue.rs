@@ -19,13 +19,13 @@ pub const WAITING_OCTETS: usize = 2688;
 #[derive(Default)]
 pub(super) struct Queue {
     /// Queries that no task has taken yet.
-    pub queries: RefCell<VecDeque<Box<Option<Query>>>>,
+    pub queries: RefCell<VecDeque<Box<Query>>>,
     /// Room for others, which earlier ones have left.
     #[expect(
         clippy::vec_box,
         reason = "the room itself is what is kept, and it goes into `queries` as it is"
     )]
-    pub spare: RefCell<Vec<Box<Option<Query>>>>,
+    pub spare: RefCell<Vec<Box<Query>>>,
     /// How many tasks wait, and have not been told of a query.
     pub idle: Cell<usize>,
     /// There is a query.
@@ -34,15 +34,20 @@ pub(super) struct Queue {
     pub debts: Rc<Debts>,
 }
 
-/// A query that outlives its batch.
+/// A query that outlives its batch; or room for one, with an empty request.
 pub(super) struct Query {
-    /// Paid when it is dropped.
-    pub _owed: Owed,
-    pub live: Rc<Live>,
     pub request: Request,
     pub step: Step,
-    /// Until it is sent.
-    pub reply: Option<Box<dyn DeferredReply>>,
+    /// None: nobody is here.
+    pub owed: Option<Owed>,
+}
+
+/// What is owed to the client of a query.
+pub(super) struct Owed {
+    /// Paid when it is dropped.
+    pub _debt: Debt,
+    pub live: Rc<Live>,
+    pub reply: Box<dyn DeferredReply>,
 }
 
 /// How many replies are owed.
@@ -53,13 +58,13 @@ pub(super) struct Debts {
 }
 
 /// A reply is owed for as long as this lives.
-pub(super) struct Owed(Rc<Debts>);
+pub(super) struct Debt(Rc<Debts>);
 
 impl Debts {
     /// One more.
-    pub fn owe(self: &Rc<Self>) -> Owed {
+    pub fn owe(self: &Rc<Self>) -> Debt {
         self.owed.set(self.owed.get() + 1);
-        Owed(Rc::clone(self))
+        Debt(Rc::clone(self))
     }
 
     /// Resolves when none is owed any more.
@@ -70,7 +75,7 @@ impl Debts {
     }
 }
 
-impl Drop for Owed {
+impl Drop for Debt {
     fn drop(&mut self) {
         self.0.owed.set(self.0.owed.get() - 1);
         if self.0.owed.get() == 0 {

@@ -90,7 +90,7 @@ pub struct Request {
     /// How many aliases and lookups led here.
     pub depth: u8,
     /// Its place among the queries that wait; none while it does not, and for the proxy's own.
-    pub place: Option<Rc<Place>>,
+    pub place: Option<Place>,
     /// Until when it waits for something fresh, if there is something stale.
     pub until: Option<Instant>,
     /// How many lookups were made for the client's query, once there was one.
@@ -207,6 +207,22 @@ impl Request {
         self.routed = false;
         self.delay = 0;
         self.depth = 0;
+        self.trace = None;
+    }
+
+    /// Lets go of all it has, so that it may be [`admit`](Request::admit)ted into again, and keeps room for a question.
+    pub fn clear(&mut self) {
+        self.server_name = None;
+        self.identity = Identity::Unknown;
+        // Whoever wants these as well makes them long.
+        (self.options, self.message) = (Vec::new(), Vec::new());
+        self.signed = None;
+        self.question.clear();
+        self.changes.clear();
+        self.place = None;
+        self.until = None;
+        self.lookups = OnceCell::new();
+        self.led = None;
         self.trace = None;
     }
 
