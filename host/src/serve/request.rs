@@ -218,6 +218,8 @@ impl Request {
         (self.options, self.message) = (Vec::new(), Vec::new());
         self.signed = None;
         self.question.clear();
+        // They are numbers of one generation, and the next query may be of another.
+        (self.pipeline, self.zone, self.stage) = (0, 0, 0);
         self.changes.clear();
         self.place = None;
         self.until = None;
