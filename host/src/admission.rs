@@ -151,7 +151,7 @@ impl Room {
         };
         let (place, displaced) = self.inner.lock().enter(self, newcomer, jostle)?;
         // No lock of ours is held: a waker runs code of the runtime it belongs to.
-        if let Some(displaced) = displaced.and_then(|displaced| displaced.upgrade()) {
+        if let Some(displaced) = displaced.as_ref().and_then(Weak::upgrade) {
             displaced.displace();
         }
         Ok(place)

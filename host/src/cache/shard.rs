@@ -312,7 +312,7 @@ impl Shard {
     pub fn remove_if(&mut self, leaves: impl Fn(&Entry) -> bool) -> usize {
         let mut removed = 0;
         for at in 0..self.slots.len() {
-            if self.slots[at].entry.as_ref().is_some_and(|entry| leaves(entry)) {
+            if self.slots[at].entry.as_ref().is_some_and(&leaves) {
                 self.remove_at(at as u32);
                 removed += 1;
             }
