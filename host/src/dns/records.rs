@@ -60,6 +60,8 @@ type Owned = (Record, u64);
 /// Records of most answers, OPT included.
 const FEW_RECORDS: usize = 4;
 
+type Records = SmallVec<[Owned; FEW_RECORDS]>;
+
 /// Octets of the shortest record: the root for a name, type, class, TTL, and the length of no data.
 const RECORD_MINIMUM: usize = 11;
 
@@ -194,8 +196,7 @@ impl Answer {
         let mut names = Names::new(&message);
         // No more than there is room for, whatever the header counts.
         let most = counts.into_iter().map(usize::from).sum::<usize>();
-        let most = most.min(message.len() / RECORD_MINIMUM);
-        let mut records = SmallVec::<[Owned; FEW_RECORDS]>::with_capacity(most);
+        let mut records = Records::with_capacity(most.min(message.len() / RECORD_MINIMUM));
         for record in &mut walk {
             let record = record?;
             let owner = names.at(record.start).map_err(|_| BadRecords)?.hash;
