@@ -12,7 +12,7 @@
 //!
 //! What is the jostle time depends on what they are there for: newcomers bring it.
 //!
-//! Who has how many is reckoned only while it is crowded: as a rule, to come and go is one step at an end of a list.
+//! Who has how many is reckoned only while it is crowded: as a rule, to come and go is to be linked into a list and out of it.
 //! Clients are told apart by their whole address: the pods of a node share a network.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -62,6 +62,9 @@ const FEW_RECORDS: usize = 4;
 
 type Records = SmallVec<[Owned; FEW_RECORDS]>;
 
+/// Where the TTLs of a message's records stand; as large with eight in place as with none.
+pub type TtlOffsets = SmallVec<[u16; 8]>;
+
 /// Octets of the shortest record: the root for a name, type, class, TTL, and the length of no data.
 const RECORD_MINIMUM: usize = 11;
 
@@ -168,7 +171,7 @@ pub struct Answer {
     /// The message without its OPT record.
     pub message: Vec<u8>,
     /// Where each record's TTL stands.
-    pub ttl_offsets: SmallVec<[u16; FEW_RECORDS]>,
+    pub ttl_offsets: TtlOffsets,
     /// The rcode with its upper bits from OPT.
     pub rcode: u16,
     /// What it says.

@@ -210,22 +210,14 @@ impl Request {
         self.trace = None;
     }
 
-    /// Lets go of all it has, so that it may be [`admit`](Request::admit)ted into again, and keeps room for a question.
+    /// Becomes an empty one, keeping room for a question.
     pub fn clear(&mut self) {
-        self.server_name = None;
-        self.identity = Identity::Unknown;
-        // Whoever wants these as well makes them long.
-        (self.options, self.message) = (Vec::new(), Vec::new());
-        self.signed = None;
-        self.question.clear();
-        // They are numbers of one generation, and the next query may be of another.
-        (self.pipeline, self.zone, self.stage) = (0, 0, 0);
-        self.changes.clear();
-        self.place = None;
-        self.until = None;
-        self.lookups = OnceCell::new();
-        self.led = None;
-        self.trace = None;
+        let mut question = std::mem::take(&mut self.question);
+        question.clear();
+        *self = Request {
+            question,
+            ..Request::new(self.client)
+        };
     }
 
     #[cold]

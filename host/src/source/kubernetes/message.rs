@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::dns::records::{Answer, Meaning};
+use crate::dns::records::{Answer, Meaning, TtlOffsets};
 use crate::dns::{CLASS_IN, HEADER, build, flag, rcode, rtype, u16_at};
 
 /// Where counts of the sections stand in a header.
@@ -17,7 +17,7 @@ const POINTED: usize = 0x3fff;
 /// An answer that is being written. Sections are filled in their order.
 pub struct Message {
     octets: Vec<u8>,
-    ttl_offsets: Vec<u16>,
+    ttl_offsets: TtlOffsets,
     ttl: u32,
     lowest_ttl: Option<u32>,
 }
@@ -41,7 +41,7 @@ impl Message {
     pub fn new(question: &[u8], ttl: u32) -> Message {
         Message {
             octets: build::empty(question, rcode::NOERROR),
-            ttl_offsets: Vec::new(),
+            ttl_offsets: TtlOffsets::new(),
             ttl,
             lowest_ttl: None,
         }
@@ -106,7 +106,7 @@ impl Message {
         Arc::new(Answer {
             message: self.octets,
             ttl: self.lowest_ttl.unwrap_or(0),
-            ttl_offsets: self.ttl_offsets.into(),
+            ttl_offsets: self.ttl_offsets,
             rcode,
             meaning,
             error: None,
