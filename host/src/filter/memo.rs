@@ -1,16 +1,19 @@
 //! Remembered verdicts: a filter whose verdict depends on the question alone is called once per question.
 //!
 //! A table of sets of four, fixed in size, that belongs to one instance and so to one thread: no lock, no
-//! atomic. A set is found by the hash the caller has at hand anyway and lies in a few neighbouring cache
-//! lines. Of four the one that ends soonest makes room: a name that is asked for often comes back after one
-//! call, and a flood of random names displaces others one by one but never stalls a worker the way emptying or
-//! sweeping a table would. Sets of four hold half a table of names with four in a hundred displaced by chance;
-//! sets of two would displace ten.
+//! atomic. A set is found by the hash the caller has at hand anyway; one cache line tells what is in it. Sets of four
+//! hold half a table of names with four in a hundred left out by chance; sets of two would leave out ten.
+//!
+//! Of four the one that ends soonest makes room, but only for a question that was turned away before. Where more names are
+//! asked for than fit, most are asked for once in a long while: they cost a call, as without a table, and neither an entry
+//! nor somebody else's. A name that is asked for often has its entry with the second call, a flood of random names displaces
+//! next to nothing, and none of it stalls a worker the way emptying or sweeping a table would.
 //!
 //! Octets are bounded, too, and verdicts that ran out must not hold them: whenever one is remembered, a hand
 //! moves on over the next few sets and takes away what has ended. If octets are wanting, it moves on and takes
 //! away what it comes to.
 
+use std::mem;
 use std::sync::Arc;
 
 use super::verdict::{Decision, Ede, Order, RecordEdit, ResourceRecord, ResponseEdit, Selector, Verdict};
@@ -21,15 +24,20 @@ const ENTRIES: usize = 4096;
 /// Entries that a hash can be found in.
 const WAYS: usize = 4;
 
+/// Questions that were turned away and are known again, of each set: few, so that only those come in that are asked for more often
+/// than what passes by.
+const TURNED_AWAY: usize = 8;
+
 /// Sets that the hand moves over for each verdict that is remembered, and at most if octets are wanting.
 const SWEEP: usize = 2;
 const SWEEP_MAXIMUM: usize = 64;
 
-/// Octets that names and verdicts of one table may hold, without the table itself (224 KiB).
+/// Octets that names and verdicts of one table may hold, without the table itself (256 KiB).
 const BYTES: usize = 1 << 20;
 
 /// Octets of one instance's remembered verdicts, at most.
-pub(super) const REMEMBERED: usize = BYTES + ENTRIES * size_of::<Option<Entry>>();
+pub(super) const REMEMBERED: usize =
+    BYTES + ENTRIES * size_of::<Option<Entry>>() + ENTRIES / WAYS * size_of::<Set>();
 
 /// What a verdict holds for.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +66,8 @@ pub fn salt(number: u64) -> u64 {
 #[derive(Default)]
 pub(super) struct Memo {
     /// Empty until the first verdict is remembered: most filters never do.
+    sets: Vec<Set>,
+    /// The entries, [`WAYS`] for each set.
     slots: Vec<Option<Entry>>,
     bytes: usize,
     /// Where the set begins that the hand comes to next.
@@ -71,6 +81,25 @@ pub struct Recalled<'a> {
     pub verdict: &'a Arc<Verdict>,
     /// Whether the verdict is a plain pass, so that there is nothing to look at in it.
     pub passes: bool,
+}
+
+/// What there is to know of four entries without a look at them: half a cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(align(32))]
+struct Set {
+    /// The [`mark`] of each entry; 0: it is free.
+    marks: [u32; WAYS],
+    /// Sixteen bits of the hashes of questions that found all entries taken, each at the place that others say.
+    turned_away: [u16; TURNED_AWAY],
+}
+
+impl Set {
+    /// Whether a question with this hash was turned away before, as far as is known. It is known from now on.
+    fn turn_away(&mut self, hash: u64) -> bool {
+        let place = (hash >> 32) as usize % TURNED_AWAY;
+        let mark = (hash >> 48) as u16;
+        mem::replace(&mut self.turned_away[place], mark) == mark
+    }
 }
 
 struct Entry {
@@ -107,19 +136,26 @@ impl Memo {
     /// The verdict that holds for `key` at `now`, in milliseconds.
     #[inline]
     pub(super) fn recall(&self, key: &Key<'_>, now: u64) -> Option<Recalled<'_>> {
-        let set = self.slots.get(first(key.hash)..)?.get(..WAYS)?;
-        let entry = set.iter().flatten().find(|entry| entry.is(key))?;
+        let entry = self.slots[self.find(key)?].as_ref()?;
         (entry.left(now) > 0).then_some(Recalled {
             verdict: &entry.verdict,
             passes: entry.passes,
         })
     }
 
-    /// Keeps `verdict` for as long as it says, unless that is not at all or it is too large.
+    /// Keeps `verdict` for as long as it says, unless that is not at all, it is too large, or its place belongs to others and the
+    /// question is new.
     pub(super) fn remember(&mut self, key: &Key<'_>, now: u64, verdict: &Arc<Verdict>) {
         if verdict.remember == 0 {
             return;
         }
+        if self.sets.is_empty() {
+            self.sets.resize(ENTRIES / WAYS, Set::default());
+            self.slots.resize_with(ENTRIES, || None);
+        }
+        let Some(slot) = self.room(key, now) else {
+            return;
+        };
         let entry = Entry {
             hash: key.hash,
             since: now,
@@ -131,49 +167,77 @@ impl Memo {
             name: key.name.into(),
             verdict: Arc::clone(verdict),
         };
-        if entry.bytes() > BYTES {
+        let bytes = entry.bytes();
+        if bytes > BYTES {
             return;
-        }
-        if self.slots.is_empty() {
-            self.slots.resize_with(ENTRIES, || None);
         }
         for _ in 0..SWEEP {
             self.sweep(|old| old.left(now) == 0);
         }
-        let set = &mut self.slots[first(key.hash)..][..WAYS];
-        // The same question's own entry, a free one, or the one that ends soonest.
-        let way = (0..WAYS)
-            .min_by_key(|&way| match &set[way] {
-                Some(old) if old.is(key) => (0, 0),
-                None => (1, 0),
-                Some(old) => (2, old.left(now)),
-            })
-            .unwrap_or(0);
-        let freed = set[way].take().map_or(0, |old| old.bytes());
-        self.bytes -= freed;
+        self.free(slot, |_| true);
         for _ in 0..SWEEP_MAXIMUM {
-            if self.bytes + entry.bytes() <= BYTES {
-                self.bytes += entry.bytes();
-                self.slots[first(key.hash) + way] = Some(entry);
+            if self.bytes + bytes <= BYTES {
+                self.bytes += bytes;
+                self.sets[slot / WAYS].marks[slot % WAYS] = mark(key.hash);
+                self.slots[slot] = Some(entry);
                 return;
             }
             self.sweep(|_| true);
         }
     }
 
+    /// The slot of a question's entry.
+    #[inline]
+    fn find(&self, key: &Key<'_>) -> Option<usize> {
+        let at = set_of(key.hash);
+        let marks = &self.sets.get(at)?.marks;
+        let slots = (0..WAYS).filter(|&way| marks[way] == mark(key.hash));
+        let mut slots = slots.map(|way| at * WAYS + way);
+        slots.find(|&slot| self.slots[slot].as_ref().is_some_and(|entry| entry.is(key)))
+    }
+
+    /// The slot that a question's entry may have: its own, a free one, or, if the question was turned away before, that of
+    /// the entry that ends soonest.
+    fn room(&mut self, key: &Key<'_>, now: u64) -> Option<usize> {
+        if let Some(slot) = self.find(key) {
+            return Some(slot);
+        }
+        let at = set_of(key.hash);
+        let set = &mut self.sets[at];
+        if let Some(way) = set.marks.iter().position(|&mark| mark == 0) {
+            return Some(at * WAYS + way);
+        }
+        if !set.turn_away(key.hash) {
+            return None;
+        }
+        (at * WAYS..(at + 1) * WAYS).min_by_key(|&slot| self.slots[slot].as_ref().map(|old| old.left(now)))
+    }
+
     /// Moves the hand over one set, and takes away the entries that `leaves` tells.
     fn sweep(&mut self, leaves: impl Fn(&Entry) -> bool) {
-        for slot in &mut self.slots[self.hand..][..WAYS] {
-            if let Some(old) = slot.take_if(|old| leaves(old)) {
-                self.bytes -= old.bytes();
-            }
+        for slot in self.hand..self.hand + WAYS {
+            self.free(slot, &leaves);
         }
         self.hand = (self.hand + WAYS) % ENTRIES;
     }
+
+    /// Takes away an entry if `leaves` says so of it.
+    fn free(&mut self, slot: usize, leaves: impl Fn(&Entry) -> bool) {
+        if let Some(old) = self.slots[slot].take_if(|old| leaves(old)) {
+            self.sets[slot / WAYS].marks[slot % WAYS] = 0;
+            self.bytes -= old.bytes();
+        }
+    }
 }
 
-fn first(hash: u64) -> usize {
-    (hash as usize % (ENTRIES / WAYS)) * WAYS
+/// The set of a hash, by its lower half.
+fn set_of(hash: u64) -> usize {
+    hash as usize % (ENTRIES / WAYS)
+}
+
+/// What a set notes of an entry's hash: never 0.
+fn mark(hash: u64) -> u32 {
+    (hash >> 32) as u32 | 1
 }
 
 fn size(verdict: &Verdict) -> usize {
@@ -310,15 +374,42 @@ mod tests {
         assert!(memo.recall(&key(3), 1).is_some());
     }
 
+    /// A hash in set `set`, of a question that is told apart from others by `number`.
+    fn hash_in(set: u64, number: u64) -> u64 {
+        (number << 48) | (number << 32) | set
+    }
+
     #[test]
     fn the_one_that_ends_soonest_makes_room() {
         let mut memo = Memo::default();
-        let names = [b"\x01a\0", b"\x01b\0", b"\x01c\0", b"\x01d\0", b"\x01e\0"];
-        for (name, holds) in names.iter().zip([900, 800, 100, 700, 500]) {
-            memo.remember(&key(7, *name), 0, &verdict(holds, Decision::Pass));
+        let keys = [1, 2, 3, 4, 5].map(|number| key(hash_in(7, number), b"\x01a\0"));
+        for (key, holds) in keys.iter().zip([900, 800, 100, 700, 500]) {
+            memo.remember(key, 0, &verdict(holds, Decision::Pass));
         }
-        let kept = names.map(|name| memo.recall(&key(7, name), 1).is_some());
-        assert_eq!(kept, [true, true, false, true, true]);
+        let kept = |memo: &Memo| keys.map(|key| memo.recall(&key, 1).is_some());
+        assert_eq!(kept(&memo), [true, true, true, true, false], "it is turned away");
+        memo.remember(&keys[4], 1, &verdict(500, Decision::Pass));
+        assert_eq!(kept(&memo), [true, true, false, true, true]);
+    }
+
+    /// Names that are asked for once, as many as there are.
+    #[test]
+    fn a_flood_displaces_nothing() {
+        let mut memo = Memo::default();
+        let keys = (1..=WAYS as u64).map(|number| key(hash_in(7, number), b"\x01a\0"));
+        let keys: Vec<_> = keys.collect();
+        for key in &keys {
+            memo.remember(key, 0, &verdict(1000, Decision::Pass));
+        }
+        for number in 10..65_536 {
+            memo.remember(
+                &key(hash_in(7, number), b"\x05flood\0"),
+                1,
+                &verdict(1000, Decision::Pass),
+            );
+        }
+        assert!(keys.iter().all(|key| memo.recall(key, 2).is_some()));
+        assert_eq!(memo.slots.iter().flatten().count(), WAYS);
     }
 
     #[test]
