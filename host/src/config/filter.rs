@@ -101,6 +101,11 @@ impl<'a> Filters<'a> {
             .unwrap_or_default()
     }
 
+    /// Whether a filter called so comes with the proxy.
+    pub fn is_builtin(&self, name: &str) -> bool {
+        self.builtins.iter().any(|(builtin, _)| *builtin == name)
+    }
+
     /// The names of all filters.
     pub fn names(&self) -> Vec<&str> {
         self.known.iter().map(|(name, ..)| name.as_str()).collect()

@@ -215,7 +215,10 @@ fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode
             .map(|entry| entry.span().into())
             .unwrap_or(name_span(node));
         let help = match filters.names() {
-            known if known.is_empty() => format!("define it: filter {name:?} {{ module \"builtin:log\" }}"),
+            _ if filters.is_builtin(&name) => {
+                format!("define it: filter {name:?} {{ module \"builtin:{name}\" }}")
+            }
+            known if known.is_empty() => format!("define it: filter {name:?} {{ module \"FILE.wasm\" }}"),
             known => suggestion(&name, &known, ""),
         };
         mistakes.push(Diagnostic::new(span, format!("there is no filter {name:?}")).help(help));
@@ -302,7 +305,9 @@ fn refuse_kept_searches(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{config, problems};
+    use std::path::Path;
+
+    use super::super::tests::{config, parse_in, problems};
     use super::*;
 
     const FILTERS: &str = "listen \"127.0.0.1\"\n\
@@ -423,6 +428,34 @@ mod tests {
             ),
         ] {
             assert_eq!(problems(&format!("{FILTERS}{text}")), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_filter_that_is_not_defined_is_shown_with_its_module() {
+        const LISTEN: &str = "listen \"127.0.0.1\"\n";
+        for (before, name, expected) in [
+            (
+                LISTEN,
+                "hosts",
+                "define it: filter \"hosts\" { module \"builtin:hosts\" }",
+            ),
+            (
+                FILTERS,
+                "hosts",
+                "define it: filter \"hosts\" { module \"builtin:hosts\" }",
+            ),
+            (
+                LISTEN,
+                "mine",
+                "define it: filter \"mine\" { module \"FILE.wasm\" }",
+            ),
+        ] {
+            let text = format!("{before} zone \".\" {{ use {name:?}; forward \"192.0.2.1\" }}");
+            let report = parse_in(Path::new("/nonexistent"), &text)
+                .unwrap_err()
+                .to_string();
+            assert!(report.contains(expected), "{report}");
         }
     }
 
