@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use super::policy::Rotation;
+use super::policy::{Indexes, Rotation};
 use super::quota::Quota;
 use super::upstream::Upstream;
 use crate::admission::{Full, JOSTLE, Place, Room};
@@ -99,7 +99,7 @@ impl Forwarder {
 
     /// The order in which the next query asks the upstreams.
     pub(super) fn rotation(&self) -> Rotation {
-        let (live, reserve) = (0..self.upstreams.len())
+        let (live, reserve): (Indexes, Indexes) = (0..self.upstreams.len())
             .filter(|&index| !self.upstreams[index].looping())
             .partition(|&index| self.upstreams[index].healthy());
         Rotation::new(

@@ -1,22 +1,26 @@
 //! Which upstream is asked first, and which next.
 
 use rand::seq::SliceRandom;
+use smallvec::SmallVec;
 
 use crate::config::Policy;
 
-/// The upstreams that one query may still ask, by index.
+/// Upstreams by index. Few as a rule, so that they are where the list is.
+pub(super) type Indexes = SmallVec<[usize; 2]>;
+
+/// The upstreams that one query may still ask.
 #[derive(Debug)]
 pub(super) struct Rotation {
-    live: Vec<usize>,
+    live: Indexes,
     /// Those whose last probe failed: asked when no other is left, since the next probe may not have noticed yet that one
     /// is back.
-    reserve: Vec<usize>,
+    reserve: Indexes,
     at: usize,
 }
 
 impl Rotation {
     /// `position` is the forwarder's count of queries, which round-robin turns by.
-    pub fn new(policy: Policy, position: usize, mut live: Vec<usize>, mut reserve: Vec<usize>) -> Self {
+    pub fn new(policy: Policy, position: usize, mut live: Indexes, mut reserve: Indexes) -> Self {
         match policy {
             Policy::Random => live.shuffle(&mut rand::rng()),
             // Over the live ones only: otherwise the neighbour of one that is out would have a double share.
@@ -72,6 +76,8 @@ impl Rotation {
 
 #[cfg(test)]
 mod tests {
+    use smallvec::smallvec;
+
     use super::*;
 
     fn take(rotation: &mut Rotation, count: usize) -> Vec<usize> {
@@ -81,7 +87,7 @@ mod tests {
 
     #[test]
     fn sequential_keeps_the_written_order_and_starts_over() {
-        let mut rotation = Rotation::new(Policy::Sequential, 7, vec![0, 1, 2], vec![]);
+        let mut rotation = Rotation::new(Policy::Sequential, 7, smallvec![0, 1, 2], smallvec![]);
         assert_eq!(take(&mut rotation, 5), [0, 1, 2, 0, 1]);
     }
 
@@ -90,7 +96,7 @@ mod tests {
         let firsts: Vec<_> = (0..6)
             .map(|n| {
                 take(
-                    &mut Rotation::new(Policy::RoundRobin, n, vec![0, 2, 3], vec![1]),
+                    &mut Rotation::new(Policy::RoundRobin, n, smallvec![0, 2, 3], smallvec![1]),
                     1,
                 )[0]
             })
@@ -103,7 +109,7 @@ mod tests {
         let mut firsts = [0u32; 3];
         for position in 0..3000 {
             firsts[take(
-                &mut Rotation::new(Policy::Random, position, vec![0, 1, 2], vec![]),
+                &mut Rotation::new(Policy::Random, position, smallvec![0, 1, 2], smallvec![]),
                 1,
             )[0]] += 1;
         }
@@ -116,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_removed_one_is_not_asked_again_and_no_other_is_skipped() {
-        let mut rotation = Rotation::new(Policy::Sequential, 0, vec![0, 1, 2], vec![]);
+        let mut rotation = Rotation::new(Policy::Sequential, 0, smallvec![0, 1, 2], smallvec![]);
         assert_eq!(take(&mut rotation, 2), [0, 1]);
         rotation.remove(0);
         assert_eq!(take(&mut rotation, 3), [2, 1, 2]);
@@ -127,14 +133,17 @@ mod tests {
 
     #[test]
     fn those_that_are_out_are_asked_only_when_called_or_when_all_are_out() {
-        let mut rotation = Rotation::new(Policy::Sequential, 0, vec![0], vec![1]);
+        let mut rotation = Rotation::new(Policy::Sequential, 0, smallvec![0], smallvec![1]);
         assert_eq!(take(&mut rotation, 2), [0, 0]);
         rotation.remove(0);
         assert!(rotation.is_empty());
         rotation.call_reserve();
         assert_eq!(take(&mut rotation, 2), [1, 1]);
 
-        let mut all_out = take(&mut Rotation::new(Policy::RoundRobin, 0, vec![], vec![0, 1]), 2);
+        let mut all_out = take(
+            &mut Rotation::new(Policy::RoundRobin, 0, smallvec![], smallvec![0, 1]),
+            2,
+        );
         all_out.sort_unstable();
         assert_eq!(all_out, [0, 1]);
     }

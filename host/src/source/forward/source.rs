@@ -96,8 +96,8 @@ impl Forward {
         let subnet = question.subnet;
         let (signed, traced) = (question.signed.is_some(), question.traced);
         let tap = question.tap.filter(|tap| tap.wants_upstreams()).cloned();
+        let query = Query::new(query).map(|query| Rc::new(query.tapped(tap)));
         async move {
-            let query = Query::new(query).map(|query| Rc::new(query.tapped(tap)));
             let asked = match (place, &query) {
                 (Ok(place), Ok(query)) => forward.race_in(&place, query, now).await,
                 (Err(failure), _) => Err(failure),
