@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::str::FromStr;
 
+use crate::peers::REWRITE;
 use crate::wire::Question;
 use crate::workload::Workload;
 
@@ -80,10 +82,12 @@ pub struct Line {
 
 /// How the proxy is set up, and what it is asked.
 pub struct Point {
-    /// `filter` nodes.
-    filters: String,
-    /// `use` nodes for above the cache.
-    stages: String,
+    /// How many `rewrite` filters stand above the cache.
+    filters: u32,
+    /// What is in the `config` of each.
+    rules: String,
+    /// Whether they are called for every query, since their verdicts are not remembered.
+    pub called: bool,
     /// How many zones there are, the root included.
     zones: u32,
     /// Threads.
@@ -102,7 +106,7 @@ pub enum Source {
     Filter,
 }
 
-/// More names than a filter's instance remembers verdicts for: asked in turn, nearly every query enters the filter.
+/// As many names as there are zones.
 const MANY: Workload = Workload::Hot(10_000);
 
 const DECADES: &[u32] = &[1, 10, 100, 1_000, 10_000];
@@ -136,7 +140,7 @@ static LINES: &[Line] = &[
         values: FILTERS,
         from_outside: true,
         from_inside: true,
-        set_up: |count| Point::with_filters(count, "name \"exact\" \"a.test\" \"b.test\"", Workload::HOT),
+        set_up: |count| Point::with_filters(count, "name \"exact\" \"a.test\" \"b.test\""),
     },
     Line {
         name: "filters-remembered",
@@ -145,7 +149,7 @@ static LINES: &[Line] = &[
         values: FILTERS,
         from_outside: true,
         from_inside: true,
-        set_up: |count| Point::with_filters(count, EVERY_NAME, Workload::HOT),
+        set_up: |count| Point::with_filters(count, EVERY_NAME),
     },
     Line {
         name: "filters-called",
@@ -154,7 +158,7 @@ static LINES: &[Line] = &[
         values: FILTERS,
         from_outside: true,
         from_inside: true,
-        set_up: |count| Point::with_filters(count, EVERY_NAME, MANY),
+        set_up: |count| Point::with_filters(count, EVERY_NAME).called(),
     },
     Line {
         name: "rules-elsewhere",
@@ -163,7 +167,7 @@ static LINES: &[Line] = &[
         values: DECADES,
         from_outside: true,
         from_inside: true,
-        set_up: |count| Point::with_filters(1, &rules("exact", count), Workload::HOT),
+        set_up: |count| Point::with_filters(1, &rules("exact", count)),
     },
     Line {
         name: "rules-exact",
@@ -172,7 +176,7 @@ static LINES: &[Line] = &[
         values: DECADES,
         from_outside: true,
         from_inside: true,
-        set_up: |count| Point::with_filters(1, &format!("{EVERY_NAME}; {}", rules("exact", count)), MANY),
+        set_up: |count| Point::with_filters(1, &format!("{EVERY_NAME}; {}", rules("exact", count))).called(),
     },
     Line {
         name: "rules-substring",
@@ -182,7 +186,7 @@ static LINES: &[Line] = &[
         values: &[1, 10, 100, 1_000],
         from_outside: false,
         from_inside: true,
-        set_up: |count| Point::with_filters(1, &rules("substring", count), MANY),
+        set_up: |count| Point::with_filters(1, &rules("substring", count)).called(),
     },
     Line {
         name: "clients",
@@ -265,8 +269,9 @@ impl Line {
 impl Point {
     fn plain(workload: Workload) -> Point {
         Point {
-            filters: String::new(),
-            stages: String::new(),
+            filters: 0,
+            rules: String::new(),
+            called: false,
             zones: 1,
             workers: 1,
             cores: 1,
@@ -275,21 +280,29 @@ impl Point {
     }
 
     /// So many filters, all the same.
-    fn with_filters(count: u32, config: &str, workload: Workload) -> Point {
-        let mut point = Point::plain(workload);
-        for number in 0..count {
-            // A time limit that nothing comes near.
-            let _ = writeln!(
-                point.filters,
-                "filter \"f{number}\" {{ module \"builtin:rewrite\"; limits time=\"1s\"; config {{ {config} }} }}"
-            );
-            let _ = write!(point.stages, "use \"f{number}\"; ");
+    fn with_filters(count: u32, rules: &str) -> Point {
+        Point {
+            filters: count,
+            rules: rules.to_owned(),
+            ..Point::plain(Workload::HOT)
         }
-        point
     }
 
-    /// The configuration.
-    pub fn config(&self, listen: SocketAddr, source: &Source) -> String {
+    fn called(self) -> Point {
+        Point { called: true, ..self }
+    }
+
+    /// The configuration; `called` is where the modules are whose verdicts are not remembered.
+    ///
+    /// # Errors
+    ///
+    /// When it takes one of those, and nobody has said where they are.
+    pub fn config(
+        &self,
+        listen: SocketAddr,
+        source: &Source,
+        called: Option<&Path>,
+    ) -> Result<String, &'static str> {
         let (filter, below) = match source {
             Source::Upstream(address) => (String::new(), format!("forward \"{address}\"")),
             Source::Filter => (
@@ -299,18 +312,35 @@ impl Point {
                 "use \"source\"".to_owned(),
             ),
         };
+        let module = match self.called {
+            true => {
+                let folder = called.ok_or("this curve needs --called-modules")?;
+                folder.join("rewrite.wasm").display().to_string()
+            }
+            false => REWRITE.to_owned(),
+        };
         let mut text = format!(
-            "listen \"{listen}\"\nworkers {}\ncache-memory \"1GiB\"\n{}{filter}",
-            self.workers, self.filters,
+            "listen \"{listen}\"\nworkers {}\ncache-memory \"1GiB\"\n{filter}",
+            self.workers,
         );
+        let mut stages = String::new();
+        for number in 0..self.filters {
+            // A time limit that nothing comes near.
+            let _ = writeln!(
+                text,
+                "filter \"f{number}\" {{ module \"{module}\"; limits time=\"1s\"; config {{ {} }} }}",
+                self.rules,
+            );
+            let _ = write!(stages, "use \"f{number}\"; ");
+        }
         let mut zone = |name: &str| {
-            let _ = writeln!(text, "zone \"{name}\" {{ {}cache; {below} }}", self.stages);
+            let _ = writeln!(text, "zone \"{name}\" {{ {stages}cache; {below} }}");
         };
         zone(".");
         for number in 1..self.zones {
             zone(&format!("h{:010}.bench.example.net", number - 1));
         }
-        text
+        Ok(text)
     }
 
     /// What is asked, each name once, as messages.
@@ -329,15 +359,17 @@ impl Point {
 mod tests {
     use super::*;
     use dnsweir::measured::filter::BUILTINS;
-    use std::path::Path;
 
     #[test]
     fn every_point_can_be_set_up() {
+        let called = tempfile::tempdir().unwrap();
+        std::fs::write(called.path().join("rewrite.wasm"), "").unwrap();
         for line in DIMENSIONS.iter().flat_map(|dimension| dimension.lines()) {
             assert!(std::ptr::eq(Line::find(line.name).unwrap(), line));
             for (value, point) in line.points(4) {
                 for source in [Source::Filter, Source::Upstream("127.0.0.77:53".parse().unwrap())] {
-                    let text = point.config("127.0.0.1:53".parse().unwrap(), &source);
+                    let listen = "127.0.0.1:53".parse().unwrap();
+                    let text = point.config(listen, &source, Some(called.path())).unwrap();
                     let config = dnsweir::measured::config::parse("a point", &text, Path::new("/"), BUILTINS);
                     let name = line.point_name(value);
                     let config = config.unwrap_or_else(|report| panic!("{name}: {report}"));

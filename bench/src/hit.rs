@@ -24,7 +24,7 @@ use dnsweir::measured::serve::{
 use tokio::runtime::LocalRuntime;
 
 use crate::growth::{Line, Point, Source};
-use crate::options::absolute;
+use crate::options::Called;
 use crate::peers::{ALL, NODECACHE, REWRITE, USE_FILTERS, filters};
 use crate::process::pin;
 
@@ -53,9 +53,8 @@ pub struct Settings {
     /// Queries of a batch
     #[arg(long, value_name = "N", default_value_t = 32)]
     batch: usize,
-    /// The modules that bench/called-filters.sh made
-    #[arg(long, value_name = "FOLDER", value_parser = absolute)]
-    called_modules: Option<PathBuf>,
+    #[command(flatten)]
+    called: Called,
     /// Not that, but a point of a curve of `scale`, such as zones=1000
     #[arg(long, value_name = "CURVE=N", value_parser = Line::find_point)]
     at: Option<(&'static Line, u32)>,
@@ -86,11 +85,11 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
         println!("{name}: {} hits, {:.0} ns each", plan.count, hits.each);
         Ok(())
     };
+    let called = settings.called.modules.as_deref();
     if let Some((line, value)) = settings.at {
-        let setup = Setup::at(&line.at(value), Vec::new(), None)?;
+        let setup = Setup::at(&line.at(value), Vec::new(), None, called)?;
         return print(&line.point_name(value), &setup);
     }
-    let called = settings.called_modules.as_deref();
     if settings.filters == Some(Filters::Called) && called.is_none() {
         return Err("--filters called needs --called-modules".into());
     }
@@ -245,10 +244,15 @@ impl Setup {
         }
     }
 
-    /// A point of a curve, on these processors and with this folder for compiled filters.
-    pub fn at(point: &Point, cores: Vec<usize>, compiled: Option<PathBuf>) -> Result<Setup, Box<dyn Error>> {
+    /// A point of a curve, on these processors, with this folder for compiled filters, and modules to be called.
+    pub fn at(
+        point: &Point,
+        cores: Vec<usize>,
+        compiled: Option<PathBuf>,
+        called: Option<&Path>,
+    ) -> Result<Setup, Box<dyn Error>> {
         Ok(Setup {
-            config: point.config(ADDRESS.parse()?, &Source::Filter),
+            config: point.config(ADDRESS.parse()?, &Source::Filter, called)?,
             queries: point.queries(),
             common: Common::Names,
             cores,

@@ -51,6 +51,14 @@ pub struct Proxy {
     pub dnsweir: PathBuf,
 }
 
+/// Filters that are called for every query.
+#[derive(Debug, Clone, Args)]
+pub struct Called {
+    /// The modules that bench/called-filters.sh made, for what is to be called for every query
+    #[arg(long = "called-modules", value_name = "FOLDER", value_parser = absolute)]
+    pub modules: Option<PathBuf>,
+}
+
 /// Seconds, not shorter than what a measurement makes sense for, and below a day.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {

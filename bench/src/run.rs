@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use crate::measure::{Plan, warm_up};
-use crate::options::{Pace, Proxy, absolute, seconds};
+use crate::options::{Called, Pace, Proxy, absolute, seconds};
 use crate::peers::{PEERS, Peer, Program, Site, in_path};
 use crate::process::{Scratch, Server, free_port, pin};
 use crate::record::{Entry, Environment, Record};
@@ -45,9 +45,8 @@ pub struct Settings {
     /// The program of NodeLocal DNSCache, if it is not in PATH
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     node_cache: Option<PathBuf>,
-    /// The modules that bench/called-filters.sh made, for dnsweir+3-called
-    #[arg(long, value_name = "FOLDER", value_parser = absolute)]
-    called_modules: Option<PathBuf>,
+    #[command(flatten)]
+    called: Called,
     /// For raw.jsonl, report.md, picture.svg and latency.svg
     #[arg(long, value_name = "FOLDER", default_value = crate::output::FOLDER)]
     pub out: PathBuf,
@@ -65,7 +64,7 @@ impl Settings {
         let path = match peer.program {
             Program::Bench => std::env::current_exe().ok()?,
             Program::Dnsweir => self.proxy.dnsweir.clone(),
-            Program::DnsweirCalled => self.called_modules.as_ref().map(|_| self.proxy.dnsweir.clone())?,
+            Program::DnsweirCalled => self.called.modules.as_ref().map(|_| self.proxy.dnsweir.clone())?,
             Program::Named(name) => {
                 let named = match name {
                     "coredns" => &self.coredns,
@@ -245,7 +244,7 @@ fn start(
         listen,
         upstreams,
         spare_port,
-        called: settings.called_modules.as_deref(),
+        called: settings.called.modules.as_deref(),
         exists: workload.exists(),
     };
     let mut command = peer.command(program, &site)?;

@@ -17,7 +17,7 @@ use clap::Args;
 use crate::growth::{DIMENSIONS, Dimension, Line, Point, Source};
 use crate::hit;
 use crate::measure::{Plan, warm_up};
-use crate::options::{Cores, Pace, Proxy};
+use crate::options::{Called, Cores, Pace, Proxy};
 use crate::process::{Scratch, Server, free_port, pin, processors};
 use crate::record::{Entry, Environment, Record};
 use crate::report::FLOOR;
@@ -51,6 +51,8 @@ pub struct Settings {
     pub pace: Pace,
     #[command(flatten)]
     proxy: Proxy,
+    #[command(flatten)]
+    called: Called,
     /// For scale-*.jsonl, scale.md and scale.svg
     #[arg(long, value_name = "FOLDER", default_value = crate::output::FOLDER)]
     pub out: PathBuf,
@@ -82,6 +84,16 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// What of a curve can be measured here.
+fn points(settings: &Settings, line: &Line) -> Vec<(u32, Point)> {
+    let mut points: Vec<_> = line.points(processors()).collect();
+    points.retain(|(_, point)| !point.called || settings.called.modules.is_some());
+    if points.is_empty() {
+        eprintln!("{}: left out, which needs --called-modules", line.name);
+    }
+    points
+}
+
 /// The processors for a point: the server's first, the client's last.
 fn cores(settings: &Settings, point: &Point) -> Vec<usize> {
     let Cores { server, client } = settings.pace.cores;
@@ -99,8 +111,13 @@ fn inside(
 ) -> Result<(), Box<dyn Error>> {
     let compiled = scratch.0.join("compiled");
     for line in dimension.lines().filter(|line| line.from_inside) {
-        for (value, point) in line.points(processors()) {
-            let setup = hit::Setup::at(&point, cores(settings, &point), Some(compiled.clone()))?;
+        for (value, point) in points(settings, line) {
+            let setup = hit::Setup::at(
+                &point,
+                cores(settings, &point),
+                Some(compiled.clone()),
+                settings.called.modules.as_deref(),
+            )?;
             let (names, _) = point.workload.warm_up();
             let plan = hit::Plan {
                 // Each name at least once in a round.
@@ -133,7 +150,7 @@ fn outside(
     servers[0].freeze()?;
     let mut turns: Vec<Turn> = Vec::new();
     for line in dimension.lines().filter(|line| line.from_outside) {
-        for (value, point) in line.points(processors()) {
+        for (value, point) in points(settings, line) {
             let name = line.point_name(value);
             let server = start(settings, scratch, upstream.address, line, value, &point)?;
             record.figure(&name, START_MS, server.start.as_secs_f64() * 1e3)?;
@@ -181,10 +198,14 @@ fn start(
     let listen = SocketAddrV4::new(SERVERS, free_port(SERVERS, FIRST_PORT)?);
     let folder = scratch.folder(&line.point_name(value))?;
     let file = folder.join("dnsweir.kdl");
-    fs::write(
-        &file,
-        point.config(listen.into(), &Source::Upstream(upstream.into())),
-    )?;
+    let (source, called) = (
+        Source::Upstream(upstream.into()),
+        settings.called.modules.as_deref(),
+    );
+    let config = point
+        .config(listen.into(), &source, called)
+        .map_err(io::Error::other)?;
+    fs::write(&file, config)?;
     let mut command = Command::new(&settings.proxy.dnsweir);
     command
         .args(["run", "--log-level", "warn", "--config"])
