@@ -485,6 +485,7 @@ struct Outbox {
 }
 
 impl Replies for Outbox {
+    #[inline(always)]
     fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
         let length = write(&mut self.buffer);
         count(&self.answered, self.expected.met(&self.buffer[..length]));

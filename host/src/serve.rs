@@ -197,12 +197,12 @@ impl Worker {
 
         let clocks = self.clocks();
         let mut message = Vec::new();
-        for (index, (request, response)) in requests.iter_mut().zip(responses).enumerate() {
-            let response = match request.delay {
-                0 => response.take(),
-                _ => self.reply_later(&live, request, response.take(), || replies.defer(index)),
-            };
-            if let Some(response) = response {
+        for (index, (request, place)) in requests.iter_mut().zip(responses).enumerate() {
+            if request.delay > 0 {
+                *place = self.reply_later(&live, request, place.take(), || replies.defer(index));
+            }
+            // It stays where it is: to take it out would be to copy it.
+            if let Some(response) = &*place {
                 let head = request.reply_head(response.error);
                 let mut sent = Sent::default();
                 replies.reply(index, |out| {
@@ -213,7 +213,8 @@ impl Worker {
                     }
                     size
                 });
-                self.count_response(&live, request, &response, sent, &message, clocks);
+                self.count_response(&live, request, response, sent, &message, clocks);
+                *place = None;
             } else if !request.is_empty() {
                 request.end();
                 self.hear(&live, request, None, Sent::default(), &[], clocks);
@@ -349,9 +350,17 @@ impl Worker {
     }
 
     /// Tells the sink, if there is one, what became of a query; no response: it was dropped.
-    #[inline]
+    // For every hit; left to itself, the compiler makes a call of it.
+    #[inline(always)]
     fn finish_trace(&self, request: &Request, response: Option<&Response>, size: usize) {
-        if let (Some(trace_sink), Some(trace)) = (&self.shared.trace_sink, &request.trace) {
+        if let Some(trace) = &request.trace {
+            self.tell_trace(trace, request, response, size);
+        }
+    }
+
+    #[cold]
+    fn tell_trace(&self, trace: &Trace, request: &Request, response: Option<&Response>, size: usize) {
+        if let Some(trace_sink) = &self.shared.trace_sink {
             explain::finish(trace, request, response, size, |told| trace_sink(told));
         }
     }

@@ -141,7 +141,7 @@ impl Shard {
     }
 
     /// The entry, and a mark that it was of use.
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&mut self, key: &Key<'_>, now_ms: u64) -> Option<Entry> {
         let at = self.find(key)?;
         let slot = &mut self.slots[at as usize];

@@ -296,6 +296,7 @@ impl Name {
     }
 
     /// The wire form.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.octets[..self.length as usize]
     }

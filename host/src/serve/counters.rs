@@ -73,6 +73,7 @@ pub struct ZoneCounters {
 }
 
 /// Adds to a counter that only the calling worker writes.
+#[inline]
 pub fn add(counter: &AtomicU64, by: u64) {
     counter.store(
         counter.load(Ordering::Relaxed).wrapping_add(by),

@@ -20,6 +20,7 @@ pub struct Sent {
 
 impl Sent {
     /// Of a reply that is at the start of a buffer.
+    #[inline]
     pub fn of(buffer: &[u8], size: usize) -> Sent {
         let header = buffer.get(2..4).map_or(0, |octets| u16_at(octets, 0));
         Sent { size, header }

@@ -369,6 +369,7 @@ impl Request {
     }
 
     /// Whether no filter so far forbade the cache to answer or to keep.
+    #[inline]
     pub fn may_store(&self) -> bool {
         self.edits().all(|edit| edit.store)
     }
@@ -401,6 +402,7 @@ impl Request {
     }
 
     /// The client as the reply's writer sees it.
+    #[inline]
     pub fn reply_head(&self, error: Option<u16>) -> Head<'_> {
         let keepalive = self
             .client

@@ -386,6 +386,7 @@ impl Response {
     }
 
     /// Records in the answer section.
+    #[inline]
     pub fn answer_count(&self) -> u16 {
         match &self.content {
             Content::Empty => 0,
