@@ -106,7 +106,7 @@ pub enum Source {
     Filter,
 }
 
-/// As many names as there are zones.
+/// As many names as there are zones at most.
 const MANY: Workload = Workload::Hot(10_000);
 
 const DECADES: &[u32] = &[1, 10, 100, 1_000, 10_000];

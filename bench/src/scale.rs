@@ -78,6 +78,11 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
         let mut record = Record::create(&raw(&settings.out, *dimension))?;
         record.write(&Entry::Environment(Environment::of(&settings.pace)))?;
         let scratch = Scratch::new()?;
+        for line in dimension.lines() {
+            if points(settings, line).is_empty() {
+                eprintln!("{}: left out: it needs --called-modules", line.name);
+            }
+        }
         inside(settings, *dimension, &scratch, &mut record)?;
         outside(settings, *dimension, &scratch, &mut record)?;
     }
@@ -88,9 +93,6 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
 fn points(settings: &Settings, line: &Line) -> Vec<(u32, Point)> {
     let mut points: Vec<_> = line.points(processors()).collect();
     points.retain(|(_, point)| !point.called || settings.called.modules.is_some());
-    if points.is_empty() {
-        eprintln!("{}: left out, which needs --called-modules", line.name);
-    }
     points
 }
 

@@ -141,6 +141,7 @@ impl Shard {
     }
 
     /// The entry, and a mark that it was of use.
+    // As `Cache::lookup`, which alone calls it.
     #[inline(always)]
     pub fn lookup(&mut self, key: &Key<'_>, now_ms: u64) -> Option<Entry> {
         let at = self.find(key)?;
