@@ -1,4 +1,4 @@
-//! Queries from the pod, each from a fresh port, and what became of them.
+//! Queries from the pod, each from a fresh port unless said otherwise, and what became of them.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -68,8 +68,18 @@ impl Load {
 
     /// As at first, each time for another name, which no cache knows.
     pub fn of_misses(place: &Namespace, server: &str, protocol: Protocol) -> Load {
-        Load::asking(place, server, protocol, TIMEOUT, |client, count| {
-            format!("miss-{client}-{count}")
+        Load::asking(place, server, protocol, TIMEOUT, label_of_miss)
+    }
+
+    /// The same over UDP, from one port for each client, as clients do that open a socket once.
+    pub fn from_kept_ports(place: &Namespace, server: &str) -> Load {
+        Load::of(place, server, Protocol::Udp, |client, server| {
+            let socket = udp_socket(server).expect("a socket");
+            Box::new(move |count| {
+                let query = query_for(&label_of_miss(client, count), count as u16);
+                let reply = exchange(&socket, &query, TIMEOUT);
+                reply.map_or(Answer::Nobody, |reply| who_answered(&reply))
+            })
         })
     }
 
@@ -80,17 +90,31 @@ impl Load {
         timeout: Duration,
         label: fn(u32, usize) -> String,
     ) -> Load {
+        Load::of(place, server, protocol, move |client, server| {
+            Box::new(move |count| ask_for(&label(client, count), server, protocol, timeout))
+        })
+    }
+
+    /// Starts clients, each of which asks with what `client` makes of its number and the server; it is told how many
+    /// it has asked before.
+    fn of(
+        place: &Namespace,
+        server: &str,
+        protocol: Protocol,
+        client: impl Fn(u32, SocketAddr) -> Box<dyn FnMut(usize) -> Answer> + Clone + Send + 'static,
+    ) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let server = SocketAddr::new(server.parse().expect("an address"), 53);
-        let clients = (0..CLIENTS).map(|client| {
-            let stop = Arc::clone(&stop);
+        let clients = (0..CLIENTS).map(|number| {
+            let (stop, client) = (Arc::clone(&stop), client.clone());
             place.within(move || {
                 let mut asked = Vec::new();
+                let mut ask = client(number, server);
                 // One after the other, and not all at the same event.
-                std::thread::sleep(PACE * client / CLIENTS);
+                std::thread::sleep(PACE * number / CLIENTS);
                 while !stop.load(Ordering::Relaxed) {
                     let at = Instant::now();
-                    let answer = ask_for(&label(client, asked.len()), server, protocol, timeout);
+                    let answer = ask(asked.len());
                     asked.push(Asked { at, answer });
                     // The pace of the load, nothing that is waited for.
                     std::thread::sleep(PACE.saturating_sub(at.elapsed()));
@@ -194,25 +218,37 @@ pub fn ask(server: SocketAddr, protocol: Protocol) -> Answer {
 
 /// Asks once for a name in `example`.
 pub fn ask_for(labels: &str, server: SocketAddr, protocol: Protocol, timeout: Duration) -> Answer {
-    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    let query = query_for(labels, 0x1234);
+    let reply = match protocol {
+        Protocol::Udp => udp_socket(server).and_then(|socket| exchange(&socket, &query, timeout)),
+        Protocol::Tcp => tcp(server, &query, timeout),
+    };
+    reply.map_or(Answer::Nobody, |reply| who_answered(&reply))
+}
+
+/// A name that no other client asks for, and this one once.
+fn label_of_miss(client: u32, count: usize) -> String {
+    format!("miss-{client}-{count}")
+}
+
+/// A query for a name in `example`.
+fn query_for(labels: &str, id: u16) -> Vec<u8> {
+    let mut query = id.to_be_bytes().to_vec();
+    query.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     for label in labels.split('.') {
         query.push(label.len() as u8);
         query.extend(label.as_bytes());
     }
     query.extend(b"\x07example\0\0\x01\0\x01");
-    let reply = match protocol {
-        Protocol::Udp => udp(server, &query, timeout),
-        Protocol::Tcp => tcp(server, &query, timeout),
-    };
-    let Ok(reply) = reply else { return Answer::Nobody };
-    let Some(Ok(octets)) = reply
-        .len()
-        .checked_sub(4)
-        .map(|at| <[u8; 4]>::try_from(&reply[at..]))
-    else {
+    query
+}
+
+/// Told by the address, which is last in the reply.
+fn who_answered(reply: &[u8]) -> Answer {
+    let Some(&address) = reply.last_chunk::<4>() else {
         return Answer::Nobody;
     };
-    match Ipv4Addr::from(octets) {
+    match Ipv4Addr::from(address) {
         FROM_PROXY => Answer::Proxy,
         FROM_CLUSTER => Answer::Cluster,
         FROM_NEIGHBOUR => Answer::Neighbour,
@@ -220,7 +256,8 @@ pub fn ask_for(labels: &str, server: SocketAddr, protocol: Protocol, timeout: Du
     }
 }
 
-fn udp(server: SocketAddr, query: &[u8], timeout: Duration) -> std::io::Result<Vec<u8>> {
+/// From a fresh port; takes what comes from the server.
+fn udp_socket(server: SocketAddr) -> std::io::Result<UdpSocket> {
     let any: IpAddr = if server.is_ipv4() {
         [0; 4].into()
     } else {
@@ -228,12 +265,21 @@ fn udp(server: SocketAddr, query: &[u8], timeout: Duration) -> std::io::Result<V
     };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(server)?;
+    Ok(socket)
+}
+
+/// A reply that has another ID is that of a query which was given up.
+fn exchange(socket: &UdpSocket, query: &[u8], timeout: Duration) -> std::io::Result<Vec<u8>> {
     socket.set_read_timeout(Some(timeout))?;
     socket.send(query)?;
-    let mut reply = vec![0; 512];
-    let length = socket.recv(&mut reply)?;
-    reply.truncate(length);
-    Ok(reply)
+    loop {
+        let mut reply = vec![0; 512];
+        let length = socket.recv(&mut reply)?;
+        reply.truncate(length);
+        if reply.starts_with(&query[..2]) {
+            return Ok(reply);
+        }
+    }
 }
 
 fn tcp(server: SocketAddr, query: &[u8], timeout: Duration) -> std::io::Result<Vec<u8>> {

@@ -1,10 +1,13 @@
 //! One process takes over from another, and nobody notices.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use harness::until;
+
 use super::falling::CONFIG;
-use super::load::{Answer, Load, Protocol};
+use super::load::{Answer, Load, Protocol, ask};
 use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, same, terminate};
 
 fn handovers(config: &str, servers: &[&str]) {
@@ -81,6 +84,52 @@ fn the_last_one_takes_everything_away_and_hands_over_to_the_cluster() {
         println!("{mode}: {} of {} lost at the end", fates.lost(), fates.count());
         assert_eq!(fates.lost(), 0, "{mode}");
         assert!(fates.of(Answer::Cluster) > 0 && fates.of(Answer::Proxy) > 0);
+    }
+}
+
+/// Connection tracking remembers ports. A reply that it takes for the first packet of something new gets another port if
+/// the client's was translated before, and has whatever the client sends from there later taken for replies, which nobody
+/// translates.
+#[test]
+fn clients_that_keep_their_ports_are_answered_before_and_after() {
+    let Some(_alone) = alone(&[]) else { return };
+    for (mode, upstream) in [
+        ("bypass", "5301"),
+        ("bypass", "5302"),
+        ("fall-through", "5301"),
+        ("fall-through", "5302"),
+    ] {
+        let world = World::new(KubeProxy::Iptables);
+        let config = CONFIG
+            .replace("iptables;", &format!("iptables; mode \"{mode}\";"))
+            .replace("5301", upstream);
+        for server in CLUSTER {
+            let server = SocketAddr::new(server.parse().expect("an address"), 53);
+            let ask = move || ask(server, Protocol::Udp) == Answer::Cluster;
+            until("the cluster to answer", || {
+                world.within("pod", ask).join().expect("a client")
+            });
+        }
+        let start = |server| (server, Load::from_kept_ports(&world.pod(), server));
+        let mut loads = Vec::from(CLUSTER.map(start));
+        for cycle in 0..2 {
+            let proxy = world.start(&config);
+            if cycle == 0 {
+                // These have never asked the cluster's DNS.
+                loads.extend(CLUSTER.map(start));
+            }
+            // Some load for each state.
+            thread::sleep(Duration::from_millis(500));
+            terminate(proxy);
+            thread::sleep(Duration::from_millis(500));
+        }
+        for (server, load) in loads {
+            let fates = load.stop();
+            let (lost, count) = (fates.lost(), fates.count());
+            println!("{mode}, {upstream}, {server}: {lost} of {count} lost");
+            assert_eq!(lost, 0, "{mode}, {upstream}, {server}");
+            assert!(fates.of(Answer::Cluster) > 0 && fates.of(Answer::Proxy) > 0);
+        }
     }
 }
 

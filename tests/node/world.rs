@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use harness::process::Process;
 use harness::tools::output;
@@ -49,6 +50,9 @@ pub const FROM_CLUSTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
 /// What the proxy's upstream answers, on port 5301 of the same machine.
 pub const FROM_PROXY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+/// How long the upstream on port 5302 takes to answer the same.
+const SLOWLY: Duration = Duration::from_millis(150);
 
 /// What another node cache answers.
 pub const FROM_NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
@@ -145,8 +149,9 @@ impl World {
             KubeProxy::Nftables => world.script(&format!("nft -f - <<'X'\n{SERVICES}\nX")),
             KubeProxy::Absent => String::new(),
         };
-        world.serve(53, FROM_CLUSTER);
-        world.serve(5301, FROM_PROXY);
+        world.serve(53, FROM_CLUSTER, Duration::ZERO);
+        world.serve(5301, FROM_PROXY, Duration::ZERO);
+        world.serve(5302, FROM_PROXY, SLOWLY);
         world
     }
 
@@ -313,8 +318,9 @@ impl World {
             .join("\n")
     }
 
-    /// Answers every query on a port of the cluster DNS machine, in both families, until the process ends.
-    fn serve(&self, port: u16, answer: Ipv4Addr) {
+    /// Answers every query on a port of the cluster DNS machine, in both families, until the process ends; over UDP after
+    /// some time.
+    fn serve(&self, port: u16, answer: Ipv4Addr, after: Duration) {
         let (bound, ready) = channel();
         self.within("dns", move || {
             // The kernel's default: such sockets take IPv4 as well.
@@ -344,9 +350,19 @@ impl World {
             bound.send(()).expect("someone waits");
             let mut query = [0; 4096];
             while let Ok((length, client)) = udp.recv_from(&mut query) {
-                if let Some(reply) = reply(&query[..length], answer) {
+                let Some(reply) = reply(&query[..length], answer) else {
+                    continue;
+                };
+                if after.is_zero() {
                     let _ = udp.send_to(&reply, client);
+                    continue;
                 }
+                let udp = udp.try_clone().expect("a socket");
+                thread::spawn(move || {
+                    // How long it takes, nothing that is waited for.
+                    thread::sleep(after);
+                    let _ = udp.send_to(&reply, client);
+                });
             }
         });
         ready.recv_timeout(PATIENCE).expect("a server");

@@ -146,7 +146,7 @@ pub async fn down(plan: &Plan) -> Outcome {
         Err(error) => return error.into(),
     };
     let ips = plan.listening_ips();
-    let mut outcome = network.unguard(plan, &ips).await;
+    let mut outcome = network.unguard(plan.leaving(), &ips).await;
     outcome.extend(network.drop_link(plan).await);
     // A process that runs has its own use for them.
     if Presence::nobody() {

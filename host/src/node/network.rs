@@ -104,15 +104,10 @@ impl Network {
         outcome
     }
 
-    /// No rule that is ours about these addresses remains, except those about the node's own queries, which go after the
-    /// addresses.
-    pub async fn unguard(&self, plan: &Plan, ips: &[IpAddr]) -> Outcome {
-        let wanted = if plan.link.is_some() {
-            plan.leaving()
-        } else {
-            Vec::new()
-        };
-        self.delete(wanted, ips.to_vec(), |difference| difference).await
+    /// No rule that is ours about these addresses remains, except those that go after the addresses.
+    pub async fn unguard(&self, remaining: Vec<Rule>, ips: &[IpAddr]) -> Outcome {
+        self.delete(remaining, ips.to_vec(), |difference| difference)
+            .await
     }
 
     /// Of the rules about addresses that a node-cache serves from now on, those go that it does not know and that are not

@@ -227,6 +227,15 @@ impl Plan {
         leaving.cloned().collect()
     }
 
+    /// What remains until the listeners are closed and their addresses gone: the rules for the node's own queries, and
+    /// those by which replies over UDP leave as untracked as their queries came. Over TCP the kernel takes part in the
+    /// middle of a connection from whoever sends next; it is to be us, not a client whose packets would be translated.
+    pub fn closing(&self) -> Vec<Rule> {
+        let is_reply = |rule: &&Rule| (rule.protocol, rule.chain, rule.end) == ("udp", "OUTPUT", End::Source);
+        let replies = self.rules.iter().filter(is_reply).cloned();
+        self.leaving().into_iter().chain(replies).collect()
+    }
+
     /// The addresses of the listeners, one for each.
     pub fn listening_ips(&self) -> Vec<IpAddr> {
         self.listeners.iter().map(|listener| listener.ip()).collect()
@@ -349,16 +358,19 @@ fn both(
     })
 }
 
-/// The first eight of node-cache's twelve rules.
+/// The first eight of node-cache's twelve rules, those last that bring us queries: by then whatever these and their replies
+/// need is there. A reply that is tracked while its query was not is a new connection to the kernel: it leaves from another
+/// port if one from the client's was translated before, and what the client sends from its port later is taken for replies,
+/// which nobody translates.
 fn always(listener: SocketAddr) -> Vec<Rule> {
     use End::{Destination, Source};
     let both = |table, chain, end, target, comment| both(listener, table, chain, end, target, comment);
     [
-        both("raw", "PREROUTING", Destination, Target::Notrack, SKIP),
         // Firewalls that accept tracked connections only would drop what we leave untracked.
         both("filter", "INPUT", Destination, Target::Accept, ALLOW),
-        both("raw", "OUTPUT", Source, Target::Notrack, SKIP),
         both("filter", "OUTPUT", Source, Target::Accept, ALLOW),
+        both("raw", "OUTPUT", Source, Target::Notrack, SKIP),
+        both("raw", "PREROUTING", Destination, Target::Notrack, SKIP),
     ]
     .concat()
 }

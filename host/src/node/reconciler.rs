@@ -269,9 +269,9 @@ impl Task {
         let taken = others_listen(&plan.listeners);
         let ours = plan.listeners.iter().filter(|it| !taken.contains(it));
         let ours: Vec<IpAddr> = ours.map(SocketAddr::ip).collect();
-        let mut outcome = self.network.unguard(&plan, &ours).await;
-        // What was taken is still asked for upstream.
-        outcome.extend(self.hand_over(plan.leaving(), &taken).await);
+        let mut outcome = self.network.unguard(plan.closing(), &ours).await;
+        // What was taken is still asked for upstream, and replied to.
+        outcome.extend(self.hand_over(plan.closing(), &taken).await);
         self.tell(&outcome);
         self.counters.heartbeats.write().clear();
         Reply {

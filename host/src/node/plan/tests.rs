@@ -34,14 +34,14 @@ fn bypass_is_what_node_cache_does() {
     let skip = "-j NOTRACK -m comment --comment \"NodeLocal DNS Cache: skip conntrack\"";
     let allow = "-j ACCEPT -m comment --comment \"NodeLocal DNS Cache: allow DNS traffic\"";
     let expected = [
-        format!("iptables -t raw -I PREROUTING -p tcp -d 169.254.20.10 --dport 53 {skip}"),
-        format!("iptables -t raw -I PREROUTING -p udp -d 169.254.20.10 --dport 53 {skip}"),
         format!("iptables -t filter -I INPUT -p tcp -d 169.254.20.10 --dport 53 {allow}"),
         format!("iptables -t filter -I INPUT -p udp -d 169.254.20.10 --dport 53 {allow}"),
-        format!("iptables -t raw -I OUTPUT -p tcp -s 169.254.20.10 --sport 53 {skip}"),
-        format!("iptables -t raw -I OUTPUT -p udp -s 169.254.20.10 --sport 53 {skip}"),
         format!("iptables -t filter -I OUTPUT -p tcp -s 169.254.20.10 --sport 53 {allow}"),
         format!("iptables -t filter -I OUTPUT -p udp -s 169.254.20.10 --sport 53 {allow}"),
+        format!("iptables -t raw -I OUTPUT -p tcp -s 169.254.20.10 --sport 53 {skip}"),
+        format!("iptables -t raw -I OUTPUT -p udp -s 169.254.20.10 --sport 53 {skip}"),
+        format!("iptables -t raw -I PREROUTING -p tcp -d 169.254.20.10 --dport 53 {skip}"),
+        format!("iptables -t raw -I PREROUTING -p udp -d 169.254.20.10 --dport 53 {skip}"),
         format!("iptables -t raw -I OUTPUT -p tcp -d 169.254.20.10 --dport 53 {skip}"),
         format!("iptables -t raw -I OUTPUT -p udp -d 169.254.20.10 --dport 53 {skip}"),
         format!("iptables -t raw -I OUTPUT -p tcp -d 169.254.20.10 --dport 8080 {skip}"),
@@ -52,6 +52,8 @@ fn bypass_is_what_node_cache_does() {
         plan.leaving().is_empty(),
         "the node's own queries are ours to answer"
     );
+    let closing: Vec<_> = plan.closing().iter().map(ToString::to_string).collect();
+    assert_eq!(closing, [expected[3].as_str(), &expected[5]], "replies over UDP");
 }
 
 #[test]
