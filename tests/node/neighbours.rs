@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,12 +176,15 @@ fn loads(world: &World) -> Vec<(Protocol, &'static str, Load)> {
         .collect()
 }
 
-/// UDP loses nothing; a listener over TCP that opens or closes resets what is in the middle of its handshake.
-fn ended(when: &str, loads: Vec<(Protocol, &'static str, Load)>) -> Vec<Fates> {
+/// UDP loses nothing, except while node-cache writes its rules: it has queries left untracked before it has their replies, so
+/// that those from a port which was translated before are lost. A listener over TCP that opens or closes resets what is in the
+/// middle of its handshake.
+fn ended(when: &str, loads: Vec<(Protocol, &'static str, Load)>, writing: Range<Instant>) -> Vec<Fates> {
     let ended = loads.into_iter().map(|(protocol, server, load)| {
         let open = load.open_at_once();
         let fates = load.stop();
-        let (lost, count) = (fates.lost(), fates.count());
+        let count = fates.count();
+        let lost = fates.until(writing.start).lost() + fates.since(writing.end).lost();
         println!("{when}, {protocol:?} {server}: {lost} of {count} lost");
         assert!(lost <= open, "{when}, {protocol:?} {server}: {lost} lost");
         fates
@@ -226,7 +230,7 @@ fn from_node_cache_and_back_under_load() {
     node_cache.end();
     let alone = Instant::now();
     settle();
-    for fates in ended("to dnsweir", load) {
+    for fates in ended("to dnsweir", load, both..both) {
         // Neither asks itself, and what the proxy asks gets to the cluster's DNS.
         assert!(fates.between(both, ending).of(Answer::Cluster) > 0);
         let after = fates.since(alone);
@@ -245,9 +249,11 @@ fn from_node_cache_and_back_under_load() {
     settle();
     terminate(proxy);
     settle();
+    let writing = Instant::now();
     node_cache.write_rules();
+    let written = Instant::now();
     settle();
-    ended("and back", load);
+    ended("and back", load, writing..written);
     same(&sorted(&theirs(&world)), &sorted(&before), "after the proxy");
     let left = world.network();
     assert!(!left.contains("dnsweir"), "{left}");
