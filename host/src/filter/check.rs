@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ask::{Ask, Lookup, LookupPath};
 use super::bindings::dnsweir::filter::types;
-use super::repeated::{Said, Verdicts};
+use super::repeated::Verdicts;
 use super::verdict::{
     Answer, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, Refusal, ResourceRecord,
     ResponseDecision, ResponseEdit, ResponseOutcome, ResponseVerdict, Rewrite, Route, Selector, Verdict,
@@ -84,14 +84,7 @@ pub(super) fn verdicts(
     // Most verdicts of a batch are alike, and may as well be one.
     let mut last: Option<Arc<Verdict>> = None;
     for said in given.0 {
-        let verdict = match (said, &last) {
-            (Said::New(verdict), _) => verdict,
-            (Said::Again(query), Some(last)) => {
-                *slot(out, query)? = Outcome::Decided(Arc::clone(last));
-                continue;
-            }
-            (Said::Again(query), None) => return garbage(format!("no verdict on item {query} to repeat")),
-        };
+        let verdict = said.verdict;
         let slot = slot(out, verdict.query)?;
         let goes_on = matches!(
             verdict.decision,
@@ -117,6 +110,9 @@ pub(super) fn verdicts(
             _ => Arc::new(verdict),
         };
         *slot = Outcome::Decided(Arc::clone(&verdict));
+        for query in said.also {
+            *self::slot(out, query)? = Outcome::Decided(Arc::clone(&verdict));
+        }
         last = Some(verdict);
     }
     Ok(())

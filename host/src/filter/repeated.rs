@@ -15,22 +15,30 @@ use wasmtime::component::{ComponentType, Lift, WasmList};
 
 use super::bindings::dnsweir::filter::types;
 
-/// What a guest said about one query.
-#[expect(clippy::large_enum_variant, reason = "moved into the host's own type at once")]
-pub(super) enum Said {
-    /// This.
-    New(types::Verdict),
-    /// The same as before, about the query with this index.
-    Again(u32),
+/// What a guest said.
+pub(super) struct Said {
+    /// About the query that it names.
+    pub(super) verdict: types::Verdict,
+    /// And in the same words about those with these indices.
+    pub(super) also: Vec<u32>,
 }
 
 /// What a guest said about a batch of queries.
 #[derive(Default)]
-pub(super) struct Verdicts(pub Vec<Said>);
+pub(super) struct Verdicts(pub(super) Vec<Said>);
 
 impl From<Vec<types::Verdict>> for Verdicts {
     fn from(verdicts: Vec<types::Verdict>) -> Verdicts {
-        Verdicts(verdicts.into_iter().map(Said::New).collect())
+        Verdicts(verdicts.into_iter().map(Said::once).collect())
+    }
+}
+
+impl Said {
+    fn once(verdict: types::Verdict) -> Said {
+        Said {
+            verdict,
+            also: Vec::new(),
+        }
     }
 }
 
@@ -75,15 +83,18 @@ unsafe impl Lift for Verdicts {
         let count = List::linear_lift_from_memory(context, ty, octets)?.len();
         let start = u32_at(octets, 0) as usize;
         let memory = &context.memory()[start..][..count * SIZE];
-        let mut said = Vec::with_capacity(count);
+        // As a rule there is one. Room for all would be large enough for the allocator to tidy up its small pieces each time.
+        let mut said: Vec<Said> = Vec::with_capacity(count.min(1));
         let mut before = None;
         for octets in memory.chunks_exact(SIZE) {
             let (index, rest) = octets.split_at(size_of::<u32>());
-            said.push(if before == Some(rest) {
-                Said::Again(u32_at(index, 0))
-            } else {
-                Said::New(types::Verdict::linear_lift_from_memory(context, verdict, octets)?)
-            });
+            match said.last_mut().filter(|_| before == Some(rest)) {
+                Some(last) => last.also.push(u32_at(index, 0)),
+                None => {
+                    let verdict = types::Verdict::linear_lift_from_memory(context, verdict, octets)?;
+                    said.push(Said::once(verdict));
+                }
+            }
             before = Some(rest);
         }
         Ok(Verdicts(said))

@@ -210,12 +210,15 @@ impl Request {
         self.trace = None;
     }
 
-    /// Becomes an empty one, keeping room for a question.
+    /// Becomes an empty one, keeping room for a question and changes.
     pub fn clear(&mut self) {
         let mut question = std::mem::take(&mut self.question);
         question.clear();
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.clear();
         *self = Request {
             question,
+            changes,
             ..Request::new(self.client)
         };
     }
