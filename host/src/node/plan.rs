@@ -228,8 +228,8 @@ impl Plan {
     }
 
     /// What remains until the listeners are closed and their addresses gone: the rules for the node's own queries, and
-    /// those by which replies over UDP leave as untracked as their queries came. Over TCP the kernel takes part in the
-    /// middle of a connection from whoever sends next; it is to be us, not a client whose packets would be translated.
+    /// those by which replies over UDP leave as untracked as their queries came. Not those for TCP: tracking takes up a
+    /// connection in its middle with the next packet of either side, which had better be ours than one that is translated.
     pub fn closing(&self) -> Vec<Rule> {
         let is_reply = |rule: &&Rule| (rule.protocol, rule.chain, rule.end) == ("udp", "OUTPUT", End::Source);
         let replies = self.rules.iter().filter(is_reply).cloned();
