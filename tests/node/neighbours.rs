@@ -206,7 +206,8 @@ fn theirs(world: &World) -> String {
     theirs.collect::<Vec<_>>().join("\n")
 }
 
-fn asked(world: &World, server: &str) -> Answer {
+/// Who answers a pod over UDP.
+pub fn asked(world: &World, server: &str) -> Answer {
     let server = SocketAddr::new(server.parse().expect("an address"), 53);
     let asked = world.within("pod", move || ask(server, Protocol::Udp));
     asked.join().expect("a client")
@@ -230,6 +231,7 @@ fn from_node_cache_and_back_under_load() {
     node_cache.end();
     let alone = Instant::now();
     settle();
+    // Here node-cache writes none.
     for fates in ended("to dnsweir", load, both..both) {
         // Neither asks itself, and what the proxy asks gets to the cluster's DNS.
         assert!(fates.between(both, ending).of(Answer::Cluster) > 0);

@@ -1,13 +1,13 @@
 //! One process takes over from another, and nobody notices.
 
-use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
 use harness::until;
 
 use super::falling::CONFIG;
-use super::load::{Answer, Load, Protocol, ask};
+use super::load::{Answer, Load, Protocol};
+use super::neighbours::asked;
 use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, same, terminate};
 
 fn handovers(config: &str, servers: &[&str]) {
@@ -104,10 +104,8 @@ fn clients_that_keep_their_ports_are_answered_before_and_after() {
             .replace("iptables;", &format!("iptables; mode \"{mode}\";"))
             .replace("5301", upstream);
         for server in CLUSTER {
-            let server = SocketAddr::new(server.parse().expect("an address"), 53);
-            let ask = move || ask(server, Protocol::Udp) == Answer::Cluster;
             until("the cluster to answer", || {
-                world.within("pod", ask).join().expect("a client")
+                asked(&world, server) == Answer::Cluster
             });
         }
         let start = |server| (server, Load::from_kept_ports(&world.pod(), server));

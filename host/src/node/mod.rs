@@ -146,7 +146,7 @@ pub async fn down(plan: &Plan) -> Outcome {
         Err(error) => return error.into(),
     };
     let ips = plan.listening_ips();
-    let mut outcome = network.unguard(plan.leaving(), &ips).await;
+    let mut outcome = network.forget(plan.leaving(), ips.clone()).await;
     outcome.extend(network.drop_link(plan).await);
     // A process that runs has its own use for them.
     if Presence::nobody() {
@@ -154,7 +154,7 @@ pub async fn down(plan: &Plan) -> Outcome {
     }
     let spared = outcome.spared.clone();
     let gone = ips.into_iter().filter(|ip| !spared.contains(ip));
-    outcome.extend(network.forget(gone.collect()).await);
+    outcome.extend(network.forget(Vec::new(), gone.collect()).await);
     outcome
 }
 

@@ -104,10 +104,9 @@ impl Network {
         outcome
     }
 
-    /// No rule that is ours about these addresses remains, except those that go after the addresses.
-    pub async fn unguard(&self, remaining: Vec<Rule>, ips: &[IpAddr]) -> Outcome {
-        self.delete(remaining, ips.to_vec(), |difference| difference)
-            .await
+    /// No rule that is ours about these addresses remains, except those that are wanted still.
+    pub async fn forget(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
+        self.delete(wanted, ips, |difference| difference).await
     }
 
     /// Of the rules about addresses that a node-cache serves from now on, those go that it does not know and that are not
@@ -115,11 +114,6 @@ impl Network {
     pub async fn hand_over(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
         self.delete(wanted, ips, rules::Difference::without_node_caches)
             .await
-    }
-
-    /// No rule that is ours about these addresses remains.
-    pub async fn forget(&self, ips: Vec<IpAddr>) -> Outcome {
-        self.delete(Vec::new(), ips, |difference| difference).await
     }
 
     /// Rules and lines about these addresses go, except those that are wanted or that `which` leaves out.

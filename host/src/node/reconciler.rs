@@ -269,7 +269,7 @@ impl Task {
         let taken = others_listen(&plan.listeners);
         let ours = plan.listeners.iter().filter(|it| !taken.contains(it));
         let ours: Vec<IpAddr> = ours.map(SocketAddr::ip).collect();
-        let mut outcome = self.network.unguard(plan.closing(), &ours).await;
+        let mut outcome = self.network.forget(plan.closing(), ours.clone()).await;
         // What was taken is still asked for upstream, and replied to.
         outcome.extend(self.hand_over(plan.closing(), &taken).await);
         self.tell(&outcome);
@@ -291,7 +291,7 @@ impl Task {
         }
         let gone = plan.listeners.iter().filter(|it| !taken.contains(it));
         let gone = gone.map(SocketAddr::ip).collect();
-        outcome.extend(self.network.forget(gone).await);
+        outcome.extend(self.network.forget(Vec::new(), gone).await);
         outcome.extend(self.hand_over(Vec::new(), &taken).await);
         self.tell(&outcome);
         Reply {
