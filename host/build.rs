@@ -50,7 +50,10 @@ const PROFILE: [(&str, &str); 6] = [
 
 fn main() {
     let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("..");
-    let target = PathBuf::from(variable("OUT_DIR")).join("filters");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    // One for all builds of this crate (quick, release, for clippy), since the filters are the same in each: beside the
+    // folder of build scripts, in which cargo has made `out`.
+    let target = out.ancestors().nth(3).unwrap_or(&out).join("filters");
     for input in ["filters", "guest-sdk", "wit", "Cargo.lock", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
@@ -77,14 +80,17 @@ fn main() {
         Err(error) => fail(&format!("cannot run cargo for the built-in filters: {error}")),
     }
     for filter in FILTERS {
-        let module = target
-            .join(TARGET)
-            .join("release")
-            .join(format!("dnsweir_filter_{filter}.wasm"));
+        let name = format!("dnsweir_filter_{filter}.wasm");
+        let module = target.join(TARGET).join("release").join(&name);
+        // Another checkout may share the target folder; what is embedded is this one's.
+        let embedded = out.join(&name);
+        if let Err(error) = fs::copy(&module, &embedded) {
+            fail(&format!("cannot copy {}: {error}", module.display()));
+        }
         println!(
             "cargo::rustc-env=DNSWEIR_FILTER_{}={}",
             filter.to_uppercase(),
-            module.display()
+            embedded.display()
         );
     }
 }
