@@ -7,7 +7,7 @@
 use std::process::Stdio;
 
 use crate::harness::tools::{command, output};
-use crate::harness::{needs, proxy::program};
+use crate::harness::{needs, proxy::program, tools::RELEASE};
 
 /// Instructions for one hit, in batches of 32. Whoever makes it cheaper lowers the figure; whoever makes it dearer
 /// by a tenth is told so here, and says in the commit what it is spent on.
@@ -45,7 +45,7 @@ fn instructions(function: &str, arguments: &[&str]) -> f64 {
 /// The work that somebody makes with a message grows no faster than the message, whatever it is full of.
 #[test]
 fn no_message_costs_more_than_its_octets() {
-    if !needs(&["valgrind"]) {
+    if !needs(&["valgrind", RELEASE]) {
         return;
     }
     for octets in OCTETS {
@@ -75,7 +75,7 @@ fn no_message_costs_more_than_its_octets() {
 
 #[test]
 fn a_hit_does_not_grow_by_a_tenth() {
-    if !needs(&["valgrind"]) {
+    if !needs(&["valgrind", RELEASE]) {
         return;
     }
     eprintln!("{}", output(command("valgrind").arg("--version")).trim());

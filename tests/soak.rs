@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use crate::harness::needs;
 use crate::harness::soak::{Soak, floods};
+use crate::harness::tools::RELEASE;
 
 const EACH: Duration = Duration::from_secs(3);
 
@@ -12,6 +14,9 @@ const LIGHT: [&str; 2] = ["one octet a second", "random names"];
 
 #[test]
 fn floods_cost_a_calm_client_nothing() {
+    if !needs(&[RELEASE]) {
+        return;
+    }
     let mut soak = Soak::start();
     let mut rows: Vec<_> = floods::ALL
         .into_iter()

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use crate::harness::client::ask_from;
+use crate::harness::tools::RELEASE;
 use crate::harness::upstream::{Gate, Reply};
-use crate::harness::{Message, PATIENCE, Proxy, Upstream, client, eventually, forward_once, until};
+use crate::harness::{Message, PATIENCE, Proxy, Upstream, client, eventually, forward_once, needs, until};
 
 /// Extended errors (RFC 8914 section 4).
 const CACHED_ERROR: u16 = 13;
@@ -159,6 +160,9 @@ fn queries_that_wait_are_bounded() {
 /// Each takes no more memory than the ceiling of the process's memory reckons with.
 #[test]
 fn queries_that_wait_take_the_memory_that_is_reckoned_with() {
+    if !needs(&[RELEASE]) {
+        return;
+    }
     const WAITING: usize = 8192;
     /// `serve::WAITING_OCTETS`; these tests know the proxy from outside.
     const OCTETS: usize = 2688;

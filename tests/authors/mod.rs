@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::harness::proxy::program;
+use crate::harness::proxy::{self, program};
 
 /// Runs the program in a folder.
 fn dnsweir(folder: &Path, arguments: &[&str]) -> Output {
@@ -60,8 +60,7 @@ fn cargo(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn target() -> PathBuf {
-    let this = std::env::current_exe().expect("this test's path");
-    this.ancestors().nth(3).expect("a target folder").join("authors")
+    proxy::target("authors")
 }
 
 /// The module of a new filter, as it is written.

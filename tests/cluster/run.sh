@@ -3,6 +3,7 @@
 # once in nftables mode. `cargo xtask test cluster` calls it, and `cargo xtask test` with CI=true.
 #
 #   tests/cluster/run.sh [iptables|nftables]...
+#   tests/cluster/run.sh prepare      only builds what is missing
 #
 # The first run builds Kubernetes (about eight minutes) into $KUBE_BIN, which later ones use again, and gets the schemas of Istio's objects and
 # of those of several clusters (1.5 MB). With NODE_CACHE=PATH, the
@@ -14,7 +15,7 @@ here=$(dirname "$(realpath "$0")")
 root=$(realpath "$here/../..")
 target=${CARGO_TARGET_DIR:-$root/target}
 export KUBE_BIN=${KUBE_BIN:-$target/cluster} KUBE_STATE=${KUBE_STATE:-/tmp/dnsweir-cluster}
-export DNSWEIR=$target/release/dnsweir PATH=${CONTAINERD:+$(realpath "$CONTAINERD"):}$PATH:/usr/sbin:/sbin
+export DNSWEIR=${DNSWEIR_PROGRAMS:-$target/release}/dnsweir PATH=${CONTAINERD:+$(realpath "$CONTAINERD"):}$PATH:/usr/sbin:/sbin
 
 # The same agreement as that of `needs` in tests/harness/tools.rs.
 missing=()
@@ -41,17 +42,24 @@ if [ ! -x "$KUBE_BIN/coredns" ] || [ ! -x "$KUBE_BIN/helm" ]; then
     "$here/programs.sh" "$KUBE_BIN" 9>&-
 fi
 [ -e "$KUBE_BIN/schemas/serviceimports.yaml" ] || "$here/schemas.sh" "$KUBE_BIN/schemas" 9>&-
+[ "${1:-}" != prepare ] || exit 0
+# The tests that need what was built here, with the program that is tested elsewhere, too.
+tests() {
+    local release=()
+    [ "${DNSWEIR_BUILD:-release}" = quick ] || release=(--release)
+    cargo xtask test "${release[@]}" "$@"
+}
 if [ -n "${NODE_CACHE:-}" ]; then
     source=$(go mod download -json "k8s.io/kubernetes@v${KUBERNETES:-1.35.4}" | python3 -c 'import json, sys; print(json.load(sys.stdin)["Dir"])')
     NODE_CACHE=$(realpath "$NODE_CACHE")
     export NODE_CACHE NODE_CACHE_MANIFEST=$source/cluster/addons/dns/nodelocaldns/nodelocaldns.yaml
 fi
-COREDNS=$KUBE_BIN/coredns cargo test --release --workspace --test main -- --ignored --nocapture coredns:: 9>&-
+COREDNS=$KUBE_BIN/coredns tests --test main -- --ignored --nocapture coredns:: 9>&-
 [ $# -gt 0 ] || set -- iptables nftables
 for mode; do
     trap '"$here/node.sh" down 9>&-' EXIT
     "$here/node.sh" up "$mode" 9>&-
-    cargo test --release --workspace --test node -- --ignored --nocapture --test-threads 1 cluster:: 9>&-
+    tests --test node -- --ignored --nocapture --test-threads 1 cluster:: 9>&-
     "$here/node.sh" down 9>&-
     trap - EXIT
 done

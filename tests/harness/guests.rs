@@ -63,12 +63,7 @@ fn module(name: &str) -> PathBuf {
 /// Builds all of them. In a target folder of their own: the one of this test may be locked by the
 /// cargo that runs it.
 fn build() -> PathBuf {
-    let release = super::proxy::program();
-    let target = release
-        .ancestors()
-        .nth(2)
-        .expect("a target folder")
-        .join("hostile");
+    let target = super::proxy::target("hostile");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args([

@@ -24,22 +24,25 @@ pub struct Proxy {
     folder: tempfile::TempDir,
 }
 
-/// The program as cargo built it: beside the folder of this test. Cargo does not build it for this
-/// package; `cargo xtask test` does.
+/// The program under test. Cargo does not build it for this package; `cargo xtask test` does, and says in which folder the
+/// one is that is meant. For programs that are not tests it is the one beside them.
 pub fn program() -> PathBuf {
+    let said = std::env::var_os("DNSWEIR_PROGRAMS").map(PathBuf::from);
+    let program = said.unwrap_or_else(|| target("release")).join("dnsweir");
+    assert!(
+        program.is_file(),
+        "{} is not there: run the tests with `cargo xtask test`",
+        program.display()
+    );
+    program
+}
+
+/// A folder of cargo's `target`, wherever that is: for what one run of the tests keeps for the next.
+pub fn target(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("this test's path");
-    // Tests are in a folder below, programs beside it.
-    this.ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join("dnsweir"))
-        .find(|program| program.is_file())
-        .unwrap_or_else(|| {
-            panic!(
-                "dnsweir is not beside {}: run the tests with `cargo xtask test`",
-                this.display()
-            )
-        })
+    let release = this.ancestors().find(|folder| folder.ends_with("release"));
+    let target = release.and_then(Path::parent);
+    target.expect("a target folder").join(name)
 }
 
 /// A command for it. What it caches for its user goes to the target folder, where it helps the next
@@ -59,9 +62,7 @@ pub fn command_in(network: &Namespace) -> Command {
 
 /// Has a command that starts the proxy keep what it compiles where the other tests do.
 pub fn with_own_cache(command: &mut Command) -> &mut Command {
-    // `target/tmp`, which is cargo's for this purpose.
-    let folder = program().ancestors().nth(2).expect("a target folder").join("tmp");
-    command.env("XDG_CACHE_HOME", folder)
+    command.env("XDG_CACHE_HOME", target("tmp"))
 }
 
 /// A `forward` stage for tests that count: each query is sent once, however long a busy machine takes to

@@ -6,31 +6,51 @@ use std::process::{Command, Stdio};
 
 use super::process::Process;
 
+/// What `cargo xtask test --quick` does without, whether it is there or not: networks, a browser, languages that download
+/// what they build with, the program that ships.
+const NOT_QUICK: [&str; 6] = ["root", "chromium", "go", "npm", "pip3", RELEASE];
+
+/// In a list of what a test needs: the programs that ship, since it counts or measures what they do.
+pub const RELEASE: &str = "the release (--release)";
+
 /// Whether the test can run here: all these programs are installed. `root` stands for the right to
-/// make network namespaces. A test that cannot run returns at once; it is then named in the file
-/// that `cargo xtask test` prints, and with CI=true it fails instead.
+/// make network namespaces, [`RELEASE`] for programs that are those that ship. A test that cannot run
+/// returns at once; it is then named in the file that `cargo xtask test` prints, and with CI=true it
+/// fails instead.
 #[must_use]
 pub fn needs(tools: &[&str]) -> bool {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    if std::env::var_os("DNSWEIR_QUICK").is_some() && tools.iter().any(|tool| NOT_QUICK.contains(tool)) {
+        note(&format!("left out: {test}\n"));
+        return false;
+    }
     let missing: Vec<&str> = tools.iter().copied().filter(|tool| !available(tool)).collect();
     if missing.is_empty() {
         return true;
     }
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let line = format!("{test}: needs {}\n", missing.join(", "));
     assert!(
         !std::env::var("CI").is_ok_and(|ci| ci == "true" || ci == "1"),
         "with CI=true nothing is skipped; {line}"
     );
+    note(&line);
+    eprint!("skipped: {line}");
+    false
+}
+
+/// Adds a line to what `cargo xtask test` counts at its end.
+fn note(line: &str) {
     if let Some(path) = std::env::var_os("DNSWEIR_SKIPPED_TESTS") {
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
         file.and_then(|mut file| file.write_all(line.as_bytes()))
             .expect("the list of skipped tests");
     }
-    eprint!("skipped: {line}");
-    false
 }
 
 fn available(tool: &str) -> bool {
+    if tool == RELEASE {
+        return std::env::var("DNSWEIR_BUILD").is_ok_and(|build| build == "release");
+    }
     if tool == "root" {
         let made = Command::new("unshare")
             .args(["--net", "--mount", "true"])
@@ -126,16 +146,6 @@ pub fn dnsperf(server: std::net::SocketAddr, questions: &str, per_second: u32, s
     let mut command = perf(server, file.path());
     command.args(["-l", &seconds.to_string(), "-Q", &per_second.to_string()]);
     Load::parse(&output(&mut command))
-}
-
-/// How many of these questions a second dnsperf gets answered if nothing holds it back, tried for two
-/// seconds.
-pub fn capacity(server: std::net::SocketAddr, questions: &str) -> u32 {
-    let file = questions_file(questions);
-    let report = output(perf(server, file.path()).args(["-l", "2"]));
-    let load = Load::parse(&report);
-    assert!(load.completed > 0, "{report}");
-    (load.completed / 2) as u32
 }
 
 /// A dnsperf run that goes on until it is told to stop.

@@ -12,10 +12,17 @@ pub fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// A program that cargo built. This one was built by cargo, too, so they stand in one folder,
-/// wherever `CARGO_TARGET_DIR` or a configuration file put that.
+/// Where cargo leaves the release's programs. This one was built by cargo, too, so they stand in one folder, wherever
+/// `CARGO_TARGET_DIR` or a configuration file put that.
+pub fn release_folder() -> PathBuf {
+    let this = std::env::current_exe().ok();
+    let folder = this.as_deref().and_then(Path::parent);
+    folder.map_or_else(|| root().join("target/release"), Path::to_owned)
+}
+
+/// A program of the release.
 pub fn built(name: &str) -> PathBuf {
-    std::env::current_exe().map_or_else(|_| PathBuf::from(name), |this| this.with_file_name(name))
+    release_folder().join(name)
 }
 
 /// The cargo that runs us, at the workspace's root.

@@ -2,33 +2,16 @@
 
 use std::process::Command;
 
+use crate::build::Build;
+use crate::check;
 use crate::commands::{Failure, answers, call, cargo, strict};
-use crate::setup;
 
-/// Runs them all, cheapest first, and stops at the first that fails.
+/// Runs them all, and stops at the first that fails.
 pub fn lint() -> Result<(), Failure> {
-    call(cargo(["fmt", "--all", "--check"]))?;
-    // The layout's own rules: which part may name which.
-    call(cargo([
-        "test",
-        "--release",
-        "--quiet",
-        "--package",
-        "dnsweir-tests",
-        "--test",
-        "tidy",
-    ]))?;
     deny()?;
-    setup::wasm_target()?;
-    call(cargo([
-        "clippy",
-        "--release",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ]))
+    check::check_all(&["--all-targets"])?;
+    // The layout's own rules: which part may name which.
+    call(Build::Quick.linted("test").args(["--quiet", "--test", "tidy"]))
 }
 
 /// Licences and origins of the dependencies: `deny.toml`. Compiling cargo-deny takes minutes, so it is

@@ -1,8 +1,9 @@
 //! The project's own commands, as `cargo xtask COMMAND`.
 //!
 //! A command is a short list of ordinary cargo calls; this program adds what cargo cannot: the
-//! WebAssembly target that the filters need, tests that say which of them were skipped, and one
-//! name for every check that a change has to pass. It does nothing that a person could not type.
+//! WebAssembly target that the filters need, two ways to compile that share their dependencies, tests
+//! that say which of them were skipped, and one name for every check that a change has to pass. It does
+//! nothing that a person could not type.
 
 #![allow(
     clippy::print_stdout,
@@ -10,36 +11,54 @@
     reason = "a program speaks to the person who called it"
 )]
 
+mod build;
+mod check;
 mod commands;
+mod fuzz;
 mod lint;
 mod pack;
 mod released;
 mod setup;
+mod steady;
 mod test;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use commands::{Failure, answers, built, call, cargo, root};
+use build::Build;
+use commands::{Failure, built, call, cargo, root};
 
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
-  setup              add the WebAssembly target that filters are built for, if it is missing
-  build              setup, then build the proxy with its filters: target/release/dnsweir
-  run [-- ARGS…]     build, then `dnsweir run ARGS…`; without ARGS, the built-in demonstration
-  test [ARGS…]       build, then run every test of the workspace; ARGS go to `cargo test`
+Every day:
+  check              check types, format and lints of what changed: seconds
+  test --quick       run every test that needs no network namespace, cluster or browser: minutes
+  test NAME          run one room of the source, or the tests whose names contain NAME
+  run [ARGS…]        build, then `dnsweir run ARGS…`; without ARGS, the built-in demonstration
+
+  These compile our own crates in seconds, unoptimized; `--release` behind `run` or `test` takes the program
+  that ships. `cargo xtask run` also leaves target/quick/release/dnsweir, for `dnsweir dev` and the like.
+
+Before a change is submitted:
+  test               run every test of the workspace; with --release, as CI does
   test cluster       run the tests on a Kubernetes node, as root; takes minutes, since it builds Kubernetes
-  image [--arch A]   build, then pack an image without a daemon: target/image, and a file for `ctr images import`
-  package [--arch A] build, then pack a Debian package; A is amd64 or arm64, see docs/packaging.md
-  sdk                build, then pack the SDK's crate and the interface's WIT package, as they would be published:
-                     target/package
   lint               check formatting, layout, licences of dependencies, clippy
-  bench [ARGS…]      build, then `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
+
+What ships, and what it costs (always the release):
+  build              build the proxy with its filters: target/release/dnsweir
+  bench [ARGS…]      `dnsweir-bench ARGS…`; without ARGS, every server that is installed;
                      `bench languages` and `bench examples` time the filters of examples/
-  soak [MINUTES]     build, then run a well-behaved client during floods of each kind, for MINUTES in all (10)
+  soak [MINUTES]     a well-behaved client during floods of each kind, for MINUTES in all (10)
+  image [--arch A]   pack an image without a daemon: target/image, and a file for `ctr images import`
+  package [--arch A] pack a Debian package; A is amd64 or arm64, see docs/packaging.md
+  sdk                pack the SDK's crate and the interface's WIT package, as they would be published: target/package
+
+Now and then:
+  setup              add the WebAssembly target that filters are built for, if it is missing
+  steady [ARGS…]     `test ARGS…` ten times beside eight threads that spin (--runs N, --load N); goes on where it stopped
   fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
-  bindings           generate guest-sdk/src/bindings.rs from wit/ anew
+  bindings           generate guest-sdk/src/bindings.rs from wit/
   keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
 
 With CI=true, a test that skips itself fails the run.";
@@ -47,21 +66,22 @@ With CI=true, a test that skips itself fails the run.";
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let command = args.next().unwrap_or_default();
-    let mut rest: Vec<String> = args.collect();
-    if command == "run" && rest.first().is_some_and(|arg| arg == "--") {
-        rest.remove(0);
-    }
+    let rest: Vec<String> = args.collect();
     let result = match command.as_str() {
-        "setup" => setup::wasm_target(),
-        "build" => build(),
-        "run" => build().and_then(|()| run(&rest)),
-        "test" => test::test(&rest),
-        "image" | "package" => build().and_then(|()| pack::pack(&command, &rest)),
-        "sdk" => build().and_then(|()| pack::sdk()),
+        "check" => check::check(),
+        "test" => test::test(rest),
+        "run" => run(rest),
         "lint" => lint::lint(),
+        "build" => Build::Release.programs(None),
         "bench" => bench(&rest),
         "soak" => soak(&rest),
-        "fuzz" => fuzz(&rest),
+        "image" | "package" => Build::Release
+            .programs(None)
+            .and_then(|()| pack::pack(&command, &rest)),
+        "sdk" => Build::Release.programs(None).and_then(|()| pack::sdk()),
+        "setup" => setup::wasm_target(),
+        "steady" => steady::steady(rest),
+        "fuzz" => fuzz::fuzz(&rest),
         "bindings" => bindings(),
         "keep-filter" => released::keep(),
         "" | "help" | "--help" | "-h" => {
@@ -79,28 +99,28 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds what `run` and the tests start. The whole workspace at once, because cargo chooses the
-/// features of shared dependencies by what is built together: with the same choice as the tests,
-/// wasmtime is compiled once.
-fn build() -> Result<(), Failure> {
-    setup::wasm_target()?;
-    call(cargo(["build", "--release", "--workspace", "--bins"]))
-}
-
 /// Becomes the proxy: same process, same terminal, same signals.
-fn run(args: &[String]) -> Result<(), Failure> {
-    let program = built("dnsweir");
+fn run(mut args: Vec<String>) -> Result<(), Failure> {
+    // What stands behind `--` is the proxy's.
+    let own = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let mut proxys = args.split_off(own);
+    let build = Build::chosen(&mut args);
+    args.extend(proxys.drain(..).skip(1));
+    build.programs(Some("dnsweir"))?;
+    if build == Build::Quick {
+        eprintln!("quick build, unoptimized: `cargo xtask run --release` runs what ships");
+    }
+    let program = build.folder().join("dnsweir");
     let error = Command::new(&program).arg("run").args(args).exec();
     Err(format!("cannot start {}: {error}", program.display()))
 }
 
-/// Measures. What is measured is what `build` leaves.
+/// Measures what ships.
 fn bench(args: &[String]) -> Result<(), Failure> {
+    Build::Release.programs(None)?;
     if let Some(name @ ("languages" | "examples")) = args.first().map(String::as_str) {
-        build()?;
         return call(cargo(["bench", "--workspace", "--bench", name, "--"]).args(&args[1..]));
     }
-    build()?;
     let args = if args.is_empty() {
         &["run".to_owned()][..]
     } else {
@@ -115,69 +135,13 @@ fn bench(args: &[String]) -> Result<(), Failure> {
 
 /// Writes `guest-sdk/src/bindings.rs`. The test that compares it with `wit/` has what is generated.
 fn bindings() -> Result<(), Failure> {
-    let test = [
-        "test",
-        "--release",
-        "--workspace",
-        "--test",
-        "tidy",
-        "--",
-        "bindings_are_those_of_the_interface",
-    ];
-    call(cargo(test).env("DNSWEIR_WRITE_BINDINGS", "1"))
+    let mut test = Build::Quick.cargo("test");
+    test.args(["--test", "tidy", "--", "bindings_are_those_of_the_interface"]);
+    call(test.env("DNSWEIR_WRITE_BINDINGS", "1"))
 }
 
 /// What a flood of each kind costs a client that asks as always.
 fn soak(args: &[String]) -> Result<(), Failure> {
-    build()?;
+    Build::Release.programs(None)?;
     call(Command::new(built("soak")).args(args).current_dir(root()))
-}
-
-fn fuzz(args: &[String]) -> Result<(), Failure> {
-    if !answers(Command::new("cargo").args(["fuzz", "--version"])) {
-        return Err("cargo-fuzz is missing; install it with `cargo install cargo-fuzz --locked`".to_owned());
-    }
-    // What is fuzzed is to be what is released, down to the versions of the dependencies.
-    let lock = |folder: &str| root().join(folder).join("Cargo.lock");
-    std::fs::copy(lock("."), lock("fuzz"))
-        .map_err(|error| format!("cannot copy Cargo.lock to fuzz/: {error}"))?;
-    let seconds = args.get(1).map_or("60", String::as_str);
-    let targets = match args.first() {
-        Some(target) => vec![target.clone()],
-        None => fuzz_targets()?,
-    };
-    for target in targets {
-        println!("fuzzing {target} for {seconds} s");
-        fuzz_one(&target, seconds)?;
-    }
-    Ok(())
-}
-
-/// Begins with what is kept of earlier runs, in `fuzz/corpus`, and leaves what it finds in `fuzz/found`.
-fn fuzz_one(target: &str, seconds: &str) -> Result<(), Failure> {
-    let (found, kept) = (format!("fuzz/found/{target}"), format!("fuzz/corpus/{target}"));
-    for folder in [&found, &kept] {
-        std::fs::create_dir_all(root().join(folder))
-            .map_err(|error| format!("cannot make {folder}: {error}"))?;
-    }
-    let mut command = cargo(["fuzz", "run", target, &found, &kept, "--"]);
-    // libFuzzer's instrumentation is behind flags that the stable compiler only takes this way.
-    command.env("RUSTC_BOOTSTRAP", "1");
-    command.arg(format!("-max_total_time={seconds}"));
-    let words = root().join(format!("fuzz/dictionaries/{target}.txt"));
-    if words.is_file() {
-        command.arg(format!("-dict={}", words.display()));
-    }
-    call(command)
-}
-
-/// A target is a file of `fuzz/fuzz_targets`.
-fn fuzz_targets() -> Result<Vec<String>, Failure> {
-    let folder = root().join("fuzz/fuzz_targets");
-    let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut targets: Vec<String> = entries
-        .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str().map(str::to_owned))
-        .collect();
-    targets.sort();
-    Ok(targets)
 }

@@ -1,42 +1,105 @@
-//! Every test of the workspace, and an account of those that did not run.
+//! Every test of the workspace, or some, and an account of those that did not run.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::{fs, io};
 
-use crate::commands::{Failure, built, call, cargo, root, strict, told_what_is_built};
+use crate::build::Build;
+use crate::commands::{Failure, built, call, root, strict, told_what_is_built};
 use crate::setup;
+
+/// The file that names the tests which skipped themselves.
+const SKIPPED: &str = "DNSWEIR_SKIPPED_TESTS";
 
 /// What runs the tests on a Kubernetes node.
 const CLUSTER: &str = "tests/cluster/run.sh";
 
-/// Builds everything, runs all tests, and names the ones that skipped themselves for lack of a tool. Those on a
-/// Kubernetes node build Kubernetes first, which takes minutes: they are run when asked for, and by CI.
-pub fn test(args: &[String]) -> Result<(), Failure> {
-    setup::wasm_target()?;
-    // The tests start the binary from outside, so it has to be there first. With the tests' own
-    // targets, so that this and the next call agree about every dependency's features.
-    call(cargo(["build", "--release", "--workspace", "--bins", "--tests"]))?;
+/// What a main thread's stack holds. Unoptimized code takes several times as much of it as what ships.
+const STACK: &str = "33554432";
 
-    let skipped = built("skipped-tests");
-    forget(&skipped)?;
-    let cluster = args == ["cluster"];
-    let mut tested = Ok(());
-    if !cluster {
-        let mut cargo_test = cargo(["test", "--release", "--workspace", "--no-fail-fast"]);
-        cargo_test.args(args).env("DNSWEIR_SKIPPED_TESTS", &skipped);
-        if std::env::var_os("RUST_TEST_THREADS").is_none() {
-            cargo_test.env("RUST_TEST_THREADS", (4 * cores()).to_string());
+/// What is to be tested.
+struct Selection {
+    /// The program that the tests start. The tests themselves are always a quick build.
+    build: Build,
+    /// Without what needs networks of its own, a browser, or seconds that nothing can shorten.
+    quick: bool,
+    /// Those on a Kubernetes node: alone, as by `test cluster`, or behind the others.
+    cluster: bool,
+    /// The others.
+    workspace: bool,
+    /// For `cargo test`: which, and how.
+    words: Vec<String>,
+}
+
+impl Selection {
+    fn of(mut words: Vec<String>) -> Selection {
+        let build = Build::chosen(&mut words);
+        let all = words.len();
+        words.retain(|word| word != "--quick");
+        let quick = words.len() < all;
+        let workspace = words != ["cluster"];
+        if let Some(first) = words.first_mut() {
+            name_room(first);
         }
-        tested = call(cargo_test);
+        Selection {
+            build,
+            quick,
+            cluster: !workspace || (words.is_empty() && !quick && strict()),
+            workspace,
+            words,
+        }
     }
-    if cluster || (args.is_empty() && strict()) {
+
+    /// Whether somebody may take this for everything.
+    fn looks_whole(&self) -> bool {
+        self.words.is_empty() && !self.quick
+    }
+}
+
+/// A room's tests are those of its module, not all that have its name somewhere in theirs.
+fn name_room(word: &mut String) {
+    let is_module = |folder: &str| {
+        let path = root().join(folder).join(&*word);
+        path.is_dir() || path.with_extension("rs").is_file()
+    };
+    if !word.contains(['/', '.', '-', ':']) && ["host/src", "tests"].into_iter().any(is_module) {
+        word.push_str("::");
+    }
+}
+
+/// Builds what is needed, runs the tests, and names the ones that skipped themselves for lack of a tool. Those on a
+/// Kubernetes node build Kubernetes first, which takes minutes: they are run when asked for, and by CI.
+pub fn test(words: Vec<String>) -> Result<(), Failure> {
+    let selection = Selection::of(words);
+    // Another run that calls this one makes the account.
+    let accounted = std::env::var_os(SKIPPED);
+    let skipped = accounted
+        .as_ref()
+        .map_or_else(|| built("skipped-tests"), PathBuf::from);
+    if accounted.is_none() {
+        forget(&skipped)?;
+    }
+    build(&selection)?;
+    let mut tested = Ok(());
+    if selection.workspace {
+        let mut command = tests("test");
+        command.arg("--no-fail-fast").args(&selection.words);
+        command.env("RUST_MIN_STACK", STACK);
+        if std::env::var_os("RUST_TEST_THREADS").is_none() {
+            command.env("RUST_TEST_THREADS", (THREADS * cores()).to_string());
+        }
+        tested = call(told(&mut command, &selection, &skipped));
+    }
+    if selection.cluster {
         let mut node = told_what_is_built(Command::new(root().join(CLUSTER)));
-        tested = tested.and(call(node.env("DNSWEIR_SKIPPED_TESTS", &skipped)));
+        tested = tested.and(call(told(&mut node, &selection, &skipped)));
+    }
+    if accounted.is_some() {
+        return tested;
     }
     let skips = report(&skipped)?;
     tested?;
-    if !cluster && args.is_empty() && !strict() {
+    if selection.looks_whole() && !selection.cluster {
         println!(
             "left out: the tests on a Kubernetes node. `cargo xtask test cluster` runs them, as root; the first \
              time it builds Kubernetes, for about eight minutes"
@@ -48,7 +111,58 @@ pub fn test(args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many cores there are. Most tests wait for servers and for seconds to pass, so several share one.
+/// The tests, and the programs that they start from outside.
+fn build(selection: &Selection) -> Result<(), Failure> {
+    setup::wasm_target()?;
+    let mut tests = tests("build");
+    match selection.build {
+        Build::Quick => call(tests.args(["--bins", "--tests"])),
+        Build::Release => {
+            call(tests.arg("--tests"))?;
+            // The proxy is compiled in one piece, by one processor; what the cluster needs, by the others meanwhile.
+            let mut cluster = selection.cluster.then(prepare_cluster).transpose()?;
+            let built = Build::Release.programs(None);
+            let prepared = cluster.as_mut().map(std::process::Child::wait);
+            built?;
+            match prepared {
+                None => Ok(()),
+                Some(Ok(status)) if status.success() => Ok(()),
+                Some(failed) => Err(format!("{CLUSTER} prepare failed: {failed:?}")),
+            }
+        }
+    }
+}
+
+/// The tests are a quick build. Where the lints have been looked at just before, it is what they left.
+fn tests(subcommand: &str) -> Command {
+    match strict() {
+        true => Build::Quick.linted(subcommand),
+        false => Build::Quick.cargo(subcommand),
+    }
+}
+
+/// Begins to build Kubernetes, if that is still to be done.
+fn prepare_cluster() -> Result<Child, Failure> {
+    let mut command = Command::new(root().join(CLUSTER));
+    let child = command.arg("prepare").stdin(Stdio::null()).spawn();
+    child.map_err(|error| format!("cannot run {CLUSTER}: {error}"))
+}
+
+/// What the tests have to know: which program, and where to say that one was skipped.
+fn told<'a>(command: &'a mut Command, selection: &Selection, skipped: &Path) -> &'a mut Command {
+    command
+        .env("DNSWEIR_PROGRAMS", selection.build.folder())
+        .env("DNSWEIR_BUILD", selection.build.name())
+        .env(SKIPPED, skipped);
+    if selection.quick {
+        command.env("DNSWEIR_QUICK", "1");
+    }
+    command
+}
+
+/// How many tests share a core: most of them wait for a server most of the time.
+const THREADS: usize = 3;
+
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -62,14 +176,15 @@ fn forget(skipped: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Prints what the tests left in the file, a line each, and counts it.
+/// Prints what the tests left in the file, a line each, and counts it. What `--quick` leaves out was meant to be.
 fn report(skipped: &Path) -> Result<usize, Failure> {
     let text = match fs::read_to_string(skipped) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(format!("{}: {error}", skipped.display())),
     };
-    let mut lines: Vec<&str> = text.lines().collect();
+    let (left_out, mut lines): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with("left out: "));
     lines.sort_unstable();
     match lines.len() {
         0 => println!("no test was skipped"),
@@ -78,6 +193,9 @@ fn report(skipped: &Path) -> Result<usize, Failure> {
     }
     for line in &lines {
         println!("  {line}");
+    }
+    if !left_out.is_empty() {
+        println!("{} tests were left out by --quick", left_out.len());
     }
     Ok(lines.len())
 }
