@@ -2,6 +2,9 @@
 //!
 //! A [`Report`] holds every mistake of one file, in the order of the page, and renders each with
 //! the span underlined. Colour is the caller's choice; `Display` never uses any.
+//!
+//! What is rendered is bounded, whatever stands in the file: so many mistakes, so much of the text around each, so many
+//! bytes in all. The library that draws it panics on a column that does not fit into 16 bits.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,6 +20,16 @@ const WIDTH: usize = 100;
 
 /// Mistakes that are rendered; whoever made more than these fed in the wrong file.
 const MOST_RENDERED: usize = 100;
+
+/// Bytes after which no further mistake is rendered.
+const MOST_BYTES: usize = 256 << 10;
+
+/// Bytes of the text that are shown before and after what is underlined, and of what is underlined. A line that has more is
+/// cut.
+const AROUND: usize = 400;
+
+/// Characters of a message, a label or a help. A list of what would be valid has more than any other.
+const MOST_WORDS: usize = 4000;
 
 /// The text of a configuration and the name it is shown under; cheap to clone. A configuration that includes other files
 /// has them behind its own text, so that one [`Span`] says both the file and the place in it.
@@ -91,12 +104,26 @@ impl SourceCode for Source {
         let text = &self.text()[part.clone()];
         let found = text.read_span(&(inside, length).into(), lines_before, lines_after)?;
         let shown = found.span();
+        let whole = shown.offset()..shown.offset() + shown.len();
+        let start = text
+            .floor_char_boundary(inside.saturating_sub(AROUND))
+            .max(whole.start);
+        let end = text
+            .ceil_char_boundary(inside + length + AROUND)
+            .min(whole.end)
+            .max(start);
+        // What was cut off before it: whole lines, or the beginning of one.
+        let cut = &text[whole.start..start];
+        let (lines, column) = match cut.rsplit_once('\n') {
+            Some((lines, begun)) => (lines.matches('\n').count() + 1, begun.len()),
+            None => (0, found.column() + cut.len()),
+        };
         Ok(Box::new(MietteSpanContents::new_named(
             name.to_owned(),
-            found.data(),
-            (part.start + shown.offset(), shown.len()).into(),
-            found.line(),
-            found.column(),
+            &text.as_bytes()[start..end],
+            (part.start + start, end - start).into(),
+            found.line() + lines,
+            column,
             found.line_count(),
         )))
     }
@@ -121,6 +148,12 @@ impl Span {
     /// Offset of the first byte after the span.
     pub fn end(self) -> usize {
         self.start.saturating_add(self.length)
+    }
+
+    /// Its beginning, so many bytes at most.
+    fn cut(self, most: usize) -> Span {
+        let length = self.length.min(most);
+        Span { length, ..self }
     }
 
     /// The span cut to what `text` has, so that rendering cannot fail.
@@ -252,11 +285,15 @@ impl Report {
         let handler = GraphicalReportHandler::new_themed(theme)
             .with_links(false)
             .with_width(WIDTH);
-        let mut out = String::new();
+        let (mut out, mut rendered) = (String::new(), 0);
         for (index, diagnostic) in self.diagnostics.iter().take(MOST_RENDERED).enumerate() {
+            if out.len() > MOST_BYTES {
+                break;
+            }
             if index > 0 {
                 out.push('\n');
             }
+            rendered = index + 1;
             let before = out.len();
             let shown = Shown {
                 diagnostic: printable(diagnostic, &self.source),
@@ -274,7 +311,7 @@ impl Report {
                 ));
             }
         }
-        if let Some(more @ 1..) = self.diagnostics.len().checked_sub(MOST_RENDERED) {
+        if let Some(more @ 1..) = self.diagnostics.len().checked_sub(rendered) {
             out.push_str(&format!("\n  … and {more} more\n"));
         }
         out
@@ -289,31 +326,43 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// A copy without control characters: messages may come from a filter, and a filter must not be
+/// A copy without control characters, and as long as it is shown: messages may come from a filter, and a filter must not be
 /// able to write escape sequences to the operator's terminal.
 fn printable(diagnostic: &Diagnostic, source: &Source) -> Diagnostic {
     let clean = |text: &str| -> String {
         let keep = |c: char| c == '\n' || !c.is_control();
-        text.chars()
+        let mut rest = text.chars();
+        let shown = rest.by_ref().take(MOST_WORDS);
+        let mut clean: String = shown
             .map(|c| if keep(c) { c } else { char::REPLACEMENT_CHARACTER })
-            .collect()
+            .collect();
+        if rest.next().is_some() {
+            clean.push('…');
+        }
+        clean
     };
+    let span = diagnostic.span.cut(AROUND);
     let mut help = clean(&diagnostic.help);
-    let mut other = diagnostic.other.clone();
-    // Of two files, only the one with the mistake is shown.
-    if let Some((span, label)) = &other
-        && source.part(span.start).1 != source.part(diagnostic.span.start).1
+    let mut other = diagnostic
+        .other
+        .as_ref()
+        .map(|(span, label)| (span.cut(AROUND), label.as_str()));
+    // Of two files, or of two places far from each other, only the one with the mistake is shown.
+    if let Some((place, label)) = other
+        && (source.part(place.start).1 != source.part(span.start).1
+            || place.start.abs_diff(span.start) > AROUND)
     {
-        let (name, line) = (source.part(span.start).0, source.line(*span));
-        help = format!("{help}; {label}: {name}:{line}");
+        let (name, line) = (source.part(place.start).0, source.line(place));
+        let before = if help.is_empty() { "" } else { "; " };
+        help = format!("{help}{before}{}: {name}:{line}", clean(label));
         other = None;
     }
     Diagnostic {
-        span: diagnostic.span,
+        span,
         message: clean(&diagnostic.message),
         label: clean(&diagnostic.label),
         help,
-        other: other.map(|(span, label)| (span, clean(&label))),
+        other: other.map(|(span, label)| (span, clean(label))),
     }
 }
 
@@ -432,6 +481,51 @@ mod tests {
         assert!(!flood(100).to_string().contains("more"));
         assert!(flood(103).to_string().ends_with("… and 3 more\n"));
         assert_eq!(flood(103).lines().len(), 103);
+    }
+
+    /// Columns beyond 65 535 made the library panic, and with it the process.
+    #[test]
+    fn a_mistake_far_along_its_line_is_shown_with_what_is_around_it() {
+        for fill in ["a", "é", "\t", "漢", "e\u{301}"] {
+            let before = fill.repeat(200_000);
+            let text = format!("first\n{before}wrong{before}\nlast\n");
+            let start = text.find("wrong").unwrap();
+            let shown = report(&text, vec![Diagnostic::new((start..start + 5).into(), "no")]).to_string();
+            assert!(
+                shown.contains("wrong") && shown.len() < 32_768,
+                "{} bytes",
+                shown.len()
+            );
+            let column = start - "first\n".len() + 1;
+            assert!(shown.contains(&format!("test.kdl:2:{column}")), "{shown}");
+        }
+    }
+
+    /// Two places of one line that are far apart, and a span as long as the file.
+    #[test]
+    fn what_is_long_or_far_apart_is_cut() {
+        let text = format!("one {} two\n", "x".repeat(300_000));
+        let two = text.find("two").unwrap();
+        let far = Diagnostic::new((two..two + 3).into(), "no").other((0..3).into(), "the first");
+        let shown = report(&text, vec![far]).to_string();
+        assert!(
+            shown.contains("the first: test.kdl:1") && shown.len() < 32_768,
+            "{shown}"
+        );
+        let long = Diagnostic::new((0..text.len()).into(), "n".repeat(1 << 20));
+        let shown = report(&text, vec![long]).to_string();
+        assert!(shown.len() < 65_536, "{} bytes", shown.len());
+    }
+
+    /// The log drops what has more than a mebibyte, and then nobody learnt what was wrong.
+    #[test]
+    fn many_mistakes_of_one_line_are_a_short_report() {
+        let text = format!("zone {}\n", "\"a..b\" ".repeat(10_000));
+        let mistakes = (0..10_000)
+            .map(|index| Diagnostic::new((5 + 7 * index..11 + 7 * index).into(), "an empty label"));
+        let shown = report(&text, mistakes.collect()).to_string();
+        assert!(shown.len() < 1 << 19, "{} bytes", shown.len());
+        assert!(shown.ends_with(" more\n"), "{}", &shown[shown.len() - 100..]);
     }
 
     #[test]
