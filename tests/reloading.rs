@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::guests::guest;
 use crate::harness::message::flags;
+use crate::harness::proxy::try_get;
 use crate::harness::{Message, Proxy, Upstream, ask, forward_once, until, upstream::Gate, upstream::Reply};
 
 fn one(address: &str) -> Upstream {
@@ -191,6 +192,36 @@ fn limits_of_listeners_follow_the_configuration() {
     let mut second = proxy.connect();
     second.ask(&query);
     assert_eq!(open.receive(), None);
+}
+
+/// What fails at the last step, the control socket, leaves the admin addresses as they were: a liveness probe goes on.
+#[test]
+fn a_reload_that_fails_at_the_control_socket_moves_no_admin_address() {
+    let upstream = one("192.0.2.1");
+    let proxy = Proxy::start(&forward(&upstream));
+    let moved = std::net::SocketAddr::new(proxy.admin.ip(), 9254);
+    let missing = proxy.folder().join("missing/control");
+    proxy.rewrite(&format!(
+        "admin \"{moved}\" // in place of $ADMIN\ncontrol {missing:?}\n{}",
+        forward(&upstream)
+    ));
+    proxy.process.logged("not reloaded, going on as before");
+    assert_eq!(
+        try_get(proxy.admin, "/health").map(|(status, _)| status),
+        Some(200)
+    );
+    assert_eq!(try_get(moved, "/health"), None);
+    assert_eq!(proxy.generation(), 1.0);
+    // And both move when nothing is in the way.
+    std::fs::create_dir(missing.parent().expect("a folder")).expect("a folder");
+    proxy.process.signal("HUP");
+    until("the admin address to move", || {
+        try_get(moved, "/health").is_some()
+    });
+    until("the old one to be gone", || {
+        try_get(proxy.admin, "/health").is_none()
+    });
+    assert!(missing.exists());
 }
 
 /// What was taken for a configuration that is not taken after all is given back.

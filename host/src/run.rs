@@ -295,6 +295,23 @@ struct Proxy {
     before: before::Before,
 }
 
+/// What is bound for another generation beside the listeners, and not served yet.
+struct Doors {
+    admin: Vec<AdminDoor>,
+    /// The control socket, or that there is to be none; nothing if it is as it was.
+    control: Option<ControlDoor>,
+}
+
+/// An admin address.
+struct AdminDoor {
+    address: SocketAddr,
+    listener: admin::Listener,
+    predecessor: node::Predecessors,
+}
+
+/// A control socket, if there is to be one.
+type ControlDoor = Option<control::Server>;
+
 /// Everything a generation needs, made aside.
 struct Prepared {
     generation: Arc<Generation>,
@@ -427,9 +444,12 @@ impl Proxy {
         Descriptors::of_process(&config, config.workers).map_err(machine)?;
         // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
         // to be added; compiling takes a while, and it answers meanwhile.
-        match self.serve_admin(&config) {
+        match self.bind_admin(&config) {
             Err(error) if self.reconciler.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
-            bound => bound.map_err(machine)?,
+            bound => {
+                let admin = bound.map_err(machine)?;
+                self.open(Doors { admin, control: None }, &config);
+            }
         }
         self.state.deliveries.deliver(&mut config).await?;
         let workers = self.workers.len();
@@ -468,38 +488,47 @@ impl Proxy {
         }
     }
 
-    /// Serves the admin addresses of a configuration in place of those that are served.
-    fn serve_admin(&mut self, config: &Config) -> io::Result<()> {
+    /// Binds the admin addresses of a configuration that are not served yet.
+    fn bind_admin(&self, config: &Config) -> io::Result<Vec<AdminDoor>> {
         let is_served = |address: &SocketAddr| self.admin.iter().any(|(served, _)| served == address);
-        let mut added = Vec::new();
-        for &address in config.admin.iter().filter(|address| !is_served(address)) {
-            let predecessor = node::Predecessors::of(address);
-            added.push((
-                address,
-                admin::Listener::bind(address, port(config))?,
-                predecessor,
-            ));
+        let added = config.admin.iter().filter(|address| !is_served(address));
+        added
+            .map(|&address| {
+                let predecessor = node::Predecessors::of(address);
+                let listener = admin::Listener::bind(address, port(config))?;
+                Ok(AdminDoor {
+                    address,
+                    listener,
+                    predecessor,
+                })
+            })
+            .collect()
+    }
+
+    /// Makes the control socket of a configuration, unless it is the one that is served. None: it is to be as it is.
+    fn bind_control(&self, config: &Config) -> Result<Option<ControlDoor>, String> {
+        let served = self.control.as_ref().map(control::Server::path);
+        if served == config.control.as_deref() {
+            return Ok(None);
         }
+        let start = |path: &PathBuf| control::Server::start(path, &self.state.shared);
+        config.control.as_ref().map(start).transpose().map(Some)
+    }
+
+    /// Serves what was bound, and what a configuration does not have not any more.
+    fn open(&mut self, doors: Doors, config: &Config) {
         self.admin.retain(|(served, _)| config.admin.contains(served));
         let mut predecessors = self.state.predecessors.write();
         predecessors.retain(|one| config.admin.contains(&one.address()));
-        for (address, listener, predecessor) in added {
-            predecessors.push(predecessor);
+        for door in doors.admin {
+            predecessors.push(door.predecessor);
             let state = Arc::clone(&self.state);
-            let server = listener.serve(move |path| admin::reply(path, &state));
-            self.admin.push((address, server));
+            let server = door.listener.serve(move |path| admin::reply(path, &state));
+            self.admin.push((door.address, server));
         }
-        Ok(())
-    }
-
-    /// Serves the control socket of a configuration in place of the one that is served.
-    fn serve_control(&mut self, config: &Config) -> Result<(), String> {
-        let served = self.control.as_ref().map(control::Server::path);
-        if served != config.control.as_deref() {
-            let start = |path: &PathBuf| control::Server::start(path, &self.state.shared);
-            self.control = config.control.as_ref().map(start).transpose()?;
+        if let Some(control) = doors.control {
+            self.control = control;
         }
-        Ok(())
     }
 
     /// Takes nothing new, ends what is under way, and returns when that is done or takes too long.

@@ -43,7 +43,6 @@ impl Server {
     pub fn start(path: &Path, shared: &Arc<Shared>) -> Result<Server, String> {
         let wrong = |error: io::Error| format!("cannot serve the control socket {}: {error}", path.display());
         let (listener, inode) = bind(path).map_err(wrong)?;
-        let listener = tokio::net::UnixListener::from_std(listener).map_err(wrong)?;
         let shared = Arc::clone(shared);
         let task = tokio::spawn(async move {
             let room = Arc::new(Semaphore::new(AT_ONCE));
@@ -91,8 +90,8 @@ impl Drop for Server {
     }
 }
 
-/// Makes the socket under another name, closes it to others, and only then puts it in its place.
-fn bind(path: &Path) -> io::Result<(UnixListener, u64)> {
+/// Makes the socket under another name, closes it to others, and only then puts it in its place: nothing fails after that.
+fn bind(path: &Path) -> io::Result<(tokio::net::UnixListener, u64)> {
     if let Ok(found) = fs::symlink_metadata(path)
         && !found.file_type().is_socket()
     {
@@ -110,6 +109,7 @@ fn bind(path: &Path) -> io::Result<(UnixListener, u64)> {
         fs::set_permissions(&aside, fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         let inode = fs::symlink_metadata(&aside)?.ino();
+        let listener = tokio::net::UnixListener::from_std(listener)?;
         fs::rename(&aside, path)?;
         Ok((listener, inode))
     })();

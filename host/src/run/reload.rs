@@ -17,7 +17,8 @@ use super::descriptors::Descriptors;
 use super::refresh::Refresher;
 use super::worker::{self, Adoption, Command};
 use super::{
-    ConfigOrigin, Prepared, Proxy, Signals, Stop, bind, ceiling, interval, machine, port, prepare, watch,
+    ConfigOrigin, Doors, Prepared, Proxy, Signals, Stop, bind, ceiling, interval, machine, port, prepare,
+    watch,
 };
 use crate::config::Config;
 use crate::filter::{self, Filter, Instance};
@@ -219,11 +220,15 @@ impl Proxy {
                 "a `node` section needs capabilities that were dropped at startup, since there was none: restart dnsweir",
             ));
         }
-        // Nothing that comes after this can fail, but for the rules, which are tried again.
-        if let Err(stop) = self.bind_next(config, old).await {
-            self.forget_next(old).await?;
-            return Err(stop);
-        }
+        let doors = match self.bind_next(config, old).await {
+            Ok(doors) => doors,
+            Err(stop) => {
+                self.forget_next(old).await;
+                return Err(stop);
+            }
+        };
+        // Nothing that comes after this can fail: here the next generation begins.
+        self.open(doors, config);
         if config.workers != workers {
             tracing::warn!(
                 workers,
@@ -237,22 +242,31 @@ impl Proxy {
         *self.state.ceiling.write() = ceiling(&generation, workers, descriptors);
         let limits = Limits::new(&config.listen, workers, Arc::clone(connections));
         self.adopt(&generation, instances, &limits).await;
-        if let Some(reconciler) = self.concerned(config, old) {
-            let (plan, interval) = (Plan::of(config), interval(config));
-            let guarded = reconciler.guard(plan.clone(), interval).await;
-            guarded.map_err(machine)?;
-            self.watchdog.beat();
-            reconciler.test(&plan, interval).await;
-        }
         shared.cache.set_limit(config.cache_memory);
         shared.waiting.set_limit(config.waiting_queries);
         self.state.deliveries.accept(&generation.config);
-        *self.state.generation.write() = generation;
+        *self.state.generation.write() = Arc::clone(&generation);
+        // Whoever asks is told of the generation that answers, also while the node's network is looked at.
+        self.guard(&generation.config, &current.config).await;
         self.before = match current.number {
             0 => Before::default(),
             _ => Before::keep(current),
         };
         Ok(())
+    }
+
+    /// Has the node's network be as another configuration wants it, and tries it.
+    async fn guard(&self, config: &Config, old: &Config) {
+        let Some(reconciler) = self.concerned(config, old) else {
+            return;
+        };
+        let (plan, interval) = (Plan::of(config), interval(config));
+        if let Err(error) = reconciler.guard(plan.clone(), interval).await {
+            tracing::error!(%error, "node: the rules are those of the configuration before");
+            return;
+        }
+        self.watchdog.beat();
+        reconciler.test(&plan, interval).await;
     }
 
     /// Who keeps the node's network, if another configuration means anything to it.
@@ -261,8 +275,8 @@ impl Proxy {
         self.reconciler.as_ref().filter(|_| changed)
     }
 
-    /// Has addresses added, and binds those that are new: everything that can fail.
-    async fn bind_next(&mut self, config: &Config, old: &Config) -> Result<(), Stop> {
+    /// Has addresses added, and binds those that are new: everything that can fail. What is served meanwhile is what was.
+    async fn bind_next(&self, config: &Config, old: &Config) -> Result<Doors, Stop> {
         let added: Vec<_> = config
             .listen
             .each()
@@ -276,21 +290,21 @@ impl Proxy {
         let workers = self.workers.len();
         let sockets = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
         self.register(sockets).await?;
-        self.serve_admin(config).map_err(machine)?;
-        self.serve_control(config).map_err(machine)
+        // Last, since it takes the place of what is there.
+        let admin = self.bind_admin(config).map_err(machine)?;
+        let control = self.bind_control(config).map_err(machine)?;
+        Ok(Doors { admin, control })
     }
 
     /// Puts back what was made ready for a generation that will not come.
-    async fn forget_next(&self, old: &Config) -> Result<(), Stop> {
+    async fn forget_next(&self, old: &Config) {
         for worker in &self.workers {
             worker.send(Command::Forget);
         }
-        match &self.reconciler {
-            Some(reconciler) if old.node.is_some() => {
-                let guarded = reconciler.guard(Plan::of(old), interval(old)).await;
-                guarded.map_err(machine)
-            }
-            _ => Ok(()),
+        if let Some(reconciler) = self.reconciler.as_ref().filter(|_| old.node.is_some())
+            && let Err(error) = reconciler.guard(Plan::of(old), interval(old)).await
+        {
+            tracing::error!(%error, "node: could not put back what was made ready");
         }
     }
 
