@@ -2,7 +2,7 @@
 //!
 //! Whatever is wrong here would be found later, too, in words that are a linker's.
 
-use wasmparser::{Parser, Payload, Result};
+use wasmparser::{KnownCustom, Name, Parser, Payload, Result};
 
 use super::load_error::LoadError;
 
@@ -39,6 +39,38 @@ pub(super) fn check(module: &[u8]) -> std::result::Result<(), LoadError> {
          `dnsweir_filter::export!(YourFilter);`"
             .into()
     }))
+}
+
+/// Octets of a function's name, at most. The names of the functions that it was in are copied with every trap, twenty of them:
+/// Rust's longest have some two thousand octets.
+const NAME: usize = 4096;
+
+/// # Errors
+///
+/// When a function has a longer name than is kept.
+pub(super) fn check_names(module: &[u8]) -> std::result::Result<(), LoadError> {
+    // What cannot be read is refused with better words when it is compiled, and a section of names that cannot be read has
+    // none.
+    let payloads = Parser::new(0).parse_all(module).map_while(Result::ok);
+    let sections = payloads.filter_map(|payload| match payload {
+        Payload::CustomSection(section) => match section.as_known() {
+            KnownCustom::Name(names) => Some(names),
+            _ => None,
+        },
+        _ => None,
+    });
+    let functions = sections.flat_map(|names| names.into_iter().map_while(Result::ok));
+    for names in functions {
+        let Name::Function(names) = names else { continue };
+        let longest = names
+            .into_iter()
+            .map_while(Result::ok)
+            .map(|naming| naming.name.len());
+        if let Some(octets) = longest.max().filter(|&octets| octets > NAME) {
+            return Err(LoadError::Name(octets, NAME));
+        }
+    }
+    Ok(())
 }
 
 /// Whether an interface has a version that this proxy speaks.

@@ -9,6 +9,12 @@ use super::text;
 /// Octets of a function's name in a message.
 const FUNCTION: usize = 120;
 
+/// Octets of it that are written to find out whose it is, and to be cut.
+const LOOKED_AT: usize = 2 * FUNCTION;
+
+/// What stands before each function that is told: the innermost is where it happened.
+const TOLD: [&str; 3] = [", in ", ", called by ", ", called by "];
+
 /// What the names of functions begin with that are on the stack of every panic.
 const PANIC: [&str; 6] = ["core::", "std::", "alloc::", "rust_", "__rust", "abort"];
 
@@ -63,27 +69,69 @@ fn cause(error: &wasmtime::Error) -> String {
     let frames = error
         .downcast_ref::<WasmBacktrace>()
         .map_or(&[][..], WasmBacktrace::frames);
-    let names: Vec<String> = frames.iter().map(function).collect();
-    let own = |name: &&String| {
+    let is_own = |frame: &&FrameInfo| {
+        let name = function(frame);
         !PANIC
             .iter()
             .any(|start| name.trim_start_matches('<').starts_with(start))
     };
-    let mut own: Vec<&String> = names.iter().filter(own).collect();
-    if own.is_empty() {
-        own = names.iter().collect();
-    }
-    for (name, joint) in own.into_iter().zip([", in ", ", called by ", ", called by "]) {
+    let mut own = frames.iter().filter(is_own).take(TOLD.len()).peekable();
+    let told: Vec<&FrameInfo> = match own.peek() {
+        Some(_) => own.collect(),
+        None => frames.iter().take(TOLD.len()).collect(),
+    };
+    for (frame, joint) in told.into_iter().zip(TOLD) {
         // Infallible for String.
-        let _ = write!(words, "{joint}{}", text::one_line(name, FUNCTION));
+        let _ = write!(words, "{joint}{}", text::one_line(&function(frame), FUNCTION));
     }
     words
 }
 
-/// The name of a function as its author wrote it.
+/// The name of a function as its author wrote it, as much of it as is looked at.
 fn function(frame: &FrameInfo) -> String {
     match frame.func_name() {
-        Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
+        Some(name) => demangled(name),
         None => format!("function {}", frame.func_index()),
+    }
+}
+
+/// A name of 46 octets may stand for a megabyte: it is written until there is enough of it.
+fn demangled(name: &str) -> String {
+    let mut begun = Beginning(String::new());
+    // The only error is that there is enough.
+    let _ = write!(begun, "{:#}", rustc_demangle::demangle(name));
+    begun.0
+}
+
+/// Text of at most [`LOOKED_AT`] octets.
+struct Beginning(String);
+
+impl std::fmt::Write for Beginning {
+    fn write_str(&mut self, piece: &str) -> std::fmt::Result {
+        let room = LOOKED_AT.saturating_sub(self.0.len());
+        self.0.push_str(&piece[..piece.floor_char_boundary(room)]);
+        match piece.len() < room {
+            true => Ok(()),
+            false => Err(std::fmt::Error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each back-reference doubles what the ones before it stand for.
+    #[test]
+    fn a_name_is_written_until_there_is_enough_of_it() {
+        let long = "_RINvC1a1bINtB2_1cINtB2_1cINtB2_1cuuEIB5_uuEEEE";
+        for name in [long, &"x".repeat(1 << 20), &"é".repeat(1 << 20)] {
+            let shown = demangled(name);
+            assert!((1..=LOOKED_AT).contains(&shown.len()), "{} octets", shown.len());
+        }
+        assert_eq!(
+            demangled("_ZN4core9panicking5panic17h0123456789abcdefE"),
+            "core::panicking::panic"
+        );
     }
 }

@@ -245,6 +245,7 @@ pub(super) fn component(
     if layer(bytes).is_none() {
         return Err(LoadError::NotWasm);
     }
+    face::check_names(bytes)?;
     if let Some(component) = engine
         .compiled
         .as_ref()

@@ -24,6 +24,11 @@ pub enum LoadError {
     /// Neither a module nor a component.
     #[error("this is neither a WebAssembly module nor a component; name the .wasm file that cargo built")]
     NotWasm,
+    /// A function's name is longer than any compiler's.
+    #[error(
+        "a function of this module has a name of {0} octets; the maximum is {1}: strip its names, `wasm-tools strip --all`"
+    )]
+    Name(usize, usize),
     /// A module without the exports of a filter, or with imports that none has.
     #[error("this file is not a dnsweir filter: {0}")]
     Encode(String),

@@ -52,6 +52,33 @@ fn a_module_without_the_interface_is_refused() {
     assert!(plain.contains("configure"), "{plain}");
 }
 
+/// Each trap copies the names of twenty functions, and one of 16 MiB took half a second of it.
+#[test]
+fn a_name_longer_than_any_compilers_is_refused() {
+    let number = |mut number: usize| {
+        let mut octets = Vec::new();
+        while number > 127 {
+            octets.push(number as u8 | 128);
+            number >>= 7;
+        }
+        octets.push(number as u8);
+        octets
+    };
+    let framed = |id: u8, content: &[u8]| [&[id][..], &number(content.len()), content].concat();
+    let named = |length: usize| {
+        // Function 0 alone has a name.
+        let names = [&[1, 0][..], &number(length), "n".repeat(length).as_bytes()].concat();
+        let section = [&[4][..], b"name", &framed(1, &names)].concat();
+        [&guests::puppet()[..], &framed(0, &section)].concat()
+    };
+    assert!(load(&ENGINE, named(4096)).is_ok());
+    let refused = refused(named(4097));
+    assert!(
+        refused.contains("a name of 4097 octets; the maximum is 4096"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn foreign_imports_are_refused_by_name() {
     let error = refused(guests::importing("evil:net@1.0.0", "evil:net/sockets@1.0.0"));
