@@ -157,6 +157,7 @@ impl Generation {
         let first_named = sources.len();
         sources.extend(named_sources(&config, previous));
         let pods = node_pods(&config, previous);
+        check_zones(&config, &zones_of_filter)?;
         let filters = load(&config, &zones_of_filter, engine, previous)?;
         let routes = routes(&config, &filters, first_named)?;
         check_places(&config, &filters)?;
@@ -315,6 +316,29 @@ fn routes(config: &Config, filters: &[Loaded], first: usize) -> Result<Vec<Vec<u
     }
 }
 
+/// Names of zones that one filter may stand in: the filter interface counts them in 16 bits.
+const ZONES_OF_FILTER: usize = 1 << 16;
+
+/// Refuses filters that stand in more zones than they could tell apart.
+fn check_zones(config: &Config, zones_of_filter: &[Vec<String>]) -> Result<(), Report> {
+    let filters = config.filters.iter().zip(zones_of_filter);
+    let beyond = filters.filter(|(_, zones)| zones.len() > ZONES_OF_FILTER);
+    let mistakes: Vec<Diagnostic> = beyond
+        .map(|(filter, zones)| {
+            let problem = format!(
+                "filter {:?} stands in zones of {} names; it can tell {ZONES_OF_FILTER} apart",
+                filter.name,
+                zones.len()
+            );
+            Diagnostic::new(filter.span, problem).help("define it twice, and use each in some of the zones")
+        })
+        .collect();
+    match mistakes.is_empty() {
+        true => Ok(()),
+        false => Err(config.report(mistakes)),
+    }
+}
+
 /// Refuses filters that tell clients apart by who they are where their answers would be kept for others.
 fn check_places(config: &Config, filters: &[Loaded]) -> Result<(), Report> {
     let mut mistakes = Vec::new();
@@ -403,5 +427,27 @@ impl Pipeline {
         if taps_clients {
             self.tells = Outcomes::ALL;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// With more, a query of one zone reached the filter as another's.
+    #[test]
+    fn a_filter_stands_in_no_more_zones_than_it_can_tell_apart() {
+        let text = "listen \"127.0.0.1\"\nfilter \"log\" { module \"builtin:log\" }\nzone \".\" { use \"log\"; forward \"192.0.2.1\" }\n";
+        let config = config::parse("test.kdl", text, Path::new("/"), crate::filter::BUILTINS);
+        let config = config.unwrap_or_else(|report| panic!("{report}"));
+        let zones = |count: usize| vec![vec![String::new(); count]];
+        assert!(check_zones(&config, &zones(65_536)).is_ok());
+        let refused = check_zones(&config, &zones(65_537)).unwrap_err().to_string();
+        assert!(
+            refused.contains("filter \"log\" stands in zones of 65537 names"),
+            "{refused}"
+        );
     }
 }
