@@ -118,3 +118,15 @@ fn what_is_no_dnstap_is_an_error() {
     std::fs::remove_file(&cases).expect("what was begun");
     assert!(record(&place, &cases, &["--for", "1s"]).ended().success());
 }
+
+/// A connection to a plain file is refused as one to a socket that nobody listens at.
+#[test]
+fn a_plain_file_in_the_place_of_a_socket_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [file, cases] = ["notes.txt", "test-cases.kdl"].map(|name| folder.path().join(name));
+    std::fs::write(&file, "to be kept").expect("a file");
+    let mut recording = record(&format!("unix:{}", file.display()), &cases, &[]);
+    assert!(!recording.ended().success());
+    recording.logged("in use");
+    assert_eq!(std::fs::read_to_string(&file).expect("the file"), "to be kept");
+}

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use super::frames::{self, Control};
@@ -34,10 +35,13 @@ impl Reader {
     pub fn open(from: &TapReader) -> io::Result<Reader> {
         match from {
             TapReader::Unix(path) => {
-                if UnixStream::connect(path)
-                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+                let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+                if is_socket
+                    && UnixStream::connect(path)
+                        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
                 {
-                    // Left behind by one who was interrupted.
+                    // Left behind by one who was interrupted. What is no socket was not: a connection to a plain file is
+                    // refused, too, and the file stays.
                     fs::remove_file(path)?;
                 }
                 UnixListener::bind(path).map(Reader::Unix)

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -41,7 +42,7 @@ pub struct Wanted {
 /// When the place cannot be opened, is no dnstap, or the output cannot be written.
 pub fn record(from: &TapReader, wanted: &Wanted, output: Option<&Path>) -> Result<String, Stop> {
     let reader = Reader::open(from).map_err(|error| Stop::Machine(format!("{from}: {error}")))?;
-    let _socket = Socket(from);
+    let _socket = Socket::of(from);
     let mut out: Box<dyn Write> = match output {
         Some(path) => Box::new(create(path)?),
         None => Box::new(io::stdout()),
@@ -110,12 +111,26 @@ fn create(path: &Path) -> Result<fs::File, Stop> {
     })
 }
 
-/// A socket that is listened at, which leaves its file behind unless somebody removes it.
-struct Socket<'a>(&'a TapReader);
+/// A socket that is listened at, which leaves its file behind unless somebody removes it: its path and its file.
+struct Socket<'a>(Option<(&'a Path, u64)>);
+
+impl Socket<'_> {
+    /// The one that was just made.
+    fn of(from: &TapReader) -> Socket<'_> {
+        let TapReader::Unix(path) = from else {
+            return Socket(None);
+        };
+        let made = fs::symlink_metadata(path).ok();
+        Socket(made.map(|made| (path.as_path(), made.ino())))
+    }
+}
 
 impl Drop for Socket<'_> {
     fn drop(&mut self) {
-        if let TapReader::Unix(path) = self.0 {
+        // Another one may listen there by now.
+        if let Some((path, inode)) = self.0
+            && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
+        {
             // Nothing can be done about one that is gone.
             let _ = fs::remove_file(path);
         }
