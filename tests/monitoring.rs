@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use crate::harness::guests::root;
 use crate::harness::process::Process;
 use crate::harness::tools::{command, output};
-use crate::harness::{Proxy, Upstream, address, forward_once, needs, proxy, until};
+use crate::harness::{Proxy, Upstream, address, eventually, forward_once, needs, proxy, until};
 
 fn monitoring() -> PathBuf {
     root().join("deploy/monitoring")
@@ -145,7 +145,7 @@ fn prometheus_takes_every_query_and_rule() {
             .into_iter()
             .fold(query, |query, name| query.replace(name, ".*"));
         let query = query.replace("$__rate_interval", "1m");
-        let answer = ask(&query).unwrap_or_default();
+        let answer = eventually(&place, || ask(&query));
         assert_eq!(answer["status"], "success", "{place}: {query}: {answer}");
     }
     // What it says of itself: each rule was evaluated, and none failed.
@@ -159,7 +159,10 @@ fn prometheus_takes_every_query_and_rule() {
     until("every rule to be evaluated", || {
         told("prometheus_rule_evaluations_total").is_some_and(|count| count >= 12.0)
     });
-    assert_eq!(told("prometheus_rule_evaluation_failures_total"), Some(0.0));
+    let failures = eventually("its failures", || {
+        told("prometheus_rule_evaluation_failures_total")
+    });
+    assert_eq!(failures, 0.0);
 }
 
 /// A query in a URL (RFC 3986 section 2.1).
