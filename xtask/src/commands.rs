@@ -29,6 +29,12 @@ pub fn built(name: &str) -> PathBuf {
 pub fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
+    // What cargo said of this program would be taken for something that changed: a build script that looks at it, ring's,
+    // runs again, and all that depends on it is compiled again.
+    let of_this = |name: &String| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for name in std::env::vars().map(|(name, _)| name).filter(of_this) {
+        command.env_remove(name);
+    }
     told_what_is_built(command)
 }
 
