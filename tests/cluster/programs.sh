@@ -21,8 +21,7 @@ programs=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubel
 go mod tidy
 base=k8s.io/component-base/version
 flags="-s -w -X $base.gitVersion=v$kubernetes -X $base.gitMajor=1 -X $base.gitMinor=$(cut -d. -f2 <<< "$kubernetes")"
-for program in "${programs[@]}"; do
-    go build -ldflags "$flags" -o "$out/$program" "k8s.io/kubernetes/cmd/$program"
-done
+# All at once: what they share is compiled once, and they are linked beside each other.
+go build -ldflags "$flags" -o "$out/" "${programs[@]/#/k8s.io/kubernetes/cmd/}"
 go install "helm.sh/helm/v${helm%%.*}/cmd/helm@v$helm"
 go install "github.com/coredns/coredns@v$coredns"

@@ -56,10 +56,14 @@ if [ -n "${NODE_CACHE:-}" ]; then
 fi
 COREDNS=$KUBE_BIN/coredns tests --test main -- --ignored --nocapture coredns:: 9>&-
 [ $# -gt 0 ] || set -- iptables nftables
+# Rules are kube-proxy's in each mode; what objects become, and what the API server says, is the same in all.
+once=(cluster_dns manifests records searches service_entries several_clusters webhook who)
+skipped=()
 for mode; do
     trap '"$here/node.sh" down 9>&-' EXIT
     "$here/node.sh" up "$mode" 9>&-
-    tests --test node -- --ignored --nocapture --test-threads 1 cluster:: 9>&-
+    tests --test node -- --ignored --nocapture --test-threads 1 cluster:: "${skipped[@]}" 9>&-
     "$here/node.sh" down 9>&-
     trap - EXIT
+    for part in "${once[@]}"; do skipped+=(--skip "cluster::$part::"); done
 done

@@ -1,6 +1,6 @@
 //! `dnsweir node plan | up | down | status`.
 
-use super::world::{KubeProxy, World, alone, same, sorted};
+use super::world::{KubeProxy, World, place, same, sorted};
 
 const CONFIG: &str = "listen \"169.254.20.10\" \"fd00:96::10\"\nadmin \"127.0.0.1:8080\"\n\
     zone \".\" { forward \"10.244.8.2\" }\n\
@@ -48,7 +48,7 @@ const OTHERS: &str = "for c in iptables ip6tables; do
 
 #[test]
 fn up_and_down_twice_leaves_no_trace() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     for mode in ["bypass", "link-local", "fall-through"] {
         let world = World::new(KubeProxy::Iptables);
         world.script(OTHERS);
@@ -90,7 +90,7 @@ fn up_and_down_twice_leaves_no_trace() {
 
 #[test]
 fn rules_are_node_caches_own() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let config = CONFIG.replace("MODE", "bypass");
     let listing = |world: &World| {
         world.script("for t in raw filter; do iptables -w -t $t -S; ip6tables -w -t $t -S; done")
@@ -114,7 +114,7 @@ fn rules_are_node_caches_own() {
 
 #[test]
 fn what_is_not_ours_stays() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Absent);
     world.script(OTHERS);
     world.script("ip addr add 198.51.100.1/32 dev lo; ip addr add 2001:db8::1/128 dev lo");
@@ -138,7 +138,7 @@ fn what_is_not_ours_stays() {
 
 #[test]
 fn what_an_earlier_plan_wanted_goes() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Absent);
     let with = |listen: &str, mode: &str| {
         format!(

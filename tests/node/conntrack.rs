@@ -1,11 +1,11 @@
 //! Queries leave no trace in connection tracking.
 
 use super::load::{Answer, Protocol, ask};
-use super::world::{KubeProxy, World, alone};
+use super::world::{KubeProxy, World, place};
 
 #[test]
 fn ten_thousand_queries_leave_no_entry() {
-    let Some(_alone) = alone(&["conntrack"]) else {
+    let Some(_place) = place(&["conntrack"]) else {
         return;
     };
     let world = World::new(KubeProxy::Iptables);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use harness::until;
 
 use super::load::{Answer, Load, Protocol, ask};
-use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone};
+use super::world::{CLUSTER, KubeProxy, LISTENED, World, place};
 
 pub const CONFIG: &str = "listen \"10.96.0.10\" \"fd00:96::10\" \"169.254.20.10\" \"fd00:20::10\"\nworkers 2\n\
     admin \"127.0.0.1:9253\"\n\
@@ -89,19 +89,19 @@ fn killed(kube_proxy: KubeProxy) {
 
 #[test]
 fn killed_under_load_beside_iptables() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     killed(KubeProxy::Iptables);
 }
 
 #[test]
 fn killed_under_load_beside_nftables() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     killed(KubeProxy::Nftables);
 }
 
 #[test]
 fn a_client_on_the_node_gets_the_cluster_dns() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let mut proxy = world.start(CONFIG);
     for server in CLUSTER {
@@ -128,7 +128,7 @@ pub fn asked(world: &World, server: &str) -> [Answer; 2] {
 
 #[test]
 fn a_client_on_the_node_gets_nobody_over_ipv4_at_a_dead_link_local_address() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let mut proxy = world.start(CONFIG);
     for server in ["169.254.20.10", "fd00:20::10"] {
@@ -147,7 +147,7 @@ fn a_client_on_the_node_gets_nobody_over_ipv4_at_a_dead_link_local_address() {
 
 #[test]
 fn bypass_falls_silent() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let mut proxy = world.start(&CONFIG.replace("iptables;", "iptables; mode \"bypass\";"));
     for server in LISTENED {
@@ -162,7 +162,7 @@ fn bypass_falls_silent() {
 /// Why fall-through mode does not do what link-local mode does.
 #[test]
 fn a_dnat_leads_nowhere_beside_kube_proxys() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     for kube_proxy in [KubeProxy::Iptables, KubeProxy::Nftables] {
         let world = World::new(kube_proxy);
         let config = CONFIG.replace("listen \"10.96.0.10\" \"fd00:96::10\"", "listen");

@@ -1,9 +1,10 @@
 //! Whatever comes in whatever order, the node ends in the desired state or in none of it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::falling::CONFIG;
-use super::world::{KubeProxy, World, alone, same, terminate};
+use super::world::{KubeProxy, World, place, same, terminate};
 
 /// A small generator, so that a failure can be repeated by its seed.
 struct Dice(u64);
@@ -20,8 +21,28 @@ impl Dice {
 }
 
 #[test]
-fn two_hundred_interleavings_end_well() {
-    let Some(_alone) = alone(&[]) else { return };
+fn fifty_interleavings_end_well() {
+    interleave(0..50);
+}
+
+#[test]
+fn fifty_more_end_well() {
+    interleave(50..100);
+}
+
+#[test]
+fn the_third_fifty_end_well() {
+    interleave(100..150);
+}
+
+#[test]
+fn the_last_fifty_of_two_hundred_end_well() {
+    interleave(150..200);
+}
+
+/// So many rounds, each by its number's dice, in one world.
+fn interleave(rounds: Range<u64>) {
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     world.script(
         "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",
@@ -36,7 +57,7 @@ fn two_hundred_interleavings_end_well() {
     let reduced = listening("\"10.96.0.10\"");
     let bypass = config.replace("iptables;", "iptables; mode \"bypass\";");
     let configs = [&config, &reduced, &bypass];
-    for round in 0..200 {
+    for round in rounds {
         let mut dice = Dice(round);
         let mut running = Some(world.launch(&config));
         for _ in 0..4 {

@@ -13,7 +13,7 @@ use harness::until;
 
 use super::by_hand::node_cache;
 use super::load::{Answer, Fates, Load, Protocol, ask};
-use super::world::{FROM_NEIGHBOUR, KubeProxy, World, alone, reply, same, sorted, terminate};
+use super::world::{FROM_NEIGHBOUR, KubeProxy, World, place, reply, same, sorted, terminate};
 
 /// What node-cache listens on by its own manifest: the cluster's DNS address and a link-local one.
 const SERVED: [&str; 2] = ["10.96.0.10", "169.254.20.10"];
@@ -215,7 +215,7 @@ pub fn asked(world: &World, server: &str) -> Answer {
 
 #[test]
 fn from_node_cache_and_back_under_load() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let fresh = World::new(KubeProxy::Iptables);
     let _serving = fresh.start(CONFIG);
     let world = World::new(KubeProxy::Iptables);
@@ -269,7 +269,7 @@ fn from_node_cache_and_back_under_load() {
 /// rule would lead the proxy's own to the proxy.
 #[test]
 fn the_proxy_reaches_the_cluster_whatever_a_node_cache_writes_later() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     let first = || world.script("iptables -w -t raw -S OUTPUT | grep -e '-d 10.96.0.10/32 -p udp' | head -1");
@@ -291,7 +291,7 @@ fn the_proxy_reaches_the_cluster_whatever_a_node_cache_writes_later() {
 /// A configuration that names node-cache's own link, and not all of its addresses.
 #[test]
 fn a_neighbours_addresses_and_rules_on_the_same_link_are_left_alone() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let config = CONFIG
         .replace("\"169.254.20.10\"", "")
@@ -349,7 +349,7 @@ const FORERUNNERS: &str = "
 
 #[test]
 fn what_forerunners_left_is_named_and_goes_when_asked_for() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     // The tables exist before; one rule could be anybody's.
     world.script("iptables -w -t raw -A PREROUTING -d 169.254.20.13 -p udp --dport 53 -j NOTRACK; iptables -w -A INPUT -p sctp; ip6tables -w -t raw -S; ip6tables -w -S; ip6tables -w -t nat -S");

@@ -4,7 +4,7 @@ use harness::metrics::Metrics;
 use harness::until;
 
 use super::falling::CONFIG;
-use super::world::{KubeProxy, World, alone, terminate};
+use super::world::{KubeProxy, World, place, terminate};
 
 /// What `dnsweir node plan` says beside the plan.
 fn said(world: &World, config: &str) -> String {
@@ -21,7 +21,7 @@ fn obstacles(world: &World) -> f64 {
 
 #[test]
 fn where_all_is_well_nothing_is_said() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     for kube_proxy in [KubeProxy::Iptables, KubeProxy::Nftables] {
         let world = World::new(kube_proxy);
         let before = world.network();
@@ -35,7 +35,7 @@ fn where_all_is_well_nothing_is_said() {
 
 #[test]
 fn a_link_that_has_the_address_is_named() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     // What the kernel of a test may lack is a dummy link.
     world.script(
@@ -52,7 +52,7 @@ fn a_link_that_has_the_address_is_named() {
 
 #[test]
 fn a_node_without_kube_proxy_is_named_until_it_is_there() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Absent);
     let said = said(&world, CONFIG);
     for ip in ["10.96.0.10", "fd00:96::10"] {
@@ -79,7 +79,7 @@ fn a_node_without_kube_proxy_is_named_until_it_is_there() {
 
 #[test]
 fn who_listens_there_is_named() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     let said = said(&world, CONFIG);

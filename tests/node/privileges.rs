@@ -3,7 +3,7 @@
 use harness::{process::Process, until};
 
 use super::falling::CONFIG;
-use super::world::{KubeProxy, World, alone, same, sorted, terminate};
+use super::world::{KubeProxy, World, place, same, sorted, terminate};
 
 /// NET_BIND_SERVICE, NET_ADMIN and NET_RAW.
 const THREE: &str = "0000000000003400";
@@ -44,7 +44,7 @@ fn keeps_the_network(world: &World, proxy: &Process) {
 
 #[test]
 fn root_keeps_three_capabilities() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     keeps_the_network(&world, &proxy);
@@ -64,7 +64,7 @@ fn have(proxy: &Process, expected: &str) {
 /// Without a network to keep there is a port to listen on, and that is all. So what needs more needs a start.
 #[test]
 fn without_a_node_section_one_is_kept() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Absent);
     let config = "listen \"127.0.0.1\"\nadmin \"127.0.0.1:9253\"\nzone \".\" { forward \"10.244.8.2\" }\n";
     let proxy = world.start(config);
@@ -77,7 +77,7 @@ fn without_a_node_section_one_is_kept() {
 /// Who tries filters needs no rights, whoever he is.
 #[test]
 fn tools_keep_none() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Absent);
     let config = "listen \"127.0.0.1:15353\"\nzone \".\" { forward \"10.244.8.2\" }\n";
     let mut dev = world.on_node(&harness::proxy::program().display().to_string());
@@ -91,7 +91,7 @@ fn tools_keep_none() {
 /// Nobody else than its own user gets a port handed over, and who tries is told so.
 #[test]
 fn another_user_gets_no_handover() {
-    let Some(_alone) = alone(&["setpriv"]) else { return };
+    let Some(_place) = place(&["setpriv"]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     let network = world.network();
@@ -106,7 +106,7 @@ fn another_user_gets_no_handover() {
 
 #[test]
 fn it_runs_without_root() {
-    let Some(_alone) = alone(&["setpriv"]) else {
+    let Some(_place) = place(&["setpriv"]) else {
         return;
     };
     let world = World::new(KubeProxy::Iptables);

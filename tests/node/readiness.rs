@@ -7,7 +7,7 @@ use harness::process::Process;
 use harness::{tools, until};
 
 use super::falling::CONFIG;
-use super::world::{KubeProxy, World, alone};
+use super::world::{KubeProxy, World, place};
 
 /// A proxy that finds no iptables yet: the folder is where it looks.
 fn without_iptables(world: &World) -> Process {
@@ -26,7 +26,7 @@ fn ready(world: &World) -> Option<u16> {
 
 #[test]
 fn without_its_rules_the_proxy_is_not_ready() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let _proxy = without_iptables(&world);
     let (status, body) = world.admin("/ready").expect("an answer");
@@ -48,7 +48,7 @@ fn without_its_rules_the_proxy_is_not_ready() {
 /// not be answered by the predecessor.
 #[test]
 fn of_two_processes_the_successor_answers_probes() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let asked = || -> Vec<_> { (0..32).map(|_| ready(&world)).collect() };
     let mut first = world.start(CONFIG);

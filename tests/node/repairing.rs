@@ -12,7 +12,7 @@ use super::load::{Answer, Load, Protocol};
 use harness::metrics::Metrics;
 use harness::{PATIENCE, tools, until};
 
-use super::world::{KubeProxy, LISTENED, World, alone, same, sorted, terminate};
+use super::world::{KubeProxy, LISTENED, World, place, same, sorted, terminate};
 
 /// Waits until the node's network is as it was, and says how long that took.
 fn repaired(world: &World, wanted: &str) -> Duration {
@@ -28,7 +28,7 @@ fn repaired(world: &World, wanted: &str) -> Duration {
 
 #[test]
 fn links_addresses_routes_and_rules_come_back_under_load() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     let wanted = world.network();
@@ -91,7 +91,7 @@ fn links_addresses_routes_and_rules_come_back_under_load() {
 
 #[test]
 fn a_start_that_fails_leaves_nothing() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     // The tables exist before: rules for what the node asks come before its addresses.
     world.script(
@@ -125,7 +125,7 @@ fn errors(world: &World, kind: &str) -> f64 {
 /// Routes come and go all the time where pods do; the kernel tells us of all of them.
 #[test]
 fn other_news_do_not_delay_a_repair() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     // No check comes to the rescue.
     let proxy = world.start(&CONFIG.replace("interval \"1s\"", "interval \"1h\""));
@@ -158,7 +158,7 @@ fn other_news_do_not_delay_a_repair() {
 
 #[test]
 fn an_iptables_that_hangs_is_killed() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let bin = world.folder().join("bin");
     std::fs::create_dir_all(&bin).expect("a folder");
@@ -194,7 +194,7 @@ fn an_iptables_that_hangs_is_killed() {
 /// Abstract addresses are anybody's who is on the host's network.
 #[test]
 fn a_stranger_with_our_name_is_no_obstacle() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     // The tables exist before: empty ones stay.
     world.script(

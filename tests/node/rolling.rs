@@ -8,7 +8,7 @@ use harness::until;
 use super::falling::CONFIG;
 use super::load::{Answer, Load, Protocol};
 use super::neighbours::asked;
-use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, same, terminate};
+use super::world::{CLUSTER, KubeProxy, LISTENED, World, place, same, terminate};
 
 fn handovers(config: &str, servers: &[&str]) {
     let world = World::new(KubeProxy::Iptables);
@@ -51,13 +51,13 @@ fn handovers(config: &str, servers: &[&str]) {
 
 #[test]
 fn twenty_handovers_lose_nothing_in_fall_through_mode() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     handovers(CONFIG, &LISTENED);
 }
 
 #[test]
 fn twenty_handovers_lose_nothing_in_bypass_mode() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let config = "listen \"169.254.20.10\" \"10.96.0.10\" \"fd00:96::10\"\nworkers 2\nadmin \"127.0.0.1:9253\"\n\
         zone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
         node { interface \"nodelocaldns\"; iptables; mode \"bypass\" }";
@@ -66,7 +66,7 @@ fn twenty_handovers_lose_nothing_in_bypass_mode() {
 
 #[test]
 fn the_last_one_takes_everything_away_and_hands_over_to_the_cluster() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     for mode in ["bypass", "fall-through"] {
         let world = World::new(KubeProxy::Iptables);
         // The tables exist before.
@@ -92,7 +92,7 @@ fn the_last_one_takes_everything_away_and_hands_over_to_the_cluster() {
 /// translates.
 #[test]
 fn clients_that_keep_their_ports_are_answered_before_and_after() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     for (mode, upstream) in [
         ("bypass", "5301"),
         ("bypass", "5302"),
@@ -134,7 +134,7 @@ fn clients_that_keep_their_ports_are_answered_before_and_after() {
 /// Each takes the other for its successor.
 #[test]
 fn two_that_end_at_once_leave_nothing() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     world.script(
         "for c in iptables ip6tables; do $c -w -t raw -A OUTPUT -p sctp; $c -w -A OUTPUT -p sctp; done",

@@ -6,7 +6,7 @@ use harness::until;
 
 use super::falling::CONFIG;
 use super::standing_still::LINK_LOCAL;
-use super::world::{KubeProxy, World, alone, same, terminate};
+use super::world::{KubeProxy, World, place, same, terminate};
 
 const BYPASS: &str = "listen \"169.254.20.10\" \"fd00:96::10\"\nadmin \"127.0.0.1:9253\"\n\
     zone \".\" { cache; forward \"10.244.8.2:5301\" }\n\
@@ -86,20 +86,20 @@ fn answers(kube_proxy: KubeProxy, config: &str, listeners: f64) {
 
 #[test]
 fn in_fall_through_mode_a_pod_would_get_an_answer() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     answers(KubeProxy::Iptables, CONFIG, 4.0);
     answers(KubeProxy::Nftables, &from_pods(CONFIG), 4.0);
 }
 
 #[test]
 fn in_link_local_mode_a_pod_would_get_an_answer() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     answers(KubeProxy::Absent, LINK_LOCAL, 2.0);
 }
 
 #[test]
 fn in_bypass_mode_a_pod_would_get_an_answer() {
-    let Some(_alone) = alone(&["conntrack"]) else {
+    let Some(_place) = place(&["conntrack"]) else {
         return;
     };
     answers(KubeProxy::Iptables, BYPASS, 2.0);
@@ -108,7 +108,7 @@ fn in_bypass_mode_a_pod_would_get_an_answer() {
 /// What implementations of NetworkPolicy write, and firewalls: whatever drops queries or replies, wherever.
 #[test]
 fn what_drops_queries_of_pods_is_noticed_and_so_is_its_end() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(&from_pods(CONFIG));
     await_ready(&world);
@@ -161,7 +161,7 @@ fn what_drops_queries_of_pods_is_noticed_and_so_is_its_end() {
 
 #[test]
 fn a_start_behind_a_drop_is_not_ready() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     // Before our rules, which are put at the head of their chains.
     world.script("iptables -w -t mangle -I PREROUTING -p udp --dport 53 ! -i lo -j DROP");
@@ -177,7 +177,7 @@ fn a_start_behind_a_drop_is_not_ready() {
 /// The packet comes past our rules, and kube-proxy's lead it to the cluster's DNS.
 #[test]
 fn an_answer_of_another_server_is_none() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     await_ready(&world);
@@ -193,7 +193,7 @@ fn an_answer_of_another_server_is_none() {
 
 #[test]
 fn without_root_it_is_tested_as_well() {
-    let Some(_alone) = alone(&["setpriv"]) else { return };
+    let Some(_place) = place(&["setpriv"]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.launch_without_root(CONFIG);
     proxy.logged("answering queries");
@@ -205,7 +205,7 @@ fn without_root_it_is_tested_as_well() {
 /// Whoever may not ask is told so by us, and that is an answer.
 #[test]
 fn a_client_that_may_not_ask_is_answered() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(&format!("{CONFIG}\nclients {{ allow \"10.244.0.0/16\" }}"));
     await_ready(&world);
@@ -227,7 +227,7 @@ fn kill(mut proxy: Process) {
 
 #[test]
 fn links_come_back_and_what_a_killed_process_left_goes() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let before = with_tables(&world);
     kill(world.start(CONFIG));
@@ -254,7 +254,7 @@ fn links_come_back_and_what_a_killed_process_left_goes() {
 /// Two processes at once use the same links, and the last one takes them away.
 #[test]
 fn links_are_handed_over() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let first = world.start(CONFIG);
     let second = world.start(CONFIG);
@@ -267,7 +267,7 @@ fn links_are_handed_over() {
 
 #[test]
 fn where_it_is_not_possible_or_off_the_proxy_is_ready_without() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     // Somebody else's.
     world.script("ip link add dnsweir-test type bridge");

@@ -12,7 +12,7 @@ use harness::{tools, until};
 
 use super::falling::{CONFIG, NOTICED, TAKEN, asked, loads, settle};
 use super::load::{Answer, Load, Protocol, ask};
-use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, terminate};
+use super::world::{CLUSTER, KubeProxy, LISTENED, World, place, terminate};
 
 /// Where no kube-proxy stands in the way, a DNAT leads from a link-local address to the cluster's DNS, as it does where
 /// that is IPVS's.
@@ -138,13 +138,13 @@ fn stopped(kube_proxy: KubeProxy, config: &str, servers: &[&str]) {
 
 #[test]
 fn stopped_beside_iptables() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     stopped(KubeProxy::Iptables, CONFIG, &LISTENED);
 }
 
 #[test]
 fn stopped_beside_legacy_iptables() {
-    let Some(_alone) = alone(&["iptables-legacy", "ip6tables-legacy"]) else {
+    let Some(_place) = place(&["iptables-legacy", "ip6tables-legacy"]) else {
         return;
     };
     stopped(KubeProxy::Legacy, CONFIG, &LISTENED);
@@ -152,13 +152,13 @@ fn stopped_beside_legacy_iptables() {
 
 #[test]
 fn stopped_beside_nftables() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     stopped(KubeProxy::Nftables, CONFIG, &LISTENED);
 }
 
 #[test]
 fn stopped_in_link_local_mode() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     stopped(KubeProxy::Absent, LINK_LOCAL, &["169.254.20.10", "fd00:20::10"]);
 }
 
@@ -211,7 +211,7 @@ impl Drop for Frozen {
 /// With the rights of the container that `deploy/` starts, and as somebody who is not root.
 #[test]
 fn frozen_with_three_capabilities() {
-    let Some(_alone) = alone(&["setpriv"]) else {
+    let Some(_place) = place(&["setpriv"]) else {
         return;
     };
     let world = World::new(KubeProxy::Iptables);
@@ -259,7 +259,7 @@ impl Drop for Hanging {
 
 #[test]
 fn workers_that_hang_fall_through_and_come_back() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     let hang = || Hanging::workers(&proxy, &["worker-0", "worker-1"]);
@@ -270,7 +270,7 @@ fn workers_that_hang_fall_through_and_come_back() {
 /// The kernel gives half of the clients to the worker that hangs: all of them go elsewhere until its sockets are off.
 #[test]
 fn a_worker_that_hangs_silences_nobody() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     await_proxy(&world, &LISTENED);
@@ -316,7 +316,7 @@ fn a_worker_that_hangs_silences_nobody() {
 /// What is there is no reason to do without the rest.
 #[test]
 fn without_nft_a_socket_is_enough() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let bin = world.folder().join("bin");
     std::fs::create_dir_all(&bin).expect("a folder");
@@ -340,7 +340,7 @@ fn without_nft_a_socket_is_enough() {
 /// Nobody's beats but those of a socket that is bound to the address count.
 #[test]
 fn others_cannot_beat_for_it() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let proxy = world.start(CONFIG);
     await_proxy(&world, &CLUSTER);
@@ -364,7 +364,7 @@ fn others_cannot_beat_for_it() {
 /// What the rules have brought here and what went past is there to be alerted on.
 #[test]
 fn what_comes_and_what_goes_past_is_counted() {
-    let Some(_alone) = alone(&[]) else { return };
+    let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
     let count = |name: &str| {
         let (_, metrics) = world.admin("/metrics").expect("an answer");

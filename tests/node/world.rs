@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,16 +24,40 @@ use harness::process::Process;
 use harness::tools::output;
 use harness::{PATIENCE, needs, proxy};
 
+/// How many worlds there are at once: nearly all of a test's time is waiting, and a few share two processors well.
+const AT_ONCE: usize = 3;
+
+/// A test's right to a world, until it is dropped.
+pub struct Place(());
+
+/// How many are taken, and what says that one is free again.
+static TAKEN: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+impl Place {
+    fn take() -> Place {
+        let taken = TAKEN.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = TAKEN.1.wait_while(taken, |taken| *taken == AT_ONCE);
+        *free.unwrap_or_else(PoisonError::into_inner) += 1;
+        Place(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *TAKEN.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        TAKEN.1.notify_one();
+    }
+}
+
 /// Whether a test can run here, with these programs beside those that every one of them needs. Tests count
-/// what is lost, and so they run one at a time: the next one begins when the value goes.
-pub fn alone(programs: &[&str]) -> Option<MutexGuard<'static, ()>> {
-    static ONE: Mutex<()> = Mutex::new(());
+/// what is lost, and so few run at a time: another one begins when the value goes.
+pub fn place(programs: &[&str]) -> Option<Place> {
     let programs = [
         &["root", "ip", "nsenter", "iptables", "ip6tables", "nft"],
         programs,
     ]
     .concat();
-    needs(&programs).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner))
+    needs(&programs).then(Place::take)
 }
 
 /// The cluster's DNS addresses.

@@ -79,7 +79,7 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
     if accounted.is_none() {
         forget(&skipped)?;
     }
-    build(&selection)?;
+    let prepared = build(&selection)?;
     let mut tested = Ok(());
     if selection.workspace {
         let mut command = tests("test");
@@ -90,6 +90,8 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
         }
         tested = call(told(&mut command, &selection, &skipped));
     }
+    // Whatever the tests said: what goes on building is waited for.
+    tested = tested.and(prepared.map_or(Ok(()), is_prepared));
     if selection.cluster {
         let mut node = told_what_is_built(Command::new(root().join(CLUSTER)));
         tested = tested.and(call(told(&mut node, &selection, &skipped)));
@@ -111,23 +113,20 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The tests, and the programs that they start from outside.
-fn build(selection: &Selection) -> Result<(), Failure> {
+/// The tests, and the programs that they start from outside. What is returned still builds what the tests on a Kubernetes
+/// node need: most other tests wait most of the time.
+fn build(selection: &Selection) -> Result<Option<Child>, Failure> {
     setup::wasm_target()?;
     let mut tests = tests("build");
     match selection.build {
-        Build::Quick => call(tests.args(["--bins", "--tests"])),
+        Build::Quick => call(tests.args(["--bins", "--tests"])).map(|()| None),
         Build::Release => {
             call(tests.arg("--tests"))?;
-            // The proxy is compiled in one piece, by one processor; what the cluster needs, by the others meanwhile.
-            let mut cluster = selection.cluster.then(prepare_cluster).transpose()?;
-            let built = Build::Release.programs(None);
-            let prepared = cluster.as_mut().map(std::process::Child::wait);
-            built?;
-            match prepared {
-                None => Ok(()),
-                Some(Ok(status)) if status.success() => Ok(()),
-                Some(failed) => Err(format!("{CLUSTER} prepare failed: {failed:?}")),
+            // The proxy is compiled in one piece, by one processor; the others have something to do meanwhile.
+            let cluster = selection.cluster.then(prepare_cluster).transpose()?;
+            match Build::Release.programs(None) {
+                Ok(()) => Ok(cluster),
+                failed => failed.and(cluster.map_or(Ok(()), is_prepared)).map(|()| None),
             }
         }
     }
@@ -146,6 +145,13 @@ fn prepare_cluster() -> Result<Child, Failure> {
     let mut command = Command::new(root().join(CLUSTER));
     let child = command.arg("prepare").stdin(Stdio::null()).spawn();
     child.map_err(|error| format!("cannot run {CLUSTER}: {error}"))
+}
+
+fn is_prepared(mut cluster: Child) -> Result<(), Failure> {
+    match cluster.wait() {
+        Ok(status) if status.success() => Ok(()),
+        failed => Err(format!("{CLUSTER} prepare failed: {failed:?}")),
+    }
 }
 
 /// What the tests have to know: which program, and where to say that one was skipped.
