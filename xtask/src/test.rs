@@ -140,9 +140,10 @@ fn tests(subcommand: &str) -> Command {
     }
 }
 
-/// Begins to build Kubernetes, if that is still to be done.
+/// Begins to build Kubernetes, if that is still to be done, with what processors have nothing better to do.
 fn prepare_cluster() -> Result<Child, Failure> {
-    let mut command = Command::new(root().join(CLUSTER));
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(root().join(CLUSTER));
     let child = command.arg("prepare").stdin(Stdio::null()).spawn();
     child.map_err(|error| format!("cannot run {CLUSTER}: {error}"))
 }
