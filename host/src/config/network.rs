@@ -20,6 +20,12 @@ impl Network {
         Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
     ];
 
+    /// Whether an address is in one of those, also where an IPv6 address stands for it (RFC 4291 section 2.5.5.2).
+    pub fn is_private(ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        ip.is_unspecified() || Network::PRIVATE.iter().any(|network| network.contains(ip))
+    }
+
     /// Everybody.
     pub const ANY: [Network; 2] = [Network::v4([0; 4], 0), Network::v6([0; 8], 0)];
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Seek as _, Write as _};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,12 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Proxy, Response, StatusCode};
 use tokio::time::timeout;
+use url::Host;
 
 use super::copies::{Copies, Description, in_memory};
 use super::fetch_error::FetchError;
-use super::upstreams::Upstreams;
-use crate::config::{Data, Location};
+use super::upstreams::{NOT_WRITTEN, Resolver, Upstreams};
+use crate::config::{Data, Location, Network};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -83,22 +85,16 @@ impl Client {
 
     /// Made anew for each request, and so with the authorities that are in their file now.
     fn connector(&self, location: &Location) -> Result<reqwest::Client, FetchError> {
-        let scheme = location.url.scheme().to_owned();
-        let redirects = Policy::custom(move |redirect| {
-            if redirect.previous().len() > REDIRECTS {
-                redirect.error("too many redirects")
-            } else if redirect.url().scheme() != scheme {
-                redirect.error("it redirects to another scheme")
-            } else {
-                redirect.follow()
-            }
-        });
+        let written = written_hosts(location);
         let mut builder = reqwest::Client::builder()
             .no_proxy()
             .connect_timeout(CONNECT)
-            .redirect(redirects)
+            .redirect(redirects(location.url.scheme().to_owned(), written.clone()))
             .user_agent(concat!("dnsweir/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(self.upstreams.clone());
+            .dns_resolver(Resolver {
+                upstreams: self.upstreams.clone(),
+                written,
+            });
         if let (Some(address), Some(host)) = (location.address, location.url.host_str()) {
             builder = builder.resolve(host, (address, 0).into());
         }
@@ -151,6 +147,37 @@ impl Client {
         }
         Ok(data)
     }
+}
+
+/// The hosts that whoever wrote the configuration chose: the server's, and the proxy's.
+fn written_hosts(location: &Location) -> Vec<String> {
+    let urls = [Some(&location.url), location.proxy.as_ref()]
+        .into_iter()
+        .flatten();
+    urls.filter_map(|url| Some(url.host_str()?.to_owned())).collect()
+}
+
+/// Where a server may send us on to: a few times, by the same scheme, and not to an address of a private network, which the
+/// server could not reach and we can: a cloud's metadata, a kubelet. What a name stands for is seen when it is resolved.
+fn redirects(scheme: String, written: Vec<String>) -> Policy {
+    Policy::custom(move |redirect| {
+        let url = redirect.url();
+        let ip = match url.host() {
+            Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
+            Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
+            _ => None,
+        };
+        let is_written = || written.iter().any(|host| url.host_str() == Some(host));
+        if redirect.previous().len() > REDIRECTS {
+            redirect.error("too many redirects")
+        } else if url.scheme() != scheme {
+            redirect.error("it redirects to another scheme")
+        } else if let Some(ip) = ip.filter(|ip| Network::is_private(*ip) && !is_written()) {
+            redirect.error(format!("it redirects to {ip}: {NOT_WRITTEN}"))
+        } else {
+            redirect.follow()
+        }
+    })
 }
 
 /// What every request says. The token is read anew each time: it may have been renewed.

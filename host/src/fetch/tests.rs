@@ -198,7 +198,7 @@ async fn a_token_is_read_each_time_and_told_to_nobody_else() {
     }
     let stranger = WebServer::plain();
     stranger.serve("two", "b");
-    let elsewhere = format!("location: http://localhost:{}/\r\n", stranger.address.port());
+    let elsewhere = format!("location: http://{}/\r\n", stranger.address);
     place.server.answer(move |_| page("302 Found", &elsewhere, ""));
     assert_eq!(place.fetch().await, found("two"));
     assert!(!stranger.requests()[0].contains("authorization"));
@@ -223,6 +223,44 @@ async fn redirects_are_bounded_and_keep_to_their_scheme() {
     let error = place.fetch().await.unwrap_err();
     assert!(error.contains("too many redirects"), "{error}");
     assert_eq!(place.server.requests().len(), 1 + 1 + 5);
+}
+
+/// What only the node can reach is not for whoever writes a list (a cloud's metadata service, a kubelet), by address or by name.
+#[tokio::test]
+async fn redirects_lead_to_no_private_address() {
+    let mut place = Place::plain();
+    place.location.url = format!("http://lists.example:{}/", place.server.address.port())
+        .parse()
+        .unwrap();
+    let inside = WebServer::plain();
+    inside.serve("secret", "a");
+    let port = inside.address.port();
+    let text = format!(
+        "listen \"127.0.0.1\"\nzone \".\" {{ forward \"{}\" }}",
+        upstream(Ipv4Addr::LOCALHOST.into()).await
+    );
+    let config = parse("test", &text, Path::new("/"), &[]).unwrap();
+    let client = Client::new(Upstreams::of(&config), None);
+    for host in [
+        "127.0.0.1",
+        "[::ffff:127.0.0.1]",
+        "0.0.0.0",
+        "metadata.example",
+        "localhost",
+    ] {
+        let elsewhere = format!("location: http://{host}:{port}/\r\n");
+        place.server.answer(move |_| page("302 Found", &elsewhere, ""));
+        let error = fetch(&client, &place.location).await.unwrap_err();
+        assert!(
+            error.contains("only a host that the configuration names"),
+            "{host}: {error}"
+        );
+        assert!(inside.requests().is_empty(), "{host}");
+    }
+    // The same host, on another port, is named.
+    let elsewhere = format!("location: http://lists.example:{port}/\r\n");
+    place.server.answer(move |_| page("302 Found", &elsewhere, ""));
+    assert_eq!(fetch(&client, &place.location).await, found("secret"));
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::config::{self, Config, Encryption, Forward, Protocol, SourceConfig, Stage};
+use crate::config::{self, Config, Encryption, Forward, Network, Protocol, SourceConfig, Stage};
 use crate::dns::name::Name;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::{MESSAGE_MAXIMUM, build, flag};
@@ -110,12 +110,32 @@ fn servers(forward: &Forward) -> Vec<Server> {
     forward.upstreams.iter().map(server).collect()
 }
 
-impl Resolve for Upstreams {
+/// What is wrong with an address of a private network that a redirect leads to.
+pub const NOT_WRITTEN: &str = "only a host that the configuration names may have a private address";
+
+/// Resolves the hosts of one request. What is connected to is what was looked at here.
+#[derive(Debug)]
+pub struct Resolver {
+    /// Whom to ask.
+    pub upstreams: Upstreams,
+    /// Hosts of the configuration. Others are where a server sends us on to, and are public.
+    pub written: Vec<String>,
+}
+
+impl Resolve for Resolver {
     fn resolve(&self, host: Host) -> Resolving {
-        let upstreams = self.clone();
+        let upstreams = self.upstreams.clone();
+        let is_written = self.written.iter().any(|written| written == host.as_str());
         Box::pin(async move {
-            let found = upstreams.addresses(host.as_str()).await;
-            let found = found.map_err(|error| format!("no address of {}: {error}", host.as_str()))?;
+            let host = host.as_str();
+            let found = upstreams.addresses(host).await;
+            let mut found = found.map_err(|error| format!("no address of {host}: {error}"))?;
+            if !is_written {
+                found.retain(|address| !Network::is_private(*address));
+                if found.is_empty() {
+                    return Err(format!("{host} has private addresses: {NOT_WRITTEN}").into());
+                }
+            }
             let addresses = found.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses) as Addrs)
         })
