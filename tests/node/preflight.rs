@@ -1,9 +1,14 @@
 //! What will not work is said before it does not.
 
+use std::net::IpAddr;
+use std::process::Command;
+
 use harness::metrics::Metrics;
+use harness::tools::output;
 use harness::until;
 
 use super::falling::CONFIG;
+use super::load::{Answer, Protocol, ask};
 use super::world::{KubeProxy, World, place, terminate};
 
 /// What `dnsweir node plan` says beside the plan.
@@ -86,6 +91,41 @@ fn who_listens_there_is_named() {
     assert!(
         said.contains("another program listens on 10.96.0.10:53"),
         "{said}"
+    );
+    terminate(proxy);
+}
+
+/// The node's own address is not one that only pods come to: a `node` section beside it opens it to nobody.
+#[test]
+fn only_what_our_link_alone_carries_is_for_everybody() {
+    let Some(_place) = place(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let (own, kept) = ("198.51.100.53", "198.51.100.54");
+    world.script(&format!(
+        "ip addr add {own}/32 dev lo; ip route add 203.0.113.7/32 via 10.244.7.2"
+    ));
+    let stranger = format!("--net={}", world.pod().0.display());
+    let route = format!(
+        "ip addr add 203.0.113.7/32 dev lo; for to in {own} {kept}; do ip route add $to via 10.244.7.1 src 203.0.113.7; done"
+    );
+    output(Command::new("nsenter").args([&stranger, "sh", "-ec", &route]));
+    let config = CONFIG.replace(
+        "listen \"10.96.0.10\"",
+        &format!("listen \"{own}\" \"{kept}\" \"10.96.0.10\""),
+    );
+    let proxy = world.start(&config);
+    let asked = world.within("pod", move || {
+        [own, kept].map(|ip| {
+            ask(
+                (ip.parse::<IpAddr>().expect("an address"), 53).into(),
+                Protocol::Udp,
+            )
+        })
+    });
+    assert_eq!(
+        asked.join().expect("a client"),
+        [Answer::Nobody, Answer::Proxy],
+        "a stranger at the node's own address, and at one of the link's"
     );
     terminate(proxy);
 }

@@ -131,10 +131,11 @@ impl Gate {
     pub fn of_listener(config: &Config, address: SocketAddr) -> Option<Gate> {
         let own = config.listen.clients.iter().find(|(of, _)| *of == address);
         let clients = own.map(|(_, clients)| clients).or(config.clients.as_ref());
-        // An address that the node keeps, or that nobody else can reach, is for whoever comes there.
+        // An address that nobody far away can reach is for whoever comes there.
         let ip = address.ip();
         let private = Network::PRIVATE.iter().any(|network| network.contains(ip));
-        let kept = config.node.is_some() && !ip.is_unspecified();
+        let ours = config.node.as_ref().and_then(|node| node.interface.as_deref());
+        let kept = !ip.is_unspecified() && ours.is_some_and(|link| !interfaces::is_on_another(ip, link));
         let limits = config.clients.as_ref();
         let gate = Gate {
             queries: limits.and_then(|limits| limits.queries),
@@ -296,9 +297,10 @@ mod tests {
         }
         let kept = "node { interface \"dns\" }";
         assert!(gate("192.0.2.54", kept).is_none());
+        assert!(gate("0.0.0.0", kept).is_some(), "no single address");
         assert!(
-            gate("0.0.0.0", "node { iptables }").is_some(),
-            "the node keeps no single address"
+            gate("192.0.2.54", "node { iptables }").is_some(),
+            "no link has it"
         );
     }
 

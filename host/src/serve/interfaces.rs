@@ -1,5 +1,6 @@
-//! The networks that this node's links are in.
+//! The addresses of this node's links, and the networks that they are in.
 
+use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
@@ -7,6 +8,31 @@ use crate::config::Network;
 
 /// The networks of all addresses that the node has now; none if the kernel does not tell.
 pub fn networks() -> Vec<Network> {
+    let network = |address: &Address| Network::of(address.ip, length(address.mask?));
+    let mut found: Vec<_> = addresses().iter().filter_map(network).collect();
+    // A prefix of no bits would be everybody.
+    found.retain(|network| network.length > 0);
+    found.sort_unstable_by_key(|network| (network.address, network.length));
+    found.dedup();
+    found
+}
+
+/// Whether a link other than this one has an address.
+pub fn is_on_another(ip: IpAddr, link: &str) -> bool {
+    addresses()
+        .iter()
+        .any(|address| address.ip == ip && address.link != link.as_bytes())
+}
+
+/// An address of a link.
+struct Address {
+    link: Vec<u8>,
+    ip: IpAddr,
+    mask: Option<IpAddr>,
+}
+
+/// Those that the node has now; none if the kernel does not tell.
+fn addresses() -> Vec<Address> {
     let mut first = ptr::null_mut();
     // SAFETY: the kernel's answer is written to `first`, a list that lives until it is freed below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
@@ -17,17 +43,17 @@ pub fn networks() -> Vec<Network> {
     while !next.is_null() {
         // SAFETY: not null, so an element of the list, which is not freed yet.
         let interface = unsafe { &*next };
-        let network = read(interface.ifa_addr)
-            .zip(read(interface.ifa_netmask))
-            .and_then(|(address, mask)| Network::of(address, length(mask)));
-        // A prefix of no bits would be everybody.
-        found.extend(network.filter(|network| network.length > 0));
+        // SAFETY: getifaddrs gives every element a name, which ends with a NUL.
+        let name = unsafe { CStr::from_ptr(interface.ifa_name) };
+        found.extend(read(interface.ifa_addr).map(|ip| Address {
+            link: name.to_bytes().to_vec(),
+            ip,
+            mask: read(interface.ifa_netmask),
+        }));
         next = interface.ifa_next;
     }
     // SAFETY: `first` is what getifaddrs gave, once, and nothing of it is used any more.
     unsafe { libc::freeifaddrs(first) };
-    found.sort_unstable_by_key(|network| (network.address, network.length));
-    found.dedup();
     found
 }
 
@@ -72,5 +98,8 @@ mod tests {
             networks.iter().any(|network| Some(*network) == loopback),
             "{networks:?}"
         );
+        assert!(is_on_another(Ipv4Addr::LOCALHOST.into(), "dnsweir"));
+        assert!(!is_on_another(Ipv4Addr::LOCALHOST.into(), "lo"));
+        assert!(!is_on_another([192, 0, 2, 1].into(), "lo"));
     }
 }
