@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use crate::admin;
 use crate::ceiling::{Ceiling, OfFilters};
-use crate::config::{self, Config, Encryption, Report};
+use crate::config::{self, Config, Encryption, Report, SourceConfig};
 use crate::control;
 use crate::fetch::Copies;
 use crate::filter::{self, CompiledCache, Engine, Filter};
@@ -112,7 +112,15 @@ pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
             filter.name, artifact.digest
         ))
     });
-    Ok(notes.chain(granted).chain(delivered).collect())
+    let open = generation.config.sources().filter_map(|source| match source {
+        SourceConfig::ServiceEntries(entries) if entries.namespaces.is_empty() => Some(
+            "`service-entries` takes objects of every namespace: whoever may write a ServiceEntry in one answers for names of \
+             all clients. Say whose count: namespaces \"istio-system\""
+                .to_owned(),
+        ),
+        _ => None,
+    });
+    Ok(notes.chain(granted).chain(delivered).chain(open).collect())
 }
 
 /// The configuration in a file with all its modules, those of registries too, and where what was pulled is kept.

@@ -65,7 +65,7 @@ const PODS: [(&str, Pods); 3] = [
 ];
 
 /// The domain of a cluster that was given no other.
-const DOMAIN: &str = "cluster.local.";
+pub(super) const DOMAIN: &str = "cluster.local.";
 
 /// Domains that pods search in, besides those of the cluster: with them and the name alone, as many as a filter may list.
 const MOST_SEARCHED: usize = 29;
@@ -235,7 +235,7 @@ pub(super) fn kubeconfig(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNod
 }
 
 /// The name of a namespace, or another label.
-fn label(value: &KdlValue) -> Result<String, Wrong> {
+pub(super) fn label(value: &KdlValue) -> Result<String, Wrong> {
     let name = text(value)?;
     let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
     match name.len() {

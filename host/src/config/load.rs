@@ -16,7 +16,7 @@ use super::signatures::Signatures;
 use super::units::{duration, s, size};
 use super::{
     Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, dnstap, encrypted, forward, include,
-    listen, node, pods, registries, signatures, source, tsig, zone,
+    listen, node, pods, registries, service_entries, signatures, source, tsig, zone,
 };
 
 /// What may stand in a file.
@@ -169,9 +169,10 @@ fn decode(
         files: &mut files.met,
         keys: &tsig,
     };
-    let zones: Vec<Zone> = named_nodes(nodes, "zone")
+    let mut zones: Vec<Zone> = named_nodes(nodes, "zone")
         .map(|node| zone::decode(mistakes, &mut filters, &mut names, &mut place, node))
         .collect();
+    service_entries::note_taken(&mut zones);
     let sources = source::decode_named(mistakes, &mut place, named_nodes(nodes, "source"));
     let filters = filters.finish(if zones.is_empty() { &mut unused } else { mistakes });
 

@@ -778,6 +778,12 @@ pub struct External {
 pub struct ServiceEntries {
     /// `range "240.240.0.0/16"…`: where hosts without addresses have theirs, one of each family at most; none: they have none.
     pub ranges: Vec<Network>,
+    /// `namespaces "NAME"…`: only objects of these; none: of all.
+    pub namespaces: Vec<String>,
+    /// `hosts "NAME"…`: only hosts at or below these; none: all. Lowercased, each ending in a dot.
+    pub hosts: Vec<String>,
+    /// Names that others answer for, with all below them: those of other zones, of sources beside this one, and the cluster's.
+    pub taken: Vec<String>,
     /// `labels "SELECTOR"`: only objects with these labels.
     pub labels: Option<String>,
     /// `ttl "30s"`

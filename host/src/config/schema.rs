@@ -60,6 +60,8 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("tls", "pin", &encrypted::PIN),
     ("tls", "certificate", &encrypted::CERTIFICATE),
     ("zone", "service-entries", &service_entries::SERVICE_ENTRIES),
+    ("service-entries", "namespaces", &kubernetes::NAMESPACES),
+    ("service-entries", "hosts", &service_entries::HOSTS),
     ("service-entries", "range", &service_entries::RANGE),
     ("service-entries", "kubeconfig", &kubernetes::KUBECONFIG),
     ("zone", "kubernetes", &kubernetes::KUBERNETES),

@@ -8,17 +8,29 @@ use super::clients::network;
 use super::decode::{Mistakes, Shape, arguments, block, child};
 use super::error::Diagnostic;
 use super::forward::Place;
-use super::kubernetes::{kubeconfig, selector};
+use super::kubernetes::{DOMAIN, NAMESPACES, kubeconfig, label, selector};
+use super::name::zone_name;
 use super::units::{duration, ms, s, size, ttl};
-use super::{Network, ServiceEntries};
+use super::{Network, ServiceEntries, SourceConfig, Stage, Zone};
 
 pub(super) const SERVICE_ENTRIES: Shape = Shape {
     example: r#"service-entries { range "240.240.0.0/16" }"#,
     arguments: 0..=0,
     properties: &[],
-    children: &["range", "labels", "ttl", "kubeconfig", "wait", "memory"],
+    children: &[
+        "namespaces",
+        "hosts",
+        "range",
+        "labels",
+        "ttl",
+        "kubeconfig",
+        "wait",
+        "memory",
+    ],
     repeated: &[],
 };
+
+pub(super) const HOSTS: Shape = Shape::plain(1..=256, r#"hosts "example.com" "example.org""#);
 
 pub(super) const RANGE: Shape = Shape::plain(1..=2, r#"range "240.240.0.0/16" "2001:db8:f0f0::/96""#);
 
@@ -30,6 +42,13 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode)
     mistakes.check(node, &SERVICE_ENTRIES);
     let nodes = block(node);
     ServiceEntries {
+        namespaces: mistakes
+            .list(nodes, "namespaces", &NAMESPACES, label)
+            .unwrap_or_default(),
+        hosts: mistakes
+            .list(nodes, "hosts", &HOSTS, zone_name)
+            .unwrap_or_default(),
+        taken: Vec::new(),
         ranges: ranges(mistakes, nodes),
         labels: mistakes.scalar(nodes, r#"labels "team=shop""#, selector),
         ttl: mistakes
@@ -42,6 +61,32 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode)
         memory: mistakes
             .scalar(nodes, r#"memory "16MiB""#, size(1 << 20..=1 << 30))
             .unwrap_or(16 << 20),
+    }
+}
+
+/// Notes, for the stages of all zones, which names others answer for.
+pub(super) fn note_taken(zones: &mut [Zone]) {
+    for at in 0..zones.len() {
+        let is_one = |stage: &Stage| matches!(stage, Stage::Source(SourceConfig::ServiceEntries(_)));
+        if !zones[at].stages.iter().any(is_one) {
+            continue;
+        }
+        let others = zones.iter().enumerate().filter(|(other, _)| *other != at);
+        let others = others.flat_map(|(_, zone)| zone.names.iter().cloned());
+        let beside = zones[at].stages.iter().filter_map(|stage| match stage {
+            Stage::Source(source) => Some(source.origins()),
+            _ => None,
+        });
+        let mut taken: Vec<String> = others.chain(beside.flatten()).collect();
+        taken.push(DOMAIN.to_owned());
+        taken.retain(|name| name != ".");
+        taken.sort_unstable();
+        taken.dedup();
+        for stage in &mut zones[at].stages {
+            if let Stage::Source(SourceConfig::ServiceEntries(entries)) = stage {
+                entries.taken.clone_from(&taken);
+            }
+        }
     }
 }
 
@@ -80,8 +125,7 @@ fn ranges(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{in_zone, problems, zone};
-    use super::super::{SourceConfig, Stage};
+    use super::super::tests::{config, in_zone, problems, zone};
     use super::*;
 
     fn read(text: &str) -> ServiceEntries {
@@ -94,6 +138,9 @@ mod tests {
     #[test]
     fn every_word_is_read() {
         let none = ServiceEntries {
+            namespaces: vec![],
+            hosts: vec![],
+            taken: vec!["cluster.local.".into()],
             ranges: vec![],
             labels: None,
             ttl: s(30),
@@ -103,13 +150,32 @@ mod tests {
         };
         assert_eq!(read("service-entries; forward \"192.0.2.1\""), none);
         let all = read(
-            "service-entries { range \"240.240.0.0/16\" \"2001:db8::/96\"; labels \"a=b\"; ttl \"5s\"; wait \"1s\"; memory \"1MiB\" }\n\
+            "service-entries { namespaces \"mesh\" \"shop\"; hosts \"Example.com\"; range \"240.240.0.0/16\" \"2001:db8::/96\"; labels \"a=b\"; ttl \"5s\"; wait \"1s\"; memory \"1MiB\" }\n\
              forward \"192.0.2.1\"",
         );
         let ranges: Vec<String> = all.ranges.iter().map(ToString::to_string).collect();
         assert_eq!(ranges, ["240.240.0.0/16", "2001:db8::/96"]);
+        assert_eq!(
+            (all.namespaces, all.hosts),
+            (vec!["mesh".into(), "shop".into()], vec!["example.com.".into()])
+        );
         let rest = (all.labels.as_deref(), all.ttl, all.wait, all.memory);
         assert_eq!(rest, (Some("a=b"), s(5), s(1), 1 << 20));
+    }
+
+    #[test]
+    fn names_that_others_answer_for_are_known() {
+        let config = config(
+            "listen \"127.0.0.1\"\nzone \".\" { service-entries; forward \"192.0.2.1\" }\n\
+             zone \"b.example\" { service-entries; kubernetes { domain \"k8s.example\"; fallthrough }; forward \"192.0.2.1\" }",
+        );
+        let taken = config.zones.iter().map(|zone| match &zone.stages[0] {
+            Stage::Source(SourceConfig::ServiceEntries(entries)) => entries.taken.clone(),
+            other => panic!("{other:?}"),
+        });
+        let taken: Vec<Vec<String>> = taken.collect();
+        assert_eq!(taken[0], ["b.example.", "cluster.local."]);
+        assert_eq!(taken[1], ["cluster.local.", "k8s.example."]);
     }
 
     #[test]

@@ -122,6 +122,20 @@ pub(super) fn passes_on(node: &KdlNode) -> bool {
 }
 
 impl SourceConfig {
+    /// The names that it answers for, with all below them; none if it says nothing of its own.
+    pub(super) fn origins(&self) -> Vec<String> {
+        match self {
+            SourceConfig::Forward(_) | SourceConfig::ServiceEntries(_) => Vec::new(),
+            SourceConfig::Kubernetes(kubernetes) => {
+                let external = kubernetes.external.iter().flat_map(|external| &external.zones);
+                let others = external.chain(&kubernetes.multicluster).cloned();
+                [kubernetes.domain.clone()].into_iter().chain(others).collect()
+            }
+            SourceConfig::File(file) => file.zones.iter().map(|zone| zone.origin.to_string()).collect(),
+            SourceConfig::Secondary(secondary) => secondary.origins.clone(),
+        }
+    }
+
     /// Whether queries for ANY are for it, too.
     pub fn wants_any(&self) -> bool {
         match self {

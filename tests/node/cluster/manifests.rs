@@ -106,7 +106,11 @@ const VARIANTS: [&[&str]; 15] = [
     &[],
     &["mode=link-local"],
     &["pods.enabled=true"],
-    &["serviceEntries.enabled=true", "serviceEntries.range=null"],
+    &[
+        "serviceEntries.enabled=true",
+        "serviceEntries.range=null",
+        "serviceEntries.namespaces=null",
+    ],
     &[
         "multicluster.domains={clusterset.local,other.example}",
         "mode=ipvs",

@@ -21,7 +21,14 @@ admin {{ quote .Values.admin }}
 
 zone "." {
     {{- if .Values.serviceEntries.enabled }}
-    service-entries{{ with .Values.serviceEntries.range }} { range{{ range . }} {{ quote . }}{{ end }} }{{ end }}
+    service-entries {
+        {{- with .Values.serviceEntries.namespaces }}
+        namespaces{{ range . }} {{ quote . }}{{ end }}
+        {{- end }}
+        {{- with .Values.serviceEntries.range }}
+        range{{ range . }} {{ quote . }}{{ end }}
+        {{- end }}
+    }
     {{- end }}
     cache
     forward {{ $cluster }}

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
 
+use super::rules::Rules;
 use crate::api_server::Reading;
 use crate::dns::name::Name;
 
@@ -136,23 +137,36 @@ pub struct HostName {
 pub struct Malformed(String);
 
 impl Entry {
-    /// What an object says.
-    pub fn read(object: ServiceEntry) -> Result<Reading<Entry>, Malformed> {
+    /// What an object says, as far as the rules let it; `refuse` is called for each host that they do not.
+    pub fn read(
+        object: ServiceEntry,
+        rules: &Rules,
+        refuse: impl Fn(&str),
+    ) -> Result<Reading<Entry>, Malformed> {
         let ServiceEntry {
             metadata,
             spec,
             status,
         } = object;
         let is_everywhere = spec.export_to.is_empty() || spec.export_to.iter().any(|to| to == EVERYWHERE);
-        if !is_everywhere {
+        let namespace = metadata.namespace.unwrap_or_default();
+        if !is_everywhere || !rules.are_for(&namespace) {
             return Ok(Reading::Nothing);
         }
+        let object = format!("{namespace}/{}", metadata.name.unwrap_or_default());
         let status = status.unwrap_or_default();
         let own = addresses(spec.addresses.iter().map(String::as_str));
         let has_own = !spec.addresses.is_empty();
         let mut hosts = Vec::new();
         for host in &spec.hosts {
             let name = HostName::read(host)?;
+            if !rules.want(&name) {
+                continue;
+            }
+            if let Some(why) = rules.refusal(&name) {
+                refuse(&format!("{name} of {object} is left out: {why}"));
+                continue;
+            }
             let assigned = status.addresses.iter();
             let assigned = assigned.filter(|assigned| assigned.host.is_empty() || assigned.host == *host);
             let addresses = match has_own {
@@ -169,12 +183,10 @@ impl Entry {
         if hosts.is_empty() {
             return Ok(Reading::Nothing);
         }
-        let namespace = metadata.namespace.unwrap_or_default();
-        let name = metadata.name.unwrap_or_default();
         Ok(Reading::Present(Entry {
             rank: Rank {
                 created: metadata.creation_timestamp,
-                name: format!("{namespace}/{name}").into(),
+                name: object.into(),
             },
             hosts: hosts.into(),
         }))

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::sleep;
 
 use super::entry::{Entry, GROUP, ServiceEntry, VERSIONS, Version};
+use super::rules::Rules;
 use super::table::Table;
 use crate::api_server::{Change, Followed, Reflector, keep_connected};
 use crate::background::Background;
@@ -120,6 +121,7 @@ async fn write(config: &config::ServiceEntries, state: &State, mut heard: mpsc::
 /// Follows the objects, anew whenever other credentials are to be used.
 async fn follow(config: &config::ServiceEntries, state: &State, news: mpsc::Sender<Change<Entry>>) {
     let failed = |problem: &str| state.followed.failed(problem.to_owned());
+    let rules = Rules::of(config);
     let mut version = None;
     keep_connected(
         config.kubeconfig.as_ref(),
@@ -134,7 +136,7 @@ async fn follow(config: &config::ServiceEntries, state: &State, news: mpsc::Send
                 followed: &state.followed,
                 failure: &state.failure,
                 news: news.clone(),
-                read: Entry::read,
+                read: |object| Entry::read(object, &rules, |problem| state.followed.refuse(problem)),
                 tell: |change| change,
             };
             reflector.run(&mut version).await;

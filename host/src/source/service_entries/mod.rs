@@ -7,6 +7,7 @@
 mod entry;
 mod follower;
 mod range;
+mod rules;
 mod stage;
 mod table;
 

@@ -1,15 +1,18 @@
 //! Objects, tables and answers.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::entry::{Entry, ServiceEntry};
+use super::entry::{Entry, Malformed, ServiceEntry};
 use super::follower::chosen;
+use super::rules::Rules;
 use super::table::Table;
 use crate::api_server::Reading;
-use crate::config::Network;
+use crate::config::{self, Network};
 use crate::dns::name::Name;
 use crate::source::kubernetes::known::Indexed;
 
@@ -18,8 +21,13 @@ fn object(name: &str, spec: Value, status: Value) -> ServiceEntry {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
 }
 
+/// What an object says where no rule is written.
+fn read(object: ServiceEntry) -> Result<Reading<Entry>, Malformed> {
+    Entry::read(object, &Rules::default(), |problem| panic!("{problem}"))
+}
+
 fn entry(name: &str, spec: Value) -> Arc<Entry> {
-    match Entry::read(object(name, spec, Value::Null)).unwrap() {
+    match read(object(name, spec, Value::Null)).unwrap() {
         Reading::Present(entry) => Arc::new(entry),
         other => panic!("{other:?}"),
     }
@@ -71,7 +79,7 @@ fn assigned_addresses_belong_to_their_hosts() {
     let spec = json!({"hosts": ["a.example", "b.example", "c.example"], "resolution": "DNS"});
     let status = json!({"addresses": [{"value": "240.240.0.7", "host": "a.example"}, {"value": "240.240.0.8", "host": "b.example"},
                                       {"value": "2001:2::7", "host": "a.example"}]});
-    let Ok(Reading::Present(entry)) = Entry::read(object("assigned", spec, status)) else {
+    let Ok(Reading::Present(entry)) = read(object("assigned", spec, status)) else {
         panic!("an entry")
     };
     let entry = Arc::new(entry);
@@ -106,21 +114,74 @@ fn some_entries_say_nothing() {
         json!({"hosts": ["a.example"], "addresses": ["10.0.0.1"], "exportTo": ["."]}),
         json!({"hosts": []}),
     ] {
-        let read = Entry::read(object("nothing", spec.clone(), Value::Null));
-        assert_eq!(read, Ok(Reading::Nothing), "{spec}");
+        let said = read(object("nothing", spec.clone(), Value::Null));
+        assert_eq!(said, Ok(Reading::Nothing), "{spec}");
     }
     let shown = json!({"hosts": ["a.example"], "addresses": ["10.0.0.1"], "exportTo": [".", "*"]});
     assert!(matches!(
-        Entry::read(object("shown", shown, Value::Null)),
+        read(object("shown", shown, Value::Null)),
         Ok(Reading::Present(_))
     ));
     for host in ["", "*", "*.", "a..b", "."] {
         let spec = json!({"hosts": [host], "addresses": ["10.0.0.1"]});
-        let problem = Entry::read(object("bad", spec, Value::Null))
-            .unwrap_err()
-            .to_string();
+        let problem = read(object("bad", spec, Value::Null)).unwrap_err().to_string();
         assert_eq!(problem, format!("the host {host:?} is not valid in DNS"));
     }
+}
+
+/// Whoever may write an object somewhere has no say about the names of others, and the rest of the object counts.
+#[test]
+fn some_names_are_not_theirs() {
+    let names = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let mut config = config::ServiceEntries {
+        namespaces: names(&["shop"]),
+        hosts: vec![],
+        taken: names(&["cluster.local.", "corp.example."]),
+        ranges: vec![],
+        labels: None,
+        ttl: Duration::from_secs(30),
+        kubeconfig: None,
+        wait: Duration::ZERO,
+        memory: 1 << 20,
+    };
+    let hosts = [
+        "db",
+        "*.com",
+        "*.a.com",
+        "www.corp.example",
+        "corp.example",
+        "x.svc.cluster.local",
+        "b.com",
+    ];
+    let spec = json!({"hosts": hosts, "addresses": ["10.0.0.1"]});
+    let taken_from = |config: &config::ServiceEntries| {
+        let refused = RefCell::new(Vec::new());
+        let object = object("one", spec.clone(), Value::Null);
+        let read = Entry::read(object, &Rules::of(config), |why| {
+            refused.borrow_mut().push(why.to_owned())
+        });
+        let hosts = match read.unwrap() {
+            Reading::Present(entry) => entry.hosts.iter().map(|host| host.name.to_string()).collect(),
+            _ => Vec::new(),
+        };
+        (hosts, refused.into_inner())
+    };
+    let (hosts, refused) = taken_from(&config);
+    assert_eq!(hosts, ["*.a.com.", "b.com."]);
+    assert_eq!(
+        refused,
+        [
+            "db. of shop/one is left out: it has one label",
+            "*.com. of shop/one is left out: it is all names of a top-level domain",
+            "www.corp.example. of shop/one is left out: corp.example. is answered for elsewhere",
+            "corp.example. of shop/one is left out: corp.example. is answered for elsewhere",
+            "x.svc.cluster.local. of shop/one is left out: cluster.local. is answered for elsewhere",
+        ]
+    );
+    config.hosts = names(&["a.com."]);
+    assert_eq!(taken_from(&config), (names(&["*.a.com."]), vec![]));
+    config.namespaces = names(&["mesh"]);
+    assert_eq!(taken_from(&config), (vec![], vec![]));
 }
 
 /// In a range of two addresses, three hosts meet: whoever comes first by name has it, in whatever order they are heard of, and
