@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::index::Index;
 use super::labels::{Labels, full_name, is_reverse};
 use super::message::{ADDITIONAL, ANSWER, AUTHORITY, Message, Owner, pointer_to};
-use super::place::{Found, Place, name_servers};
+use super::place::{Found, MOST_FOUND, Place, name_servers};
 use super::rules::{Rules, Schema};
 use crate::dns::name::{NAME_MAXIMUM, Name, is_at_or_below};
 use crate::dns::{HEADER, edns::ExtendedError, rcode, rtype};
@@ -77,7 +77,7 @@ impl Teller<'_> {
             zone_at: question.name.len() - zone.len(),
             schema,
         };
-        let place = match Labels::read(question.name, asked.zone_at) {
+        let place = match Labels::read(question.name, asked.zone_at, question.qtype == rtype::SRV) {
             // The root may hold the domain of a cluster, and is none.
             Some(labels) if zone.len() > 1 || self.rules.domain == Name::ROOT => {
                 self.index.place(self.rules, schema, &labels)
@@ -132,7 +132,13 @@ impl Teller<'_> {
             Place::Services(found) => {
                 let mut told = HashSet::new();
                 for found in found.iter().filter(|found| told.insert(found.address)) {
+                    if message.is_full() {
+                        break;
+                    }
                     push_asked_address(&mut message, qtype, found.address);
+                }
+                if found.len() >= MOST_FOUND {
+                    message.truncate();
                 }
             }
             Place::Pointers(names) if qtype == rtype::PTR => {
@@ -213,6 +219,9 @@ impl Teller<'_> {
         let mut told = HashSet::new();
         let mut names = HashMap::new();
         for found in all {
+            if message.is_full() {
+                break;
+            }
             let Some(port) = found.port.filter(|&port| told.insert((found.label, port))) else {
                 continue;
             };
@@ -227,11 +236,17 @@ impl Teller<'_> {
             message.push(ANSWER, Owner::QUESTION, rtype::SRV, &data);
             names.entry(found.label).or_insert((name_at, name));
         }
+        if all.len() >= MOST_FOUND {
+            message.truncate();
+        }
         let mut told = HashSet::new();
         for found in all
             .iter()
             .filter(|found| told.insert((found.label, found.address)))
         {
+            if message.is_full() {
+                break;
+            }
             if let Some((name_at, name)) = names.get(&found.label) {
                 let owner = name_at.map_or(Owner::Name(name), Owner::At);
                 message.push_address(ADDITIONAL, owner, found.address);

@@ -303,6 +303,9 @@ impl<'a> Writer<'a> {
             News::Import(change) => taking.of(Kind::ServiceImports, &mut self.imports, change),
             News::ImportedSlice(change) => taking.of(Kind::ImportedSlices, &mut self.imported, change),
         };
+        for problem in self.index.refused.drain(..) {
+            self.state.of(kind).refuse(&problem);
+        }
         changed.unwrap_or_else(|full| {
             self.state.of(kind).refuse(&full.to_string());
             false

@@ -12,7 +12,10 @@ use serde::Deserialize;
 
 use super::index::Index;
 use super::known::Indexed;
-use super::objects::{Interest, Malformed, Outside, Port, Service, ServiceKind, Slice, service_name};
+use super::objects::{
+    Interest, LeftOut, MOST_ADDRESSES, MOST_PORTS, Malformed, Outside, Port, Service, ServiceKind, Slice,
+    service_name,
+};
 use crate::api_server::Reading;
 
 /// The labels by which a slice of endpoints says of which service of several clusters they are, and in which cluster.
@@ -92,11 +95,16 @@ impl Interest {
         if !self.covers(metadata.namespace.as_ref()) {
             return Ok(Reading::Nothing);
         }
-        let ports = spec.ports.iter().map(|port| {
-            let number = u16::try_from(port.port).ok();
-            Port::read(port.name.as_deref(), port.protocol.as_deref(), number)
-        });
-        let addresses = spec.ips.iter().filter_map(|address| address.parse().ok());
+        let mut left_out = LeftOut::default();
+        let ports = left_out
+            .bounded(&spec.ports, MOST_PORTS, "ports")
+            .iter()
+            .map(|port| {
+                let number = u16::try_from(port.port).ok();
+                Port::read(port.name.as_deref(), port.protocol.as_deref(), number)
+            });
+        let addresses = left_out.bounded(&spec.ips, MOST_ADDRESSES, "addresses");
+        let addresses = addresses.iter().filter_map(|address| address.parse().ok());
         Ok(Reading::Present(Import(Arc::new(Service {
             name: service_name(metadata.name.as_deref(), metadata.namespace.as_deref())?,
             kind: match &*spec.kind {
@@ -105,6 +113,7 @@ impl Interest {
             },
             ports: ports.collect::<Result<_, _>>()?,
             outside: Outside::default(),
+            left_out: left_out.told(&metadata),
         }))))
     }
 
@@ -138,7 +147,8 @@ impl Indexed<Index> for Import {
 
 impl Indexed<Index> for ImportedSlice {
     fn enter(self: &Arc<Self>, index: &mut Index) {
-        index.change_import(&self.0.service, |entry| entry.add(&self.0));
+        let is_there = index.change_import(&self.0.service, |entry| entry.add(&self.0));
+        index.note(&self.0, is_there);
     }
 
     fn leave(self: &Arc<Self>, index: &mut Index) {

@@ -10,6 +10,14 @@ use rpds::HashTrieMapSync;
 
 use super::known::Indexed;
 use super::objects::{Endpoint, Namespace, Pod, Port, Service, ServiceName, Slice};
+use crate::dns::name::Name;
+
+/// Slices of a service, and ports in all of them, which a query looks through.
+const MOST_SLICES: usize = 1000;
+const MOST_PORTS: usize = 10_000;
+
+/// Services, slices and pods that share an address: whoever asks whose it is gets what a message holds.
+const MOST_HOLDERS: usize = 1000;
 
 type Map<K, V> = HashTrieMapSync<K, V, foldhash::fast::RandomState>;
 
@@ -23,6 +31,8 @@ pub struct Index {
     /// The namespaces of the pods that have an address.
     pods: Map<IpAddr, Box<[Arc<Pod>]>>,
     namespaces: Map<Box<[u8]>, ()>,
+    /// What is to be told of objects that are not taken as they are.
+    pub refused: Vec<String>,
     /// Of the SOA record: more than before whenever an answer changes.
     pub serial: u32,
     /// Whether everything has been listed once but for what is of several clusters.
@@ -58,6 +68,7 @@ impl Default for Index {
             addresses: Map::new_with_hasher_and_ptr_kind(Default::default()),
             pods: Map::new_with_hasher_and_ptr_kind(Default::default()),
             namespaces: Map::new_with_hasher_and_ptr_kind(Default::default()),
+            refused: Vec::new(),
             serial: 0,
             complete: false,
             imports_complete: false,
@@ -116,26 +127,47 @@ impl Index {
     }
 
     /// Changes what is known of a service of several clusters.
-    pub fn change_import(&mut self, name: &ServiceName, change: impl FnOnce(&mut Entry)) {
-        change_entry(&mut self.imports, name, change);
+    pub fn change_import<R>(&mut self, name: &ServiceName, change: impl FnOnce(&mut Entry) -> R) -> R {
+        change_entry(&mut self.imports, name, change)
+    }
+
+    /// Notes what is left out of a slice, or that it is; `is_there`: it has come into its service.
+    pub fn note(&mut self, slice: &Slice, is_there: bool) {
+        self.refused.extend(slice.left_out.as_deref().map(str::to_owned));
+        if !is_there {
+            let service = Name::lowercased(&[&slice.service, &b"\0"[..]].concat());
+            self.refused.push(format!(
+                "{service} has more than {MOST_SLICES} slices or {MOST_PORTS} ports in them: one is left out"
+            ));
+        }
     }
 }
 
-fn change_entry(services: &mut Map<ServiceName, Entry>, name: &ServiceName, change: impl FnOnce(&mut Entry)) {
+fn change_entry<R>(
+    services: &mut Map<ServiceName, Entry>,
+    name: &ServiceName,
+    change: impl FnOnce(&mut Entry) -> R,
+) -> R {
     let mut entry = services.get(name).cloned().unwrap_or_default();
-    change(&mut entry);
+    let changed = change(&mut entry);
     if entry.service.is_none() && entry.slices.is_empty() {
         services.remove_mut(name);
     } else {
         services.insert_mut(name.clone(), entry);
     }
+    changed
 }
 
 impl Entry {
-    /// Adds endpoints.
-    pub fn add(&mut self, slice: &Arc<Slice>) {
+    /// Adds endpoints, unless there are as many slices already as each query could look through; whether they are there now.
+    pub fn add(&mut self, slice: &Arc<Slice>) -> bool {
+        let ports: usize = self.slices.iter().map(|slice| slice.ports.len()).sum();
+        if self.slices.len() >= MOST_SLICES || ports + slice.ports.len() > MOST_PORTS {
+            return false;
+        }
         let slices = self.slices.iter().cloned();
         self.slices = slices.chain([Arc::clone(slice)]).collect();
+        true
     }
 
     /// Removes them.
@@ -144,22 +176,25 @@ impl Entry {
         self.slices = slices.cloned().collect();
     }
 
-    /// All endpoints with the ports that each has.
-    pub fn endpoints(&self) -> impl Iterator<Item = (&Endpoint, &[Port])> {
+    /// All endpoints, with the ports that each of those has which stand together.
+    pub fn slices(&self) -> impl Iterator<Item = (&[Endpoint], &[Port])> {
         let slices = self.slices.iter();
-        slices.flat_map(|slice| slice.endpoints.iter().map(|endpoint| (endpoint, &*slice.ports)))
+        slices.map(|slice| (&*slice.endpoints, &*slice.ports))
     }
 
     /// Those of one label.
-    pub fn labelled(&self, label: &[u8]) -> impl Iterator<Item = (&Endpoint, &[Port])> {
-        self.slices.iter().flat_map(move |slice| {
-            let from = slice
-                .endpoints
-                .partition_point(|endpoint| *endpoint.label < *label);
-            let those = slice.endpoints[from..].iter();
-            let those = those.take_while(move |endpoint| *endpoint.label == *label);
-            those.map(|endpoint| (endpoint, &*slice.ports))
+    pub fn labelled(&self, label: &[u8]) -> impl Iterator<Item = (&[Endpoint], &[Port])> {
+        self.slices().map(move |(endpoints, ports)| {
+            let from = endpoints.partition_point(|endpoint| *endpoint.label < *label);
+            let those = &endpoints[from..];
+            let count = those.partition_point(|endpoint| *endpoint.label == *label);
+            (&those[..count], ports)
         })
+    }
+
+    /// Whether there are any endpoints.
+    pub fn has_endpoints(&self) -> bool {
+        self.slices.iter().any(|slice| !slice.endpoints.is_empty())
     }
 
     /// The ports of its endpoints.
@@ -185,6 +220,7 @@ impl Indexed<Index> for Service {
         change_entry(&mut index.services, &self.name, |entry| {
             entry.service = Some(Arc::clone(self));
         });
+        index.refused.extend(self.left_out.as_deref().map(str::to_owned));
         for &address in self.addresses() {
             add(&mut index.addresses, address, Holder::Service(Arc::clone(self)));
         }
@@ -215,7 +251,8 @@ impl Indexed<Index> for Service {
 
 impl Indexed<Index> for Slice {
     fn enter(self: &Arc<Self>, index: &mut Index) {
-        change_entry(&mut index.services, &self.service, |entry| entry.add(self));
+        let is_there = change_entry(&mut index.services, &self.service, |entry| entry.add(self));
+        index.note(self, is_there);
         for address in self.addresses() {
             add(&mut index.addresses, address, Holder::Endpoint(Arc::clone(self)));
         }
@@ -303,8 +340,11 @@ impl Port {
     }
 }
 
-/// Adds one of those who share a key.
+/// Adds one of those who share a key, unless they are too many.
 fn add<K: Eq + Hash, V: Clone>(map: &mut Map<K, Box<[V]>>, key: K, value: V) {
+    if map.get(&key).is_some_and(|others| others.len() >= MOST_HOLDERS) {
+        return;
+    }
     let others = map.get(&key).into_iter().flatten().cloned();
     let all = others.chain([value]).collect();
     map.insert_mut(key, all);

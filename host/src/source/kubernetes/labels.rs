@@ -16,15 +16,18 @@ pub struct Labels<'a> {
     begins: [usize; MOST_LABELS + 1],
     /// How many they are.
     pub count: usize,
+    /// Whether ports are asked for, and not only addresses.
+    each_port: bool,
 }
 
 impl<'a> Labels<'a> {
-    /// Those of `name` before `end`; none if there are too many for anything.
-    pub fn read(name: &'a [u8], end: usize) -> Option<Labels<'a>> {
+    /// Those of `name` before `end`, of which `each_port` is asked for or one; none if there are too many for anything.
+    pub fn read(name: &'a [u8], end: usize, each_port: bool) -> Option<Labels<'a>> {
         let mut labels = Labels {
             name,
             begins: [0; MOST_LABELS + 1],
             count: 0,
+            each_port,
         };
         let mut at = 0;
         while at < end {
@@ -55,6 +58,7 @@ impl<'a> Labels<'a> {
             },
             count: self.count - from,
             is_port: self.count - from == 2,
+            each_port: self.each_port,
             wire: &self.name[..self.begins[self.count - from]],
         }
     }
@@ -73,6 +77,8 @@ pub struct Front<'a> {
     pub count: usize,
     /// Whether they are a port's.
     pub is_port: bool,
+    /// Whether each port of an address is asked for, or any of them.
+    pub each_port: bool,
     /// All of them, in wire format.
     pub wire: &'a [u8],
 }
@@ -83,7 +89,9 @@ impl Front<'_> {
         let above = |label: &[u8]| label.len() > self.wire.len() && label.ends_with(self.wire);
         self.count == 1
             && entry.service.is_some()
-            && entry.endpoints().any(|(endpoint, _)| above(&endpoint.label))
+            && entry
+                .slices()
+                .any(|(endpoints, _)| endpoints.iter().any(|endpoint| above(&endpoint.label)))
     }
 
     /// Whether the names of ports stand below it.

@@ -20,6 +20,8 @@ pub struct Message {
     ttl_offsets: TtlOffsets,
     ttl: u32,
     lowest_ttl: Option<u32>,
+    /// Whether something did not fit.
+    is_full: bool,
 }
 
 /// What stands in front of a record.
@@ -44,16 +46,32 @@ impl Message {
             ttl_offsets: TtlOffsets::new(),
             ttl,
             lowest_ttl: None,
+            is_full: false,
         }
     }
 
-    /// Appends a record. What does not fit is left out, and the message says that it is truncated.
+    /// Whether something did not fit: then nothing that comes is written.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Has the message say that something is missing.
+    pub fn truncate(&mut self) {
+        let flags = u16_at(&self.octets, 2) | flag::TC;
+        self.octets[2..4].copy_from_slice(&flags.to_be_bytes());
+    }
+
+    /// Appends a record. What does not fit is left out, and the message says that it is truncated, unless only the additional
+    /// section is short (RFC 2181 section 9).
     pub fn push(&mut self, section: usize, owner: Owner<'_>, rtype: u16, data: &[u8]) {
         self.push_with_ttl(section, owner, rtype, self.ttl, data);
     }
 
     /// The same with a TTL of its own.
     pub fn push_with_ttl(&mut self, section: usize, owner: Owner<'_>, rtype: u16, ttl: u32, data: &[u8]) {
+        if self.is_full {
+            return;
+        }
         let pointer;
         let owner = match owner {
             Owner::At(offset) => {
@@ -66,9 +84,11 @@ impl Message {
             let ttl_at = self.octets.len() - data.len() - 6;
             self.ttl_offsets.push(ttl_at as u16);
             self.lowest_ttl = Some(self.lowest_ttl.map_or(ttl, |lowest| lowest.min(ttl)));
-        } else if section != ADDITIONAL {
-            let flags = u16_at(&self.octets, 2) | flag::TC;
-            self.octets[2..4].copy_from_slice(&flags.to_be_bytes());
+        } else {
+            self.is_full = true;
+            if section != ADDITIONAL {
+                self.truncate();
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 //! What is known of a cluster's objects: of each only what DNS can tell of it.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api_server::Reading;
 use crate::dns::name::{LABEL_MAXIMUM, Name};
@@ -13,6 +15,10 @@ const SERVICE_OF_SLICE: &str = "kubernetes.io/service-name";
 
 /// The cluster IP of a service that has none.
 const HEADLESS: &str = "None";
+
+/// Ports of a service or of a slice, and addresses of either: what is beyond is left out.
+pub const MOST_PORTS: usize = 1000;
+pub const MOST_ADDRESSES: usize = 5000;
 
 /// The labels of `service.namespace` in wire format and without an end: as they stand in a query's name, so that to look
 /// a service up nothing has to be copied.
@@ -29,6 +35,8 @@ pub struct Service {
     pub ports: Box<[Port]>,
     /// Where it is found from outside of the cluster.
     pub outside: Outside,
+    /// What is left out of it, in words.
+    pub left_out: Option<Box<str>>,
 }
 
 /// Where a service is found from outside: by its `externalIPs`, or by what its load balancer has.
@@ -73,6 +81,8 @@ pub struct Slice {
     pub ports: Box<[Port]>,
     /// By their labels.
     pub endpoints: Box<[Endpoint]>,
+    /// What is left out of it, in words.
+    pub left_out: Option<Box<str>>,
 }
 
 /// An address of an endpoint.
@@ -142,10 +152,11 @@ impl Interest {
         }
         let name = service_name(metadata.name.as_deref(), metadata.namespace.as_deref())?;
         let spec = object.spec.unwrap_or_default();
-        let kind = kind(&spec)?;
-        let outside = Outside::read(&spec, object.status);
+        let mut left_out = LeftOut::default();
+        let kind = kind(&spec, &mut left_out)?;
+        let outside = Outside::read(&spec, object.status, &mut left_out);
         let ports = spec.ports.unwrap_or_default();
-        let ports = ports.iter().map(|port| {
+        let ports = left_out.bounded(&ports, MOST_PORTS, "ports").iter().map(|port| {
             Port::read(
                 port.name.as_deref(),
                 port.protocol.as_deref(),
@@ -157,6 +168,7 @@ impl Interest {
             kind,
             ports: ports.collect::<Result<_, _>>()?,
             outside,
+            left_out: left_out.told(&metadata),
         }))
     }
 
@@ -176,14 +188,15 @@ impl Interest {
         if !self.covers(metadata.namespace.as_ref()) {
             return Ok(Reading::Nothing);
         }
-        let labels = metadata.labels.unwrap_or_default();
-        let Some(service) = labels.get(service_in) else {
+        let label_of = |name| metadata.labels.as_ref()?.get(name);
+        let Some(service) = label_of(service_in) else {
             return Ok(Reading::Nothing);
         };
-        let cluster = cluster_in.and_then(|name| labels.get(name));
+        let cluster = cluster_in.and_then(label_of);
         let cluster = cluster.map(|cluster| label("the cluster", cluster)).transpose()?;
+        let mut left_out = LeftOut::default();
         let ports = object.ports.unwrap_or_default();
-        let ports = ports.iter().map(|port| {
+        let ports = left_out.bounded(&ports, MOST_PORTS, "ports").iter().map(|port| {
             let number = port.port.and_then(|number| u16::try_from(number).ok());
             Port::read(port.name.as_deref(), port.protocol.as_deref(), number)
         });
@@ -191,20 +204,24 @@ impl Interest {
             service: service_name(Some(service), metadata.namespace.as_deref())?,
             ports: ports.collect::<Result<_, _>>()?,
             endpoints: Box::default(),
+            left_out: None,
         };
+        let ready = object.endpoints.iter().filter(|endpoint| is_ready(endpoint));
+        let addresses =
+            ready.flat_map(|endpoint| endpoint.addresses.iter().map(move |address| (endpoint, address)));
+        let addresses: Vec<_> = addresses.collect();
         let mut endpoints = Vec::new();
-        for endpoint in object.endpoints.iter().filter(|endpoint| is_ready(endpoint)) {
-            for address in &endpoint.addresses {
-                // Names in the place of addresses are from before there were services with external names.
-                let Ok(address) = address.parse() else { continue };
-                let own = self.label_of(endpoint, address)?;
-                let label = match &cluster {
-                    Some(cluster) => wire([&*own, cluster]),
-                    None => wire([&*own]),
-                };
-                endpoints.push(Endpoint { label, address });
-            }
+        for (endpoint, address) in left_out.bounded(&addresses, MOST_ADDRESSES, "addresses") {
+            // Names in the place of addresses are from before there were services with external names.
+            let Ok(address) = address.parse() else { continue };
+            let own = self.label_of(endpoint, address)?;
+            let label = match &cluster {
+                Some(cluster) => wire([&*own, cluster]),
+                None => wire([&*own]),
+            };
+            endpoints.push(Endpoint { label, address });
         }
+        slice.left_out = left_out.told(&metadata);
         endpoints.sort_unstable();
         endpoints.dedup();
         slice.endpoints = endpoints.into();
@@ -256,17 +273,19 @@ impl Interest {
 }
 
 impl Outside {
-    fn read(spec: &core::ServiceSpec, status: Option<core::ServiceStatus>) -> Outside {
+    fn read(
+        spec: &core::ServiceSpec,
+        status: Option<core::ServiceStatus>,
+        left_out: &mut LeftOut,
+    ) -> Outside {
         let balancer = status.and_then(|status| status.load_balancer);
         let ingress = balancer.and_then(|balancer| balancer.ingress).unwrap_or_default();
         let own = spec.external_ips.iter().flatten();
         let balanced = ingress.iter().filter_map(|ingress| ingress.ip.as_ref());
-        let mut addresses: Vec<IpAddr> = Vec::new();
-        for address in own.chain(balanced).filter_map(|address| address.parse().ok()) {
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
-        }
+        let mut met = HashSet::new();
+        let all = own.chain(balanced).filter_map(|address| address.parse().ok());
+        let all: Vec<IpAddr> = all.filter(|address| met.insert(*address)).collect();
+        let addresses = left_out.bounded(&all, MOST_ADDRESSES, "outside addresses");
         // A name that stands for another one has nothing else (RFC 1034 section 3.6.2).
         let mut hosts = ingress.iter().filter_map(|ingress| ingress.hostname.as_deref());
         let host = hosts.find_map(|host| Name::parse(host).ok());
@@ -299,7 +318,30 @@ fn is_ready(endpoint: &discovery::Endpoint) -> bool {
     conditions.and_then(|conditions| conditions.ready).unwrap_or(true)
 }
 
-fn kind(spec: &core::ServiceSpec) -> Result<ServiceKind, Malformed> {
+/// What is beyond a bound of an object.
+#[derive(Debug, Default)]
+pub struct LeftOut(Vec<String>);
+
+impl LeftOut {
+    /// As many of them as there may be; the others are noted.
+    pub fn bounded<'a, T>(&mut self, all: &'a [T], most: usize, what: &str) -> &'a [T] {
+        if all.len() > most {
+            self.0
+                .push(format!("{} of {} {what}", all.len() - most, all.len()));
+        }
+        &all[..all.len().min(most)]
+    }
+
+    /// All of it in words, with the name of the object; none: nothing is.
+    pub fn told(&self, object: &ObjectMeta) -> Option<Box<str>> {
+        let (namespace, name) = (object.namespace.as_deref(), object.name.as_deref());
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let told = format!("{namespace}/{name}: {} are left out", self.0.join(" and "));
+        (!self.0.is_empty()).then(|| told.into())
+    }
+}
+
+fn kind(spec: &core::ServiceSpec, left_out: &mut LeftOut) -> Result<ServiceKind, Malformed> {
     if spec.type_.as_deref() == Some("ExternalName") {
         let target = spec.external_name.as_deref().unwrap_or_default();
         if target.parse::<IpAddr>().is_ok() {
@@ -317,7 +359,8 @@ fn kind(spec: &core::ServiceSpec) -> Result<ServiceKind, Malformed> {
     if addresses.first().is_some_and(|first| first == HEADLESS) {
         return Ok(ServiceKind::Headless);
     }
-    let addresses = addresses.iter().filter_map(|address| address.parse().ok());
+    let addresses = left_out.bounded(&addresses, MOST_ADDRESSES, "addresses").iter();
+    let addresses = addresses.filter_map(|address| address.parse().ok());
     Ok(ServiceKind::Cluster(addresses.collect()))
 }
 

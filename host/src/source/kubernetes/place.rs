@@ -9,6 +9,9 @@ use super::objects::{Endpoint, Port, Service, ServiceKind, Slice, undashed};
 use super::rules::{Rules, Schema};
 use crate::config::Pods;
 
+/// Addresses with a port that are found at a name: more than any message holds, so that some of them may be there twice.
+pub const MOST_FOUND: usize = 10_000;
+
 /// What is at a name.
 #[derive(Debug)]
 pub enum Place<'i> {
@@ -131,6 +134,9 @@ impl Index {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut outside: Vec<Vec<u8>> = Vec::new();
         for holder in self.holders(address) {
+            if names.len() >= MOST_FOUND {
+                break;
+            }
             match holder {
                 Holder::Service(service) if self.exposes(&service.name) => {
                     let name = full_name(b"", &service.name, &Schema::Cluster, domain);
@@ -192,11 +198,11 @@ fn in_service<'i>(rules: &Rules, entry: &'i Entry, front: &Front<'_>) -> Place<'
     let found = match (&service.kind, front.count) {
         (ServiceKind::External(target), 0) => return Place::Alias(target),
         (ServiceKind::External(_) | ServiceKind::Nothing, _) => return Place::Nowhere,
-        (ServiceKind::Cluster(_), _) if rules.ignore_empty_services && entry.endpoints().next().is_none() => {
+        (ServiceKind::Cluster(_), _) if rules.ignore_empty_services && !entry.has_endpoints() => {
             return Place::Nowhere;
         }
         (ServiceKind::Cluster(addresses), _) if is_whole => of_addresses(addresses, service, front),
-        (ServiceKind::Headless, _) if is_whole => of_endpoints(entry.endpoints(), &service.name, front),
+        (ServiceKind::Headless, _) if is_whole => of_endpoints(entry.slices(), &service.name, front),
         (_, _) => of_endpoints(entry.labelled(front.wire), &service.name, front),
     };
     if !found.is_empty() {
@@ -232,7 +238,7 @@ fn of_outside<'i>(entry: &'i Entry, front: &Front<'_>, headless: bool) -> Place<
     let has_endpoints = headless && service.kind == ServiceKind::Headless;
     let found = match (outside.addresses.is_empty(), front.count) {
         (false, 0 | 2) => of_addresses(&outside.addresses, service, front),
-        (true, 0 | 2) if has_endpoints => of_endpoints(entry.endpoints(), &service.name, front),
+        (true, 0 | 2) if has_endpoints => of_endpoints(entry.slices(), &service.name, front),
         (true, 1) if headless => of_endpoints(entry.labelled(front.wire), &service.name, front),
         _ => Vec::new(),
     };
@@ -264,32 +270,43 @@ fn matching<'p>(ports: &'p [Port], front: &Front<'_>) -> impl Iterator<Item = Op
     those.map(|port| port.number).chain(none)
 }
 
+/// Of the numbers of those ports each that is asked for, or the first if any will do.
+fn numbers(ports: &[Port], front: &Front<'_>) -> Vec<Option<u16>> {
+    let wanted = if front.each_port { usize::MAX } else { 1 };
+    matching(ports, front).take(wanted).collect()
+}
+
 fn of_addresses<'i>(addresses: &'i [IpAddr], service: &'i Service, front: &Front<'_>) -> Vec<Found<'i>> {
-    let ports = matching(&service.ports, front);
+    let ports = numbers(&service.ports, front).into_iter();
     let all = ports.flat_map(|port| addresses.iter().map(move |&address| (address, port)));
-    all.map(|(address, port)| Found {
+    let all = all.map(|(address, port)| Found {
         address,
         port,
         label: b"",
         service: &service.name,
-    })
-    .collect()
+    });
+    all.take(MOST_FOUND).collect()
 }
 
 fn of_endpoints<'i>(
-    endpoints: impl Iterator<Item = (&'i Endpoint, &'i [Port])>,
+    slices: impl Iterator<Item = (&'i [Endpoint], &'i [Port])>,
     service: &'i [u8],
     front: &Front<'_>,
 ) -> Vec<Found<'i>> {
-    let all = endpoints.flat_map(|(endpoint, ports)| {
-        matching(ports, front).map(move |port| Found {
-            address: endpoint.address,
-            port,
-            label: &endpoint.label,
-            service,
-        })
-    });
-    all.collect()
+    let mut all = Vec::new();
+    for (endpoints, ports) in slices.filter(|(endpoints, _)| !endpoints.is_empty()) {
+        let ports = numbers(ports, front);
+        let found = endpoints.iter().flat_map(|endpoint| {
+            ports.iter().map(|&port| Found {
+                address: endpoint.address,
+                port,
+                label: &endpoint.label,
+                service,
+            })
+        });
+        all.extend(found.take(MOST_FOUND - all.len()));
+    }
+    all
 }
 
 /// Who answers for the zone: the services that the addresses of this host are endpoints of, by their names and addresses in a
@@ -300,7 +317,8 @@ pub fn name_servers<'i>(index: &'i Index, schema: &Schema, hosts: &[IpAddr]) -> 
         for holder in index.holders(host) {
             if let Holder::Endpoint(slice) = holder {
                 let all: &mut Vec<_> = found.get_or_insert_default();
-                all.extend(name_server(index, schema, slice));
+                let room = MOST_FOUND - all.len();
+                all.extend(name_server(index, schema, slice).into_iter().take(room));
             }
         }
     }

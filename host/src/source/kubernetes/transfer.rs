@@ -90,7 +90,8 @@ impl Snapshot {
     fn of_service(&self, service: &[u8], entry: &Entry) -> Vec<Record> {
         let own = |label: &[u8]| full_name(label, service, &Schema::Cluster, self.zone.as_bytes());
         let mut names: BTreeSet<Vec<u8>> = own(b"").into_iter().collect();
-        names.extend(entry.endpoints().filter_map(|(endpoint, _)| own(&endpoint.label)));
+        let endpoints = entry.slices().flat_map(|(endpoints, _)| endpoints);
+        names.extend(endpoints.filter_map(|endpoint| own(&endpoint.label)));
         let ports = entry.service.iter().flat_map(|service| service.ports.iter());
         for port in ports
             .chain(entry.endpoint_ports())

@@ -102,3 +102,67 @@ fn the_rest_is_of_no_interest() {
     assert_eq!(slice("zoo", json!({})), Reading::Nothing);
     assert!(matches!(slice("zoo", of_web), Reading::Present(_)));
 }
+
+/// One that anybody makes who may write in a namespace: what is beyond the bounds is left out, and said with its name.
+#[test]
+fn a_wide_slice_is_cut_and_reported() {
+    let ports: Vec<Value> = (1..=20_000)
+        .map(|port| json!({"name": format!("p{port}"), "port": port}))
+        .collect();
+    let endpoints: Vec<Value> = (0..1000)
+        .map(|at| {
+            let addresses: Vec<String> = (0..10)
+                .map(|host| format!("10.{}.{}.{host}", at >> 8, at & 255))
+                .collect();
+            json!({"addresses": addresses})
+        })
+        .collect();
+    let mut zoo = Zoo::new(config());
+    zoo.service("web", json!({"clusterIP": "None"}));
+    zoo.slice("web", json!(ports), json!(endpoints));
+    assert_eq!(
+        zoo.index.refused,
+        ["zoo/web-1: 19000 of 20000 ports and 5000 of 10000 addresses are left out"]
+    );
+    for (qtype, most) in [(rtype::A, 4093), (rtype::SRV, 2000)] {
+        let Resolution::Answer { answer, .. } =
+            zoo.resolve("cluster.local", "web.zoo.svc.cluster.local", qtype)
+        else {
+            panic!("{qtype}");
+        };
+        assert!(
+            (100..=most).contains(&answer.answer_count()),
+            "{}",
+            answer.answer_count()
+        );
+        assert_eq!(answer.message[2] & 2, 2, "{qtype} is truncated");
+    }
+    // Each port is found by its name, whatever there is besides.
+    let named = zoo.resolve(
+        "cluster.local",
+        "_p1000._tcp.web.zoo.svc.cluster.local",
+        rtype::SRV,
+    );
+    let Resolution::Answer { answer, .. } = named else {
+        panic!("a port");
+    };
+    assert!(answer.answer_count() > 500);
+}
+
+/// A query looks through all slices of a service.
+#[test]
+fn slices_of_a_service_are_bounded() {
+    let mut zoo = Zoo::new(config());
+    zoo.service("web", json!({"clusterIP": "None"}));
+    for at in 0..1001 {
+        zoo.slice(
+            "web",
+            json!([]),
+            json!([{"addresses": [format!("10.0.{}.{}", at >> 8, at & 255)]}]),
+        );
+    }
+    assert_eq!(
+        zoo.index.refused,
+        ["web.zoo. has more than 1000 slices or 10000 ports in them: one is left out"]
+    );
+}
