@@ -1,6 +1,8 @@
 //! From records to a zone, and what keeps them from being one.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher as _;
 use std::path::PathBuf;
 
 use foldhash::fast::RandomState;
@@ -18,8 +20,20 @@ const MOST_ITERATIONS: u16 = 150;
 /// The hash of NSEC3: SHA-1 (RFC 5155 section 11).
 const SHA1: u8 = 1;
 
+/// Records of one name and type, and signatures over them: with their headers, more would fit into no message.
+const MOST_IN_SET: usize = 5000;
+
+/// Types of records at one name, each of which is looked through for one of them.
+const MOST_TYPES: usize = 100;
+
+/// Records of a set that are held against a new one each; those of a wider set are found by what they are.
+const FEW: usize = 16;
+
 /// Octets that a name, a set and a record take beside their own.
 const OVERHEAD: [usize; 3] = [112, 96, 16];
+
+/// Where the records of a set are, by the hashes of their data.
+type Places = HashMap<u64, usize, RandomState>;
 
 /// A zone that is being put together.
 pub struct Builder {
@@ -27,6 +41,8 @@ pub struct Builder {
     nodes: HashMap<Box<[u8]>, Node, RandomState>,
     /// What NSEC3 records own: no names of the zone (RFC 5155 section 7.2.8).
     hashed: BTreeMap<Box<[u8]>, Set>,
+    /// Where records of wide sets are, by owner and type and then by the hashes of their data.
+    wide: HashMap<Vec<u8>, Places, RandomState>,
     records: usize,
     octets: usize,
     /// The most octets.
@@ -40,6 +56,7 @@ impl Builder {
             origin: origin.clone(),
             nodes: HashMap::default(),
             hashed: BTreeMap::new(),
+            wide: HashMap::default(),
             records: 0,
             octets: 0,
             most,
@@ -64,6 +81,10 @@ impl Builder {
             let sets = &mut self.nodes.entry(owner.into()).or_default().sets;
             match sets.iter().position(|set| set.rtype == covered) {
                 Some(at) => &mut sets[at],
+                None if sets.len() >= MOST_TYPES => {
+                    let problem = format!("this name has records of more than {MOST_TYPES} types");
+                    return Err(Wrong::new(problem, "remove some of them"));
+                }
                 None => {
                     self.octets += OVERHEAD[1];
                     sets.push(Set::new(covered, ttl));
@@ -78,8 +99,12 @@ impl Builder {
             _ => &mut set.data,
         };
         // The same record twice is one (RFC 2181 section 5).
-        if all.iter().any(|known| **known == *data) {
+        let name = || [owner, &rtype.to_be_bytes(), &covered.to_be_bytes()].concat();
+        if !is_new(all, &data, &mut self.wide, name) {
             return Ok(());
+        }
+        if all.len() >= MOST_IN_SET {
+            return Err(too_many(owner, rtype));
         }
         self.octets += data.len() + OVERHEAD[2];
         self.records += 1;
@@ -115,9 +140,12 @@ impl Builder {
         let at_apex = owner == self.origin.as_bytes();
         let sets = self.nodes.get(owner).map_or(&[][..], |node| &node.sets);
         let has = |wanted: u16| sets.iter().any(|set| set.rtype == wanted && !set.data.is_empty());
-        let is_new = !sets
-            .iter()
-            .any(|set| set.data.iter().any(|known| **known == *data) && set.rtype == rtype);
+        // Of these types there is one record.
+        let is_new = || {
+            !sets
+                .iter()
+                .any(|set| set.rtype == rtype && set.data.iter().any(|known| **known == *data))
+        };
         match rtype {
             rtype::SOA if !at_apex => {
                 return Err(Wrong::new(
@@ -125,7 +153,7 @@ impl Builder {
                     "remove it",
                 ));
             }
-            rtype::SOA | rtype::CNAME | rtype::DNAME if has(rtype) && is_new => {
+            rtype::SOA | rtype::CNAME | rtype::DNAME if has(rtype) && is_new() => {
                 let problem = format!("there is another {} record at this name", type_text(rtype));
                 return Err(Wrong::new(problem, "keep one of them"));
             }
@@ -271,6 +299,42 @@ impl Builder {
         })?;
         Some((iterations, salt.into()))
     }
+}
+
+/// Whether no record of a set has these data. Those of a wide set are found in `wide`, by what `set` says.
+fn is_new(
+    all: &[Box<[u8]>],
+    data: &[u8],
+    wide: &mut HashMap<Vec<u8>, Places, RandomState>,
+    set: impl FnOnce() -> Vec<u8>,
+) -> bool {
+    if all.len() < FEW {
+        return !all.iter().any(|known| **known == *data);
+    }
+    let places = wide.entry(set()).or_default();
+    let hash = |places: &Places, data: &[u8]| places.hasher().hash_one(data);
+    if places.is_empty() {
+        for (at, known) in all.iter().enumerate() {
+            places.insert(hash(places, known), at);
+        }
+    }
+    match places.entry(hash(places, data)) {
+        Entry::Vacant(place) => {
+            place.insert(all.len());
+            true
+        }
+        // That others have the same hash hardly ever happens.
+        Entry::Occupied(place) => *all[*place.get()] != *data && !all.iter().any(|known| **known == *data),
+    }
+}
+
+fn too_many(owner: &[u8], rtype: u16) -> Wrong {
+    let problem = format!(
+        "{} has more than {MOST_IN_SET} {} records, more than fit into any message",
+        Name::lowercased(owner),
+        type_text(rtype)
+    );
+    Wrong::new(problem, "give some of them other names")
 }
 
 impl Set {

@@ -1,9 +1,10 @@
 //! Reads a zone file and those that it includes.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -30,8 +31,11 @@ pub struct Bounds {
     pub octets: usize,
 }
 
-/// Zones that are in use: what was read once and is the same still is not read again.
-static KNOWN: Mutex<Vec<Weak<Zone>>> = Mutex::new(Vec::new());
+/// Zones that are in use, by file and name: what was read once and is the same still is not read again.
+static KNOWN: LazyLock<Mutex<HashMap<Key, Weak<Zone>>>> = LazyLock::new(Mutex::default);
+
+/// The first file of a zone, and its name in wire format.
+type Key = (PathBuf, Box<[u8]>);
 
 /// The zone `origin` as the file at `path` has it.
 ///
@@ -78,24 +82,32 @@ pub fn read(path: &Path, origin: &str, bounds: Bounds) -> Result<Arc<Zone>, Vec<
             .finish(reader.files)
             .map_err(|wrong| vec![whole(wrong)])?,
     );
-    let mut all = KNOWN.lock();
-    all.retain(|known| known.strong_count() > 0);
-    all.push(Arc::downgrade(&zone));
+    remember(path, &zone);
     Ok(zone)
 }
 
 /// A zone in use that was read from files in which nothing has changed.
 fn known(path: &Path, origin: &Name, bounds: Bounds) -> Option<Arc<Zone>> {
-    let all: Vec<Arc<Zone>> = KNOWN.lock().iter().filter_map(Weak::upgrade).collect();
+    let key = (path.to_owned(), origin.as_bytes().into());
+    let zone = KNOWN.lock().get(&key)?.upgrade()?;
     let is_same = |(file, digest): &(PathBuf, [u8; 32])| {
         contents(file, bounds.octets).is_ok_and(|contents| digest_of(&contents) == *digest)
     };
-    all.into_iter().find(|zone| {
-        zone.origin == *origin
-            && zone.octets <= bounds.octets
-            && zone.files.first().is_some_and(|(first, _)| first == path)
-            && zone.files.iter().all(is_same)
-    })
+    (zone.octets <= bounds.octets && zone.files.iter().all(is_same)).then_some(zone)
+}
+
+/// Has a zone found again as long as it is in use.
+fn remember(path: &Path, zone: &Arc<Zone>) {
+    let mut all = KNOWN.lock();
+    // Those that nobody uses any more make room before there would have to be more of it.
+    if all.len() == all.capacity() {
+        all.retain(|_, known| known.strong_count() > 0);
+        // As much again, so that this is not done for each zone.
+        let more = all.len();
+        all.reserve(more);
+    }
+    let key = (path.to_owned(), zone.origin.as_bytes().into());
+    all.insert(key, Arc::downgrade(zone));
 }
 
 /// What a regular file holds. Others are refused: a pipe would block, a device never end.

@@ -393,3 +393,44 @@ proptest! {
         let _ = read(&path, "example.", BOUNDS);
     }
 }
+
+/// What would fit into no message is refused where it is read: a query would pay for it, and so would a load.
+#[test]
+fn sets_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let problem = |text: &str| {
+        let mistakes = load(folder.path(), &format!("{HEAD}{text}")).map(|zone| zone.records);
+        mistakes.unwrap_err()[0].clone()
+    };
+    let addresses: String = (0..5001)
+        .map(|at| format!("a A 10.0.{}.{}\n", at >> 8, at & 255))
+        .collect();
+    assert_eq!(
+        problem(&addresses),
+        "zone:5002: a.example. has more than 5000 A records, more than fit into any message"
+    );
+    assert_eq!(
+        problem("$GENERATE 0-65535 a TXT t-$\n"),
+        "zone:2: a.example. has more than 5000 TXT records, more than fit into any message"
+    );
+    let types: String = (0..101)
+        .map(|at| format!("a TYPE{} \\# 1 00\n", 65_280 + at))
+        .collect();
+    assert_eq!(
+        problem(&types),
+        "zone:102: this name has records of more than 100 types"
+    );
+}
+
+/// Also where there are so many that they are not held against each other any more.
+#[test]
+fn the_same_record_twice_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for count in [2, 16, 17, 4000] {
+        let once: String = (0..count)
+            .map(|at| format!("a A 10.0.{}.{}\n", at >> 8, at & 255))
+            .collect();
+        let zone = load(folder.path(), &[HEAD, &once, &once].concat()).unwrap();
+        assert_eq!(zone.records, count + 1, "{count}");
+    }
+}

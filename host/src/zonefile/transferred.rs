@@ -1,19 +1,11 @@
 //! From records that another server sent to a zone, which is checked as one from a file is.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
-
 use super::builder::Builder;
 use super::zone::Zone;
 use crate::dns::name::Name;
 use crate::dns::rtype;
 use crate::dns::text::type_text;
 use crate::dns::transfer::Record;
-
-/// Records of one name and type: with their headers, more would fit into no message. To find those that are there twice, each is held
-/// against all others.
-const MOST_IN_SET: usize = 5000;
 
 /// The highest TTL; what is above counts as 0 (RFC 2181 section 8).
 const HIGHEST_TTL: u32 = i32::MAX as u32;
@@ -24,7 +16,6 @@ const HIGHEST_TTL: u32 = i32::MAX as u32;
 /// What is wrong with the first record that cannot be in it, in words.
 pub fn from_records(origin: &Name, records: Vec<Record>, most: usize) -> Result<Zone, String> {
     let mut builder = Builder::new(origin, most);
-    let mut counts: HashMap<(Box<[u8]>, u16), usize, RandomState> = HashMap::default();
     for record in records {
         let owner = Name::lowercased(&record.owner);
         let wrong = |problem: &str| format!("{owner} {}: {problem}", type_text(record.rtype));
@@ -35,14 +26,6 @@ pub fn from_records(origin: &Name, records: Vec<Record>, most: usize) -> Result<
         let ttl = if record.ttl > HIGHEST_TTL { 0 } else { record.ttl };
         let pushed = builder.push(&record.owner, record.rtype, ttl, record.data.into_vec());
         pushed.map_err(|mistake| wrong(&mistake.problem))?;
-        let count = counts.entry((record.owner, record.rtype)).or_default();
-        *count += 1;
-        if *count > MOST_IN_SET {
-            return Err(format!(
-                "{owner} {}: more records than fit into any message",
-                type_text(record.rtype)
-            ));
-        }
     }
     builder.finish(Vec::new()).map_err(|mistake| mistake.problem)
 }

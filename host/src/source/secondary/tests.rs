@@ -167,7 +167,7 @@ fn records_make_a_zone_or_say_why_not() {
         ),
         (
             std::iter::once(soa(1)).chain(crowd).collect(),
-            "a.example. TYPE65280: more records than fit into any message",
+            "a.example. TYPE65280: a.example. has more than 5000 TYPE65280 records, more than fit into any message",
         ),
     ] {
         assert_eq!(made(records).err().as_deref(), Some(expected));
