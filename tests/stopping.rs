@@ -111,6 +111,29 @@ fn sigterm_ends_a_start_that_takes_long() {
     }
 }
 
+/// Nor does it read files to their ends: a zone of four million names takes minutes.
+#[test]
+fn sigterm_ends_a_start_that_reads() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let zone = folder.path().join("zone");
+    let lines: String = (0..64)
+        .map(|at| format!("$GENERATE 0-65535 a$.b{at} A 192.0.2.1\n"))
+        .collect();
+    std::fs::write(&zone, format!("@ 60 SOA ns admin 1 2 3 4 5\n{lines}")).expect("a zone file");
+    let zone = zone.display();
+    let config = format!("zone \"test\" {{ file \"{zone}\" {{ memory \"64GiB\" }} }}");
+    let mut proxy = Proxy::launch(&config, &[]);
+    let status = format!("/proc/{}/status", proxy.process.id());
+    until("SIGTERM to be waited for", || {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask & 1 << (15 - 1) != 0)
+    });
+    proxy.process.signal("TERM");
+    assert_eq!(proxy.process.ended().code(), Some(0));
+}
+
 /// And answers until it has stopped, whatever is being loaded.
 #[test]
 fn sigterm_ends_a_reload_that_takes_long() {

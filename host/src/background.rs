@@ -1,5 +1,6 @@
 //! Work beside the workers, such as following an API server: a thread with a runtime of its own, for good.
 
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use tokio::sync::oneshot;
@@ -30,5 +31,13 @@ impl Background {
             runtime.shutdown_background();
         })?;
         Ok(Background { _end: end })
+    }
+}
+
+/// Waits for what somebody has begun to learn, but no longer than `wait` since then. Who has waited in vain does not wait again.
+pub async fn learnt(begun: Option<&Instant>, wait: Duration, ready: impl Future) {
+    let left = wait.saturating_sub(begun.map_or(Duration::ZERO, Instant::elapsed));
+    if !left.is_zero() {
+        let _ = tokio::time::timeout(left, ready).await;
     }
 }

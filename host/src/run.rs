@@ -25,6 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::admin;
@@ -354,6 +355,28 @@ fn prepare(
     })
 }
 
+/// Reads the first configuration, and has its files watched; none, if it is time to end before. Files may be many and large: no
+/// signal waits for them.
+async fn first_load(
+    origin: &ConfigOrigin,
+    without_test_cases: bool,
+    changes: &mut watch::Changes,
+    end: &mut End,
+) -> Result<Option<Config>, Stop> {
+    let (origin, mut watched) = (origin.clone(), std::mem::take(changes));
+    let load = spawn_blocking(move || {
+        let read = || origin.load(without_test_cases, true);
+        let loaded = watched.watch_from(read, |config| &config.files);
+        (loaded, watched)
+    });
+    let (loaded, watched) = tokio::select! {
+        loaded = load => loaded.map_err(machine)?,
+        () = end.come() => return Ok(None),
+    };
+    *changes = watched;
+    Ok(Some(loaded?))
+}
+
 impl Proxy {
     /// Starts; nothing comes of it if it is told to stop before it has.
     async fn start(
@@ -364,8 +387,9 @@ impl Proxy {
         end: &mut End,
     ) -> Result<Option<Proxy>, Stop> {
         let started = Instant::now();
-        let read = || origin.load(spectators.without_test_cases, true);
-        let config = changes.watch_from(read, |config| &config.files)?;
+        let Some(config) = first_load(&origin, spectators.without_test_cases, changes, end).await? else {
+            return Ok(None);
+        };
         let mut proxy = Proxy::of_nothing(origin, folder, spectators, &config)?;
         // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
         let begun = tokio::select! {

@@ -1,7 +1,7 @@
 //! `tls://`, `tls { … }` and `certificate`: upstreams and listeners with TLS, and the files that this takes.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -45,13 +45,13 @@ pub(super) const CERTIFICATE: Shape = Shape {
 pub(super) struct Files<'a> {
     pub folder: &'a Path,
     /// Every file that is read is added, also one that cannot be: that it changes is a reason to reload.
-    pub met: &'a mut Vec<PathBuf>,
+    pub met: &'a mut files::Met,
 }
 
 impl Files<'_> {
     fn read(&mut self, written: &str) -> Result<Vec<u8>, String> {
         let path = self.folder.join(written);
-        files::note(self.met, &path);
+        self.met.note(&path);
         files::read(&path, LARGEST).map_err(|error| format!("cannot be read: {error}"))
     }
 

@@ -1,6 +1,6 @@
 //! Files that a configuration names: modules, their test cases, texts and data for filters.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ pub(crate) struct Files<'a> {
     pub(crate) folder: &'a Path,
     /// Modules that were read, or why not: two filters with the same path get the same bytes.
     modules: HashMap<PathBuf, Result<Bytes, String>>,
-    /// The paths, in the order they were met.
-    pub(super) met: Vec<PathBuf>,
+    /// The files that matter.
+    pub(super) met: Met,
     /// Octets that the data of the filter may have of which the block is being decoded, and how many it has.
     data_limit: usize,
     data_octets: usize,
@@ -40,7 +40,7 @@ impl<'a> Files<'a> {
         Files {
             folder,
             modules: HashMap::new(),
-            met: Vec::new(),
+            met: Met::default(),
             data_limit: DATA,
             data_octets: 0,
         }
@@ -94,14 +94,28 @@ impl<'a> Files<'a> {
 
     /// Remembers a file that matters.
     pub(super) fn note(&mut self, path: &Path) {
-        note(&mut self.met, path);
+        self.met.note(path);
     }
 }
 
-/// Adds a file that matters to those that were `met`. Also one that cannot be read: that it appears is a change.
-pub(super) fn note(met: &mut Vec<PathBuf>, path: &Path) {
-    if !met.iter().any(|known| known == path) {
-        met.push(path.to_owned());
+/// The files that matter to a configuration, each once.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    known: HashSet<PathBuf>,
+    order: Vec<PathBuf>,
+}
+
+impl Met {
+    /// Adds one. Also one that cannot be read: that it appears is a change.
+    pub(super) fn note(&mut self, path: &Path) {
+        if self.known.insert(path.to_owned()) {
+            self.order.push(path.to_owned());
+        }
+    }
+
+    /// All of them, in the order they were met.
+    pub(super) fn into_order(self) -> Vec<PathBuf> {
+        self.order
     }
 }
 

@@ -1,7 +1,7 @@
 //! `forward`: whom to ask.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
@@ -77,7 +77,7 @@ pub(super) struct Place<'a> {
     pub listeners: &'a Listeners,
     pub node: Option<&'a Node>,
     /// Every resolv.conf that is read is added.
-    pub files: &'a mut Vec<PathBuf>,
+    pub files: &'a mut files::Met,
     /// Those that zone transfers may be signed with.
     pub keys: &'a [TsigKey],
 }
@@ -327,7 +327,7 @@ fn resolv_conf(
     path: &str,
 ) -> Vec<SocketAddr> {
     let path = place.folder.join(path);
-    files::note(place.files, &path);
+    place.files.note(&path);
     match name_servers(&path) {
         Ok(servers) => servers,
         Err(problem) => {

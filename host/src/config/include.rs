@@ -12,7 +12,7 @@ use kdl::{KdlDocument, KdlEntry, KdlIdentifier, KdlNode};
 
 use super::decode::{Mistakes, Shape, arguments, finish, head, text};
 use super::error::{Diagnostic, Report, Source, Span};
-use super::files::{self, read_source};
+use super::files::read_source;
 use super::syntax;
 
 /// Its word.
@@ -146,7 +146,10 @@ impl Whole {
 
     /// What a file says, at its place behind the texts of the others; none: there are too many.
     fn document_at(&mut self, file: &Path, include: Span) -> Result<Option<KdlDocument>, Report> {
-        files::note(&mut self.files, file);
+        // They are few.
+        if !self.files.iter().any(|known| known == file) {
+            self.files.push(file.to_owned());
+        }
         let read = read_source(file)?;
         if self.files.len() > MOST.0 || self.source.text().len() + read.text().len() > MOST.1 {
             let (files, octets) = MOST;

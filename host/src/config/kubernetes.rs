@@ -200,7 +200,7 @@ fn search_list_of(
     path: &str,
 ) -> Vec<String> {
     let path = place.folder.join(path);
-    files::note(place.files, &path);
+    place.files.note(&path);
     let list = search_list(&path).unwrap_or_else(|problem| {
         let unusable = Diagnostic::new(entry.span().into(), format!("{}: {problem}", path.display()));
         mistakes.push(unusable.help("name a resolv.conf, or write the domains here"));

@@ -202,7 +202,7 @@ fn decode(
         sources,
         node,
         pods: pods::decode(mistakes, folder, nodes),
-        files: files.met,
+        files: files.met.into_order(),
         signatures,
         source: source.clone(),
     })

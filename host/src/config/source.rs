@@ -1,5 +1,6 @@
 //! What answers: the words of a zone that name sources.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use kdl::KdlNode;
@@ -64,7 +65,7 @@ pub(super) fn decode_named<'k>(
     place: &mut forward::Place<'_>,
     nodes: impl Iterator<Item = &'k KdlNode>,
 ) -> Vec<NamedSource> {
-    let mut met: Vec<(String, Span)> = Vec::new();
+    let mut met: HashMap<String, Span> = HashMap::new();
     let mut sources = Vec::new();
     for node in nodes {
         mistakes.check(node, &SOURCE);
@@ -95,7 +96,7 @@ pub(super) fn decode_named<'k>(
         let (Some(name), Some(source)) = (name, source) else {
             continue;
         };
-        if let Some((_, first)) = met.iter().find(|(known, _)| *known == name) {
+        if let Some(first) = met.get(&name) {
             let again = Diagnostic::new(head(node), format!("source {name:?} is written twice"));
             mistakes.push(
                 again
@@ -105,7 +106,7 @@ pub(super) fn decode_named<'k>(
             );
             continue;
         }
-        met.push((name.clone(), head(node)));
+        met.insert(name.clone(), head(node));
         sources.push(NamedSource { name, source });
     }
     sources

@@ -10,9 +10,9 @@ use super::error::Diagnostic;
 use super::forward::Place;
 use super::kubernetes::fallthrough;
 use super::name::zone_name;
+use super::transfer;
 use super::units::size;
 use super::{Span, ZoneFile};
-use super::{files, transfer};
 use crate::zonefile::{self, Bounds};
 
 pub(super) const FILE: Shape = Shape {
@@ -40,7 +40,7 @@ pub(super) fn decode(
     let fallthrough = fallthrough(mistakes, nodes);
     let transfer = transfer::decode(mistakes, place.keys, nodes);
     let path = place.folder.join(mistakes.argument(node, text)?);
-    files::note(place.files, &path);
+    place.files.note(&path);
     let span = arguments(node)
         .next()
         .map_or(head(node), |entry| entry.span().into());
@@ -72,9 +72,7 @@ fn zone(
 ) -> Option<Arc<zonefile::Zone>> {
     match zonefile::read(path, origin, bounds) {
         Ok(zone) => {
-            zone.files
-                .iter()
-                .for_each(|(file, _)| files::note(place.files, file));
+            zone.files.iter().for_each(|(file, _)| place.files.note(file));
             Some(zone)
         }
         Err(found) => {

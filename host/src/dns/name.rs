@@ -5,6 +5,7 @@
 //! to ASCII case (RFC 4343 section 3) and any octet is legal in a label (RFC 2181 section 11).
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// The longest wire name, root label included (RFC 1035 section 2.3.4).
 pub const NAME_MAXIMUM: usize = 255;
@@ -325,6 +326,12 @@ impl PartialEq for Name {
 }
 
 impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,7 +16,7 @@ use super::objects::{Namespace, PodObject};
 use super::roster::{News, Roster};
 use super::state::State;
 use crate::api_server::{Reflector, keep_connected};
-use crate::background::Background;
+use crate::background::{Background, learnt};
 use crate::config;
 
 /// What is heard before it is taken in; more waits.
@@ -64,12 +64,12 @@ impl NodePods {
         });
     }
 
-    /// The same, and waits until everybody is known, but no longer than it should.
+    /// The same, and waits until everybody is known, but no longer than it should since it began.
     pub async fn bring_up(&self) {
         self.begin();
         let mut complete = self.state.complete.subscribe();
-        // Who waited in vain goes on all the same.
-        let _ = tokio::time::timeout(self.config.wait, complete.wait_for(|complete| *complete)).await;
+        let known = complete.wait_for(|complete| *complete);
+        learnt(self.begun.get(), self.config.wait, known).await;
     }
 
     fn start_thread(&self) {

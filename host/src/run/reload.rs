@@ -26,6 +26,7 @@ use crate::listen::Limits;
 use crate::node::{Plan, Reconciler};
 use crate::registry::Deliveries;
 use crate::serve::generation::Generation;
+use crate::source;
 
 /// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
 /// can be loaded would never be.
@@ -35,19 +36,19 @@ const SUPERSEDED: u32 = 3;
 static LOADING: Mutex<()> = Mutex::new(());
 
 /// Waits until a generation knows what it has to know before it is asked: the data of its filters, what its sources answer from,
-/// and its pods; each for no longer than the configuration says.
+/// and its pods; for all side by side, and each for no longer than the configuration says since it began.
 ///
 /// # Errors
 /// When there is no thread to refresh filters.
 pub(crate) async fn learn(refresher: &Refresher, generation: &Generation) -> io::Result<()> {
-    refresher.bring_up(generation).await?;
-    for source in &generation.sources {
-        source.bring_up().await;
-    }
-    if let Some(pods) = &generation.pods {
-        pods.bring_up().await;
-    }
-    Ok(())
+    let sources = source::bring_up(&generation.sources);
+    let pods = async {
+        if let Some(pods) = &generation.pods {
+            pods.bring_up().await;
+        }
+    };
+    let (refreshed, ..) = tokio::join!(refresher.bring_up(generation), sources, pods);
+    refreshed
 }
 
 impl Proxy {

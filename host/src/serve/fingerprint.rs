@@ -31,9 +31,18 @@ pub fn of_loaded(filter: &config::Filter, zones: &[String]) -> u64 {
     hasher.finish()
 }
 
+/// What decides the answers of the sources with names, taken once for all zones.
+pub fn of_named(sources: &[config::NamedSource]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for named in sources {
+        (&named.name, named.source.fingerprint()).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
 /// What decides the answers that a zone's cache holds. `fingerprints` are those of all filters, which may send queries to
-/// any of the `sources` with names.
-pub fn of_cache(zone: &config::Zone, fingerprints: &[u64], sources: &[config::NamedSource]) -> u64 {
+/// any of the sources with names, whose is `named`.
+pub fn of_cache(zone: &config::Zone, fingerprints: &[u64], named: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     let below = zone
         .stages
@@ -41,12 +50,7 @@ pub fn of_cache(zone: &config::Zone, fingerprints: &[u64], sources: &[config::Na
         .skip_while(|stage| !matches!(stage, config::Stage::Cache(_)));
     for stage in below {
         match stage {
-            config::Stage::Filter(index) => {
-                fingerprints[*index].hash(&mut hasher);
-                for named in sources {
-                    (&named.name, named.source.fingerprint()).hash(&mut hasher);
-                }
-            }
+            config::Stage::Filter(index) => (fingerprints[*index], named).hash(&mut hasher),
             config::Stage::Cache(cache) => cache.hash(&mut hasher),
             config::Stage::Source(source) => source.fingerprint().hash(&mut hasher),
         }

@@ -1,14 +1,15 @@
 //! One immutable, compiled configuration.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cases;
-use crate::config::{self, Config, Diagnostic, Report};
+use crate::config::{self, Config, Diagnostic, Report, SourceConfig};
 use crate::dns::name::Name;
 use crate::dnstap::Tap;
 use crate::filter::{Engine, Filter, Outcomes};
 use crate::identity::NodePods;
-use crate::source::Source;
+use crate::source::{self, Source};
 
 use super::fingerprint;
 use super::gate::Gate;
@@ -143,19 +144,21 @@ impl Generation {
         let of_filters: Vec<u64> = config.filters.iter().map(fingerprint::of_filter).collect();
         let mut sources = Vec::new();
         let pipelines = config.zones.iter().map(|zone| {
-            let partition = fingerprint::of_cache(zone, &of_filters, &config.sources);
+        let known = KnownSources::new(previous);
+            let partition = fingerprint::of_cache(zone, &of_filters, named);
+        let named = fingerprint::of_named(&config.sources);
             pipeline(
                 &config,
                 zone,
                 partition,
                 &mut zones_of_filter,
                 &mut sources,
-                previous,
+                &known,
             )
         });
         let mut pipelines: Vec<Pipeline> = pipelines.collect();
         let first_named = sources.len();
-        sources.extend(named_sources(&config, previous));
+        sources.extend(known.named(&config));
         let pods = node_pods(&config, previous);
         check_zones(&config, &zones_of_filter)?;
         let filters = load(&config, &zones_of_filter, engine, previous)?;
@@ -210,7 +213,7 @@ fn pipeline(
     partition: u64,
     zones_of_filter: &mut [Vec<String>],
     sources: &mut Vec<Arc<Source>>,
-    previous: Option<&Generation>,
+    known: &KnownSources<'_>,
 ) -> Pipeline {
     let zones: Vec<Name> = zone
         .names
@@ -230,12 +233,8 @@ fn pipeline(
         config::Stage::Cache(cache) => Stage::Cache(cache.clone()),
         config::Stage::Source(source) => {
             let zone = zones.first().unwrap_or(&Name::ROOT);
-            let known = previous.map_or(&[][..], |previous| &previous.sources);
-            let same = known.iter().find(|known| known.is_for(source, zone));
-            sources.push(match same {
-                Some(same) => Arc::clone(same),
-                None => Source::new(source, zone, config.workers),
-            });
+            let key = source::Key::of_zone(source, zone);
+            sources.push(known.source(source, key, config.workers));
             Stage::Source(sources.len() - 1)
         }
     });
@@ -276,17 +275,31 @@ fn tap(config: &Config, previous: Option<&Generation>) -> Option<Arc<Tap>> {
     })
 }
 
-/// The sources that have names.
-fn named_sources(config: &Config, previous: Option<&Generation>) -> Vec<Arc<Source>> {
-    let known = previous.map_or(&[][..], |previous| &previous.sources);
-    let sources = config.sources.iter().map(|named| {
-        let mut known = known.iter();
-        match known.find(|known| known.is_named(&named.source, &named.name)) {
+/// The sources of the generation before, by what they are made of.
+struct KnownSources<'p>(HashMap<&'p source::Key, &'p Arc<Source>>);
+
+impl<'p> KnownSources<'p> {
+    fn new(previous: Option<&'p Generation>) -> KnownSources<'p> {
+        let sources = previous.map_or(&[][..], |previous| &previous.sources);
+        KnownSources(sources.iter().map(|source| (source.key(), source)).collect())
+    }
+
+    /// The one with this key, or a new one.
+    fn source(&self, config: &SourceConfig, key: source::Key, workers: usize) -> Arc<Source> {
+        match self.0.get(&key) {
             Some(same) => Arc::clone(same),
-            None => Source::named(&named.source, &named.name, config.workers),
+            None => Source::new(config, key, workers),
         }
-    });
-    sources.collect()
+    }
+
+    /// Those that have names.
+    fn named(&self, config: &Config) -> Vec<Arc<Source>> {
+        let sources = config.sources.iter().map(|named| {
+            let key = source::Key::named(&named.source, &named.name);
+            self.source(&named.source, key, config.workers)
+        });
+        sources.collect()
+    }
 }
 
 /// For each filter where the sources are that it wants to send queries to; the first of them has the index `first`.
@@ -451,3 +464,41 @@ mod tests {
         );
     }
 }
+
+    /// What stays the same goes on, found by what it is made of, and what was written twice is two at first.
+    #[test]
+    fn a_source_that_stays_is_found_once() {
+        let build = |text: &str, previous: Option<&Generation>| {
+            let config = config::parse("test.kdl", text, Path::new("/"), crate::filter::BUILTINS);
+            let config = config.unwrap_or_else(|report| panic!("{report}"));
+            let engine = Engine::new().unwrap();
+            Generation::build(1, config, &engine, previous).unwrap_or_else(|report| panic!("{report}"))
+        };
+        let text = |zones: &[(&str, &str)]| {
+            let zones = zones.iter();
+            let zones: String = zones
+                .map(|(name, upstream)| format!("zone \"{name}\" {{ forward \"{upstream}\" }}\n"))
+                .collect();
+            format!("listen \"127.0.0.1\"\nsource \"a\" {{ forward \"192.0.2.1\" }}\n{zones}")
+        };
+        let before = build(
+            &text(&[("a", "192.0.2.1"), ("b", "192.0.2.1"), ("c", "192.0.2.1")]),
+            None,
+        );
+        let after = build(
+            &text(&[
+                ("c", "192.0.2.1"),
+                ("b", "192.0.2.2"),
+                ("a", "192.0.2.1"),
+                ("d", "192.0.2.1"),
+            ]),
+            Some(&before),
+        );
+        let is = |one: usize, other: usize| Arc::ptr_eq(&after.sources[one], &before.sources[other]);
+        assert!(
+            is(0, 2) && is(2, 0) && is(4, 3),
+            "a, c and the one with a name stay"
+        );
+        let is_known = |one: usize| (0..4).any(|other| is(one, other));
+        assert!(!is_known(1) && !is_known(3), "b is another, d is new");
+    }

@@ -1,6 +1,7 @@
 //! What a worker has of a generation for itself.
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,11 +62,12 @@ impl Live {
         let instances = instances_of(&generation, instances, previous);
         let events = instances.iter().map(|_| RefCell::default()).collect();
         let sources = generation.sources.iter().map(|source| {
-            let mut known = previous.iter().flat_map(|live| &live.sources);
-            match known.find(|known| Arc::ptr_eq(known.shared(), source)) {
-                Some(known) => known.clone(),
-                None => WorkerSource::new(source, &shared.upstream_sockets),
-            }
+        let known = previous.iter().flat_map(|live| &live.sources);
+        let known: HashMap<_, _> = known
+            .map(|source| (Arc::as_ptr(source.shared()), source))
+            .collect();
+            let same = known.get(&Arc::as_ptr(source)).copied().cloned();
+            same.unwrap_or_else(|| WorkerSource::new(source, &shared.upstream_sockets))
         });
         let sources = sources.collect();
         let mut total = 0;

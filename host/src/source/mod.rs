@@ -23,7 +23,7 @@ use std::future::ready;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use futures_util::future::Either;
+use futures_util::future::{Either, join_all};
 
 use crate::config::SourceConfig;
 use crate::dns::name::{Name, is_at_or_below};
@@ -43,11 +43,38 @@ pub use transfer::{Asked as AskedTransfer, Reply as TransferReply, Transfer};
 /// One source of a zone, as all workers share it. It outlives a reload that changes neither what is written about it
 /// nor its zone.
 pub struct Source {
+    key: Key,
+    kind: Kind,
+}
+
+/// What a source is made of: one with the same can go on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// That of its zone; the root's, if it has a name.
     zone: Name,
     /// What filters call it; none: a zone's own.
     name: Option<Box<str>>,
     fingerprint: u64,
-    kind: Kind,
+}
+
+impl Key {
+    /// Of a source of a zone.
+    pub fn of_zone(config: &SourceConfig, zone: &Name) -> Key {
+        Key {
+            zone: zone.clone(),
+            name: None,
+            fingerprint: config.fingerprint(),
+        }
+    }
+
+    /// Of a source for the queries that filters send there, whatever their zone.
+    pub fn named(config: &SourceConfig, name: &str) -> Key {
+        Key {
+            zone: Name::ROOT,
+            name: Some(name.into()),
+            fingerprint: config.fingerprint(),
+        }
+    }
 }
 
 enum Kind {
@@ -73,19 +100,10 @@ enum WorkerKind {
 }
 
 impl Source {
-    /// A source of `zone`, for so many workers.
-    pub fn new(config: &SourceConfig, zone: &Name, workers: usize) -> Arc<Source> {
-        Source::made(config, zone, None, workers)
-    }
-
-    /// A source for the queries that filters send there, whatever their zone.
-    pub fn named(config: &SourceConfig, name: &str, workers: usize) -> Arc<Source> {
-        Source::made(config, &Name::ROOT, Some(name.into()), workers)
-    }
-
-    fn made(config: &SourceConfig, zone: &Name, name: Option<Box<str>>, workers: usize) -> Arc<Source> {
+    /// A source, for so many workers. `key`: that of this configuration.
+    pub fn new(config: &SourceConfig, key: Key, workers: usize) -> Arc<Source> {
         let kind = match config {
-            SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, zone, workers)),
+            SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, &key.zone, workers)),
             SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Box::new(Kubernetes::new(kubernetes))),
             SourceConfig::File(file) => Kind::File(File::new(file)),
             SourceConfig::Secondary(secondary) => Kind::Secondary(Box::new(Secondary::new(secondary))),
@@ -93,27 +111,17 @@ impl Source {
                 Kind::ServiceEntries(Box::new(ServiceEntries::new(entries)))
             }
         };
-        Arc::new(Source {
-            zone: zone.clone(),
-            name,
-            fingerprint: config.fingerprint(),
-            kind,
-        })
+        Arc::new(Source { key, kind })
     }
 
-    /// Whether it is what [`Source::new`] would make of these.
-    pub fn is_for(&self, config: &SourceConfig, zone: &Name) -> bool {
-        self.fingerprint == config.fingerprint() && self.zone == *zone && self.name.is_none()
-    }
-
-    /// Whether it is what [`Source::named`] would make of these.
-    pub fn is_named(&self, config: &SourceConfig, name: &str) -> bool {
-        self.fingerprint == config.fingerprint() && self.name.as_deref() == Some(name)
+    /// What it was made of.
+    pub fn key(&self) -> &Key {
+        &self.key
     }
 
     /// What tells it from others: those that agree in it say the same, and share what is under way.
     pub fn fingerprint(&self) -> u64 {
-        self.fingerprint
+        self.key.fingerprint
     }
 
     /// What it says from memory, at once; none: only [`WorkerSource::ask`] can tell.
@@ -144,8 +152,8 @@ impl Source {
     }
 
     /// Begins to learn what it has to know before it is asked, and waits for that, but no longer than its configuration
-    /// says.
-    pub async fn bring_up(&self) {
+    /// says since it began: one that was waited for in vain is not waited for again.
+    async fn bring_up(&self) {
         match &self.kind {
             Kind::Forward(_) | Kind::File(_) => {}
             Kind::Kubernetes(kubernetes) => kubernetes.bring_up().await,
@@ -215,9 +223,9 @@ impl Source {
 
     /// What keeps the proxy from being asked; `starting`: as long as the start may wait for it.
     pub fn not_ready(&self, starting: bool) -> Option<String> {
-        let whose = match &self.name {
+        let whose = match &self.key.name {
             Some(name) => format!("source {name:?}"),
-            None => format!("zone {}", self.zone),
+            None => format!("zone {}", self.key.zone),
         };
         match &self.kind {
             Kind::Forward(forwarder) if forwarder.only_loops() => {
@@ -254,6 +262,11 @@ impl Source {
             Kind::Secondary(secondary) => secondary.show(figures),
         }
     }
+}
+
+/// Has sources begin to learn what they have to know before they are asked, and waits for that, side by side.
+pub async fn bring_up(sources: &[Arc<Source>]) {
+    join_all(sources.iter().map(|source| source.bring_up())).await;
 }
 
 impl WorkerSource {

@@ -14,6 +14,7 @@ use super::rules::Rules;
 use super::stage::Kubernetes;
 use super::state::State;
 use super::transfer::Snapshot;
+use crate::background::learnt;
 use crate::config::spell_duration;
 use crate::figures::Figures;
 use crate::source::transfer::{Contents, Outgoing, notify, say_signed};
@@ -88,11 +89,10 @@ impl Kubernetes {
         }
     }
 
-    /// The same, and waits until it is ready, but no longer than it should.
+    /// The same, and waits until it is ready, but no longer than it should since it began.
     pub async fn bring_up(&self) {
         self.begin();
-        // Who waited in vain goes on all the same.
-        let _ = tokio::time::timeout(self.wait, self.ready()).await;
+        learnt(self.begun.get(), self.wait, self.ready()).await;
     }
 
     /// Waits until everything has been listed once.

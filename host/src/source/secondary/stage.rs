@@ -11,7 +11,7 @@ use super::super::file::say;
 use super::super::transfer::{Asked, Contents, Outgoing, Reply, say_signed, sockets};
 use super::follow::Follower;
 use super::state::State;
-use crate::background::Background;
+use crate::background::{Background, learnt};
 use crate::config::{self, spell_duration};
 use crate::dns::edns::ExtendedError;
 use crate::dns::name::{Name, is_at_or_below};
@@ -99,11 +99,10 @@ impl Secondary {
         }
     }
 
-    /// The same, and waits until each zone has come once, but no longer than it should.
+    /// The same, and waits until each zone has come once, but no longer than it should since it began.
     pub async fn bring_up(&self) {
         self.begin();
-        // Who waited in vain goes on all the same.
-        let _ = tokio::time::timeout(self.config.wait, self.ready()).await;
+        learnt(self.begun.get(), self.config.wait, self.ready()).await;
     }
 
     /// Waits until each zone has come once.

@@ -12,14 +12,29 @@ use super::incoming::{Came, Incoming, Wrong};
 use super::primary::Primary;
 use super::state::State;
 use super::{AskedNotify, Notified, Secondary};
-use crate::config;
+use crate::config::{self, SourceConfig};
 use crate::dns::name::Name;
 use crate::dns::transfer::{Record, Request, Response};
 use crate::dns::tsig::{Checked, Key, check};
 use crate::dns::{HEADER, rtype, u16_at};
+use crate::source::{self, Source, bring_up};
 use crate::zonefile::{Zone, from_records};
 
 const ORIGIN: &[u8] = b"\x07example\0";
+
+/// A configuration with one primary.
+fn of(primary: SocketAddr, wait: Duration) -> config::Secondary {
+    config::Secondary {
+        primaries: vec![primary],
+        origins: vec!["example.".into()],
+        key: None,
+        fallthrough: Vec::new(),
+        memory: 1 << 20,
+        time: Duration::from_secs(60),
+        wait,
+        transfer: None,
+    }
+}
 
 fn soa(number: u32) -> Record {
     let mut data = b"\x02ns\x07example\0\x05admin\x07example\0".to_vec();
@@ -365,14 +380,8 @@ fn where_a_key_is_named_only_what_is_signed_is_taken() {
 fn only_primaries_are_listened_to() {
     let key = Key::new(&Name::parse("k.example").unwrap(), "hmac-sha256", &[1; 32]).unwrap();
     let config = |key| config::Secondary {
-        primaries: vec!["192.0.2.1:53".parse().unwrap()],
-        origins: vec!["example.".into()],
         key,
-        fallthrough: Vec::new(),
-        memory: 1 << 20,
-        time: Duration::from_secs(1),
-        wait: Duration::ZERO,
-        transfer: None,
+        ..of("192.0.2.1:53".parse().unwrap(), Duration::ZERO)
     };
     let current = soa(7);
     assert_eq!(serial(&zone(7, &[]).soa()), serial(&current));
@@ -409,4 +418,35 @@ fn only_primaries_are_listened_to() {
         .unwrap()
         .unwrap();
     assert_eq!(flags & 15, 9);
+}
+
+/// Who has waited for as long as it should does not wait again: a reload that changes something else is not held up.
+#[tokio::test]
+async fn what_was_waited_for_in_vain_is_not_waited_for_again() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let secondary = Secondary::new(&of(silent.local_addr().unwrap(), Duration::from_millis(10)));
+    secondary.bring_up().await;
+    while secondary.not_ready().is_some() {
+        tokio::task::yield_now().await;
+    }
+    assert!(futures_util::FutureExt::now_or_never(secondary.bring_up()).is_some());
+}
+
+/// Three that nobody answers keep a start as long as one: each has begun before the first is given up.
+#[tokio::test]
+async fn sources_are_waited_for_side_by_side() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = of(silent.local_addr().unwrap(), Duration::from_secs(60));
+    let config = SourceConfig::Secondary(config);
+    let sources = [1, 2, 3].map(|_| Source::new(&config, source::Key::of_zone(&config, &Name::ROOT), 1));
+    let all_ask = async {
+        let mut asking = Vec::new();
+        while asking.len() < 3 {
+            asking.push(silent.accept().await.unwrap());
+        }
+    };
+    tokio::select! {
+        () = bring_up(&sources) => panic!("nobody has answered"),
+        () = all_ask => {}
+    }
 }

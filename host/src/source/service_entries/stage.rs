@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::follower::Follower;
+use crate::background::learnt;
 use crate::config::{self, spell_duration};
 use crate::dns::{rcode, rtype};
 use crate::figures::Figures;
@@ -69,11 +70,10 @@ impl ServiceEntries {
         });
     }
 
-    /// The same, and waits until it is ready, but no longer than it should.
+    /// The same, and waits until it is ready, but no longer than it should since it began.
     pub async fn bring_up(&self) {
         self.begin();
-        // Who waited in vain goes on all the same.
-        let _ = tokio::time::timeout(self.wait, self.ready()).await;
+        learnt(self.begun.get(), self.wait, self.ready()).await;
     }
 
     /// Waits until everything has been listed once.
