@@ -929,7 +929,8 @@ pub mod dnsweir {
                         .finish()
                 }
             }
-            /// A whole answer. The host puts question, ID, flags and EDNS right.
+            /// A whole answer. The host puts question, ID, flags and EDNS right. What no message
+            /// has room for is left out, and TC says so, unless only additional records are missing.
             #[derive(Clone, PartialEq)]
             pub struct Answer {
                 /// At most 4095: more than 15 needs EDNS (RFC 6891 section 6.1.3).
@@ -1277,7 +1278,8 @@ pub mod dnsweir {
                 Shuffle,
                 /// All records of the section in the order of these indices, those that are
                 /// not named behind them as they were. An index beyond the last record, or for
-                /// the second time, means nothing. At most 4 096.
+                /// the second time, means nothing. 5 957 count, as many as a message has records
+                /// at most, over all orders of an edit; those beyond are as if they were not named.
                 Permute(_rt::Vec<u32>),
             }
             impl ::core::fmt::Debug for Order {
@@ -1340,7 +1342,8 @@ pub mod dnsweir {
                 pub rcodes: _rt::Vec<(u16, u16)>,
                 /// What happens to its records, one after the other; at most 64. Whatever
                 /// changes a set of records takes the signatures over it (RRSIG) away and
-                /// clears AD. A response that gets too large becomes SERVFAIL.
+                /// clears AD. A response that gets too large is cut, and TC says so, unless only
+                /// additional records are missing.
                 pub records: _rt::Vec<RecordEdit>,
                 /// Bits of the header's second 16 that are set: TC (0x0200), AA (0x0400), AD
                 /// (0x0020) and no others. TC is set in datagrams only; AD reaches clients that

@@ -405,7 +405,7 @@ fn decided(live: &Live, request: &Request, verdict: &Verdict) -> Immediate {
         }
     };
     if let Some(edit) = &verdict.edit {
-        response.edit(edit, request);
+        response.edit(edit, request, live, request.stage);
     }
     Immediate::Response(response)
 }

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use super::{documented, start};
 use crate::harness::message::flags;
-use crate::harness::{Message, Proxy, Upstream};
+use crate::harness::{Message, Proxy, Reply, Stream, Upstream};
 
 const SOA: &str = "test. 90 SOA ns.test. root.test. 1 2 3 4 90";
 
@@ -128,4 +128,36 @@ fn more_names_or_fewer_clients_are_translated() {
     assert_eq!(answer, ["mixed.test. AAAA 64:ff9b::c000:221"]);
     let proxy = start("dns64", "only-ipv6-clients", "use \"f\"; cache", &upstream);
     assert_eq!(proxy.query("old.test", "AAAA").answers.len(), 0);
+}
+
+/// Whoever owns a name with so many addresses that their translations fit into no message takes the filter from nobody: the
+/// answer is cut, as often as it is asked for.
+#[test]
+fn a_name_with_too_many_addresses_is_cut_and_others_are_translated() {
+    let addresses: Vec<String> = (0..2400)
+        .map(|at| format!("wide.test. 300 A 93.184.{}.{}", at >> 8, at & 255))
+        .collect();
+    let upstream = Upstream::start(move |asked| match (asked.is("AAAA"), asked.name().as_str()) {
+        (true, _) => asked.denial("NOERROR", Some(SOA)),
+        (false, "wide.test.") if asked.tcp => {
+            asked.answer(&addresses.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        (false, "wide.test.") => {
+            let mut message = asked.message_with(&[]);
+            message.header |= flags::TC;
+            Reply::Message(message)
+        }
+        (false, name) => asked.answer(&[&format!("{name} 300 A 192.0.2.33")]),
+    });
+    let proxy = start("dns64", "", "use \"f\"", &upstream);
+    for round in 0..6 {
+        let wide = Stream::connect(proxy.address).ask(&Message::query("wide.test", "AAAA"));
+        let said = (wide.rcode(), wide.header & flags::TC, wide.answers.len());
+        assert_eq!(said, ("NOERROR".to_owned(), flags::TC, 2339), "{round}");
+        let other = proxy.query(&format!("other-{round}.test"), "AAAA");
+        assert_eq!(
+            other.answers(),
+            [format!("other-{round}.test. AAAA 64:ff9b::c000:221")]
+        );
+    }
 }

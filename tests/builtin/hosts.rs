@@ -1,6 +1,7 @@
 //! `hosts`: answers from a table.
 
 use super::{anything, start};
+use crate::harness::{Message, Stream, flags};
 
 #[test]
 fn names_have_their_addresses_and_no_other_data() {
@@ -128,4 +129,49 @@ fn a_hosts_file_can_be_all_there_is() {
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.7"]);
     assert_eq!(proxy.query("other.test", "A").rcode(), "SERVFAIL");
     assert_eq!(upstream.count("other.test"), 0);
+}
+
+/// As block lists are: one address for all. What a manifest could not name passes once it has been asked for.
+#[test]
+fn a_hosts_file_may_have_many_lines() {
+    let upstream = anything();
+    let file = upstream.address.ip().to_string().replace('.', "-");
+    let path = std::env::temp_dir().join(format!("dnsweir-many-hosts-{file}"));
+    let lines: String = (0..20_000)
+        .map(|at| format!("0.0.0.0 host-{at}.advertisements.test\n"))
+        .collect();
+    std::fs::write(&path, lines).expect("a hosts file");
+    let config = format!("file (file){path:?}");
+    let proxy = start("hosts", &config, "use \"f\"", &upstream);
+    std::fs::remove_file(&path).expect("the hosts file");
+    let listed = proxy.query("host-19999.advertisements.test", "A").answers();
+    assert_eq!(listed, ["host-19999.advertisements.test. A 0.0.0.0"]);
+    assert_eq!(
+        proxy.query("other.test", "A").answers(),
+        ["other.test. A 192.0.2.1"]
+    );
+}
+
+/// More addresses of a name than any message holds: it has what fits, and says so.
+#[test]
+fn a_name_with_too_many_addresses_is_cut() {
+    let upstream = anything();
+    let addresses: String = (0..6000)
+        .map(|at| format!(" \"10.0.{}.{}\"", at >> 8, at & 255))
+        .collect();
+    let proxy = start(
+        "hosts",
+        &format!("host \"wide.test\"{addresses}\nreverse #false"),
+        "use \"f\"",
+        &upstream,
+    );
+    for _ in 0..3 {
+        let wide = Stream::connect(proxy.address).ask(&Message::query("wide.test", "A"));
+        assert_eq!((wide.rcode().as_str(), wide.answers.len()), ("NOERROR", 4094));
+        assert_eq!(wide.header & flags::TC, flags::TC);
+    }
+    assert_eq!(
+        proxy.query("other.test", "A").answers(),
+        ["other.test. A 192.0.2.1"]
+    );
 }

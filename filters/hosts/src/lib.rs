@@ -19,6 +19,9 @@ use table::{Found, Records, Table};
 /// nobody asks for any more has an end.
 const REMEMBER: Duration = Duration::from_secs(3600);
 
+/// Octets that a name takes in a manifest beside its own, and all names together at most: half of what a call may hand over.
+const NAMED: (usize, usize) = (8, 1 << 19);
+
 /// The filter.
 pub struct Hosts {
     table: Table,
@@ -71,9 +74,11 @@ impl Filter for Hosts {
                 read_file(&text, reverse, &mut table);
             }
         }
+        let octets: usize = table.reach().map(|name| name.to_string().len() + NAMED.0).sum();
         let manifest = match unlisted {
-            Unlisted::Pass => Manifest::new().queries().at_or_below(table.reach()),
-            Unlisted::Servfail => Manifest::new().queries(),
+            Unlisted::Pass if octets <= NAMED.1 => Manifest::new().queries().at_or_below(table.reach()),
+            // What is not listed passes then, too, once it has been asked for.
+            Unlisted::Pass | Unlisted::Servfail => Manifest::new().queries(),
         };
         table.complete();
         let filter = Hosts { table, ttl, unlisted };

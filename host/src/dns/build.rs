@@ -1,15 +1,14 @@
 //! Whole messages, off the hit path: answers from records, and answers changed.
 //!
-//! Appending records needs no parser. Renaming does, since other records may point into what changes: there
-//! hickory-proto reads the message and writes it anew, unless its names would take too much to spell out.
+//! Appending records needs no parser. Renaming does, since other records may point into what changes: there the message is
+//! taken apart and written anew.
 
-use hickory_proto::op::Message;
-use hickory_proto::rr::rdata::CNAME;
-use hickory_proto::rr::{Name, RData, Record};
-use hickory_proto::serialize::binary::BinDecodable;
+use std::rc::Rc;
 
 use super::edns::ClientSubnet;
-use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, records, u16_at};
+use super::parts::{self, Part};
+use super::records::{self, Section};
+use super::{CLASS_IN, HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, rtype, u16_at};
 
 /// A pointer to the question's name (RFC 1035 section 4.1.4).
 const QUESTION_NAME: [u8; 2] = [0xc0, HEADER as u8];
@@ -96,64 +95,49 @@ pub fn upstream_query(
 /// The same response under the name and question the client asked: records owned by `from` become
 /// owned by the question's name. None if it cannot be read.
 pub fn renamed(message: &[u8], from: &[u8], question: &[u8], owners: bool) -> Option<Vec<u8>> {
-    let tail = question.len().checked_sub(QUESTION_TAIL)?;
-    let from = Name::from_bytes(from).ok()?;
-    let to = Name::from_bytes(&question[..tail]).ok()?;
-    let mut parsed = parse(message)?;
-    let query = parsed.queries.first_mut()?;
-    query.set_name(to.clone());
-    query.set_query_type(u16_at(question, tail).into());
-    query.set_query_class(u16_at(question, tail + 2).into());
-    if owners {
-        let sections = [
-            &mut parsed.answers,
-            &mut parsed.authorities,
-            &mut parsed.additionals,
-        ];
-        for record in sections
-            .into_iter()
-            .flatten()
-            .filter(|record| record.name == from)
-        {
-            record.name = to.clone();
-        }
+    let to: Rc<[u8]> = question.get(..question.len().checked_sub(QUESTION_TAIL)?)?.into();
+    let mut parts = of_one_question(message)?;
+    for part in parts
+        .iter_mut()
+        .filter(|part| owners && part.owner.eq_ignore_ascii_case(from))
+    {
+        part.owner = Rc::clone(&to);
     }
-    encode(&parsed)
+    Some(under(message, question, &parts))
 }
 
 /// The answer to `question` that leads through a CNAME to `target`, whose own response is `found`.
 pub fn aliased(found: &[u8], question: &[u8], target: &[u8], ttl: u32) -> Option<Vec<u8>> {
-    let tail = question.len().checked_sub(QUESTION_TAIL)?;
-    let name = Name::from_bytes(&question[..tail]).ok()?;
-    let target = Name::from_bytes(target).ok()?;
-    let mut parsed = parse(found)?;
-    parsed.queries.first_mut()?.set_name(name.clone());
-    parsed
-        .answers
-        .insert(0, Record::from_rdata(name, ttl, RData::CNAME(CNAME(target))));
-    encode(&parsed)
+    let name = question.get(..question.len().checked_sub(QUESTION_TAIL)?)?;
+    let alias = Part {
+        section: Section::Answer,
+        owner: name.into(),
+        rtype: rtype::CNAME,
+        class: CLASS_IN,
+        ttl,
+        data: target.into(),
+    };
+    let mut parts = of_one_question(found)?;
+    parts.insert(0, alias);
+    Some(under(found, question, &parts))
 }
 
-/// Octets of all names of a message that is rewritten, spelled out; what hickory-proto does is done for each of them.
-/// Four thousand addresses of a long name, as many as fit, come to half of it.
-const SPELLED_OUT: usize = 1 << 19;
-
-fn parse(message: &[u8]) -> Option<Message> {
-    if records::spelled_out(message).ok()? > SPELLED_OUT {
-        return None;
-    }
-    Message::from_vec(message).ok()
+/// The records of a message with one question.
+fn of_one_question(message: &[u8]) -> Option<Vec<Part<'_>>> {
+    let question_end = records::question_end(message).ok().filter(|&end| end > HEADER)?;
+    parts::take_apart(message, question_end - HEADER).ok()
 }
 
-fn encode(message: &Message) -> Option<Vec<u8>> {
-    message
-        .to_vec()
-        .ok()
-        .filter(|encoded| encoded.len() <= MESSAGE_MAXIMUM)
+/// The message with this question and these records in the place of its own. What does not fit is left out, and TC says so.
+fn under(message: &[u8], question: &[u8], parts: &[Part<'_>]) -> Vec<u8> {
+    let head = [&message[..HEADER], question].concat();
+    parts::put_together(&head, question.len(), MESSAGE_MAXIMUM, parts.iter())
 }
 
 #[cfg(test)]
 mod tests {
+    use hickory_proto::op::Message;
+
     use super::super::records::Answer;
     use super::*;
 
@@ -210,6 +194,22 @@ mod tests {
         assert_eq!(parsed.answers[0].name.to_string(), "other.example.");
         assert_eq!(parsed.additionals[0].name.to_string(), "b.");
         assert_eq!(super::renamed(b"short", b"\0", question, true), None);
+    }
+
+    /// As many addresses as a message holds, whose name becomes the longest there is.
+    #[test]
+    fn the_largest_answer_is_renamed() {
+        let mut message = empty(QUESTION, 0);
+        while push_record(&mut message, 6, b"\x01a\x04test\0", 1, 1, 60, &[127, 0, 0, 1]) {}
+        let label = [&[63][..], &[b'a'; 63]].concat();
+        let name = [&label[..], &label, &label, b"\0"].concat();
+        let question = [&name[..], b"\0\x01\0\x01"].concat();
+        let renamed = renamed(&message, b"\x01a\x04test\0", &question, true).unwrap();
+        // What the longer question takes is missing.
+        let counts = [&message, &renamed].map(|message| u16_at(message, 6));
+        assert_eq!(counts, [4094, 4082]);
+        assert_eq!(u16_at(&renamed, 2) & flag::TC, flag::TC);
+        assert!(Answer::read(renamed).is_ok());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! [`query`] checks what a client sent, [`records`] walks what an upstream sent, [`reply`] writes what
 //! a client gets; all three borrow the caller's buffers and allocate nothing. [`build`] is the slow
-//! and comfortable side: it makes whole messages with hickory-proto where a record has to be added,
-//! renamed or removed.
+//! and comfortable side, where a record has to be added, renamed or removed: [`parts`] takes messages apart, and [`writer`]
+//! writes others.
 
 pub mod build;
 pub mod data;
@@ -23,6 +23,7 @@ pub mod text;
 pub mod transfer;
 mod transport;
 pub mod tsig;
+pub mod writer;
 
 pub use origin::Origin;
 pub use transport::Transport;

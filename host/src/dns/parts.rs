@@ -1,21 +1,25 @@
 //! Messages as lists of records: taken apart, changed by whoever wants something else in them, and put together again.
 //!
-//! What is not changed keeps its octets (RFC 3597 section 3). Names are compressed where any resolver has to understand
-//! it: owners, and those in the data of the types of RFC 1035 (RFC 3597 section 4).
+//! What is not changed keeps its octets (RFC 3597 section 3).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::rc::Rc;
 
-use super::name::spelled;
-use super::records::{BadRecords, Section, Walk, counts, names_in_data, spelled_out};
-use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, rtype, u16_at};
+use foldhash::fast::RandomState;
+
+use super::name::{is_pointer, skip_compressed, spelled};
+use super::records::{BadRecords, Section, Walk, counts, names_in_data};
+use super::writer::{Writer, Written};
+use super::{HEADER, rtype, u16_at};
 
 /// A record with its names uncompressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct Part<'m> {
     /// Where it stands.
     pub section: Section,
     /// The owner, as it is spelled.
-    pub owner: Vec<u8>,
+    pub owner: Rc<[u8]>,
     /// The type.
     pub rtype: u16,
     /// The class.
@@ -23,40 +27,41 @@ pub struct Part {
     /// In seconds.
     pub ttl: u32,
     /// The data.
-    pub data: Vec<u8>,
+    pub data: Cow<'m, [u8]>,
 }
 
-/// Octets of all names of a message that is taken apart, spelled out.
+/// Octets of all names of a message that is taken apart, spelled out. An owner that many records point to is one.
 const SPELLED_OUT: usize = 1 << 19;
 
 /// The records of a message with one question, in their order.
 ///
 /// # Errors
 /// When they do not hold together, or their names would take too much to spell out.
-pub fn take_apart(message: &[u8], question_length: usize) -> Result<Vec<Part>, BadRecords> {
-    if spelled_out(message)? > SPELLED_OUT {
-        return Err(BadRecords);
-    }
+pub fn take_apart(message: &[u8], question_length: usize) -> Result<Vec<Part<'_>>, BadRecords> {
+    let mut names = Names {
+        message,
+        left: SPELLED_OUT,
+        owners: HashMap::default(),
+    };
     let walk = Walk::new(message, HEADER + question_length, counts(message));
     walk.map(|record| {
         let record = record?;
-        let owner = spelled(message, record.start).map_err(|_| BadRecords)?;
-        let (before, names, behind) = names_in_data(record.rtype).unwrap_or_default();
-        let mut data = Vec::with_capacity(record.data.len());
-        let mut at = record.data.start;
-        if names > 0 {
-            data.extend_from_slice(&message[at..at + before]);
-            at += before;
-            for _ in 0..names {
-                data.extend(spelled(message, at).map_err(|_| BadRecords)?);
-                at = super::name::skip_compressed(message, at).map_err(|_| BadRecords)?;
+        let data = match names_in_data(record.rtype) {
+            None => Cow::Borrowed(&message[record.data]),
+            Some((before, count, _)) => {
+                let mut at = record.data.start + before;
+                let mut data = message.get(record.data.start..at).ok_or(BadRecords)?.to_vec();
+                for _ in 0..count {
+                    data.extend(names.spell(at)?);
+                    at = skip_compressed(message, at).map_err(|_| BadRecords)?;
+                }
+                data.extend_from_slice(message.get(at..record.data.end).ok_or(BadRecords)?);
+                data.into()
             }
-            debug_assert_eq!(at + behind, record.data.end);
-        }
-        data.extend_from_slice(&message[at..record.data.end]);
+        };
         Ok(Part {
             section: record.section,
-            owner,
+            owner: names.owner(record.start)?,
             rtype: record.rtype,
             class: record.class,
             ttl: record.ttl,
@@ -66,100 +71,64 @@ pub fn take_apart(message: &[u8], question_length: usize) -> Result<Vec<Part>, B
     .collect()
 }
 
-/// The message that begins with the header and question of `message` and has these records, each section's in their
-/// order; none if it would be too large.
-pub fn put_together(message: &[u8], question_length: usize, parts: &[Part]) -> Option<Vec<u8>> {
-    let mut out = message[..HEADER + question_length].to_vec();
-    let mut places = HashMap::new();
-    note(
-        &out[HEADER..HEADER + question_length - QUESTION_TAIL],
-        HEADER,
-        &mut places,
-    );
-    for (section, count_at) in [
-        (Section::Answer, 6),
-        (Section::Authority, 8),
-        (Section::Additional, 10),
-    ] {
-        let mut count = 0_u16;
-        for part in parts.iter().filter(|part| part.section == section) {
-            push(part, &mut out, &mut places);
-            count = count.checked_add(1)?;
-            if out.len() > MESSAGE_MAXIMUM {
-                return None;
+/// The names of a message that is taken apart.
+struct Names<'m> {
+    message: &'m [u8],
+    /// Octets that they may have yet.
+    left: usize,
+    /// What pointers lead to that stand alone as owners.
+    owners: HashMap<[u8; 2], Rc<[u8]>, RandomState>,
+}
+
+impl Names<'_> {
+    fn owner(&mut self, start: usize) -> Result<Rc<[u8]>, BadRecords> {
+        let pointer = self.message[start..].first_chunk::<2>();
+        let Some(pointer) = pointer.filter(|pointer| is_pointer(pointer[0])) else {
+            return Ok(self.spell(start)?.into());
+        };
+        if let Some(known) = self.owners.get(pointer) {
+            return Ok(Rc::clone(known));
+        }
+        let owner: Rc<[u8]> = self.spell(start)?.into();
+        self.owners.insert(*pointer, Rc::clone(&owner));
+        Ok(owner)
+    }
+
+    fn spell(&mut self, start: usize) -> Result<Vec<u8>, BadRecords> {
+        let name = spelled(self.message, start).map_err(|_| BadRecords)?;
+        self.left = self.left.checked_sub(name.len()).ok_or(BadRecords)?;
+        Ok(name)
+    }
+}
+
+/// The message of at most `limit` octets that begins with the header and question of `message` and has these records, each
+/// section's in their order. What does not fit is left out, and TC says so.
+pub fn put_together<'p, 'm: 'p>(
+    message: &[u8],
+    question_length: usize,
+    limit: usize,
+    parts: impl Iterator<Item = &'p Part<'m>> + Clone,
+) -> Vec<u8> {
+    let mut writer = Writer::new(message, question_length, limit);
+    for section in [Section::Answer, Section::Authority, Section::Additional] {
+        for part in parts.clone().filter(|part| part.section == section) {
+            let record = Written {
+                owner: &part.owner,
+                rtype: part.rtype,
+                class: part.class,
+                ttl: part.ttl,
+                data: &part.data,
+            };
+            if !writer.push(section, record) {
+                return writer.finish();
             }
         }
-        out[count_at..count_at + 2].copy_from_slice(&count.to_be_bytes());
     }
-    Some(out)
-}
-
-fn push(part: &Part, out: &mut Vec<u8>, places: &mut HashMap<Vec<u8>, u16>) {
-    push_name(&part.owner, out, places);
-    out.extend(part.rtype.to_be_bytes());
-    out.extend(part.class.to_be_bytes());
-    out.extend(part.ttl.to_be_bytes());
-    let length_at = out.len();
-    out.extend([0, 0]);
-    match names_in_data(part.rtype) {
-        // RFC 2782 and RFC 6672 section 2.5 forbid it for these.
-        Some((before, names, _)) if !matches!(part.rtype, rtype::SRV | rtype::DNAME) => {
-            out.extend_from_slice(&part.data[..before]);
-            let mut at = before;
-            for _ in 0..names {
-                let Ok(end) = super::name::skip_plain(&part.data, at) else {
-                    break;
-                };
-                push_name(&part.data[at..end], out, places);
-                at = end;
-            }
-            out.extend_from_slice(&part.data[at..]);
-        }
-        _ => out.extend_from_slice(&part.data),
-    }
-    let length = (out.len() - length_at - 2) as u16;
-    out[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
-}
-
-/// Appends a name, from the first label on that stands somewhere already as a pointer there (RFC 1035 section 4.1.4).
-fn push_name(name: &[u8], out: &mut Vec<u8>, places: &mut HashMap<Vec<u8>, u16>) {
-    let lowercased = name.to_ascii_lowercase();
-    let mut at = 0;
-    while name[at] != 0 {
-        if let Some(place) = places.get(&lowercased[at..]) {
-            let own = at;
-            let start = out.len();
-            out.extend_from_slice(&name[..own]);
-            out.extend((0xc000 | place).to_be_bytes());
-            note_until(&lowercased, own, start, places);
-            return;
-        }
-        at += 1 + usize::from(name[at]);
-    }
-    note(name, out.len(), places);
-    out.extend_from_slice(name);
-}
-
-/// Notes where a whole name stands, and each rest of it.
-fn note(name: &[u8], start: usize, places: &mut HashMap<Vec<u8>, u16>) {
-    note_until(&name.to_ascii_lowercase(), name.len() - 1, start, places);
-}
-
-/// Notes the name and the rests of it that begin before `end`.
-fn note_until(lowercased: &[u8], end: usize, start: usize, places: &mut HashMap<Vec<u8>, u16>) {
-    /// A pointer has fourteen bits.
-    const REACH: usize = 1 << 14;
-    let mut at = 0;
-    while at < end && start + at < REACH {
-        places
-            .entry(lowercased[at..].to_vec())
-            .or_insert((start + at) as u16);
-        at += 1 + usize::from(lowercased[at]);
-    }
+    writer.finish()
 }
 
 /// The type that a signature covers (RFC 4034 section 3.1.1); none for another record.
-pub fn covered(part: &Part) -> Option<u16> {
+pub fn covered(part: &Part<'_>) -> Option<u16> {
     (part.rtype == rtype::RRSIG && part.data.len() >= 2).then(|| u16_at(&part.data, 0))
 }
 
@@ -169,24 +138,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::dns::build;
     use crate::dns::records::Answer;
+    use crate::dns::{MESSAGE_MAXIMUM, build};
 
     const QUESTION: &[u8] = b"\x03www\x07Example\0\0\x01\0\x01";
 
-    fn part(section: Section, owner: &[u8], rtype: u16, data: &[u8]) -> Part {
+    fn part(section: Section, owner: &[u8], rtype: u16, data: &[u8]) -> Part<'static> {
         Part {
             section,
-            owner: owner.to_vec(),
+            owner: owner.into(),
             rtype,
             class: 1,
             ttl: 300,
-            data: data.to_vec(),
+            data: data.to_vec().into(),
         }
     }
 
-    fn together(parts: &[Part]) -> Vec<u8> {
-        put_together(&build::empty(QUESTION, 0), QUESTION.len(), parts).unwrap()
+    fn together(parts: &[Part<'_>]) -> Vec<u8> {
+        let empty = build::empty(QUESTION, 0);
+        put_together(&empty, QUESTION.len(), MESSAGE_MAXIMUM, parts.iter())
     }
 
     #[test]
@@ -212,9 +182,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_none() {
+    fn what_is_too_large_is_cut() {
         let long = part(Section::Answer, b"\0", 65_280, &[0; 40_000]);
-        assert!(put_together(&build::empty(QUESTION, 0), QUESTION.len(), &[long.clone(), long]).is_none());
+        let message = together(&[long.clone(), long]);
+        assert_eq!((counts(&message), message[2] & 2), ([1, 0, 0], 2));
+    }
+
+    /// What all point to is spelled once, however long it is.
+    #[test]
+    fn an_owner_of_many_is_one() {
+        let label = [&[63][..], &[b'a'; 63]].concat();
+        let name = [&label[..], &label, &label, b"\0"].concat();
+        let parts = vec![part(Section::Answer, &name, rtype::A, &[192, 0, 2, 1]); 4000];
+        let message = together(&parts);
+        let after = take_apart(&message, QUESTION.len()).unwrap();
+        assert_eq!(after.len(), 4000);
+        assert!(Rc::ptr_eq(&after[1].owner, &after[3999].owner));
     }
 
     fn any_name() -> impl Strategy<Value = Vec<u8>> {
@@ -229,7 +212,7 @@ mod tests {
         })
     }
 
-    fn any_part() -> impl Strategy<Value = Part> {
+    fn any_part() -> impl Strategy<Value = Part<'static>> {
         let section = prop_oneof![
             Just(Section::Answer),
             Just(Section::Authority),
@@ -253,12 +236,12 @@ mod tests {
             let message = together(&parts);
             prop_assert!(Message::from_vec(&message).is_ok());
             prop_assert!(Answer::read(message.clone()).is_ok());
-            let lowercased = |part: &Part| Part {
-                owner: part.owner.to_ascii_lowercase(),
-                data: part.data.to_ascii_lowercase(),
+            let lowercased = |part: &Part<'_>| Part {
+                owner: part.owner.to_ascii_lowercase().into(),
+                data: part.data.to_ascii_lowercase().into(),
                 ..part.clone()
             };
-            let mut before: Vec<Part> = parts.iter().map(lowercased).collect();
+            let mut before: Vec<Part<'_>> = parts.iter().map(lowercased).collect();
             before.sort_by_key(|part| part.section as usize);
             let after = take_apart(&message, QUESTION.len()).unwrap();
             prop_assert_eq!(after.iter().map(lowercased).collect::<Vec<_>>(), before);

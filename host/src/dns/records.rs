@@ -424,16 +424,16 @@ fn are_names(message: &[u8], record: &Record) -> bool {
     end.is_ok_and(|end| end + behind == record.data.end)
 }
 
-/// Checks the names in a record's data, and gives the octets that they have uncompressed.
-fn check_names(names: &mut Names<'_>, message: &[u8], record: &Record) -> Result<usize, BadRecords> {
+/// Checks the names in a record's data.
+fn check_names(names: &mut Names<'_>, message: &[u8], record: &Record) -> Result<(), BadRecords> {
     check_data(message, record)?;
     let (before, count, _) = names_in_data(record.rtype).unwrap_or_default();
-    let (mut end, mut octets) = (record.data.start + before, 0);
+    let mut end = record.data.start + before;
     for _ in 0..count {
-        octets += usize::from(names.at(end).map_err(|_| BadRecords)?.octets);
+        names.at(end).map_err(|_| BadRecords)?;
         end = name::skip_compressed(message, end).map_err(|_| BadRecords)?;
     }
-    Ok(octets)
+    Ok(())
 }
 
 /// Takes OPT out from before the records `behind` it. Only their names can lead to what moves, since pointers lead
@@ -465,21 +465,8 @@ fn cut_out(message: &mut Vec<u8>, opt: &Record, behind: &[Owned]) -> Result<(), 
     Ok(())
 }
 
-/// Octets that all names of a message have uncompressed: its owners, and those in data.
-pub fn spelled_out(message: &[u8]) -> Result<usize, BadRecords> {
-    let start = question_end(message)?;
-    let mut names = Names::new(message);
-    let mut octets = 0;
-    for record in Walk::new(message, start, counts(message)) {
-        let record = record?;
-        let owner = names.at(record.start).map_err(|_| BadRecords)?;
-        octets += usize::from(owner.octets) + check_names(&mut names, message, &record)?;
-    }
-    Ok(octets)
-}
-
 /// Where the question of a message ends that has one, or none.
-fn question_end(message: &[u8]) -> Result<usize, BadRecords> {
+pub(super) fn question_end(message: &[u8]) -> Result<usize, BadRecords> {
     if message.len() < HEADER || message.len() > super::MESSAGE_MAXIMUM {
         return Err(BadRecords);
     }

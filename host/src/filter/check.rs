@@ -19,10 +19,6 @@ use crate::dns::name::{Name, skip_plain};
 use crate::dns::records::{Section, names_in_data};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, flag, rtype};
 
-/// Octets of a message that the host needs for itself: header, question (at most 255 and 4), an OPT record with
-/// options.
-const RESERVED: usize = HEADER + 255 + 4 + 512;
-
 /// The largest rcode that EDNS can carry (RFC 6891 section 6.1.3).
 const RCODE_MAXIMUM: u16 = 0xfff;
 
@@ -38,8 +34,8 @@ const EDIT_RCODES: usize = 64;
 /// Edits of records that one verdict may have, each of which looks at every record.
 const RECORD_EDITS: usize = 64;
 
-/// Indices in an order of records.
-const PERMUTED: usize = 4096;
+/// Indices in all orders of one edit: no message has more records, each of which has eleven octets.
+pub(super) const PERMUTED: usize = MESSAGE_MAXIMUM / 11;
 
 /// Bits of the header that may be set or cleared.
 const HEADER_BITS: u16 = flag::TC | flag::AA | flag::AD;
@@ -257,21 +253,72 @@ fn rewrite(given: types::Rewrite) -> Checked<Rewrite> {
 }
 
 fn answer(given: types::Answer) -> Checked<Answer> {
-    let mut room = MESSAGE_MAXIMUM - RESERVED;
-    let mut section = |records: Vec<types::ResourceRecord>| {
-        records
-            .into_iter()
-            .map(|given| record(given, &mut room))
-            .collect::<Checked<Vec<_>>>()
-    };
+    let mut room = Room::default();
+    let answers = room.records(given.answers)?;
+    let authority = room.records(given.authority)?;
+    // RFC 2181 section 9: what is missing of the additional section is not missed.
+    let is_cut = room.is_full;
     Ok(Answer {
         rcode: rcode(given.rcode)?,
         authoritative: given.authoritative,
-        answers: section(given.answers)?,
-        authority: section(given.authority)?,
-        additional: section(given.additional)?,
+        answers,
+        authority,
+        additional: room.records(given.additional)?,
+        is_cut,
         error: given.error.map(error).transpose()?,
     })
+}
+
+/// What a message has room for. What a filter says beyond it is left out: an answer may grow with what others say, and is no fault
+/// of the filter's.
+pub(super) struct Room {
+    octets: usize,
+    is_full: bool,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room {
+            octets: MESSAGE_MAXIMUM - HEADER,
+            is_full: false,
+        }
+    }
+}
+
+impl Room {
+    fn records(&mut self, given: Vec<types::ResourceRecord>) -> Checked<Vec<ResourceRecord>> {
+        let records = given
+            .into_iter()
+            .map_while(|given| self.record(given).transpose());
+        records.collect()
+    }
+
+    /// A record; none: there is no room for it, nor for another one.
+    fn record(&mut self, given: types::ResourceRecord) -> Checked<Option<ResourceRecord>> {
+        let record = record(given)?;
+        match self.octets.checked_sub(least(&record)).filter(|_| !self.is_full) {
+            Some(left) => {
+                self.octets = left;
+                Ok(Some(record))
+            }
+            None => {
+                self.is_full = true;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The fewest octets that a record takes, with all names in it known before: those are pointers then.
+fn least(record: &ResourceRecord) -> usize {
+    let owner = record.name.len().min(2);
+    // Type, class, TTL and length take ten octets (RFC 1035 section 4.1.3).
+    owner
+        + 10
+        + match names_in_data(record.rtype) {
+            Some((before, names, behind)) => record.rdata.len().min(before + 2 * names + behind),
+            None => record.rdata.len(),
+        }
 }
 
 fn error(given: types::ExtendedError) -> Checked<Ede> {
@@ -299,7 +346,7 @@ fn delay(given: u16) -> Checked<u16> {
     }
 }
 
-fn record(given: types::ResourceRecord, room: &mut usize) -> Checked<ResourceRecord> {
+fn record(given: types::ResourceRecord) -> Checked<ResourceRecord> {
     let owner = name(given.name, "a record")?;
     if is_meta(given.rtype) {
         return garbage(format!("a record of type {}", given.rtype));
@@ -313,11 +360,6 @@ fn record(given: types::ResourceRecord, room: &mut usize) -> Checked<ResourceRec
             "a record of type {} whose data is malformed",
             given.rtype
         ));
-    }
-    // Type, class, TTL and length take ten octets (RFC 1035 section 4.1.3).
-    match room.checked_sub(owner.len() + 10 + given.rdata.len()) {
-        None => return garbage("an answer that no message can hold"),
-        Some(left) => *room = left,
     }
     Ok(ResourceRecord {
         name: owner,
@@ -353,14 +395,13 @@ fn edit(given: types::ResponseEdit) -> Checked<ResponseEdit> {
     if given.records.len() > RECORD_EDITS {
         return garbage(format!("{} edits of records", given.records.len()));
     }
-    let mut room = MESSAGE_MAXIMUM - RESERVED;
-    let records = given
-        .records
-        .into_iter()
-        .map(|given| record_edit(given, &mut room));
+    let (mut room, mut permuted) = (Room::default(), PERMUTED);
+    let records = given.records.into_iter();
+    let records = records.map(|given| record_edit(given, &mut room, &mut permuted));
     Ok(ResponseEdit {
         rcodes: given.rcodes.into(),
-        records: records.collect::<Checked<_>>()?,
+        records: records.filter_map(Result::transpose).collect::<Checked<_>>()?,
+        is_cut: room.is_full,
         header_set: given.header_set,
         header_clear: given.header_clear,
         error: given.error.map(error).transpose()?,
@@ -372,23 +413,33 @@ fn edit(given: types::ResponseEdit) -> Checked<ResponseEdit> {
     })
 }
 
-fn record_edit(given: types::RecordEdit, room: &mut usize) -> Checked<RecordEdit> {
-    Ok(match given {
+/// An edit of records; none: what it would bring has no room.
+pub(super) fn record_edit(
+    given: types::RecordEdit,
+    room: &mut Room,
+    permuted: &mut usize,
+) -> Checked<Option<RecordEdit>> {
+    Ok(Some(match given {
         types::RecordEdit::Remove(given) => RecordEdit::Remove(selector(given)?),
         types::RecordEdit::Replace((given, records)) => {
-            let records = records.into_iter().map(|given| record(given, room));
-            RecordEdit::Replace(selector(given)?, records.collect::<Checked<_>>()?)
+            RecordEdit::Replace(selector(given)?, room.records(records)?)
         }
-        types::RecordEdit::Append((into, given)) => RecordEdit::Append(section(into), record(given, room)?),
+        types::RecordEdit::Append((into, given)) => {
+            return Ok(room
+                .record(given)?
+                .map(|record| RecordEdit::Append(section(into), record)));
+        }
         types::RecordEdit::Order(given) => RecordEdit::Order(match given {
             types::Order::Rotate(by) => Order::Rotate(by),
             types::Order::Shuffle => Order::Shuffle,
-            types::Order::Permute(order) if order.len() > PERMUTED => {
-                return garbage(format!("an order of {} records", order.len()));
+            types::Order::Permute(mut order) => {
+                // What is not named follows.
+                order.truncate(*permuted);
+                *permuted -= order.len();
+                Order::Permute(order.into())
             }
-            types::Order::Permute(order) => Order::Permute(order.into()),
         }),
-    })
+    }))
 }
 
 fn selector(given: types::Selector) -> Checked<Selector> {

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use wasmtime::{FrameInfo, Trap, WasmBacktrace};
 
+use super::sandbox::HOSTCALL_BYTES;
 use super::text;
+use crate::config::spell_size;
 
 /// Octets of a function's name in a message.
 const FUNCTION: usize = 120;
@@ -14,6 +16,9 @@ const LOOKED_AT: usize = 2 * FUNCTION;
 
 /// What stands before each function that is told: the innermost is where it happened.
 const TOLD: [&str; 3] = [", in ", ", called by ", ", called by "];
+
+/// What wasmtime says of more octets than a call may hand over. It has no type for it.
+const TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// What the names of functions begin with that are on the stack of every panic.
 const PANIC: [&str; 6] = ["core::", "std::", "alloc::", "rust_", "__rust", "abort"];
@@ -66,6 +71,10 @@ impl Failure {
 /// What went wrong, and then in which functions: the innermost three that are the guest's own.
 fn cause(error: &wasmtime::Error) -> String {
     let mut words = error.root_cause().to_string();
+    if words.contains(TOO_MUCH) {
+        let most = spell_size(HOSTCALL_BYTES);
+        words = format!("it hands over more than {most} in one call");
+    }
     let frames = error
         .downcast_ref::<WasmBacktrace>()
         .map_or(&[][..], WasmBacktrace::frames);

@@ -440,6 +440,7 @@ mod tests {
             answers: vec![record],
             authority: Vec::new(),
             additional: Vec::new(),
+            is_cut: false,
             error: None,
         };
         let large = verdict(1000, Decision::Answer(answer));

@@ -127,7 +127,7 @@ pub struct Ede {
     pub text: Box<str>,
 }
 
-/// A whole answer, small enough for a message.
+/// A whole answer, as far as a message could hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// At most 4095.
@@ -140,6 +140,8 @@ pub struct Answer {
     pub authority: Vec<ResourceRecord>,
     /// The additional section, without OPT.
     pub additional: Vec<ResourceRecord>,
+    /// Whether the filter had more of the first two sections to say than any message holds.
+    pub is_cut: bool,
     /// Why it is as it is.
     pub error: Option<Ede>,
 }
@@ -179,7 +181,8 @@ pub enum Order {
     Rotate(u32),
     /// Each set at random.
     Shuffle,
-    /// All records in the order of these indices, none of which need be there; at most 4096.
+    /// All records in the order of these indices, none of which need be there; as many as a message has records at most, over all
+    /// orders of an edit.
     Permute(Box<[u32]>),
 }
 
@@ -201,8 +204,10 @@ pub enum RecordEdit {
 pub struct ResponseEdit {
     /// (found, put instead); each at most 4095.
     pub rcodes: Box<[(u16, u16)]>,
-    /// What happens to its records, in order. All records together fit into a message.
+    /// What happens to its records, in order. All that they bring fits into a message, as far as it is known here.
     pub records: Box<[RecordEdit]>,
+    /// Whether the filter had more to bring.
+    pub is_cut: bool,
     /// Bits of the header that are set: TC, AA, AD.
     pub header_set: u16,
     /// Bits that are cleared, none of which is set.

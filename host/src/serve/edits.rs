@@ -1,7 +1,12 @@
 //! What filters do to the records of a response.
+//!
+//! Records stay where they are, and a list of their places is edited: an edit costs what there are records and sets of them, not
+//! what is in these. Only what a client can take is written.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
+use foldhash::fast::RandomState;
 use rand::seq::SliceRandom;
 
 use crate::dns::parts::{Part, covered, put_together, take_apart};
@@ -9,35 +14,109 @@ use crate::dns::records::Section;
 use crate::dns::rtype;
 use crate::filter::{Order, RecordEdit, ResourceRecord, Selector};
 
-/// The message with its records edited, in order. None if they cannot be read or become too many.
+/// The message with its records edited, in order, cut to `limit` octets. None if they cannot be read.
 ///
 /// Signatures over a set of records that is not what it was go with it (RFC 4035 section 2.2): they would say of
 /// something else that it is right.
-pub(super) fn edited(message: &[u8], question_length: usize, edits: &[RecordEdit]) -> Option<Vec<u8>> {
-    let parts = take_apart(message, question_length).ok()?;
-    let mut records = Records {
-        given: parts.into_iter().map(|part| (part, true)).collect(),
-        changed: Vec::new(),
-    };
-    for edit in edits {
-        records.edit(edit);
+pub(super) fn edited(
+    message: &[u8],
+    question_length: usize,
+    limit: usize,
+    edits: &[RecordEdit],
+) -> Option<Vec<u8>> {
+    let mut records = Records::default();
+    for part in take_apart(message, question_length).ok()? {
+        records.add(part);
     }
-    put_together(message, question_length, &records.signed())
+    records.given = records.parts.len();
+    records.order = (0..records.given).collect();
+    // Orders within sets, one after the other, come to one.
+    let mut turn = None;
+    for edit in edits {
+        match edit {
+            RecordEdit::Order(Order::Rotate(by)) => turn = Some(Turn::By(u64::from(*by)).after(turn)),
+            RecordEdit::Order(Order::Shuffle) => turn = Some(Turn::Random),
+            edit => {
+                records.turn(turn.take());
+                records.edit(edit);
+            }
+        }
+    }
+    records.turn(turn);
+    records.forget_signatures();
+    let parts = records.order.iter().map(|&at| &records.parts[at]);
+    Some(put_together(message, question_length, limit, parts))
+}
+
+/// Another order of each set, whose places stay: a chain of aliases is sets of one, and stays as it is.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// It begins with the record that had this index, and goes round.
+    By(u64),
+    Random,
+}
+
+impl Turn {
+    /// What both come to.
+    fn after(self, before: Option<Turn>) -> Turn {
+        match (before, self) {
+            (None, turn) => turn,
+            (Some(Turn::By(one)), Turn::By(other)) => Turn::By(one + other),
+            (Some(_), _) => Turn::Random,
+        }
+    }
 }
 
 /// The records of a response while they are edited.
-struct Records {
-    /// Each with whether it was there before.
-    given: Vec<(Part, bool)>,
+#[derive(Default)]
+struct Records<'m> {
+    /// Those that were there, and behind them those that came. None is taken out.
+    parts: Vec<Part<'m>>,
+    /// How many were there.
+    given: usize,
+    /// The set of each, as an index into `sets`.
+    set_of: Vec<usize>,
+    sets: Vec<Set>,
+    known: HashMap<Set, usize, RandomState>,
     /// Sets that are not what they were.
-    changed: Vec<Set>,
+    changed: Vec<bool>,
+    /// What is left of the records, in order.
+    order: Vec<usize>,
 }
 
 /// What tells a set of records from others: section, owner in lower case, and type.
-type Set = (Section, Vec<u8>, u16);
+type Set = (Section, Rc<[u8]>, u16);
 
-impl Records {
-    fn edit(&mut self, edit: &RecordEdit) {
+impl<'m> Records<'m> {
+    /// Notes a record, which has no place yet.
+    fn add(&mut self, part: Part<'m>) -> usize {
+        let is_alike = |last: &&Part<'_>| {
+            (last.section, last.rtype) == (part.section, part.rtype) && Rc::ptr_eq(&last.owner, &part.owner)
+        };
+        let same = self
+            .parts
+            .last()
+            .filter(is_alike)
+            .and(self.set_of.last().copied());
+        let set = same.unwrap_or_else(|| {
+            let owner = part.owner.to_ascii_lowercase().into();
+            self.set((part.section, owner, part.rtype))
+        });
+        self.parts.push(part);
+        self.set_of.push(set);
+        self.parts.len() - 1
+    }
+
+    /// The index of a set.
+    fn set(&mut self, set: Set) -> usize {
+        *self.known.entry(set).or_insert_with_key(|set| {
+            self.sets.push(set.clone());
+            self.changed.push(false);
+            self.sets.len() - 1
+        })
+    }
+
+    fn edit(&mut self, edit: &'m RecordEdit) {
         match edit {
             RecordEdit::Remove(selector) => {
                 self.take(selector);
@@ -45,33 +124,46 @@ impl Records {
             RecordEdit::Replace(selector, records) => {
                 // In the place of the first.
                 if let Some((at, section)) = self.take(selector) {
-                    let records = records.iter().map(|record| self::part(section, record));
-                    let records: Vec<_> = records.map(|part| (part, false)).collect();
-                    self.changed.extend(records.iter().map(|(part, _)| set(part)));
-                    self.given.splice(at..at, records);
+                    let new: Vec<usize> = records.iter().map(|record| self.bring(section, record)).collect();
+                    self.order.splice(at..at, new);
                 }
             }
             RecordEdit::Append(section, record) => {
-                let part = part(*section, record);
-                self.changed.push(set(&part));
-                self.given.push((part, false));
+                let new = self.bring(*section, record);
+                self.order.push(new);
             }
-            RecordEdit::Order(order) => self.reorder(order),
+            RecordEdit::Order(Order::Permute(order)) => self.permute(order),
+            RecordEdit::Order(Order::Rotate(_) | Order::Shuffle) => {}
         }
+    }
+
+    /// Notes a record that a filter brings.
+    fn bring(&mut self, section: Section, record: &'m ResourceRecord) -> usize {
+        let at = self.add(Part {
+            section,
+            owner: (&*record.name).into(),
+            rtype: record.rtype,
+            class: record.class,
+            ttl: record.ttl,
+            data: (&*record.rdata).into(),
+        });
+        self.changed[self.set_of[at]] = true;
+        at
     }
 
     /// Takes out what a selector selects: where the first of them stood, and in which section.
     fn take(&mut self, selector: &Selector) -> Option<(usize, Section)> {
+        let selected: Vec<bool> = self.sets.iter().map(|set| selects(selector, set)).collect();
         let (mut at, mut seen, mut first) = (0, 0, None);
-        let changed = &mut self.changed;
-        self.given.retain(|(part, _)| {
-            let selected = selects(selector, part) && {
+        self.order.retain(|&part| {
+            let set = self.set_of[part];
+            let selected = selected[set] && {
                 seen += 1;
                 selector.index.is_none_or(|index| index == seen - 1)
             };
             if selected {
-                first.get_or_insert((at, part.section));
-                changed.push(set(part));
+                first.get_or_insert((at, self.sets[set].0));
+                self.changed[set] = true;
             }
             at += usize::from(!selected);
             !selected
@@ -79,97 +171,80 @@ impl Records {
         first
     }
 
-    /// Puts the answer section in another order.
-    fn reorder(&mut self, order: &Order) {
-        let places: Vec<usize> = (0..self.given.len())
-            .filter(|&at| self.given[at].0.section == Section::Answer)
-            .collect();
-        match order {
-            Order::Permute(order) => {
-                let mut taken = vec![false; places.len()];
-                let mut new = Vec::with_capacity(places.len());
-                let rest = 0..places.len() as u32;
-                for index in order.iter().copied().chain(rest) {
-                    // What is not there has no place, and what is not named follows.
-                    if taken.get(index as usize) == Some(&false) {
-                        taken[index as usize] = true;
-                        new.push(places[index as usize]);
-                    }
-                }
-                self.arrange(&places, &new);
+    /// The places of the answer section.
+    fn answers(&self) -> Vec<usize> {
+        let is_answer = |&at: &usize| self.parts[self.order[at]].section == Section::Answer;
+        (0..self.order.len()).filter(is_answer).collect()
+    }
+
+    /// Puts the answer section in the order of these indices.
+    fn permute(&mut self, order: &[u32]) {
+        let places = self.answers();
+        let mut taken = vec![false; places.len()];
+        let mut new = Vec::with_capacity(places.len());
+        let rest = 0..places.len() as u32;
+        for index in order.iter().copied().chain(rest) {
+            // What is not there has no place, and what is not named follows.
+            if taken.get(index as usize) == Some(&false) {
+                taken[index as usize] = true;
+                new.push(self.order[places[index as usize]]);
             }
-            // Within each set, whose places stay: a chain of aliases is sets of one, and stays as it is.
-            Order::Rotate(_) | Order::Shuffle => {
-                let mut sets: HashMap<Set, Vec<usize>> = HashMap::new();
-                for &at in &places {
-                    let (part, _) = &self.given[at];
-                    if part.rtype != rtype::RRSIG {
-                        sets.entry(set(part)).or_default().push(at);
-                    }
-                }
-                for places in sets.into_values().filter(|places| places.len() > 1) {
-                    let mut new = places.clone();
-                    match order {
-                        Order::Rotate(by) => new.rotate_left(*by as usize % places.len()),
-                        _ => new.shuffle(&mut rand::rng()),
-                    }
-                    self.arrange(&places, &new);
-                }
+        }
+        for (at, part) in places.into_iter().zip(new) {
+            self.order[at] = part;
+        }
+    }
+
+    /// Puts the sets of the answer section in another order.
+    fn turn(&mut self, turn: Option<Turn>) {
+        let Some(turn) = turn else { return };
+        let mut places = vec![Vec::new(); self.sets.len()];
+        for at in self.answers() {
+            let part = self.order[at];
+            if self.parts[part].rtype != rtype::RRSIG {
+                places[self.set_of[part]].push(at);
+            }
+        }
+        for places in places.into_iter().filter(|places| places.len() > 1) {
+            let mut new: Vec<usize> = places.iter().map(|&at| self.order[at]).collect();
+            match turn {
+                Turn::By(by) => new.rotate_left((by % places.len() as u64) as usize),
+                Turn::Random => new.shuffle(&mut rand::rng()),
+            }
+            for (at, part) in places.into_iter().zip(new) {
+                self.order[at] = part;
             }
         }
     }
 
-    /// Puts into each of `places` what stands in the place with the same index in `from`.
-    fn arrange(&mut self, places: &[usize], from: &[usize]) {
-        let parts: Vec<_> = from.iter().map(|&at| self.given[at].clone()).collect();
-        for (&at, part) in places.iter().zip(parts) {
-            self.given[at] = part;
-        }
-    }
-
-    /// All of them without the signatures that do not hold any more.
-    fn signed(self) -> Vec<Part> {
-        let Records { given, changed } = self;
-        let holds = |(part, given): &(Part, bool)| {
-            !given
-                || covered(part).is_none_or(|rtype| {
-                    let owner = part.owner.to_ascii_lowercase();
-                    !changed.contains(&(part.section, owner, rtype))
-                })
-        };
-        given.into_iter().filter(holds).map(|(part, _)| part).collect()
+    /// Takes out the signatures that do not hold any more.
+    fn forget_signatures(&mut self) {
+        self.order.retain(|&at| {
+            let part = &self.parts[at];
+            let Some(rtype) = covered(part).filter(|_| at < self.given) else {
+                return true;
+            };
+            let (section, owner, _) = &self.sets[self.set_of[at]];
+            let signed = self.known.get(&(*section, Rc::clone(owner), rtype));
+            signed.is_none_or(|&set| !self.changed[set])
+        });
     }
 }
 
-fn selects(selector: &Selector, part: &Part) -> bool {
-    selector.section.is_none_or(|section| section == part.section)
-        && selector.rtype.is_none_or(|rtype| rtype == part.rtype)
+fn selects(selector: &Selector, (section, owner, rtype): &Set) -> bool {
+    selector.section.is_none_or(|selected| selected == *section)
+        && selector.rtype.is_none_or(|selected| selected == *rtype)
         && selector
             .name
             .as_ref()
-            .is_none_or(|name| name.eq_ignore_ascii_case(&part.owner))
-}
-
-fn set(part: &Part) -> Set {
-    (part.section, part.owner.to_ascii_lowercase(), part.rtype)
-}
-
-fn part(section: Section, record: &ResourceRecord) -> Part {
-    Part {
-        section,
-        owner: record.name.to_vec(),
-        rtype: record.rtype,
-        class: record.class,
-        ttl: record.ttl,
-        data: record.rdata.to_vec(),
-    }
+            .is_none_or(|name| name.eq_ignore_ascii_case(owner))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::build;
     use crate::dns::text::record_lines;
+    use crate::dns::{MESSAGE_MAXIMUM, build};
 
     const QUESTION: &[u8] = b"\x03www\x04test\0\0\x01\0\x01";
     const WWW: &[u8] = b"\x03www\x04test\0";
@@ -236,7 +311,7 @@ mod tests {
 
     /// Last octet of each A record, in order, and how many records there are in each section.
     fn after(edits: &[RecordEdit]) -> (Vec<u8>, [u16; 3]) {
-        let message = edited(&response(), QUESTION.len(), edits).unwrap();
+        let message = edited(&response(), QUESTION.len(), MESSAGE_MAXIMUM, edits).unwrap();
         let parts = take_apart(&message, QUESTION.len()).unwrap();
         let addresses = parts.iter().filter(|part| part.rtype == rtype::A);
         (
@@ -337,6 +412,7 @@ mod tests {
         let message = edited(
             &response(),
             QUESTION.len(),
+            MESSAGE_MAXIMUM,
             &[RecordEdit::Order(Order::Rotate(2))],
         )
         .unwrap();
@@ -350,5 +426,46 @@ mod tests {
             order.sort_unstable();
             assert_eq!(order, [1, 2, 3, 4]);
         }
+    }
+
+    #[test]
+    fn orders_one_after_the_other_come_to_one() {
+        let orders = |orders: &[Order]| {
+            let edits: Vec<RecordEdit> = orders.iter().cloned().map(RecordEdit::Order).collect();
+            after(&edits).0
+        };
+        use Order::{Permute, Rotate, Shuffle};
+        assert_eq!(orders(&[Rotate(1), Rotate(2)]), [4, 1, 2, 3]);
+        assert_eq!(orders(&[Rotate(u32::MAX), Rotate(u32::MAX)]), [3, 4, 1, 2]);
+        assert_eq!(
+            orders(&[Rotate(1), Permute([2, 1].into()), Rotate(1)]),
+            [2, 4, 1, 3]
+        );
+        let mut shuffled = orders(&[Rotate(1), Shuffle, Rotate(3)]);
+        shuffled.sort_unstable();
+        assert_eq!(shuffled, [1, 2, 3, 4]);
+    }
+
+    /// Of what an edit leaves, so much is written as there is room for.
+    #[test]
+    fn what_a_client_cannot_take_is_not_written() {
+        let mut message = build::empty(QUESTION, 0);
+        while build::push_record(&mut message, 6, WWW, rtype::A, 1, 60, &[192, 0, 2, 1]) {}
+        let edits = vec![RecordEdit::Order(Order::Shuffle); 64];
+        let edited = |limit| edited(&message, QUESTION.len(), limit, &edits).unwrap();
+        let counts = |message: &[u8]| crate::dns::records::counts(message)[0];
+        let (whole, cut) = (edited(MESSAGE_MAXIMUM), edited(512));
+        assert_eq!((counts(&whole), whole[2] & 2), (counts(&message), 0));
+        assert_eq!((counts(&cut), cut[2] & 2), (30, 2));
+    }
+
+    /// With more than a message holds, the rest is cut off and the message says so.
+    #[test]
+    fn what_becomes_too_large_is_cut() {
+        let long = record(WWW, 65_280, &[0; 40_000]);
+        let edits = vec![RecordEdit::Append(Section::Answer, long); 2];
+        let message = edited(&response(), QUESTION.len(), MESSAGE_MAXIMUM, &edits).unwrap();
+        assert_eq!(crate::dns::records::counts(&message), [8, 0, 0]);
+        assert_eq!(message[2] & 2, 2);
     }
 }

@@ -54,6 +54,8 @@ pub struct Pipeline {
     pub zones: Vec<Name>,
     /// In the order they are written.
     pub stages: Vec<Stage>,
+    /// Where `cache` is among them; behind them if there is none.
+    pub cache_at: usize,
     /// Fingerprint of `cache` and what is below it: pipelines that agree in it share cached answers,
     /// over reloads, too.
     pub partition: u64,
@@ -142,11 +144,11 @@ impl Generation {
     ) -> Result<Generation, Report> {
         let mut zones_of_filter: Vec<Vec<String>> = vec![Vec::new(); config.filters.len()];
         let of_filters: Vec<u64> = config.filters.iter().map(fingerprint::of_filter).collect();
-        let mut sources = Vec::new();
-        let pipelines = config.zones.iter().map(|zone| {
         let known = KnownSources::new(previous);
-            let partition = fingerprint::of_cache(zone, &of_filters, named);
+        let mut sources = Vec::new();
         let named = fingerprint::of_named(&config.sources);
+        let pipelines = config.zones.iter().map(|zone| {
+            let partition = fingerprint::of_cache(zone, &of_filters, named);
             pipeline(
                 &config,
                 zone,
@@ -238,9 +240,11 @@ fn pipeline(
             Stage::Source(sources.len() - 1)
         }
     });
-    let stages = stages.collect();
+    let stages: Vec<Stage> = stages.collect();
+    let cache_at = stages.iter().position(|stage| matches!(stage, Stage::Cache(_)));
     Pipeline {
         zones,
+        cache_at: cache_at.unwrap_or(stages.len()),
         stages,
         partition,
         event_filters: Vec::new(),
@@ -463,7 +467,6 @@ mod tests {
             "{refused}"
         );
     }
-}
 
     /// What stays the same goes on, found by what it is made of, and what was written twice is two at first.
     #[test]
@@ -502,3 +505,4 @@ mod tests {
         let is_known = |one: usize| (0..4).any(|other| is(one, other));
         assert!(!is_known(1) && !is_known(3), "b is another, d is new");
     }
+}

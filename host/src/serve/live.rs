@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::dns::MESSAGE_MAXIMUM;
 use crate::filter::{self, Instance, Interest};
 use crate::identity::{Identity, NodePods};
 use crate::source::{Question, WorkerSource};
@@ -61,11 +62,11 @@ impl Live {
     ) -> Live {
         let instances = instances_of(&generation, instances, previous);
         let events = instances.iter().map(|_| RefCell::default()).collect();
-        let sources = generation.sources.iter().map(|source| {
         let known = previous.iter().flat_map(|live| &live.sources);
         let known: HashMap<_, _> = known
             .map(|source| (Arc::as_ptr(source.shared()), source))
             .collect();
+        let sources = generation.sources.iter().map(|source| {
             let same = known.get(&Arc::as_ptr(source)).copied().cloned();
             same.unwrap_or_else(|| WorkerSource::new(source, &shared.upstream_sockets))
         });
@@ -182,6 +183,15 @@ impl Live {
         match interest.details.identity() {
             true => request.hash ^ filter::memo_salt(self.identity(request).number()),
             false => request.hash,
+        }
+    }
+
+    /// Octets of a response that are of use to whoever gets it from a filter at this stage: above the cache, what the client takes.
+    #[cold]
+    pub fn room(&self, request: &Request, stage: usize) -> usize {
+        match stage < self.generation.pipelines[request.pipeline].cache_at {
+            true => request.limit(),
+            false => MESSAGE_MAXIMUM,
         }
     }
 

@@ -80,7 +80,7 @@ impl Worker {
             // In a box, since what an alias leads to may be an alias.
             let mut response = Box::pin(self.alias(live, request, targets, None)).await?;
             if let Some(edit) = &verdict.edit {
-                response.edit(edit, request);
+                response.edit(edit, request, live, request.stage);
             }
             return Some(response);
         }

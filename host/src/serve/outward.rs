@@ -84,7 +84,7 @@ impl Outward<'_> {
                 }
                 // Nobody is asked, and if nobody watches, all of it is done at once.
                 if request.trace.is_none() {
-                    undo(request, response, floor);
+                    undo(live, request, response, floor);
                     continue;
                 }
             }
@@ -95,7 +95,7 @@ impl Outward<'_> {
                 };
                 let changes = request.changes.len();
                 let before = request.trace.as_ref().map(|_| explain::response(response));
-                let skip = undo(request, response, request.stage);
+                let skip = undo(live, request, response, request.stage);
                 if let Some(saw) = before.filter(|_| request.changes.len() < changes) {
                     request.trace(|| explain::undone(live, request, filter, saw, response));
                 }
@@ -180,7 +180,7 @@ pub(super) fn change(
                 ResponseDecision::Ask(ask) => return Some(ask),
             }
             if let (Some(response), Some(edit)) = (response, &verdict.edit) {
-                response.edit(edit, request);
+                response.edit(edit, request, live, request.stage);
             }
         }
         Outcome::Failed => {
@@ -201,22 +201,21 @@ pub(super) fn change(
 
 /// Does what the filters from `stage` on decided on the way in, last first; whether the response phase of one
 /// is left out.
-fn undo(request: &mut Request, response: &mut Response, stage: usize) -> bool {
+fn undo(live: &Live, request: &mut Request, response: &mut Response, stage: usize) -> bool {
     let mut skip = false;
-    while request.changes.last().is_some_and(|change| change.stage >= stage) {
-        match request.changes.pop().map(|change| change.what) {
-            Some(ChangeKind::Edit(verdict)) => {
+    while let Some(change) = request.changes.pop_if(|change| change.stage >= stage) {
+        match change.what {
+            ChangeKind::Edit(verdict) => {
                 if let Some(edit) = &verdict.edit {
-                    response.edit(edit, request);
+                    response.edit(edit, request, live, change.stage);
                 }
             }
-            Some(ChangeKind::SkipResponse) => skip = true,
-            Some(ChangeKind::Route(..)) => {}
-            Some(ChangeKind::Renamed { question, revert }) => {
+            ChangeKind::SkipResponse => skip = true,
+            ChangeKind::Route(..) => {}
+            ChangeKind::Renamed { question, revert } => {
                 let below = request.restore(question);
                 response.rename(&below, &request.question, revert);
             }
-            None => {}
         }
     }
     skip

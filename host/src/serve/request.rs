@@ -427,7 +427,7 @@ impl Request {
 
     /// Octets of the largest reply: what the client takes (RFC 6891 section 6.2.3), and what the
     /// listener sends.
-    fn limit(&self) -> usize {
+    pub fn limit(&self) -> usize {
         match self.client.transport {
             Transport::Udp => {
                 let size = self.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size);

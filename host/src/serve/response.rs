@@ -6,13 +6,15 @@ use std::sync::Arc;
 use crate::cache::Entry;
 use crate::dns::Origin;
 use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
-use crate::dns::records::{Answer, Meaning};
+use crate::dns::records::{Answer, Meaning, Section};
 use crate::dns::reply::{self, Body, Head, Ttl};
+use crate::dns::writer::{Writer, Written};
 use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, u16_at};
 use crate::filter::{Answer as FilterAnswer, Ask, Ede, Refusal, ResponseEdit};
 use crate::source::Resolution;
 
 use super::edits;
+use super::live::Live;
 use super::request::Request;
 
 /// A response. Edits change what is beside the octets; only a new name or new records touch them.
@@ -147,27 +149,31 @@ impl Response {
 
     /// The answer that a filter gave to `question`.
     pub fn from_filter(question: &[u8], records: &FilterAnswer) -> Response {
-        let mut message = build::empty(question, records.rcode);
-        let mut whole = true;
-        for (count_at, section) in [
-            (6, &records.answers),
-            (8, &records.authority),
-            (10, &records.additional),
+        let mut empty = build::empty(question, records.rcode);
+        if records.is_cut {
+            empty[2] |= (flag::TC >> 8) as u8;
+        }
+        let mut writer = Writer::new(&empty, question.len(), MESSAGE_MAXIMUM);
+        for (section, all) in [
+            (Section::Answer, &records.answers),
+            (Section::Authority, &records.authority),
+            (Section::Additional, &records.additional),
         ] {
-            for record in section {
-                whole &= build::push_record(
-                    &mut message,
-                    count_at,
-                    &record.name,
-                    record.rtype,
-                    record.class,
-                    record.ttl,
-                    &record.rdata,
+            for record in all {
+                writer.push(
+                    section,
+                    Written {
+                        owner: &record.name,
+                        rtype: record.rtype,
+                        class: record.class,
+                        ttl: record.ttl,
+                        data: &record.rdata,
+                    },
                 );
             }
         }
-        match Answer::read(message) {
-            Ok(answer) if whole => {
+        match Answer::read(writer.finish()) {
+            Ok(answer) => {
                 let mut answer = Answer {
                     rcode: records.rcode,
                     ..answer
@@ -177,22 +183,29 @@ impl Response {
                 }
                 Response::answer(Arc::new(answer), Origin::Filter, records.authoritative)
             }
-            _ => Response::error(rcode::SERVFAIL, ExtendedError::Other),
+            Err(_) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
         }
     }
 
-    /// Applies what a filter decided.
+    /// Applies what a filter at this stage decided.
     #[inline]
-    pub fn edit(&mut self, edit: &ResponseEdit, request: &Request) {
-        self.edit_as(edit, &request.question, request.takes_datagrams());
+    pub fn edit(&mut self, edit: &ResponseEdit, request: &Request, live: &Live, stage: usize) {
+        let datagram = request.takes_datagrams();
+        self.edit_as(edit, &request.question, datagram, || live.room(request, stage));
     }
 
-    /// The same for this question.
+    /// The same for this question, where no more octets than `room` will be of use.
     // As `push_event` of a batch: there is next to nothing to do, but for every hit.
     #[inline]
-    pub(super) fn edit_as(&mut self, edit: &ResponseEdit, question: &[u8], datagram: bool) {
+    pub(super) fn edit_as(
+        &mut self,
+        edit: &ResponseEdit,
+        question: &[u8],
+        datagram: bool,
+        room: impl FnOnce() -> usize,
+    ) {
         if edit.changes_message() && !matches!(self.content, Content::Verbatim(_)) {
-            self.edit_message(edit, question, datagram);
+            self.edit_message(edit, question, datagram, room());
         }
         if edit.header_set & flag::AA != 0 {
             self.authoritative = true;
@@ -209,10 +222,10 @@ impl Response {
     /// Makes a message of its own of it, and changes that.
     #[cold]
     #[inline(never)]
-    fn edit_message(&mut self, edit: &ResponseEdit, question: &[u8], datagram: bool) {
+    fn edit_message(&mut self, edit: &ResponseEdit, question: &[u8], datagram: bool, room: usize) {
         let mut message = self.message(question);
         if !edit.records.is_empty() {
-            let Some(edited) = edits::edited(&message, question.len(), &edit.records) else {
+            let Some(edited) = edits::edited(&message, question.len(), room, &edit.records) else {
                 return self.replace(None);
             };
             message = edited;
@@ -221,6 +234,9 @@ impl Response {
         if !datagram {
             // Who asked over a connection has nowhere else to ask.
             set &= !flag::TC;
+        }
+        if edit.is_cut {
+            set |= flag::TC;
         }
         let mut clear = edit.header_clear & (flag::TC | flag::AD);
         if edit.changes_data() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::dns::name::skip_plain;
 use crate::filter::bindings::dnsweir::filter::types;
-use crate::filter::check::{response_verdicts, verdicts};
+use crate::filter::check::{self, PERMUTED, Room, response_verdicts, verdicts};
 use crate::filter::verdict::ResourceRecord;
 use crate::filter::{
     Answer, Ask, Decision, Ede, Order, Outcome, QueryOutcome, RecordEdit, ResponseDecision, Selector,
@@ -257,7 +257,7 @@ fn is_sound_edit(edit: &RecordEdit) -> bool {
         RecordEdit::Remove(selector) => selects(selector),
         RecordEdit::Replace(selector, records) => selects(selector) && records.iter().all(is_sound),
         RecordEdit::Append(_, record) => is_sound(record),
-        RecordEdit::Order(Order::Permute(order)) => order.len() <= 4096,
+        RecordEdit::Order(Order::Permute(order)) => order.len() <= 5957,
         RecordEdit::Order(Order::Rotate(_) | Order::Shuffle) => true,
     }
 }
@@ -279,12 +279,12 @@ fn is_sound(answer: &Answer) -> bool {
             .into_iter()
             .flatten()
     };
-    let size = |record: &ResourceRecord| record.name.len() + 10 + record.rdata.len();
+    let size = |record: &ResourceRecord| 11 + record.rdata.len();
     answer.rcode <= 4095
         && is_short(&answer.error)
         && records()
             .all(|record| is_name(&record.name) && record.ttl <= i32::MAX as u32 && record.rtype != 41)
-        && records().map(size).sum::<usize>() < 65_000
+        && records().map(size).sum::<usize>() < 65_535
 }
 
 proptest! {
@@ -511,4 +511,52 @@ fn a_route_leads_where_the_manifest_says() {
         check(from(1 << 61, 0, 129), types::Decision::Pass),
         Err("a client subnet of 129 bits".into())
     );
+}
+
+/// What a filter says may grow with what others say, as the addresses of a name do: what is beyond a message is left out.
+#[test]
+fn an_answer_that_no_message_holds_is_cut() {
+    let record = types::ResourceRecord {
+        name: b"\x04long\x04name\0".to_vec(),
+        rtype: 28,
+        class: 1,
+        ttl: 60,
+        rdata: vec![0; 16],
+    };
+    let answer = |answers: usize, additional: usize| types::Answer {
+        rcode: 0,
+        authoritative: true,
+        answers: vec![record.clone(); answers],
+        authority: Vec::new(),
+        additional: vec![record.clone(); additional],
+        error: None,
+    };
+    for (given, expected) in [
+        (answer(2340, 0), (2340, 0, false)),
+        (answer(20_000, 5), (2340, 0, true)),
+        // RFC 2181 section 9.
+        (answer(1, 20_000), (1, 2339, false)),
+    ] {
+        let Ok(Decision::Answer(answer)) = check(types::Decision::Answer(given)) else {
+            panic!("{expected:?}");
+        };
+        let counts = (answer.answers.len(), answer.additional.len(), answer.is_cut);
+        assert_eq!(counts, expected);
+    }
+}
+
+/// Nor may a set be too large to be put in order.
+#[test]
+fn an_order_of_more_than_a_message_holds_is_cut() {
+    let order = |count: u32| types::RecordEdit::Order(types::Order::Permute((0..count).collect()));
+    let (mut room, mut permuted) = (Room::default(), PERMUTED);
+    let mut length = |count| {
+        let Ok(Some(RecordEdit::Order(Order::Permute(order)))) =
+            check::record_edit(order(count), &mut room, &mut permuted)
+        else {
+            panic!("{count}");
+        };
+        order.len()
+    };
+    assert_eq!([length(4360), length(20_000), length(1)], [4360, 1597, 0]);
 }

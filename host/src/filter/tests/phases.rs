@@ -85,6 +85,7 @@ fn responses_are_edited() {
     let edit = ResponseEdit {
         rcodes: Box::new([]),
         records: Box::new([]),
+        is_cut: false,
         header_set: 0,
         header_clear: 0,
         error: None,

@@ -24,7 +24,18 @@ enum Next {
 struct Teller<'z, 'q> {
     zone: &'z Zone,
     question: &'q Question<'q>,
-    message: Message<'q>,
+    message: Message<'z, 'q>,
+    /// What names hosts whose addresses may be of use.
+    hosts: Hosts<'z>,
+}
+
+/// Records that name hosts.
+enum Hosts<'z> {
+    None,
+    /// Those of an answer (RFC 1035 section 3.3).
+    Of(&'z Set),
+    /// Servers of a zone below a cut, whose addresses may lie below it, too.
+    Glue(&'z Set),
 }
 
 /// What a zone says to a question for a name in it.
@@ -33,6 +44,7 @@ pub fn answer(zone: &Zone, question: &Question<'_>) -> Resolution {
         zone,
         question,
         message: Message::new(question),
+        hosts: Hosts::None,
     };
     let mut name = question.name.to_vec();
     let mut met: Vec<Vec<u8>> = Vec::new();
@@ -49,7 +61,7 @@ pub fn answer(zone: &Zone, question: &Question<'_>) -> Resolution {
             }
         }
     };
-    teller.message.finish(rcode)
+    teller.finish(rcode)
 }
 
 impl<'z> Teller<'z, '_> {
@@ -106,22 +118,21 @@ impl<'z> Teller<'z, '_> {
         match set.rtype {
             rtype::CNAME if qtype != rtype::CNAME => Next::Alias(set.data[0].to_vec()),
             _ => {
-                self.push_addresses(set);
+                self.hosts = Hosts::Of(set);
                 Next::Done(rcode::NOERROR)
             }
         }
     }
 
     /// All signatures at a name, for who asks for them; whether there are any.
-    fn push_signatures(&mut self, name: &[u8], node: &Node) -> bool {
-        let mut any = false;
-        for set in &node.sets {
-            for signature in &set.signatures {
-                any = true;
-                self.message
-                    .push_record(Section::Answer, name, rtype::RRSIG, set.ttl, signature);
-            }
-        }
+    fn push_signatures(&mut self, name: &[u8], node: &'z Node) -> bool {
+        let mut signed = node
+            .sets
+            .iter()
+            .filter(|set| !set.signatures.is_empty())
+            .peekable();
+        let any = signed.peek().is_some();
+        signed.for_each(|set| self.message.push_signatures(name, set));
         any
     }
 
@@ -140,13 +151,7 @@ impl<'z> Teller<'z, '_> {
                 None => proof::no_signers(&mut self.message, self.zone, cut),
             }
         }
-        for server in &servers.data {
-            let server = server.to_ascii_lowercase();
-            // Glue is what lies below a cut, too.
-            if let Some(node) = self.zone.node(&server) {
-                self.push_addresses_of(&server, node);
-            }
-        }
+        self.hosts = Hosts::Glue(servers);
     }
 
     /// Synthesizes the CNAME that a DNAME stands for (RFC 6672 section 3.1).
@@ -164,8 +169,7 @@ impl<'z> Teller<'z, '_> {
         if target.len() > NAME_MAXIMUM {
             return Next::Done(rcode::YXDOMAIN);
         }
-        self.message
-            .push_record(Section::Answer, name, rtype::CNAME, set.ttl, &target);
+        self.message.push_alias(name, set.ttl, &target);
         match self.question.qtype {
             rtype::CNAME => Next::Done(rcode::NOERROR),
             _ => Next::Alias(target),
@@ -181,36 +185,46 @@ impl<'z> Teller<'z, '_> {
         }
     }
 
-    /// The addresses of the hosts that records name, as far as the zone has them (RFC 1035 section 3.3).
-    fn push_addresses(&mut self, set: &Set) {
-        let at = match set.rtype {
-            rtype::NS => 0,
-            rtype::MX => 2,
-            rtype::SRV => 6,
-            _ => return,
+    /// The whole, with the addresses of the hosts that its records name, as far as the zone has them.
+    fn finish(self, rcode: u16) -> Resolution {
+        let Teller {
+            zone, message, hosts, ..
+        } = self;
+        let (set, glue) = match hosts {
+            Hosts::None => return message.finish(rcode, std::iter::empty(), |_| [None, None]),
+            Hosts::Of(set) => (set, false),
+            Hosts::Glue(set) => (set, true),
         };
-        for data in &set.data {
-            let host = data.get(at..).unwrap_or_default().to_ascii_lowercase();
-            if skip_plain(&host, 0) != Ok(host.len()) || !is_at_or_below(&host, self.zone.origin.as_bytes()) {
-                continue;
-            }
-            match find(self.zone, &host) {
-                Found::Node(node) | Found::Wildcard { node, .. } => self.push_addresses_of(&host, node),
-                Found::Delegation(length, _) if set.rtype == rtype::NS && length <= host.len() => {
-                    if let Some(node) = self.zone.node(&host) {
-                        self.push_addresses_of(&host, node);
-                    }
-                }
-                _ => {}
-            }
-        }
+        let at = match set.rtype {
+            rtype::NS => Some(0),
+            rtype::MX => Some(2),
+            rtype::SRV => Some(6),
+            _ => None,
+        };
+        let hosts = at.map(|at| {
+            let hosts = set.data.iter();
+            let hosts = hosts.map(move |data| data.get(at..).unwrap_or_default().to_ascii_lowercase());
+            hosts.filter(|host| skip_plain(host, 0) == Ok(host.len()))
+        });
+        let delegates = set.rtype == rtype::NS;
+        message.finish(rcode, hosts.into_iter().flatten(), |host| {
+            let node = match glue {
+                true => zone.node(host),
+                false => with_addresses(zone, host, delegates),
+            };
+            [rtype::A, rtype::AAAA].map(|address| node?.set(address))
+        })
     }
+}
 
-    fn push_addresses_of(&mut self, host: &[u8], node: &Node) {
-        for address in [rtype::A, rtype::AAAA] {
-            if let Some(set) = node.set(address) {
-                self.message.push(Section::Additional, host, set);
-            }
-        }
+/// What has the addresses of a host that a record names, one of type NS if it `delegates`.
+fn with_addresses<'z>(zone: &'z Zone, host: &[u8], delegates: bool) -> Option<&'z Node> {
+    if !is_at_or_below(host, zone.origin.as_bytes()) {
+        return None;
+    }
+    match find(zone, host) {
+        Found::Node(node) | Found::Wildcard { node, .. } => Some(node),
+        Found::Delegation(length, _) if delegates && length <= host.len() => zone.node(host),
+        _ => None,
     }
 }

@@ -15,7 +15,7 @@ pub fn minimum(soa: &Set) -> u32 {
 }
 
 /// That neither the name exists nor a wildcard that could stand for it.
-pub fn name_error(message: &mut Message<'_>, zone: &Zone, name: &[u8], encloser: usize) {
+pub fn name_error<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, name: &[u8], encloser: usize) {
     let source = wildcard(ending(name, encloser));
     match &zone.chain {
         Chain::None => {}
@@ -34,7 +34,13 @@ pub fn name_error(message: &mut Message<'_>, zone: &Zone, name: &[u8], encloser:
 
 /// That a name has no records of the type; `own` is where they would be, another name if a wildcard stands for this one,
 /// below the one of length `encloser`.
-pub fn no_data(message: &mut Message<'_>, zone: &Zone, name: &[u8], own: &[u8], encloser: Option<usize>) {
+pub fn no_data<'z>(
+    message: &mut Message<'z, '_>,
+    zone: &'z Zone,
+    name: &[u8],
+    own: &[u8],
+    encloser: Option<usize>,
+) {
     match (&zone.chain, encloser) {
         (Chain::None, _) => {}
         // RFC 4035 section 3.1.3.1. An empty name has no NSEC record: that before it shows that there is no such name.
@@ -60,7 +66,7 @@ pub fn no_data(message: &mut Message<'_>, zone: &Zone, name: &[u8], own: &[u8], 
 }
 
 /// That a name does not exist for which a wildcard has given the answer.
-pub fn expansion(message: &mut Message<'_>, zone: &Zone, name: &[u8], encloser: usize) {
+pub fn expansion<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, name: &[u8], encloser: usize) {
     match &zone.chain {
         Chain::None => {}
         // RFC 4035 section 3.1.3.3.
@@ -71,12 +77,12 @@ pub fn expansion(message: &mut Message<'_>, zone: &Zone, name: &[u8], encloser: 
 }
 
 /// That a zone below is not signed (RFC 4035 section 3.1.4, RFC 5155 section 7.2.7).
-pub fn no_signers(message: &mut Message<'_>, zone: &Zone, cut: &[u8]) {
+pub fn no_signers<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, cut: &[u8]) {
     no_data(message, zone, cut, cut, None);
 }
 
 /// The NSEC record of a name, or of the last name before it.
-fn push_covering(message: &mut Message<'_>, zone: &Zone, names: &[Box<[u8]>], name: &[u8]) {
+fn push_covering<'z>(message: &mut Message<'z, '_>, zone: &'z Zone, names: &'z [Box<[u8]>], name: &[u8]) {
     let behind = names.partition_point(|known| compare(known, name).is_le());
     let Some(owner) = behind.checked_sub(1).and_then(|at| names.get(at)) else {
         return;
@@ -87,7 +93,13 @@ fn push_covering(message: &mut Message<'_>, zone: &Zone, names: &[Box<[u8]>], na
 }
 
 /// The closest name above that has an NSEC3 record, and what covers the one below it (RFC 5155 section 7.2.1).
-fn closest_encloser(message: &mut Message<'_>, zone: &Zone, hashed: &Hashed, name: &[u8], encloser: usize) {
+fn closest_encloser<'z>(
+    message: &mut Message<'z, '_>,
+    zone: &'z Zone,
+    hashed: &'z Hashed,
+    name: &[u8],
+    encloser: usize,
+) {
     let mut above = ending(name, encloser);
     while !push_matching(message, hashed, above) {
         if above.len() <= zone.origin.as_bytes().len() {
@@ -99,7 +111,7 @@ fn closest_encloser(message: &mut Message<'_>, zone: &Zone, hashed: &Hashed, nam
 }
 
 /// The NSEC3 record of a name; whether there is one.
-fn push_matching(message: &mut Message<'_>, hashed: &Hashed, name: &[u8]) -> bool {
+fn push_matching<'z>(message: &mut Message<'z, '_>, hashed: &'z Hashed, name: &[u8]) -> bool {
     let hash = hash(hashed, name);
     let found = hashed.records.binary_search_by_key(&hash, |(hash, ..)| *hash);
     if let Ok(at) = found {
@@ -109,7 +121,7 @@ fn push_matching(message: &mut Message<'_>, hashed: &Hashed, name: &[u8]) -> boo
 }
 
 /// The NSEC3 record whose span has the hash of a name.
-fn push_hashed_covering(message: &mut Message<'_>, hashed: &Hashed, name: &[u8]) {
+fn push_hashed_covering<'z>(message: &mut Message<'z, '_>, hashed: &'z Hashed, name: &[u8]) {
     let hash = hash(hashed, name);
     let behind = hashed.records.partition_point(|(known, ..)| *known <= hash);
     // What is before the first is covered by the last.
@@ -118,7 +130,7 @@ fn push_hashed_covering(message: &mut Message<'_>, hashed: &Hashed, name: &[u8])
     }
 }
 
-fn push_hashed(message: &mut Message<'_>, hashed: &Hashed, at: usize) {
+fn push_hashed<'z>(message: &mut Message<'z, '_>, hashed: &'z Hashed, at: usize) {
     let (_, owner, set) = &hashed.records[at];
     message.push(Section::Authority, owner, set);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use super::File;
 use crate::config::ZoneFile;
 use crate::dns::name::Name;
-use crate::dns::records::Section;
+use crate::dns::records::{Section, counts};
 use crate::dns::text::record_lines;
 use crate::dns::{CLASS_IN, rcode_text, rtype};
 use crate::source::{Question, Resolution};
@@ -284,15 +284,68 @@ fn some_names_are_left_to_others() {
     assert_eq!(said(&file, "gone.example", rtype::A)[0], "NXDOMAIN AA");
 }
 
+/// The octets of an answer, its records by section, and whether it is truncated.
+fn counted(file: &File, name: &str, qtype: u16) -> (usize, [u16; 3], bool) {
+    let Resolution::Answer { answer, .. } = resolve(file, name, qtype, false) else {
+        panic!("{name} is not answered");
+    };
+    let message = &answer.message;
+    (message.len(), counts(message), message[2] & 2 != 0)
+}
+
+const HEAD: &str = "$TTL 300\n@ SOA ns admin 1 2 3 4 60\n@ NS ns\nns A 192.0.2.53\n";
+
+/// Addresses of a name, in a network of sixteen bits.
+fn addresses(name: &str, count: u16) -> String {
+    let addresses = (0..count).map(|at| format!("{name} A 10.0.{}.{}\n", at >> 8, at & 255));
+    addresses.collect()
+}
+
+/// Each target has all addresses of a wildcard: 2 250 000 of them, and a message holds what it holds.
+#[test]
+fn an_answer_costs_what_it_holds_and_not_what_lies_behind_it() {
+    let services: String = (0..1500)
+        .map(|at| format!("_s._tcp SRV 0 0 1 h{at}.wild\n"))
+        .collect();
+    let file = file(&[HEAD, &services, &addresses("*.wild", 1500)].concat(), &[]);
+    let (octets, [answers, _, additional], truncated) = counted(&file, "_s._tcp.example", rtype::SRV);
+    assert_eq!((answers, truncated), (1500, false));
+    // The addresses of the first target do not fit beside the others, and none has only some (RFC 2181 section 9).
+    assert!(
+        octets <= 65_535 && additional % 1500 == 0,
+        "{octets} octets, {additional} addresses"
+    );
+}
+
+/// RFC 2181 section 9: the additional section is what is left out, and that is not said.
+#[test]
+fn addresses_that_do_not_fit_are_left_out() {
+    let hosts: String = (0..200).map(|at| addresses(&format!("h{at}"), 22)).collect();
+    let services: String = (0..200).map(|at| format!("_s._tcp SRV 0 0 1 h{at}\n")).collect();
+    let file = file(&[HEAD, &hosts, &services].concat(), &[]);
+    let (octets, [answers, _, additional], truncated) = counted(&file, "_s._tcp.example", rtype::SRV);
+    assert_eq!((answers, truncated, additional % 22), (200, false, 0));
+    assert!(
+        octets > 60_000 && additional > 3000,
+        "{octets} octets, {additional} addresses"
+    );
+}
+
+/// Two records that name the same host have its addresses once.
+#[test]
+fn a_host_is_looked_up_once() {
+    let file = file(
+        &[HEAD, "m MX 1 www\nm MX 2 www\nm MX 3 WWW\nwww A 192.0.2.1\n"].concat(),
+        &[],
+    );
+    assert_eq!(counted(&file, "m.example", rtype::MX).1, [3, 0, 1]);
+}
+
 /// RFC 2181 section 9: more than a message holds is said to be more.
 #[test]
-fn what_no_message_holds_is_truncated() {
-    let many: String = (0..4000)
-        .map(|number| format!("big TXT {number:0>100}\n"))
-        .collect();
-    let file = file(&format!("{ZONE}{many}"), &[]);
-    let Resolution::Answer { answer, .. } = resolve(&file, "big.example", rtype::TXT, false) else {
-        panic!("no answer");
-    };
-    assert!(answer.message[2] & 2 != 0 && answer.answer_count() == 0);
+fn of_a_set_that_no_message_holds_there_is_what_fits() {
+    let file = file(&[HEAD, &addresses("wide", 5000)].concat(), &[]);
+    let (octets, [answers, ..], truncated) = counted(&file, "wide.example", rtype::A);
+    assert_eq!((answers, truncated), (4094, true));
+    assert!(octets <= 65_535, "{octets}");
 }

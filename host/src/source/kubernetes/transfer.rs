@@ -142,7 +142,7 @@ impl Snapshot {
                         owner: part.owner.to_ascii_lowercase().into(),
                         rtype: part.rtype,
                         ttl: part.ttl,
-                        data: part.data.into(),
+                        data: part.data.into_owned().into(),
                     }));
                 }
                 Resolution::Alias(alias) => {
