@@ -13,6 +13,7 @@ use hyper::StatusCode;
 use hyper::header::CONTENT_SECURITY_POLICY;
 
 use crate::metrics;
+use crate::plain_text::escape_json;
 use crate::state::State;
 use readiness::{not_ready, notes};
 pub use server::{CONNECTIONS, Listener, Reply, Server, text, typed};
@@ -37,7 +38,10 @@ pub fn reply(path: &str, state: &Arc<State>) -> Reply {
         "/metrics" => typed(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(state)),
         "/status" => {
             let status = serde_json::to_string_pretty(&status::status(state)).unwrap_or_default();
-            typed(StatusCode::OK, "application/json", status + "\n")
+            // What objects and servers are called, and what they say, is theirs. A String takes everything.
+            let mut plain = String::with_capacity(status.len());
+            let _ = escape_json(&mut plain, &status);
+            typed(StatusCode::OK, "application/json", plain + "\n")
         }
         _ => text(
             StatusCode::NOT_FOUND,

@@ -42,6 +42,7 @@ mod netstat;
 mod node;
 pub mod nodecache;
 pub mod output;
+mod plain_text;
 mod private_folder;
 mod ranking;
 mod registry;

@@ -1,4 +1,9 @@
 //! The log, on standard error, and its level, which can change while the process runs.
+//!
+//! Strangers can cause lines, and choose words in them: each line is made [`plain`], and there is a [`pace`] for each kind.
+
+mod pace;
+mod plain;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal as _;
@@ -11,6 +16,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{fmt, reload};
 
 use crate::output;
+use pace::Pace;
+pub use pace::{REPORT, left_out};
+use plain::Plain;
 
 /// Changes the level of the log, once there is one.
 static LEVEL: OnceLock<reload::Handle<Targets, tracing_subscriber::Registry>> = OnceLock::new();
@@ -22,13 +30,32 @@ pub fn start(level: LevelFilter, json: bool) {
         return;
     };
     let (level, handle) = reload::Layer::new(from(level));
-    let lines = fmt::layer()
-        .with_writer(stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let all = tracing_subscriber::registry().with(level);
+    let (is_coloured, pace) = (std::io::stderr().is_terminal(), Pace::default());
+    let all = tracing_subscriber::registry().with(level).with(pace.clone());
+    let lines = fmt::layer().with_writer(stderr);
     let started = match json {
-        true => all.with(lines.json()).try_init(),
-        false => all.with(lines).try_init(),
+        true => {
+            let format = fmt::format().json();
+            let plain = Plain {
+                format,
+                is_json: true,
+                is_coloured: false,
+                pace,
+            };
+            let fields = fmt::format::JsonFields::new();
+            all.with(lines.fmt_fields(fields).event_format(plain)).try_init()
+        }
+        false => {
+            let format = fmt::format().with_ansi(is_coloured);
+            let plain = Plain {
+                format,
+                is_json: false,
+                is_coloured,
+                pace,
+            };
+            all.with(lines.with_ansi(is_coloured).event_format(plain))
+                .try_init()
+        }
     };
     if started.is_ok() {
         let _ = LEVEL.set(handle);
@@ -39,9 +66,9 @@ pub fn start(level: LevelFilter, json: bool) {
         let thread = thread.name().unwrap_or("unnamed");
         match Backtrace::capture() {
             backtrace if backtrace.status() == BacktraceStatus::Captured => {
-                tracing::error!(thread, "{panic}\n{backtrace}");
+                tracing::error!(name: REPORT, thread, "{panic}\n{backtrace}");
             }
-            _ => tracing::error!(thread, "{panic}"),
+            _ => tracing::error!(name: REPORT, thread, "{panic}"),
         }
     }));
 }

@@ -16,7 +16,11 @@ use crate::dnstap::Tap;
 use crate::figures::{Figures, Kind, Metric, Sample};
 use crate::listen::{ClientConnections, CloseReason, Handshake};
 use crate::state::State;
-use crate::{ceiling, node, nodecache, output};
+use crate::{ceiling, log, node, nodecache, output};
+
+/// What is said of lines that the log has not.
+pub const LEFT_OUT: &str =
+    "Lines of the log that were left out since many of their kind came in a short time";
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -129,6 +133,9 @@ fn process(state: &State, figures: &mut Figures) {
             .counter("output_lines_dropped", help)
             .add(&[("stream", stream)], lines);
     }
+    figures
+        .counter("log_lines_left_out", LEFT_OUT)
+        .add(&[], log::left_out());
     tcp(&state.connections, figures);
     let generation = state.generation.read();
     if let Some(tap) = &generation.tap {

@@ -10,7 +10,7 @@ use crate::tree::{File, Tree};
 const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("zonefile", &["dns"]),
-    ("config", &["zonefile", "tls", "dns"]),
+    ("config", &["zonefile", "tls", "plain_text", "dns"]),
     ("corefile", &["config"]),
     ("nodecache", &["corefile", "config", "dns"]),
     ("dns", &[]),
@@ -21,10 +21,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("histogram", &[]),
     ("figures", &["histogram"]),
     ("ranking", &[]),
-    ("top", &[]),
+    ("top", &["plain_text"]),
     ("netstat", &[]),
     ("output", &[]),
-    ("log", &["output"]),
+    ("plain_text", &[]),
+    ("log", &["output", "plain_text"]),
     ("control", &["log", "serve", "cache", "dns"]),
     ("confine", &[]),
     ("private_folder", &[]),
@@ -52,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "filter",
         &[
+            "plain_text",
             "attempts",
             "confine",
             "private_folder",
@@ -99,6 +101,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "metrics",
         &[
+            "log",
             "ceiling",
             "state",
             "node",
@@ -116,8 +119,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "identity", "registry", "ceiling", "metrics", "state", "netstat", "serve", "filter", "cache",
-            "source", "listen", "config", "dns",
+            "identity",
+            "registry",
+            "ceiling",
+            "metrics",
+            "state",
+            "netstat",
+            "serve",
+            "filter",
+            "cache",
+            "source",
+            "listen",
+            "plain_text",
+            "config",
+            "dns",
         ],
     ),
     // The words of a flag.
@@ -129,7 +144,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "tools",
         &[
-            "registry", "run", "serve", "cases", "filter", "corefile", "dnstap", "config", "dns",
+            "registry",
+            "run",
+            "serve",
+            "cases",
+            "filter",
+            "corefile",
+            "dnstap",
+            "plain_text",
+            "config",
+            "dns",
         ],
     ),
     (
@@ -139,6 +163,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "admin",
             "metrics",
             "listen",
+            "log",
             "output",
             "figures",
             "histogram",
@@ -153,6 +178,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "run",
         &[
+            "log",
             "registry",
             "ceiling",
             "fetch",

@@ -15,6 +15,8 @@ use miette::{
     SpanContents,
 };
 
+use crate::plain_text::is_plain;
+
 /// Columns that a rendered report may take.
 const WIDTH: usize = 100;
 
@@ -326,11 +328,11 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// A copy without control characters, and as long as it is shown: messages may come from a filter, and a filter must not be
+/// A copy in which all is plain, and as long as it is shown: messages may come from a filter, and a filter must not be
 /// able to write escape sequences to the operator's terminal.
 fn printable(diagnostic: &Diagnostic, source: &Source) -> Diagnostic {
     let clean = |text: &str| -> String {
-        let keep = |c: char| c == '\n' || !c.is_control();
+        let keep = |c: char| c == '\n' || is_plain(c);
         let mut rest = text.chars();
         let shown = rest.by_ref().take(MOST_WORDS);
         let mut clean: String = shown
@@ -470,9 +472,10 @@ mod tests {
     fn messages_cannot_carry_escape_sequences() {
         let hostile = Diagnostic::new((0..3).into(), "\u{1b}[2Jred")
             .label("\u{7}")
-            .help("\u{9b}");
+            .help("\u{9b}\u{202e}");
         let shown = report("one\n", vec![hostile]).to_string();
-        assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{shown:?}");
+        let not_plain = ['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}'];
+        assert!(!shown.contains(not_plain), "{shown:?}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::time_limit::TimeLimit;
 use super::wasi::{HasWasi, Log, Wasi};
 use crate::config::{self, Data, Limits};
 use crate::output::{self, Queue};
+use crate::plain_text::escape_into;
 
 /// Log lines at once, and the time in which one more is granted.
 const LOG_BURST: u32 = 50;
@@ -229,7 +230,10 @@ impl World {
 
     /// Lines for standard output.
     pub(super) fn print_lines(&self, lines: &str) {
-        let escape = |out: &mut output::Text<'_>, lines: &str| text::escape_into(out, lines, &['\n']);
+        // The queue takes everything.
+        let escape = |out: &mut output::Text<'_>, lines: &str| {
+            let _ = escape_into(out, lines, &['\n']);
+        };
         add(
             &self.context.counters.lines_dropped,
             self.context.output.print_by(lines, escape),

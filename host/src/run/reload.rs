@@ -23,6 +23,7 @@ use super::{
 use crate::config::Config;
 use crate::filter::{self, Filter, Instance};
 use crate::listen::Limits;
+use crate::log::REPORT;
 use crate::node::{Plan, Reconciler};
 use crate::registry::Deliveries;
 use crate::serve::generation::Generation;
@@ -143,7 +144,7 @@ impl Proxy {
                 let files = [&self.state.generation.read().config.files, &current.config.files];
                 changes.watch(&files.into_iter().flatten().cloned().collect::<Vec<_>>());
             }
-            Err(stop) => tracing::error!("could not go back:\n{stop}"),
+            Err(stop) => tracing::error!(name: REPORT, "could not go back:\n{stop}"),
         }
     }
 
@@ -197,6 +198,7 @@ impl Proxy {
                 match &self.onlooker {
                     Some(tell) => tell(Err(&stop)),
                     None => tracing::error!(
+                        name: REPORT,
                         generation = running,
                         why,
                         "not reloaded, going on as before:\n{stop}"

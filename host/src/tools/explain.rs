@@ -23,6 +23,7 @@ use crate::dns::name::Name;
 use crate::dns::text::parse_type;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, build, flag};
 use crate::filter::{Engine, Filter};
+use crate::plain_text::{escape_into, escape_json};
 use crate::run;
 use crate::serve::generation::Generation;
 use crate::serve::trace::{Direction, TraceEvent, TraceView};
@@ -135,9 +136,10 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
     for record in records.lock().iter() {
         // Infallible for String.
         let _ = match json {
-            true => writeln!(out, "{}", serde_json::to_string(record).unwrap_or_default()),
-            false => writeln!(out, "{}", show(record)),
+            true => escape_json(&mut out, &serde_json::to_string(record).unwrap_or_default()),
+            false => escape_into(&mut out, &show(record), &['\n']),
         };
+        out.push('\n');
     }
     let printed = printed.0.lock();
     if !json && !printed.is_empty() {

@@ -4,6 +4,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::figures::{Between, Look};
 use super::status::{Queries, Status, Trouble};
+use crate::plain_text::is_plain;
 
 /// Lines where there is no end to them.
 pub const PLAIN: usize = usize::MAX;
@@ -264,10 +265,10 @@ impl Column {
     }
 }
 
-/// A text that is not wider, with an ellipsis where something is missing. What would move the cursor is left out: some of it
+/// A text that is not wider, with an ellipsis where something is missing. What is not plain is left out: some of it
 /// comes from elsewhere.
 fn cut(text: &str, width: usize) -> String {
-    let text: String = text.chars().filter(|char| !char.is_control()).collect();
+    let text: String = text.chars().filter(|char| is_plain(*char)).collect();
     if text.width() <= width {
         return text;
     }
@@ -346,7 +347,7 @@ mod tests {
             ("exactly ten", 11, "exactly ten"),
             ("somewhat longer", 10, "somewhat …"),
             ("漢字漢字漢字", 6, "漢字…"),
-            ("\x1b[2Jevil\u{9b}", 10, "[2Jevil"),
+            ("\x1b[2Jevil\u{9b}\u{202e}", 10, "[2Jevil"),
         ] {
             assert_eq!(cut(text, width), expected);
         }

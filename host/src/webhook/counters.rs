@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::injection::Reason;
 use crate::figures::Figures;
 use crate::histogram::Histogram;
-use crate::output;
+use crate::{log, metrics, output};
 
 /// What became of requests, connections and certificates.
 #[derive(Debug, Default)]
@@ -104,6 +104,9 @@ impl Counters {
         figures
             .gauge("webhook_certificate_expiry_timestamp_seconds", help)
             .add(&[], self.expires.load(Relaxed));
+        figures
+            .counter("log_lines_left_out", metrics::LEFT_OUT)
+            .add(&[], log::left_out());
         let help = "Lines of output dropped because nothing read the stream in time";
         for (stream, lines) in output::dropped() {
             figures

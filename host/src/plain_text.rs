@@ -1,0 +1,97 @@
+//! Text that others wrote, made plain: fit for terminals, log collectors, and whoever reads it there.
+//!
+//! Nobody gets to move the cursor, to forge another line, or to have text read in another order than it is written in
+//! (U+202E and its kind, as in CVE-2021-42574).
+
+use std::fmt::{self, Write};
+
+/// Appends `text` with every character that is not plain escaped, but for those in `keep`.
+pub fn escape_into(out: &mut impl Write, text: &str, keep: &[char]) -> fmt::Result {
+    // Log lines by the million are printable ASCII. Without a way out of the loop, it is done sixteen octets
+    // at a time.
+    let keep_newlines = keep.contains(&'\n');
+    let plain = |octet: u8| matches!(octet, b' '..=b'~') | (keep_newlines & (octet == b'\n'));
+    if text.bytes().fold(true, |all, octet| all & plain(octet)) {
+        return out.write_str(text);
+    }
+    for character in text.chars() {
+        match is_plain(character) || keep.contains(&character) {
+            true => out.write_char(character)?,
+            false => write!(out, "{}", character.escape_default())?,
+        }
+    }
+    Ok(())
+}
+
+/// The same for a text in JSON, whose strings have no other way to write a character; its line feeds are its own.
+pub fn escape_json(out: &mut impl Write, json: &str) -> fmt::Result {
+    for character in json.chars() {
+        match is_plain(character) || character == '\n' {
+            true => out.write_char(character)?,
+            false => write!(out, "\\u{:04x}", u32::from(character))?,
+        }
+    }
+    Ok(())
+}
+
+/// One line of at most `limit` octets before escaping; a longer one ends in an ellipsis.
+pub fn one_line(text: &str, limit: usize) -> String {
+    let text = text.trim_end();
+    let cut = &text[..text.floor_char_boundary(limit)];
+    let mut line = String::with_capacity(cut.len());
+    // A String takes everything.
+    let _ = escape_into(&mut line, cut, &[]);
+    if cut.len() < text.len() {
+        line.push('…');
+    }
+    line
+}
+
+/// Whether a character shows as what it is, where it stands.
+pub fn is_plain(character: char) -> bool {
+    !character.is_control() && !is_deceptive(character)
+}
+
+/// Ends of lines and paragraphs, and what changes the direction of text (UAX #9 section 2). All have four digits.
+fn is_deceptive(character: char) -> bool {
+    matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_plain_is_spelt_out() {
+        assert_eq!(
+            one_line("a\x1b[31mb\nc\u{9b}\t\u{7f}", 100),
+            "a\\u{1b}[31mb\\nc\\u{9b}\\t\\u{7f}"
+        );
+        assert_eq!(
+            one_line("ä\u{2028}\u{2029}\u{202e}\u{2066}\u{200f}\u{61c}\u{feff}→", 100),
+            "ä\\u{2028}\\u{2029}\\u{202e}\\u{2066}\\u{200f}\\u{61c}\\u{feff}→"
+        );
+        let mut kept = String::new();
+        escape_into(&mut kept, "a\nb\u{2028}", &['\n']).unwrap();
+        assert_eq!(kept, "a\nb\\u{2028}");
+    }
+
+    #[test]
+    fn json_means_what_it_meant() {
+        let text = "ä\u{2028}\u{202e}\u{9b}\u{feff}\"\n";
+        let json = serde_json::to_string(text).unwrap();
+        let mut plain = String::new();
+        escape_json(&mut plain, &json).unwrap();
+        assert_eq!(plain, r#""ä\u2028\u202e\u009b\ufeff\"\n""#);
+        assert_eq!(serde_json::from_str::<String>(&plain).unwrap(), text);
+    }
+
+    #[test]
+    fn cuts_between_characters() {
+        assert_eq!(one_line("ααα", 3), "α…");
+        assert_eq!(one_line("ααα", 6), "ααα");
+    }
+}
