@@ -92,8 +92,7 @@ impl Ceiling {
         let instances: usize = limits.map(filter::instance_memory).sum();
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
         let batches = forward::batch_octets();
-        let tcp = config.listen.tcp_memory
-            + (connections + listen::LEAVING) * listen::connection_memory(&config.listen);
+        let tcp = config.listen.tcp_memory + listen::connections_memory(&config.listen, connections);
         let waiting = config.waiting_queries * WAITING_OCTETS;
         let transferred = config.sources().map(|source| source.most_transferred());
         let under_way = upstreams.sum::<usize>() + transferred.max().unwrap_or_default();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::{NAME, authority_in, folder, kdig, named};
 use crate::harness::certificates::Authority;
-use crate::harness::encrypted::{TlsClient, trusting_for};
+use crate::harness::encrypted::{TlsClient, frame, preface, trusting_for};
 use crate::harness::servers::{dnsdist_over_https, unbound_over};
 use crate::harness::{Message, ONCE, Proxy, Upstream, address, needs, tools, until};
 
@@ -187,14 +187,7 @@ fn kdig_asks_over_https() {
 #[test]
 fn floods_of_http_cost_one_connection() {
     let secured = Secured::start("");
-    let frame = |kind: u8, flags: u8, stream: u32, content: &[u8]| {
-        let mut frame = (content.len() as u32).to_be_bytes()[1..].to_vec();
-        frame.extend([kind, flags]);
-        frame.extend(stream.to_be_bytes());
-        frame.extend(content);
-        frame
-    };
-    let preface = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[])].concat();
+    let preface = preface(&[]);
     // GET https / of no authority, END_STREAM and END_HEADERS.
     let request = [0x82, 0x87, 0x84];
     let resets: Vec<u8> = (0..2000_u32)

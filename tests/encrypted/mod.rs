@@ -1,5 +1,6 @@
 //! What nobody on the way can read: upstreams that are asked so, and clients that ask so.
 
+mod hoarding;
 mod https;
 mod listeners;
 mod names;

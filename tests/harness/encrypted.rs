@@ -8,7 +8,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
 use super::certificates::Authority;
-use super::client::{frame, read_frame};
+use super::client::{self, read_frame};
 use super::{Message, PATIENCE, address};
 
 /// A server of DNS over TLS that has another one answer. It listens for as long as the process lives.
@@ -72,9 +72,9 @@ fn converse(
             seen.handshakes += usize::from(std::mem::take(&mut first));
             seen.queries.push(query.clone());
         }
-        behind.write_all(&frame(&query)).ok()?;
+        behind.write_all(&client::frame(&query)).ok()?;
         let answer = read_frame(&mut behind)?;
-        stream.write_all(&frame(&answer)).ok()?;
+        stream.write_all(&client::frame(&answer)).ok()?;
         stream.flush().ok()?;
     }
 }
@@ -125,7 +125,10 @@ impl TlsClient {
     /// Sends queries.
     #[track_caller]
     pub fn send(&mut self, queries: &[Message]) {
-        let octets: Vec<u8> = queries.iter().flat_map(|query| frame(&query.encode())).collect();
+        let octets: Vec<u8> = queries
+            .iter()
+            .flat_map(|query| client::frame(&query.encode()))
+            .collect();
         self.write(&octets);
     }
 
@@ -144,6 +147,17 @@ impl TlsClient {
         self.0.flush()
     }
 
+    /// Reads until these octets come.
+    #[track_caller]
+    pub fn read_until(&mut self, end: &[u8]) {
+        let mut octets = Vec::new();
+        while !octets.ends_with(end) {
+            let mut octet = [0];
+            self.0.read_exact(&mut octet).expect("what was expected");
+            octets.push(octet[0]);
+        }
+    }
+
     /// All that comes until the end, however that comes about.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut octets = Vec::new();
@@ -160,4 +174,85 @@ impl TlsClient {
         self.0.read_exact(&mut octets).ok()?;
         Some((octets.len(), Message::decode(&octets).expect("a message")))
     }
+}
+
+/// A frame of HTTP/2 (RFC 9113 section 4.1).
+pub fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+    let mut frame = (content.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(content);
+    frame
+}
+
+/// What a client of HTTP/2 begins with, and its settings.
+pub fn preface(settings: &[u8]) -> Vec<u8> {
+    [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+        &frame(4, 0, 0, settings),
+    ]
+    .concat()
+}
+
+/// The headers of a POST request for DNS over HTTPS on a stream of HTTP/2, whose body follows.
+pub fn post(stream: u32) -> Vec<u8> {
+    // POST https, /dns-query, of localhost (RFC 7541 appendix A).
+    let mut fields = vec![0x83, 0x87];
+    let literals: [(&[u8], &str); 3] = [
+        (&[0x04], "/dns-query"),
+        (&[0x01], "localhost"),
+        (&[0x0f, 0x10], "application/dns-message"),
+    ];
+    for (name, value) in literals {
+        fields.extend(name);
+        fields.push(value.len() as u8);
+        fields.extend(value.as_bytes());
+    }
+    frame(1, 4, stream, &fields)
+}
+
+/// A first datagram of QUIC as a client's is, but for its address, which anybody may write (RFC 9001 section 5.2).
+pub fn first_datagram(config: &Arc<ClientConfig>, name: &str, number: u64) -> Vec<u8> {
+    use rustls::quic::{ClientConnection, Version};
+    let destination = number.to_be_bytes();
+    let source = [7; 8];
+    // initial_source_connection_id (RFC 9000 section 18.2).
+    let parameters = [&[0x0f, 8][..], &source].concat();
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    let mut tls = ClientConnection::new(Arc::clone(config), Version::V1, name, parameters).expect("a client");
+    let mut hello = Vec::new();
+    tls.write_hs(&mut hello);
+    let mut payload = vec![6, 0];
+    payload.extend((0x4000 | hello.len() as u16).to_be_bytes());
+    payload.extend(hello);
+    let mut header = vec![0xc3, 0, 0, 0, 1, 8];
+    header.extend(destination);
+    header.push(8);
+    header.extend(source);
+    header.push(0);
+    payload.resize(1200 - header.len() - 2 - 4 - 16, 0);
+    header.extend((0x4000 | (4 + payload.len() + 16) as u16).to_be_bytes());
+    let number_at = header.len();
+    header.extend([0; 4]);
+    let suites = &config.crypto_provider().cipher_suites;
+    let suite = suites.iter().filter_map(|suite| suite.tls13()?.quic_suite());
+    let suite = suite
+        .into_iter()
+        .find(|suite| suite.suite.common.suite == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256)
+        .expect("the suite of first packets");
+    let keys = suite.keys(&destination, rustls::Side::Client, Version::V1);
+    let tag = keys
+        .local
+        .packet
+        .encrypt_in_place(0, &header, &mut payload)
+        .expect("room");
+    let mut datagram = [&header[..], &payload, tag.as_ref()].concat();
+    let (head, rest) = datagram.split_at_mut(number_at);
+    let (packet_number, sampled) = rest.split_at_mut(4);
+    let sample = &sampled[..keys.local.header.sample_len()];
+    keys.local
+        .header
+        .encrypt_in_place(sample, &mut head[0], packet_number)
+        .expect("a sample");
+    datagram
 }

@@ -35,6 +35,15 @@ pub fn pad(message: &mut [u8], block: usize) -> Vec<u8> {
     option
 }
 
+/// A copy of a message with its padding, if it can have some, in no more memory than that takes.
+pub fn padded(message: &[u8], block: usize) -> Vec<u8> {
+    let mut padded = Vec::with_capacity(message.len() + edns::OPTION_HEADER + block);
+    padded.extend_from_slice(message);
+    let padding = pad(&mut padded, block);
+    padded.extend(padding);
+    padded
+}
+
 /// Where the length of the OPT record's data stands, if the message ends with that record.
 fn length_of_last_opt(message: &[u8]) -> Option<usize> {
     if message.len() < HEADER {

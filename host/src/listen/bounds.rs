@@ -74,7 +74,7 @@ pub enum CloseReason {
     Connections,
     /// Room was needed: its client had `tcp-connections-per-client`.
     Client,
-    /// Room was needed: `tcp-memory` was full, and it held most of all.
+    /// Room was needed: `tcp-memory` was full, its client held most of all, and it most of that.
     Memory,
     /// It sent what is no query.
     Malformed,

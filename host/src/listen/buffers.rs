@@ -1,6 +1,7 @@
-//! The memory of one connection: what was read and not acted on, and replies that the network does not take yet.
+//! The memory of one connection: what was read and not acted on, and replies that the network does not take yet, of the
+//! connection itself or of its streams.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,21 +20,81 @@ pub(super) struct Buffers {
     unsent: VecDeque<Vec<u8>>,
     /// How much of the first is sent.
     sent: usize,
-    /// Octets of memory of the replies.
+    /// What its streams hold, where each query has one, by their numbers.
+    streams: HashMap<u64, StreamBuffer>,
+    /// Octets of memory of the replies, those of streams among them.
     unsent_octets: usize,
-    /// Octets that others hold for it.
-    pub lent: usize,
+    /// Octets of memory of the queries of streams that are not whole.
+    received_octets: usize,
+}
+
+/// The memory of one stream: a query that is not whole yet, or a reply that is not taken yet.
+#[derive(Debug)]
+enum StreamBuffer {
+    Query(Vec<u8>),
+    Reply { octets: Vec<u8>, taken: usize },
 }
 
 impl Buffers {
     /// Octets of memory.
     pub fn octets(&self) -> usize {
-        self.input.capacity() + self.unsent_octets + self.lent
+        self.input.capacity() + self.unsent_octets + self.received_octets
     }
 
     /// Octets of memory of the replies among them.
     pub fn unsent(&self) -> usize {
         self.unsent_octets
+    }
+
+    /// Keeps what came on a stream, behind what came there before.
+    pub fn receive(&mut self, stream: u64, octets: &[u8]) {
+        let query = self
+            .streams
+            .entry(stream)
+            .or_insert_with(|| StreamBuffer::Query(Vec::new()));
+        if let StreamBuffer::Query(query) = query {
+            let before = query.capacity();
+            query.extend_from_slice(octets);
+            self.received_octets += query.capacity() - before;
+        }
+    }
+
+    /// Keeps the reply of a stream, in place of what it held.
+    pub fn reply(&mut self, stream: u64, octets: Vec<u8>) {
+        self.forget(stream);
+        self.unsent_octets += octets.capacity();
+        self.streams
+            .insert(stream, StreamBuffer::Reply { octets, taken: 0 });
+    }
+
+    /// The next octets of a stream's reply, so many at most; none when all are taken.
+    pub fn piece(&mut self, stream: u64, most: usize) -> Option<Vec<u8>> {
+        let Some(StreamBuffer::Reply { octets, taken }) = self.streams.get_mut(&stream) else {
+            return None;
+        };
+        let rest = &octets[*taken..];
+        // A copy, or the whole reply would be kept until the last piece of it has left.
+        let piece = rest[..rest.len().min(most)].to_vec();
+        *taken += piece.len();
+        if *taken == octets.len() {
+            self.forget(stream);
+        }
+        (!piece.is_empty()).then_some(piece)
+    }
+
+    /// Gives up what a stream holds: the result is its query, if that is what it was.
+    pub fn forget(&mut self, stream: u64) -> Vec<u8> {
+        match self.streams.remove(&stream) {
+            Some(StreamBuffer::Query(query)) => {
+                self.received_octets -= query.capacity();
+                query
+            }
+            Some(StreamBuffer::Reply { octets, .. }) => {
+                self.unsent_octets -= octets.capacity();
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
     }
 
     /// Appends a reply; one that would not fit the last chunk begins another, so that it leaves in one write with its length

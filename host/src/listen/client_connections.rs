@@ -40,15 +40,18 @@ pub enum Handshake {
     Unknown,
     /// The two did not come together in time, or at all.
     Failed,
+    /// None yet: a client over QUIC has to show its address first.
+    Retried,
 }
 
 impl Handshake {
     /// All of them.
-    pub const ALL: [Handshake; 4] = [
+    pub const ALL: [Handshake; 5] = [
         Handshake::Full,
         Handshake::Resumed,
         Handshake::Unknown,
         Handshake::Failed,
+        Handshake::Retried,
     ];
 
     /// Its label in `/metrics`.
@@ -58,6 +61,7 @@ impl Handshake {
             Handshake::Resumed => "resumed",
             Handshake::Unknown => "unknown",
             Handshake::Failed => "failed",
+            Handshake::Retried => "retried",
         }
     }
 }
@@ -71,6 +75,8 @@ pub struct ClientConnections {
     table: Mutex<Table>,
     /// By [`CloseReason`].
     closed: [AtomicU64; CloseReason::ALL.len()],
+    /// Handshakes of clients that have yet to show their addresses.
+    pub(super) unproven: AtomicUsize,
     /// By [`Handshake`].
     handshakes: [AtomicU64; Handshake::ALL.len()],
 }
@@ -96,7 +102,7 @@ struct ClientUsage {
 
 /// What counts as one client: an IPv4 address, or an IPv6 network of 64 bits, since a host there can use all of its
 /// addresses (RFC 4291 section 2.5.4).
-fn client_network(address: IpAddr) -> IpAddr {
+pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address => address,
@@ -114,6 +120,11 @@ impl ClientConnections {
     /// Other bounds from now on. Connections that are too many are closed when the next one comes.
     pub fn bound(&self, listen: &Listen, connections: usize) {
         self.bounds.set(listen, connections);
+    }
+
+    /// What each of them may take.
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     /// Connections that are open.
@@ -193,14 +204,14 @@ impl ClientConnections {
         table.forget(connection.network);
     }
 
-    /// Closes those that hold most, until what all hold is not too much.
+    /// Closes connections until what all hold is not too much: of the client that holds most, the one that holds most.
     fn make_room(&self) {
         while self.octets() > self.octets_maximum() {
             let mut table = self.table.lock();
             let most = table
                 .staying()
-                .max_by_key(|connection| connection.octets())
                 .filter(|connection| connection.octets() > 0)
+                .max_by_key(|connection| (connection.client.octets.load(Relaxed), connection.octets()))
                 .map(Arc::clone);
             match most {
                 Some(connection) => table.dismiss(&connection, Some(CloseReason::Memory)),
@@ -435,15 +446,28 @@ impl ClientConnection {
         self.all.make_room();
     }
 
-    /// Counts octets that somebody else holds for it, until they are given back.
-    pub fn lend(&self, octets: usize) {
-        self.change(|held| held.lent += octets);
+    /// Keeps what came on one of its streams; false: the connection was dismissed.
+    pub fn receive(&self, stream: u64, octets: &[u8]) -> bool {
+        self.change(|held| held.receive(stream, octets));
         self.all.make_room();
+        !self.is_closed()
     }
 
-    /// The end of [`ClientConnection::lend`]. What was dismissed has nothing any more.
-    pub fn give_back(&self, octets: usize) {
-        self.change(|held| held.lent = held.lent.saturating_sub(octets));
+    /// Keeps the reply of a stream until it is taken; false: the connection was dismissed.
+    pub fn reply(&self, stream: u64, octets: Vec<u8>) -> bool {
+        self.change(|held| held.reply(stream, octets));
+        self.all.make_room();
+        !self.is_closed()
+    }
+
+    /// The next octets of a stream's reply, so many at most; none when all are taken, or the connection was dismissed.
+    pub fn piece(&self, stream: u64, most: usize) -> Option<Vec<u8>> {
+        self.change(|held| held.piece(stream, most))
+    }
+
+    /// Gives up what a stream holds: the result is its query, if that is what it was.
+    pub fn forget(&self, stream: u64) -> Vec<u8> {
+        self.change(|held| held.forget(stream))
     }
 
     /// Changes what is held, and keeps the sums right.

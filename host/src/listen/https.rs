@@ -22,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 use super::accept::{Accepted, serve_each};
 use super::bounds::CloseReason;
 use super::client_connections::ClientConnection;
-use super::exchange::{Exchange, HEAD_OCTETS, PIECE};
+use super::exchange::{Exchange, HEAD_OCTETS, Over, PIECE};
 use super::secured::HTTP2;
 use super::service::Service;
 use super::tls::shake_hands;
@@ -38,9 +38,12 @@ const RESETS: usize = 20;
 /// Octets that a client may send before what it sent is taken: of one request, and of all.
 const WINDOW: u32 = 16 << 10;
 
-/// Octets that a connection of HTTP/2 holds beside its requests: its windows, its table of headers, and the last piece of each
-/// reply, which is counted no more once it was given away.
-pub const HTTP_MEMORY: usize = (64 << 10) + STREAMS as usize * PIECE;
+/// Octets that a request holds beside its query or its reply: its task, and what HTTP/2 knows of its stream.
+const REQUEST: usize = 2 << 10;
+
+/// Octets that a connection of HTTP/2 holds beside the queries and replies of its requests: its windows, its table of headers,
+/// and two pieces of each reply, which are counted no more once they were given away.
+pub const HTTP_MEMORY: usize = (64 << 10) + STREAMS as usize * (REQUEST + 2 * PIECE);
 
 /// How long a connection may take to end by itself once it was told to.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -88,7 +91,7 @@ async fn converse(
             .max_local_error_reset_streams(RESETS)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(u32::from(u16::MAX))
-            .max_send_buf_size(WINDOW as usize);
+            .max_send_buf_size(PIECE);
         let http = http.serve_connection(stream, answer);
         keep(http, |http| http.graceful_shutdown(), service, &exchange).await
     } else {
@@ -110,6 +113,7 @@ async fn keep<C: Future>(
 ) -> Option<CloseReason> {
     let connection = &exchange.connection;
     let bounds = connection.bounds();
+    let _over = Over(exchange);
     let mut http = pin!(http);
     let mut dismissed = pin!(connection.dismissed());
     let mut stopping = pin!(async { drop(service.stop.wait_for(|stopping| *stopping).await) });

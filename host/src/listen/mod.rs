@@ -26,6 +26,7 @@ mod switch;
 mod tcp;
 mod tls;
 mod udp;
+mod unproven;
 
 use std::cell::RefCell;
 use std::io;
@@ -45,7 +46,7 @@ use service::Service;
 
 pub use bind::{BindError, CONNECTION_KERNEL_MEMORY, LISTENER_KERNEL_MEMORY, Port, in_use};
 pub use bounds::CloseReason;
-pub use client_connections::{ClientConnections, Handshake, LEAVING};
+pub use client_connections::{ClientConnections, Handshake, LEAVING, client_network};
 pub use service::Limits;
 pub use switch::{Switch, steer};
 
@@ -54,13 +55,21 @@ pub use switch::{Switch, steer};
 const CONNECTION_MEMORY: usize = 4 << 10;
 
 /// The same where some may be encrypted.
-pub fn connection_memory(listen: &Listen) -> usize {
+fn connection_memory(listen: &Listen) -> usize {
     let more = listen.encrypted.iter().map(|(_, encryption)| match encryption {
         Encryption::Tls => tls::TLS_MEMORY,
         Encryption::Https => tls::TLS_MEMORY + https::HTTP_MEMORY,
         Encryption::Quic => tls::TLS_MEMORY + secured::QUIC_MEMORY,
     });
     CONNECTION_MEMORY + more.max().unwrap_or_default()
+}
+
+/// Octets of memory of so many connections, those that have yet to go, and those over QUIC whose clients have not shown their addresses.
+pub fn connections_memory(listen: &Listen, connections: usize) -> usize {
+    let mut listening = listen.encrypted.iter();
+    let over_quic = listening.any(|(_, encryption)| *encryption == Encryption::Quic);
+    let unproven = usize::from(over_quic) * unproven::UNPROVEN;
+    (connections + LEAVING + unproven) * connection_memory(listen)
 }
 
 /// Descriptors of one worker's listener on one address: two sockets, and each once more for its switch.

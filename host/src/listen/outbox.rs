@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::client_connections::ClientConnection;
 use super::framing::{FRAME_MAXIMUM, PREFIX};
 use crate::dns::Transport;
-use crate::dns::padding::{REPLY_BLOCK, pad};
+use crate::dns::padding::{REPLY_BLOCK, pad, padded};
 use crate::serve::{DeferredReply, Replies, Worker};
 
 /// Queries of one connection that may wait for upstreams; the client's next ones wait in its own buffer.
@@ -254,16 +254,8 @@ impl DeferredReply for DeferredFrame {
     fn send(self: Box<Self>, message: &[u8]) {
         // Before it leaves: the client may open its next connection, which looks who was quiet for longest, at once.
         self.0.connection.note(self.0.worker.now());
-        let mut padded = Vec::new();
-        let message = match self.0.pads {
-            true => {
-                padded.extend_from_slice(message);
-                let padding = pad(&mut padded, REPLY_BLOCK);
-                padded.extend(padding);
-                &padded
-            }
-            false => message,
-        };
+        let padding = self.0.pads.then(|| padded(message, REPLY_BLOCK));
+        let message = padding.as_deref().unwrap_or(message);
         let length = (message.len() as u16).to_be_bytes();
         self.0.connection.push(&[&length, message]);
     }

@@ -12,18 +12,19 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::HandshakeData;
 use quinn::{
-    Connecting, Connection, Endpoint, EndpointConfig, Incoming, ReadToEndError, RecvStream, SendStream,
-    TokioRuntime, VarInt,
+    Connecting, Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, TokioRuntime, VarInt,
 };
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::accept::Open;
 use super::bounds::CloseReason;
-use super::client_connections::{ClientConnection, Handshake};
-use super::exchange::{Exchange, Held, Unanswered};
+use super::client_connections::{ClientConnection, ClientConnections, Handshake};
+use super::exchange::{Asked, Exchange, Over, PIECE, Unanswered};
+use super::framing::PREFIX;
 use super::secured::WINDOW;
 use super::service::Service;
+use super::unproven::Unproven;
 use crate::dns::query::Query;
 use crate::dns::{Transport, u16_at};
 
@@ -32,9 +33,6 @@ const NO_ERROR: VarInt = VarInt::from_u32(0);
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
 const UNSPECIFIED_ERROR: VarInt = VarInt::from_u32(5);
-
-/// Octets that a query counts as while it is under way, beside its reply.
-const QUERY_OCTETS: usize = WINDOW as usize;
 
 /// How long a connection may be silent once we are to stop.
 const LAST_IDLE: Duration = Duration::from_millis(500);
@@ -59,77 +57,109 @@ pub async fn listen(endpoint: Endpoint, mut service: Service) {
     }
 }
 
+/// A connection that has yet to shake hands.
+enum Place {
+    /// It is one of those of its client.
+    Open(Open),
+    /// Its client has yet to show that it is where it says: it is nobody's.
+    Unproven(Unproven),
+}
+
 /// Finds room for a connection.
 fn enter(incoming: Incoming, service: &Service) {
     let limits = service.limits.borrow();
     let connections = &limits.connections;
-    // Who has not been seen at his address may have forged it: where there is not much room, that comes first (RFC 9000
-    // section 8.1).
-    if !incoming.remote_address_validated()
-        && connections.connections() >= connections.connections_maximum() / 2
-    {
-        let _ = incoming.retry();
-        return;
-    }
     // Those that begin from now on get the certificate that is in its file from now on.
     let Some(config) = limits.secured.quic.clone() else {
         return incoming.refuse();
     };
     let client = incoming.remote_address();
-    let Some(connection) = connections.open(client.ip(), service.worker.now()) else {
-        tracing::debug!(%client, "too many connections");
-        return incoming.refuse();
+    let place = if incoming.remote_address_validated() {
+        let Some(connection) = connections.open(client.ip(), service.worker.now()) else {
+            tracing::debug!(%client, "too many connections");
+            return incoming.refuse();
+        };
+        Place::Open(Open::new(connection))
+    } else if let Some(unproven) = connections.begin_unproven() {
+        Place::Unproven(unproven)
+    } else {
+        // Its address may be forged, and that takes another round trip to find out (RFC 9000 section 8.1.2).
+        connections.count(Handshake::Retried);
+        let _ = incoming.retry();
+        return;
     };
-    let open = Open::new(connection);
     match incoming.accept_with(config) {
-        Ok(connecting) => drop(spawn_local(serve(connecting, client, open, service.clone()))),
+        Ok(connecting) => drop(spawn_local(serve(connecting, client, place, service.clone()))),
         Err(error) => tracing::debug!(%error, "a client's first datagram cannot be read"),
     }
 }
 
-async fn serve(connecting: Connecting, client: SocketAddr, open: Open, service: Service) {
-    let reason = match shake_hands(connecting, &open.connection).await {
-        Ok(quic) => {
-            let reason = converse(&quic, service, client, &open.connection).await;
+async fn serve(connecting: Connecting, client: SocketAddr, place: Place, service: Service) {
+    let connections = Arc::clone(&service.limits.borrow().connections);
+    let shaken = shake_hands(connecting, &connections);
+    let (shaken, open) = match place {
+        Place::Open(open) => {
+            let shaken = tokio::select! {
+                shaken = shaken => shaken,
+                () = open.connection.dismissed() => Err(None),
+            };
+            (shaken, Some(open))
+        }
+        Place::Unproven(unproven) => {
+            let shaken = shaken.await;
+            drop(unproven);
+            // It has answered from where it is, and is one of its client's from now on.
+            let open = shaken
+                .is_ok()
+                .then(|| connections.open(client.ip(), service.worker.now()));
+            (shaken, open.flatten().map(Open::new))
+        }
+    };
+    let reason = match (&shaken, &open) {
+        (Ok(quic), Some(open)) => {
+            if let Some(name) = server_name(quic) {
+                open.connection.set_server_name(&name);
+            }
+            let reason = converse(quic, service, client, &open.connection).await;
             quic.close(NO_ERROR, b"");
             reason
         }
-        Err(reason) => reason,
+        (Ok(quic), None) => {
+            tracing::debug!(%client, "too many connections");
+            return quic.close(EXCESSIVE_LOAD, b"");
+        }
+        (Err(reason), _) => *reason,
     };
-    open.close(reason);
+    if let Some(open) = open {
+        open.close(reason);
+    }
 }
 
-/// As over TLS.
+/// As over TLS; the error says why if the end was our decision.
 async fn shake_hands(
     connecting: Connecting,
-    connection: &ClientConnection,
+    connections: &ClientConnections,
 ) -> Result<Connection, Option<CloseReason>> {
-    let outcome = tokio::select! {
-        outcome = timeout(connection.bounds().read(), connecting) => outcome,
-        () = connection.dismissed() => return Err(None),
-    };
-    let all = connection.all();
+    let outcome = timeout(connections.bounds().read(), connecting).await;
+    // QUIC does not tell whether a session went on.
+    connections.count(match &outcome {
+        Ok(Ok(_)) => Handshake::Unknown,
+        _ => Handshake::Failed,
+    });
     match outcome {
-        Ok(Ok(quic)) => {
-            let data = quic.handshake_data().and_then(|data| data.downcast().ok());
-            let data: Option<Box<HandshakeData>> = data;
-            if let Some(name) = data.and_then(|data| data.server_name) {
-                connection.set_server_name(&name);
-            }
-            // QUIC does not tell whether a session went on.
-            all.count(Handshake::Unknown);
-            Ok(quic)
-        }
+        Ok(Ok(quic)) => Ok(quic),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a client's handshake over QUIC failed");
-            all.count(Handshake::Failed);
             Err(None)
         }
-        Err(_) => {
-            all.count(Handshake::Failed);
-            Err(Some(CloseReason::Handshake))
-        }
+        Err(_) => Err(Some(CloseReason::Handshake)),
     }
+}
+
+/// The name that the client asked for.
+fn server_name(quic: &Connection) -> Option<String> {
+    let data: Box<HandshakeData> = quic.handshake_data()?.downcast().ok()?;
+    data.server_name
 }
 
 /// Answers queries until the connection ends; the result says why, if that was our decision.
@@ -141,6 +171,7 @@ async fn converse(
 ) -> Option<CloseReason> {
     let exchange = Exchange::new(&service, Transport::Quic, client, Arc::clone(connection));
     let exchange = Rc::new(exchange);
+    let _over = Over(&exchange);
     let mut dismissed = pin!(connection.dismissed());
     let mut stopping = pin!(async { drop(service.stop.wait_for(|stopping| *stopping).await) });
     let mut is_stopping = false;
@@ -175,40 +206,67 @@ async fn converse(
 
 /// Answers the query of one stream.
 async fn answer(exchange: Rc<Exchange>, quic: Connection, mut send: SendStream, mut recv: RecvStream) {
-    let held = Held::new(&exchange, QUERY_OCTETS);
+    let asked = Asked::new(&exchange);
     let bounds = exchange.connection.bounds();
-    let octets = match timeout(bounds.read(), recv.read_to_end(WINDOW as usize)).await {
-        Ok(Ok(octets)) => octets,
+    match timeout(bounds.read(), receive(&asked, &mut recv)).await {
+        Ok(Some(true)) => {}
         // The client has taken it back, or is gone.
-        Ok(Err(ReadToEndError::Read(_))) => return,
-        Ok(Err(ReadToEndError::TooLong)) | Err(_) => {
+        Ok(None) => return,
+        Ok(Some(false)) | Err(_) => {
             let _ = recv.stop(EXCESSIVE_LOAD);
             let _ = send.reset(EXCESSIVE_LOAD);
             return;
         }
-    };
-    // RFC 9250 section 4.3.3.
-    let Some(message) = query_in(&octets) else {
-        return quic.close(PROTOCOL_ERROR, b"not a query");
-    };
-    match exchange.ask(message).await {
-        Ok(reply) => {
-            let _held = held.becomes_reply(reply.len());
-            let sent = async {
-                send.write_all(&(reply.len() as u16).to_be_bytes()).await.ok()?;
-                send.write_all(&reply).await.ok()?;
-                send.finish().ok()?;
-                // What is not acknowledged is still kept.
-                send.stopped().await.ok()
-            };
-            let sent = timeout(bounds.write(), sent).await;
+    }
+    match asked.ask(becomes_query).await {
+        Ok(answer) => {
+            let asked = asked.replied();
+            let sent = timeout(bounds.write(), give(&asked, answer.octets, &mut send)).await;
             if sent.is_err() {
                 let _ = send.reset(EXCESSIVE_LOAD);
             }
         }
+        // RFC 9250 section 4.3.3.
         Err(Unanswered::Malformed) => quic.close(PROTOCOL_ERROR, b"not a query"),
         Err(Unanswered::Dropped) => drop(send.reset(UNSPECIFIED_ERROR)),
     }
+}
+
+/// Takes in all that comes on a stream; false: it is too long for a query. None: the client is gone.
+async fn receive(asked: &Asked, recv: &mut RecvStream) -> Option<bool> {
+    let mut length = 0;
+    while let Some(chunk) = recv.read_chunk(WINDOW as usize, true).await.ok()? {
+        length += chunk.bytes.len();
+        if length > WINDOW as usize {
+            return Some(false);
+        }
+        asked.receive(&chunk.bytes).then_some(())?;
+    }
+    Some(true)
+}
+
+/// Has the client take a reply of so many octets, and waits until it has. None: it is gone, or was dismissed.
+async fn give(asked: &Asked, octets: usize, send: &mut SendStream) -> Option<()> {
+    send.write_all(&(octets as u16).to_be_bytes()).await.ok()?;
+    let mut left = octets;
+    while left > 0 {
+        let piece = asked.piece(PIECE)?;
+        left -= piece.len();
+        send.write_all(&piece).await.ok()?;
+    }
+    send.finish().ok()?;
+    // What is not acknowledged is still kept.
+    send.stopped().await.ok()?;
+    Some(())
+}
+
+/// Leaves the query of all that came on a stream; false: there is none.
+fn becomes_query(octets: &mut Vec<u8>) -> bool {
+    let is_query = query_in(octets).is_some();
+    if is_query {
+        octets.drain(..PREFIX);
+    }
+    is_query
 }
 
 /// The query in all that came on a stream: behind its length, under the ID 0 (RFC 9250 section 4.2.1), and without a word

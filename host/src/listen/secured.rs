@@ -36,6 +36,13 @@ const UNSENT: u32 = 64 << 10;
 /// Octets that a connection holds beside its queries: its windows, and what quinn keeps of streams and datagrams.
 pub const QUIC_MEMORY: usize = WINDOWS as usize + UNSENT as usize + (32 << 10);
 
+/// Connections that have come and were not looked at, and octets that are kept of each.
+const INCOMING: usize = 1024;
+const INCOMING_OCTETS: u64 = 4 << 10;
+
+/// Octets that are kept of all of them.
+const ALL_INCOMING_OCTETS: u64 = 256 << 10;
+
 /// How long a connection may be silent on the wire at least: we know better which one is idle.
 const LEAST_SILENCE: Duration = Duration::from_secs(30);
 
@@ -88,6 +95,10 @@ fn over_quic(config: Arc<ServerConfig>, listen: &Listen) -> Option<Arc<quinn::Se
     let mut server = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     server
         .transport_config(Arc::new(transport))
+        // Those that nobody has looked at yet, and what came of them.
+        .max_incoming(INCOMING)
+        .incoming_buffer_size(INCOMING_OCTETS)
+        .incoming_buffer_size_total(ALL_INCOMING_OCTETS)
         // From another address it would come to another worker.
         .migration(false);
     Some(Arc::new(server))

@@ -69,3 +69,44 @@ fn those_that_have_yet_to_go_take_descriptors() {
     assert!(all.open("10.0.0.2".parse().unwrap(), 1).is_none());
     assert_eq!(all.connections(), 1);
 }
+
+#[test]
+fn the_client_that_holds_most_loses_a_connection() {
+    let all = all("tcp-memory \"1MiB\"", 100);
+    let calm = open(&all, "10.0.0.1", 1);
+    calm.push(&[&vec![0; 100_000]]);
+    // Each of them holds less than that one.
+    let many: Vec<_> = (0..40)
+        .map(|_| {
+            let connection = open(&all, "10.0.0.2", 1);
+            connection.push(&[&vec![0; 50_000]]);
+            connection
+        })
+        .collect();
+    assert!(!calm.is_closed());
+    assert_eq!(all.closed(CloseReason::Memory), 22);
+    assert_eq!(
+        many.iter().filter(|connection| connection.is_closed()).count(),
+        22
+    );
+}
+
+#[test]
+fn streams_hold_what_came_and_what_is_not_taken() {
+    let all = all("tcp-memory \"1MiB\"", 100);
+    let connection = open(&all, "10.0.0.1", 1);
+    assert!(
+        connection.receive(1, b"que") && connection.receive(1, b"ry") && connection.receive(2, &[0; 5000])
+    );
+    assert!(all.octets() >= 5005 && connection.unsent() == 0);
+    assert_eq!(connection.forget(1), b"query");
+    assert!(connection.reply(1, b"reply".to_vec()) && connection.unsent() == 5);
+    let pieces: Vec<_> = std::iter::from_fn(|| connection.piece(1, 2)).collect();
+    assert_eq!(pieces, [&b"re"[..], b"pl", b"y"]);
+    assert_eq!((connection.unsent(), connection.forget(2).len()), (0, 5000));
+    assert_eq!(all.octets(), 0);
+    // What is too much for all is taken from the connection at once, and it gets nothing more.
+    assert!(connection.reply(1, vec![0; 1000]) && !connection.reply(2, vec![0; 2 << 20]));
+    assert!(!connection.receive(3, b"query") && !connection.reply(3, vec![0; 1000]));
+    assert_eq!((all.octets(), connection.piece(1, 10)), (0, None));
+}
