@@ -11,6 +11,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::harness::certificates::Authority;
+use crate::harness::encrypted::{TlsClient, trusting};
 use crate::harness::guests::root;
 use crate::harness::metrics::Metrics;
 use crate::harness::process::Process;
@@ -232,6 +233,10 @@ fn silent_clients_are_let_go() {
         .map(|_| TcpStream::connect(webhook.address).expect("a connection"))
         .collect();
     assert!(webhook.review(&authority, &pod()).is_some());
+    // Nobody's time had to end first.
+    let sum = |name: &str| webhook.metrics().sum(name, &[]);
+    let dismissed = || sum("dnsweir_webhook_dismissed_connections_total");
+    assert!(dismissed() >= 100.0);
     for mut stream in many {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         let read = stream.read(&mut [0; 1]);
@@ -243,12 +248,50 @@ fn silent_clients_are_let_go() {
     until("all connections to be gone", || {
         webhook.metrics().sum("dnsweir_webhook_connections", &[]) == 0.0
     });
-    assert!(
-        webhook
-            .metrics()
-            .sum("dnsweir_webhook_failed_handshakes_total", &[])
-            >= 300.0
-    );
+    assert!(dismissed() + sum("dnsweir_webhook_failed_handshakes_total") >= 300.0);
+}
+
+/// Bodies that come slowly wait for themselves.
+#[test]
+fn slow_bodies_keep_nobody_out() {
+    if !needs(&["curl"]) {
+        return;
+    }
+    let authority = Authority::new();
+    let webhook = Webhook::pointing(&authority, &[]);
+    let head = "POST /inject HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n{";
+    let slow: Vec<TlsClient> = (0..40)
+        .map(|_| {
+            let mut client = TlsClient::connect(webhook.address, HOST, trusting(&authority));
+            client.write(head.as_bytes());
+            client
+        })
+        .collect();
+    assert!(webhook.review(&authority, &pod()).is_some());
+    let refused = [("reason", "timeout")];
+    let refused = webhook.metrics().sum("dnsweir_webhook_refused_total", &refused);
+    assert_eq!((refused, slow.len()), (0.0, 40), "no time had to end first");
+}
+
+/// As the API server does that has a certificate for webhooks.
+#[test]
+fn with_authorities_of_clients_others_cannot_ask() {
+    if !needs(&["curl"]) {
+        return;
+    }
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca = folder.path().join("clients.pem");
+    fs::write(&ca, clients.pem()).expect("a file");
+    let webhook = Webhook::pointing(&authority, &["--client-ca", &ca.display().to_string()]);
+    assert!(webhook.review(&authority, &pod()).is_none(), "it is nobody");
+    for (issuer, is_known) in [(&clients, true), (&authority, false)] {
+        let (certificate, key) = issuer.issue(&["kube-apiserver"]).write(folder.path(), "client");
+        let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+        let with = ["--cert", &*certificate, "--key", &*key];
+        let answer = webhook.post(&authority, "/inject", review(&pod()).as_bytes(), &with);
+        assert_eq!(answer.is_some_and(|(status, _)| status == 200), is_known);
+    }
 }
 
 #[test]
@@ -320,6 +363,7 @@ fn mistakes_on_the_command_line_are_told() {
         (vec!["--options-only"], "write --ndots or --option"),
         (with(&["--include-namespace", "default"]), "kube-public"),
         (with(&["--certificate", "/x"]), "--key"),
+        (with(&["--client-ca", "/x"]), "/x: No such file"),
         (with(&["--certificate", "/x", "--key", "/x"]), "/x: No such file"),
         (with(&[]), "there is no service account"),
         (

@@ -2,6 +2,7 @@
 //!
 //! Served by the main thread, which answers no query. It shows; nothing can be changed through it.
 
+mod connected;
 mod readiness;
 mod server;
 mod status;
@@ -15,6 +16,7 @@ use hyper::header::CONTENT_SECURITY_POLICY;
 use crate::metrics;
 use crate::plain_text::escape_json;
 use crate::state::State;
+pub use connected::{Connected, Guest};
 use readiness::{not_ready, notes};
 pub use server::{CONNECTIONS, Listener, Reply, Server, text, typed};
 

@@ -2,7 +2,6 @@
 //!
 //! Nothing can be changed through it, and a client that is slow, silent or one of many keeps nobody else out.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -16,9 +15,10 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Socket, Type};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 
+use super::connected::Connected;
 use crate::listen::{Port, in_use, steer};
 use crate::netstat::Protocol;
 
@@ -31,8 +31,12 @@ const HEAD_OCTETS: usize = 16 << 10;
 /// How long a connection may last: a client that does not read its response is let go.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// Connections that are open at once. When there are as many, the oldest makes room: whoever comes to look gets to see.
+/// Connections that are open at once. When there are as many, the oldest of whoever has most makes room, and of the host itself
+/// last: whoever comes to look gets to see.
 pub const CONNECTIONS: usize = 32;
+
+/// Connections that may wait to be accepted. Where there is no room among them, a client asks the kernel again after a second.
+const WAITING: i32 = 1024;
 
 /// A bound admin address, known to the runtime.
 pub struct Listener(tokio::net::TcpListener);
@@ -51,7 +55,7 @@ impl Listener {
             socket.set_reuse_port(port == Port::Shared)?;
             socket.bind(&address.into())?;
             socket.set_reuse_port(true)?;
-            socket.listen(128)?;
+            socket.listen(WAITING)?;
             let listener: TcpListener = socket.into();
             steer(&listener, 1)?;
             tokio::net::TcpListener::from_std(listener)
@@ -75,19 +79,15 @@ impl Listener {
     /// Serves GET and HEAD by `reply` on the calling runtime, which `reply` must not hold up.
     pub fn serve(self, reply: impl Fn(&str) -> Reply + Clone + Send + Sync + 'static) -> Server {
         Server(tokio::spawn(async move {
-            let mut open: VecDeque<AbortHandle> = VecDeque::with_capacity(CONNECTIONS);
+            // A request has a head, and no more is read of it.
+            let connected = Connected::new(CONNECTIONS, usize::MAX);
             loop {
                 match self.0.accept().await {
                     Ok((stream, _)) => {
-                        open.retain(|connection| !connection.is_finished());
-                        if open.len() == CONNECTIONS
-                            && let Some(oldest) = open.pop_front()
-                        {
-                            oldest.abort();
-                        }
                         let reply = reply.clone();
-                        let connection = tokio::spawn(async move {
+                        connected.serve(stream, |stream, guest| async move {
                             let service = service_fn(|request: Request<Incoming>| {
+                                guest.asks();
                                 let reply = match *request.method() {
                                     Method::GET | Method::HEAD => reply(request.uri().path()),
                                     _ => not_allowed(),
@@ -102,7 +102,7 @@ impl Listener {
                             let served = http.serve_connection(TokioIo::new(stream), service);
                             let _ = timeout(LASTING, served).await;
                         });
-                        open.push_back(connection.abort_handle());
+                        yield_now().await;
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept an admin connection");

@@ -61,6 +61,9 @@ pub struct WebhookFlags {
     /// Its key in PEM.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
+    /// Authorities in PEM of the API server's client certificate. Without it, whoever can connect may ask.
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
     /// Name of the Service, and of the Secret and the MutatingWebhookConfiguration that a certificate which is made here is kept in.
     #[arg(
         long,
@@ -111,6 +114,7 @@ impl WebhookFlags {
                 (Some(certificate), Some(key)) => Certificate::Files(Files { certificate, key }),
                 _ => Certificate::Own(self.name),
             },
+            client_ca: self.client_ca,
         })
     }
 }

@@ -64,7 +64,7 @@ impl Secured {
             let identity = listen.identity.as_ref()?;
             let mut listening = listen.encrypted.iter().map(|(_, encryption)| *encryption);
             listening.find(|encryption| *encryption == wanted)?;
-            tls::server(identity, protocols)
+            tls::server(identity, protocols, None)
                 .inspect_err(|error| tracing::error!(%error, "connections over TLS are not taken"))
                 .ok()
         };

@@ -40,17 +40,20 @@ pub enum Refusal {
     Malformed,
     /// Its body is too large.
     TooLarge,
-    /// It took too long, or too many were there.
+    /// It took too long.
     TimedOut,
+    /// Others sent so much that there was no room for it.
+    Crowded,
 }
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Refusal; 4] = [
+    pub const ALL: [Refusal; 5] = [
         Refusal::Path,
         Refusal::Malformed,
         Refusal::TooLarge,
         Refusal::TimedOut,
+        Refusal::Crowded,
     ];
 
     fn as_str(self) -> &'static str {
@@ -59,13 +62,14 @@ impl Refusal {
             Refusal::Malformed => "malformed",
             Refusal::TooLarge => "too_large",
             Refusal::TimedOut => "timeout",
+            Refusal::Crowded => "crowded",
         }
     }
 }
 
 impl Counters {
-    /// All that is counted; `dry_run` tells whether changes were made.
-    pub fn show(&self, dry_run: bool, figures: &mut Figures) {
+    /// All that is counted; `dry_run` tells whether changes were made, and so many connections were `dismissed`.
+    pub fn show(&self, dry_run: bool, dismissed: u64, figures: &mut Figures) {
         figures
             .gauge("build_info", "Build information; the value is always 1")
             .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -91,6 +95,12 @@ impl Counters {
         figures
             .gauge("webhook_connections", "Open connections")
             .add(&[], self.connections.load(Relaxed));
+        figures
+            .counter(
+                "webhook_dismissed_connections",
+                "Connections that made room for others",
+            )
+            .add(&[], dismissed);
         let mut count = |name, help, counter: &AtomicU64| {
             figures.counter(name, help).add(&[], counter.load(Relaxed));
         };

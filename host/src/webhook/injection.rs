@@ -92,19 +92,22 @@ pub enum Reason {
     Mirror,
     /// It has what is asked for.
     Same,
+    /// It has more labels, annotations, or entries of a list than are read.
+    TooMany,
     /// It is no pod that is being created, and the rules of the webhook should not ask about it.
     NotCreated,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 7] = [
+    pub const ALL: [Reason; 8] = [
         Reason::SystemNamespace,
         Reason::OptedOut,
         Reason::Policy,
         Reason::Windows,
         Reason::Mirror,
         Reason::Same,
+        Reason::TooMany,
         Reason::NotCreated,
     ];
 
@@ -117,6 +120,7 @@ impl Reason {
             Reason::Windows => "windows",
             Reason::Mirror => "mirror",
             Reason::Same => "same",
+            Reason::TooMany => "too_many_entries",
             Reason::NotCreated => "not_created",
         }
     }
@@ -139,12 +143,14 @@ impl Injection {
             (!pod.asks_the_cluster(), Reason::Policy),
             (pod.is_for_windows(), Reason::Windows),
             (pod.is_mirror(), Reason::Mirror),
+            (pod.has_more(), Reason::TooMany),
         ] {
             if holds {
                 return Err(reason);
             }
         }
-        let before = pod.spec.dns_config.clone().unwrap_or_default();
+        let before = pod.spec.dns_config.as_ref().map(PodDNSConfig::from);
+        let before = before.unwrap_or_default();
         let (after, warnings) = self.merged(&before, namespace);
         // Each field by itself: what else may be in it stays.
         let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});

@@ -6,6 +6,7 @@
 //! leaves a pod as it was.
 
 mod counters;
+mod entries;
 mod files;
 mod injection;
 mod own;
@@ -17,6 +18,7 @@ mod server;
 mod tests;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ use crate::figures::Figures;
 use crate::listen::Port;
 use crate::metrics;
 use crate::run::{End, Stop};
+use crate::tls::Authorities;
 pub use files::Files;
 pub use injection::{DnsOption, Injection, Resolvers, SYSTEM, is_domain};
 use own::Own;
@@ -47,6 +50,8 @@ pub struct Options {
     pub admin: Option<SocketAddr>,
     /// Where the certificate comes from.
     pub certificate: Certificate,
+    /// A file with the authorities of whoever may ask; none: whoever can connect.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// Where a certificate comes from.
@@ -77,7 +82,8 @@ fn machine(error: impl std::fmt::Display) -> Stop {
 async fn serve(options: Options) -> Result<(), Stop> {
     let mut end = End::new().map_err(machine)?;
     let webhook = Arc::new(Webhook::new(options.injection, options.dry_run));
-    let served = Served::new(Arc::clone(&webhook));
+    let clients = options.client_ca.as_deref().map(authorities).transpose();
+    let served = Served::new(Arc::clone(&webhook), clients.map_err(Stop::Machine)?);
     let identity = served.receiver();
     let keeping: Pin<Box<dyn Future<Output = ()>>> = match options.certificate {
         Certificate::Files(files) => Box::pin(files.follow(served).map_err(Stop::Machine)?),
@@ -105,6 +111,12 @@ async fn serve(options: Options) -> Result<(), Stop> {
     Ok(())
 }
 
+/// The authorities in a file.
+fn authorities(path: &Path) -> Result<Authorities, String> {
+    let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Authorities::from_pem(&pem).map_err(|problem| format!("{} {problem}", path.display()))
+}
+
 /// All addresses, of both families where there are both.
 fn everywhere(port: u16) -> SocketAddr {
     match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
@@ -124,7 +136,9 @@ fn reply(path: &str, webhook: &Webhook, has_certificate: bool) -> Reply {
         ),
         "/metrics" => {
             let mut figures = Figures::default();
-            webhook.counters.show(webhook.dry_run, &mut figures);
+            webhook
+                .counters
+                .show(webhook.dry_run, webhook.dismissed(), &mut figures);
             admin::typed(
                 StatusCode::OK,
                 metrics::CONTENT_TYPE,

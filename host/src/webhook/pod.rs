@@ -1,9 +1,9 @@
 //! What the webhook looks at of a pod, and nothing else of what is in it.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::PodDNSConfig;
+use k8s_openapi::api::core::v1::{PodDNSConfig, PodDNSConfigOption};
 use serde::Deserialize;
+
+use super::entries::{List, Map};
 
 /// The annotation of a pod that only shows what a kubelet runs by itself already.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -27,9 +27,9 @@ pub struct Metadata {
     /// How that will begin.
     pub generate_name: Option<String>,
     /// Its labels.
-    pub labels: Option<BTreeMap<String, String>>,
+    pub labels: Option<Map>,
     /// Its annotations.
-    pub annotations: Option<BTreeMap<String, String>>,
+    pub annotations: Option<Map>,
 }
 
 /// What a pod is.
@@ -42,9 +42,28 @@ pub struct Spec {
     pub host_network: Option<bool>,
     /// What it wants of its resolver.
     #[serde(rename = "dnsConfig")]
-    pub dns_config: Option<PodDNSConfig>,
+    pub dns_config: Option<DnsConfig>,
     /// For which system it is.
     pub os: Option<System>,
+}
+
+/// What a pod wants of its resolver.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct DnsConfig {
+    nameservers: Option<List<String>>,
+    searches: Option<List<String>>,
+    options: Option<List<PodDNSConfigOption>>,
+}
+
+impl From<&DnsConfig> for PodDNSConfig {
+    fn from(config: &DnsConfig) -> PodDNSConfig {
+        PodDNSConfig {
+            nameservers: config.nameservers.as_ref().map(|list| list.entries.clone()),
+            searches: config.searches.as_ref().map(|list| list.entries.clone()),
+            options: config.options.as_ref().map(|list| list.entries.clone()),
+        }
+    }
 }
 
 /// A system.
@@ -81,12 +100,27 @@ impl Pod {
     /// Whether it runs already, whatever becomes of this.
     pub fn is_mirror(&self) -> bool {
         let annotations = self.metadata.annotations.as_ref();
-        annotations.is_some_and(|annotations| annotations.contains_key(MIRROR))
+        annotations.is_some_and(|annotations| annotations.get(MIRROR).is_some())
+    }
+
+    /// Whether something has more entries than are read.
+    pub fn has_more(&self) -> bool {
+        let Metadata {
+            labels, annotations, ..
+        } = &self.metadata;
+        let maps = [labels, annotations].into_iter().flatten();
+        let config = self.spec.dns_config.as_ref();
+        maps.into_iter().any(|map| map.has_more())
+            || config.is_some_and(|config| {
+                let lists = [&config.nameservers, &config.searches].into_iter().flatten();
+                let options = config.options.as_ref();
+                lists.into_iter().any(|list| list.has_more) || options.is_some_and(|list| list.has_more)
+            })
     }
 
     /// Whether it has a label with this value.
     pub fn has_label(&self, key: &str, value: &str) -> bool {
         let labels = self.metadata.labels.as_ref();
-        labels.and_then(|labels| labels.get(key)).map(String::as_str) == Some(value)
+        labels.and_then(|labels| labels.get(key)) == Some(value)
     }
 }

@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use super::server::Webhook;
-use crate::tls::{self, Identity};
+use crate::tls::{self, Authorities, Identity};
 
 /// What is spoken upon TLS (RFC 7301).
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
@@ -15,14 +15,17 @@ const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 /// Where the certificate in use is put.
 pub struct Served {
     webhook: Arc<Webhook>,
+    /// Those of whoever may ask; none: whoever can connect.
+    clients: Option<Authorities>,
     config: watch::Sender<Option<Arc<ServerConfig>>>,
 }
 
 impl Served {
-    /// None yet.
-    pub fn new(webhook: Arc<Webhook>) -> Served {
+    /// None yet. With authorities of `clients`, others than theirs cannot shake hands.
+    pub fn new(webhook: Arc<Webhook>, clients: Option<Authorities>) -> Served {
         Served {
             webhook,
+            clients,
             config: watch::Sender::new(None),
         }
     }
@@ -37,7 +40,8 @@ impl Served {
     /// # Errors
     /// When TLS is not possible with it.
     pub fn serve(&self, identity: &Identity) -> Result<(), String> {
-        let config = tls::server(identity, PROTOCOLS).map_err(|error| error.to_string())?;
+        let config =
+            tls::server(identity, PROTOCOLS, self.clients.as_ref()).map_err(|error| error.to_string())?;
         self.config.send_replace(Some(config));
         let expires = identity.expires.and_then(|at| u64::try_from(at).ok());
         let counters = &self.webhook.counters;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -16,19 +16,21 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{mpsc, watch};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::counters::{Counters, Refusal};
 use super::injection::{Injection, Reason};
 use super::review;
+use crate::admin::{Connected, Guest};
 
-/// Connections at once. More wait to be accepted until one ends.
+/// Connections at once. One more takes the place of the oldest of whoever has most.
 const CONNECTIONS: usize = 128;
 
-/// Requests at once whose bodies are read. More wait, within their time.
-const REQUESTS: usize = 16;
+/// Octets of all bodies that are not whole yet. More take the place of what whoever has sent most has sent.
+const BODIES: usize = 32 << 20;
 
 /// Octets of a body: etcd takes objects of 1.5 MiB, and the API server requests of 3 MiB.
 const BODY: usize = 3 << 20;
@@ -62,7 +64,7 @@ pub struct Webhook {
     pub dry_run: bool,
     /// What is counted.
     pub counters: Counters,
-    requests: Semaphore,
+    connected: Connected,
 }
 
 /// What refuses a request: the reason, the status, and what to tell the client.
@@ -75,8 +77,13 @@ impl Webhook {
             injection,
             dry_run,
             counters: Counters::default(),
-            requests: Semaphore::new(REQUESTS),
+            connected: Connected::new(CONNECTIONS, BODIES),
         }
+    }
+
+    /// Connections that made room for others.
+    pub fn dismissed(&self) -> u64 {
+        self.connected.dismissed()
     }
 
     /// Takes connections until `stop` is true and all have ended. The certificate is the one that there is when one begins.
@@ -86,27 +93,22 @@ impl Webhook {
         identity: watch::Receiver<Option<Arc<ServerConfig>>>,
         mut stop: watch::Receiver<bool>,
     ) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        // Open as long as there is a connection.
+        let (open, mut ended) = mpsc::channel::<Infallible>(1);
         loop {
-            let accepted = async {
-                // It is never closed.
-                let place = Arc::clone(&room).acquire_owned().await.ok()?;
-                Some((place, listener.accept().await))
-            };
-            let (place, accepted) = tokio::select! {
-                Some(accepted) = accepted => accepted,
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
                 () = told_to_stop(&mut stop) => break,
             };
             let config = identity.borrow().clone();
             match (accepted, config) {
                 (Ok((stream, _)), Some(config)) => {
-                    let (this, stop) = (Arc::clone(&self), stop.clone());
-                    tokio::spawn(async move {
-                        this.counters.connections.fetch_add(1, Relaxed);
-                        this.converse(stream, config, stop).await;
-                        this.counters.connections.fetch_sub(1, Relaxed);
-                        drop(place);
+                    let (this, stop, open) = (Arc::clone(&self), stop.clone(), open.clone());
+                    self.connected.serve(stream, |stream, guest| async move {
+                        let _open = (open, Counted::new(&this.counters));
+                        this.converse(stream, config, &guest, stop).await;
                     });
+                    yield_now().await;
                 }
                 // Nobody is to connect yet: we are not ready.
                 (Ok(_), None) => {}
@@ -117,12 +119,18 @@ impl Webhook {
             }
         }
         drop(listener);
-        let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
-        let _ = timeout(ENDING, room.acquire_many(all)).await;
+        drop(open);
+        let _ = timeout(ENDING, ended.recv()).await;
     }
 
     /// Serves the requests of a connection, one after the other.
-    async fn converse(&self, stream: TcpStream, config: Arc<ServerConfig>, mut stop: watch::Receiver<bool>) {
+    async fn converse(
+        &self,
+        stream: TcpStream,
+        config: Arc<ServerConfig>,
+        guest: &Guest,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let handshake = timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream));
         let shaken = handshake
             .await
@@ -135,7 +143,7 @@ impl Webhook {
                 return;
             }
         };
-        let service = service_fn(|request| async { Ok::<_, Infallible>(self.reply(request).await) });
+        let service = service_fn(|request| async { Ok::<_, Infallible>(self.reply(request, guest).await) });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD)
@@ -151,9 +159,11 @@ impl Webhook {
         let _ = timeout(ENDING, connection).await;
     }
 
-    async fn reply(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn reply(&self, request: Request<Incoming>, guest: &Guest) -> Response<Full<Bytes>> {
         let begun = Instant::now();
-        let answer = match timeout(REQUEST, self.answer(request)).await {
+        let answer = timeout(REQUEST, self.answer(request, guest)).await;
+        guest.release();
+        let answer = match answer {
             Ok(answer) => answer,
             Err(_) => Err((
                 Refusal::TimedOut,
@@ -163,6 +173,7 @@ impl Webhook {
         };
         match answer {
             Ok(review) => {
+                guest.asks();
                 let microseconds = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
                 let add = |counter: &std::sync::atomic::AtomicU64, by| {
                     counter.fetch_add(by, Relaxed);
@@ -183,7 +194,7 @@ impl Webhook {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<String, Refused> {
+    async fn answer(&self, request: Request<Incoming>, guest: &Guest) -> Result<String, Refused> {
         if request.uri().path() != PATH {
             let problem = format!("there is {PATH} only");
             return Err((Refusal::Path, StatusCode::NOT_FOUND, problem));
@@ -192,23 +203,32 @@ impl Webhook {
             let problem = "use POST".to_owned();
             return Err((Refusal::Path, StatusCode::METHOD_NOT_ALLOWED, problem));
         }
-        let too_large = || {
-            let problem = format!("a review has at most {BODY} octets");
-            (Refusal::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, problem)
-        };
         if request.body().size_hint().lower() > BODY as u64 {
             return Err(too_large());
         }
-        let malformed = |problem| (Refusal::Malformed, StatusCode::BAD_REQUEST, problem);
-        // It is never closed.
-        let _one = self.requests.acquire().await;
-        let body = Limited::new(request.into_body(), BODY).collect().await;
-        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-            true => too_large(),
-            false => malformed(format!("the body cannot be read: {error}")),
-        })?;
-        let request = review::Request::read(&body.to_bytes()).map_err(malformed)?;
+        let body = self.body(request.into_body(), guest).await?;
+        let request = review::Request::read(&body).map_err(malformed)?;
+        drop(body);
         Ok(self.decide(&request))
+    }
+
+    /// A body that is not too large, as long as there is room for it.
+    async fn body(&self, mut body: Incoming, guest: &Guest) -> Result<Vec<u8>, Refused> {
+        let mut octets = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| malformed(format!("the body cannot be read: {error}")))?;
+            let data = frame.into_data().unwrap_or_default();
+            if octets.len() + data.len() > BODY {
+                return Err(too_large());
+            }
+            let before = octets.capacity();
+            octets.extend_from_slice(&data);
+            if !self.connected.hold(guest, octets.capacity() - before) {
+                let problem = "there is no room for it beside what others send".to_owned();
+                return Err((Refusal::Crowded, StatusCode::SERVICE_UNAVAILABLE, problem));
+            }
+        }
+        Ok(octets)
     }
 
     /// What the API server is told about a pod, and the log and the counters with it.
@@ -241,6 +261,31 @@ impl Webhook {
                 request.answer(None)
             }
         }
+    }
+}
+
+fn malformed(problem: String) -> Refused {
+    (Refusal::Malformed, StatusCode::BAD_REQUEST, problem)
+}
+
+fn too_large() -> Refused {
+    let problem = format!("a review has at most {BODY} octets");
+    (Refusal::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, problem)
+}
+
+/// A connection that is counted, until it is dropped: it may be cut off anywhere.
+struct Counted<'c>(&'c Counters);
+
+impl<'c> Counted<'c> {
+    fn new(counters: &'c Counters) -> Counted<'c> {
+        counters.connections.fetch_add(1, Relaxed);
+        Counted(counters)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
     }
 }
 

@@ -288,3 +288,26 @@ fn domains_leave_room_for_a_namespace() {
         assert!(!is_domain(bad), "{bad}");
     }
 }
+
+/// Whatever is in a review of the largest size, little of it is kept, and the pod stays as it is.
+#[test]
+fn of_what_has_many_entries_few_are_read() {
+    let many = |entry: Value| Value::Array(vec![entry; super::entries::ENTRIES + 1]);
+    let map: serde_json::Map<_, _> = (0..=super::entries::ENTRIES)
+        .map(|number| (format!("a{number}"), json!("")))
+        .collect();
+    for pod in [
+        json!({"spec": {"dnsConfig": {"options": many(json!({}))}}}),
+        json!({"spec": {"dnsConfig": {"searches": many(json!("a"))}}}),
+        json!({"spec": {"dnsConfig": {"nameservers": many(json!("10.0.0.1"))}}}),
+        json!({"metadata": {"labels": map}}),
+        json!({"metadata": {"annotations": map}}),
+    ] {
+        assert_eq!(change(&pointing(), &pod, "team").err(), Some(Reason::TooMany));
+    }
+    let mut fits = json!({"spec": {"dnsConfig": {"options": many(json!({"name": "a"}))}}});
+    fits["spec"]["dnsConfig"]["options"].as_array_mut().unwrap().pop();
+    let change = change(&pointing(), &fits, "team").unwrap();
+    let options = &patched(&fits, &change)["dnsConfig"]["options"];
+    assert_eq!(options.as_array().unwrap().len(), super::entries::ENTRIES + 1);
+}
