@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::super::transfer::{Contents as _, Outgoing, notify_all};
 use super::counters::Outcome;
 use super::incoming::Came;
+use super::pace::{ZONE_APART, told};
 use super::primary::Primary;
 use super::state::State;
 use crate::config;
@@ -67,10 +68,11 @@ impl Follower {
         loop {
             let pause = self.refresh().await;
             let state = Arc::clone(&self.state);
+            let earliest = Instant::now() + ZONE_APART;
             self.meanwhile(async move {
                 tokio::select! {
                     () = sleep(pause) => {}
-                    () = state.wake.notified() => {}
+                    () = told(&state, earliest) => {}
                 }
             })
             .await;

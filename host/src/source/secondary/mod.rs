@@ -8,6 +8,7 @@ mod counters;
 mod follow;
 mod incoming;
 mod notified;
+mod pace;
 mod primary;
 mod stage;
 mod state;
