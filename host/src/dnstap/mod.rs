@@ -3,6 +3,7 @@
 //! Workers hand over whole frames and never wait: what the reader does not take in time is dropped and counted, as lines
 //! of output are ([`output`](crate::output)).
 
+mod file;
 mod frames;
 mod message;
 mod reader;

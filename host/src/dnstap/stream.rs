@@ -1,15 +1,13 @@
 //! The way to the reader: opened when there is something to tell, and anew when it was lost.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::file::Written;
 use super::frames::{self, Control};
 use crate::config::TapReader;
 
@@ -42,7 +40,7 @@ pub(super) struct Stream {
 /// A stream that was started.
 enum Open {
     Socket(Box<dyn Socket>),
-    File { file: File, octets: u64 },
+    File(Written),
 }
 
 trait Socket: Read + Write + Send {}
@@ -60,33 +58,34 @@ impl Stream {
     }
 
     fn send(&mut self, frames: &[u8]) -> io::Result<()> {
-        if let TapReader::File(path, most) = &self.to
-            && let Some(Open::File { octets, .. }) = &self.open
-            && octets + frames.len() as u64 > *most
-        {
-            tracing::debug!(file = %path.display(), "a full file of dnstap is put aside");
-            self.close();
-        }
-        let open = match &mut self.open {
-            Some(open) => open,
-            none => {
-                let opened = Open::begin(&self.to)?;
-                tracing::info!(to = %self.to, "dnstap is written");
+        match (&self.to, &mut self.open) {
+            (_, Some(Open::Socket(socket))) => return socket.write_all(frames),
+            (TapReader::File(_, most), Some(Open::File(written)))
+                if !written.is_full_with(frames.len(), *most) =>
+            {
+                written.append(frames)?;
                 self.problem = None;
-                none.insert(opened)
+                return Ok(());
             }
-        };
-        match open {
-            Open::Socket(socket) => socket.write_all(frames),
-            Open::File { file, octets } => {
-                *octets += frames.len() as u64;
-                file.write_all(frames)
-            }
+            _ => {}
         }
+        let opened = Open::begin(&self.to, frames)?;
+        if self.open.is_none() {
+            tracing::info!(to = %self.to, "dnstap is written");
+        } else {
+            tracing::debug!(to = %self.to, "a full file of dnstap was put aside");
+        }
+        self.problem = None;
+        self.close();
+        self.open = Some(opened);
+        Ok(())
     }
 
     fn lose(&mut self, error: &io::Error) {
-        self.open = None;
+        // What is in a file stays, and more comes behind it when there is room again.
+        if let Some(Open::Socket(_)) = self.open {
+            self.open = None;
+        }
         self.when = Instant::now() + AGAIN;
         let problem = error.to_string();
         if self.problem.as_ref() != Some(&problem) {
@@ -97,20 +96,22 @@ impl Stream {
 
     /// Says that nothing follows, and waits until the reader has seen it.
     fn close(&mut self) {
-        // It is over either way.
-        let _ = match self.open.take() {
-            Some(Open::Socket(mut socket)) => socket
-                .write_all(&frames::control(Control::Stop))
-                .and_then(|()| frames::read(Control::Finish, &mut socket)),
-            Some(Open::File { mut file, .. }) => file.write_all(&frames::control(Control::Stop)),
-            None => Ok(()),
-        };
+        match self.open.take() {
+            Some(Open::Socket(mut socket)) => {
+                // It is over either way.
+                let _ = socket
+                    .write_all(&frames::control(Control::Stop))
+                    .and_then(|()| frames::read(Control::Finish, &mut socket));
+            }
+            Some(Open::File(written)) => written.end(),
+            None => {}
+        }
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, frames: &[u8]) -> io::Result<usize> {
-        let sent = match self.open.is_some() || Instant::now() >= self.when {
+        let sent = match Instant::now() >= self.when {
             true => self.send(frames).inspect_err(|error| self.lose(error)).is_ok(),
             false => false,
         };
@@ -135,56 +136,32 @@ impl Drop for Stream {
 }
 
 impl Open {
-    fn begin(to: &TapReader) -> io::Result<Open> {
-        match to {
+    /// Begins a stream with these frames.
+    fn begin(to: &TapReader, frames: &[u8]) -> io::Result<Open> {
+        let mut socket: Box<dyn Socket> = match to {
             TapReader::Unix(path) => {
                 let socket = UnixStream::connect(path)?;
                 socket.set_read_timeout(Some(PATIENCE))?;
                 socket.set_write_timeout(Some(PATIENCE))?;
-                Open::greet(Box::new(socket))
+                Box::new(socket)
             }
             TapReader::Tcp(address) => {
                 let socket = TcpStream::connect_timeout(address, PATIENCE)?;
                 socket.set_read_timeout(Some(PATIENCE))?;
                 socket.set_write_timeout(Some(PATIENCE))?;
-                Open::greet(Box::new(socket))
+                Box::new(socket)
             }
-            TapReader::File(path, _) => {
-                let mut file = create(path)?;
-                let start = frames::control(Control::Start);
-                file.write_all(&start)?;
-                let octets = start.len() as u64;
-                Ok(Open::File { file, octets })
-            }
-        }
-    }
-
-    /// Agrees with the reader on what is told.
-    fn greet(mut socket: Box<dyn Socket>) -> io::Result<Open> {
-        socket.write_all(&frames::control(Control::Ready))?;
-        frames::read(Control::Accept, &mut socket)?;
-        socket.write_all(&frames::control(Control::Start))?;
+            TapReader::File(path, _) => return Ok(Open::File(Written::begin(path, frames)?)),
+        };
+        greet(&mut *socket)?;
+        socket.write_all(frames)?;
         Ok(Open::Socket(socket))
     }
 }
 
-/// A new file; one that is there is put aside, since a stream has one start only. Nobody else may read what clients ask.
-fn create(path: &Path) -> io::Result<File> {
-    match fs::symlink_metadata(path) {
-        Ok(there) if !there.is_file() => {
-            return Err(io::Error::other("it is there, and is not a plain file"));
-        }
-        Ok(_) => {
-            let mut aside = path.as_os_str().to_owned();
-            aside.push(".1");
-            fs::rename(path, PathBuf::from(aside))?;
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
+/// Agrees with the reader on what is told.
+fn greet(mut socket: &mut dyn Socket) -> io::Result<()> {
+    socket.write_all(&frames::control(Control::Ready))?;
+    frames::read(Control::Accept, &mut socket)?;
+    socket.write_all(&frames::control(Control::Start))
 }
