@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, fstat, mkdirat, openat,
+    renameat, statat, unlinkat, utimensat,
 };
 
 /// That others may write, in a file's mode.
@@ -35,7 +36,7 @@ pub struct Entry {
     pub name: String,
     /// Octets in it.
     pub octets: u64,
-    /// When it was last written.
+    /// When it was last written, or used.
     pub written: SystemTime,
 }
 
@@ -169,11 +170,56 @@ impl PrivateFolder {
                 entries.push(Entry {
                     name: name.to_owned(),
                     octets: metadata.st_size as u64,
-                    written: SystemTime::UNIX_EPOCH + Duration::from_secs(metadata.st_mtime as u64),
+                    written: SystemTime::UNIX_EPOCH
+                        + Duration::new(metadata.st_mtime as u64, metadata.st_mtime_nsec as u32),
                 });
             }
         }
         Ok(entries)
+    }
+
+    /// Removes files, those that were not used for longest first, until one of so many `octets` can be called `name`
+    /// and all have `limit` octets at most. Those that `stays` says so of stay. False: there is no such room.
+    ///
+    /// # Errors
+    ///
+    /// When the disk says so.
+    pub fn make_room(
+        &self,
+        name: &str,
+        octets: u64,
+        limit: u64,
+        stays: impl Fn(&str) -> bool,
+    ) -> io::Result<bool> {
+        let mut others = self.entries()?;
+        others.retain(|entry| entry.name != name);
+        others.sort_by_key(|entry| entry.written);
+        let mut total = octets + others.iter().map(|entry| entry.octets).sum::<u64>();
+        for entry in others.iter().filter(|entry| !stays(&entry.name)) {
+            if total <= limit {
+                break;
+            }
+            self.remove(&entry.name)?;
+            total -= entry.octets;
+        }
+        Ok(total <= limit)
+    }
+
+    /// Notes that a file is used: it counts as written now.
+    ///
+    /// # Errors
+    ///
+    /// When the disk says so, or it is not there.
+    pub fn touch(&self, name: &str) -> io::Result<()> {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        Ok(utimensat(&self.0, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Removes a file.
@@ -311,6 +357,40 @@ mod tests {
         assert!(inner.read("a").is_err());
         allow(&folder.path().join("own/inner"), 0o770);
         assert!(made.folder("inner").is_err(), "a folder that others can write to");
+    }
+
+    #[test]
+    fn the_longest_unused_make_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = PrivateFolder::open(&folder.path().join("own")).unwrap();
+        for (name, day) in [("one", 1), ("two", 2), ("three", 3), ("four", 4)] {
+            made.store(name, &[&[0; 100]]).unwrap();
+            let file = File::options()
+                .write(true)
+                .open(folder.path().join("own").join(name));
+            let written = SystemTime::UNIX_EPOCH + Duration::from_secs(day * 86_400);
+            file.unwrap().set_modified(written).unwrap();
+        }
+        let names = || {
+            let mut names: Vec<_> = made
+                .entries()
+                .unwrap()
+                .into_iter()
+                .map(|entry| entry.name)
+                .collect();
+            names.sort();
+            names
+        };
+        assert!(made.make_room("five", 100, 500, |_| false).unwrap());
+        assert_eq!(names().len(), 4);
+        made.touch("one").unwrap();
+        assert!(made.make_room("five", 100, 400, |_| false).unwrap());
+        assert_eq!(names(), ["four", "one", "three"]);
+        // One takes its own place.
+        assert!(made.make_room("one", 200, 400, |name| name == "three").unwrap());
+        assert_eq!(names(), ["four", "one", "three"]);
+        assert!(!made.make_room("five", 350, 400, |name| name == "three").unwrap());
+        assert_eq!(names(), ["three"]);
     }
 
     #[test]

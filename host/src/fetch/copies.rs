@@ -16,6 +16,9 @@ use crate::private_folder::{PrivateFolder, Unfinished};
 /// Octets of the longest description.
 const DESCRIPTION: u64 = 64 << 10;
 
+/// Octets of all copies. Those of what was not used for longest make room, also where it is not configured any more.
+const KEPT: u64 = 1 << 30;
+
 /// A folder of copies.
 #[derive(Debug, Clone)]
 pub struct Copies(PrivateFolder);
@@ -49,7 +52,12 @@ impl Copies {
 
     /// The copy itself, as long as it is the one described, and not larger than what the location allows now.
     pub(super) fn read(&self, location: &Location, described: &Description) -> Option<Arc<Data>> {
-        let data = Data::read(self.0.file(&name(location)).ok()?, location.size as u64).ok()?;
+        let name = name(location);
+        let data = Data::read(self.0.file(&name).ok()?, location.size as u64).ok()?;
+        for name in [&name, &self::described(&name)] {
+            // One that cannot be touched is the first to go, and can still be used.
+            let _ = self.0.touch(name);
+        }
         (data.digest() == described.sha256).then_some(data)
     }
 
@@ -65,6 +73,13 @@ impl Copies {
         copy: Unfinished,
         description: &Description,
     ) -> io::Result<()> {
+        let octets = copy.file.metadata()?.len();
+        // What is being written counts as well, until it is in its place.
+        let being_written = |one: &str| one.starts_with(&name(location));
+        if !self.0.make_room(&name(location), 0, KEPT, being_written)? {
+            tracing::warn!(url = %location.url, octets, "there is no room to keep a copy of it");
+            return Ok(());
+        }
         copy.file.sync_all()?;
         copy.keep()?;
         let mut beside = self.0.begin(&described(&name(location)))?;

@@ -18,6 +18,10 @@ use crate::private_folder::PrivateFolder;
 /// Octets of the digest that a file begins with.
 const DIGEST: usize = 32;
 
+/// Octets of all that is kept. Each version of a module is compiled to a file of its own; those that were not used for longest
+/// make room.
+const KEPT: u64 = 256 << 20;
+
 /// A folder of compiled filters.
 #[derive(Debug, Clone)]
 pub struct CompiledCache(PrivateFolder);
@@ -30,11 +34,14 @@ impl CompiledCache {
 
     /// The component that `module` was compiled to before, if it was.
     pub(super) fn load(&self, engine: &wasmtime::Engine, module: &[u8]) -> Option<Compiled> {
-        let file = self.0.read(&name(engine, module)).ok()?;
+        let name = name(engine, module);
+        let file = self.0.read(&name).ok()?;
         let (digest, code) = file.split_at_checked(DIGEST)?;
         if *digest != *Sha256::digest(code) {
             return None;
         }
+        // A file that cannot be touched is the first to go, and can still be used.
+        let _ = self.0.touch(&name);
         // SAFETY: this process, or another one of this user and this version, wrote the file: nobody else can
         // write to it, to the folder that we hold, or put another one in its place, the name holds version and
         // settings of the compiler, and the digest says that all of it is there. It was read into memory that nobody
@@ -46,10 +53,15 @@ impl CompiledCache {
     ///
     /// # Errors
     ///
-    /// When the disk says so. Nothing is lost: the next start compiles again.
+    /// When the disk says so, or there is no room for it. Nothing is lost: the next start compiles again.
     pub(super) fn store(&self, engine: &wasmtime::Engine, module: &[u8], code: &[u8]) -> io::Result<()> {
-        self.0
-            .store(&name(engine, module), &[&Sha256::digest(code), code])
+        let name = name(engine, module);
+        let octets = (DIGEST + code.len()) as u64;
+        if !self.0.make_room(&name, octets, KEPT, |_| false)? {
+            let problem = format!("its {octets} octets are more than the {KEPT} of all that is kept");
+            return Err(io::Error::other(problem));
+        }
+        self.0.store(&name, &[&Sha256::digest(code), code])
     }
 }
 

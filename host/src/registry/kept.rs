@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::artifact::Artifact;
 use crate::config::{Reference, hex, spell_size};
-use crate::private_folder::{Entry, PrivateFolder};
+use crate::private_folder::PrivateFolder;
 
 /// Of the folder that everything is kept in.
 const FOLDER: &str = "modules";
@@ -53,24 +53,12 @@ impl Kept {
         let (parts, name) = (artifact.write(), artifact_file(&artifact.digest));
         let octets: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let used: Vec<String> = used.iter().map(|digest| artifact_file(digest)).collect();
-        let mut others: Vec<Entry> = folder
-            .entries()?
-            .into_iter()
-            .filter(|entry| entry.name != name)
-            .collect();
-        others.sort_by_key(|entry| (used.contains(&entry.name), entry.written));
-        let mut total = octets + others.iter().map(|entry| entry.octets).sum::<u64>();
-        for entry in others {
-            if total <= limit as u64 || used.contains(&entry.name) {
-                break;
-            }
-            folder.remove(&entry.name)?;
-            total -= entry.octets;
-        }
-        if total > limit as u64 {
+        if !folder.make_room(&name, octets, limit as u64, |one| {
+            used.iter().any(|used| used == one)
+        })? {
             let limit = spell_size(limit);
             return Err(io::Error::other(format!(
-                "with it there would be {total} octets, more than {limit} (`keep`)"
+                "with it and those that are in use there would be more than {limit} (`keep`)"
             )));
         }
         let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
