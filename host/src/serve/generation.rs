@@ -144,8 +144,7 @@ impl Generation {
     ) -> Result<Generation, Report> {
         let mut zones_of_filter: Vec<Vec<String>> = vec![Vec::new(); config.filters.len()];
         let of_filters: Vec<u64> = config.filters.iter().map(fingerprint::of_filter).collect();
-        let known = KnownSources::new(previous);
-        let mut sources = Vec::new();
+        let (known, mut sources) = (KnownSources::new(previous), Vec::new());
         let named = fingerprint::of_named(&config.sources);
         let pipelines = config.zones.iter().map(|zone| {
             let partition = fingerprint::of_cache(zone, &of_filters, named);
@@ -161,7 +160,6 @@ impl Generation {
         let mut pipelines: Vec<Pipeline> = pipelines.collect();
         let first_named = sources.len();
         sources.extend(known.named(&config));
-        let pods = node_pods(&config, previous);
         check_zones(&config, &zones_of_filter)?;
         let filters = load(&config, &zones_of_filter, engine, previous)?;
         let routes = routes(&config, &filters, first_named)?;
@@ -183,6 +181,7 @@ impl Generation {
         let (identities, test_cases) = of_filters.unzip();
         Ok(Generation {
             number,
+            pods: node_pods(&config, previous),
             config,
             zones,
             pipelines,
@@ -192,7 +191,6 @@ impl Generation {
             sources,
             first_named,
             routes,
-            pods,
             tap,
             keeps,
             hears_messages,

@@ -132,9 +132,6 @@ impl Teller<'_> {
             Place::Services(found) => {
                 let mut told = HashSet::new();
                 for found in found.iter().filter(|found| told.insert(found.address)) {
-                    if message.is_full() {
-                        break;
-                    }
                     push_asked_address(&mut message, qtype, found.address);
                 }
                 if found.len() >= MOST_FOUND {
