@@ -57,6 +57,7 @@ What ships, and what it costs (always the release):
 Now and then:
   setup              add the WebAssembly target that filters are built for, if it is missing
   steady [ARGS…]     `test ARGS…` ten times beside eight threads that spin (--runs N, --load N); goes on where it stopped
+  simulate [ARGS…]   play the proxy in a world of its own for two minutes, a history a seed; --help and docs/simulation.md
   fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
   bindings           generate guest-sdk/src/bindings.rs from wit/
   keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         "sdk" => Build::Release.programs(None).and_then(|()| pack::sdk()),
         "setup" => setup::wasm_target(),
         "steady" => steady::steady(rest),
+        "simulate" => simulate(rest),
         "fuzz" => fuzz::fuzz(&rest),
         "bindings" => bindings(),
         "keep-filter" => released::keep(),
@@ -131,6 +133,15 @@ fn bench(args: &[String]) -> Result<(), Failure> {
             .args(args)
             .current_dir(root()),
     )
+}
+
+/// Plays histories in the box.
+fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
+    let build = Build::chosen(&mut words);
+    build.programs(Some("dnsweir"))?;
+    let mut command = Build::Quick.cargo("test");
+    command.args(["--quiet", "--test", "histories", "--", "simulate"]);
+    call(command.args(words).env("DNSWEIR_PROGRAMS", build.folder()))
 }
 
 /// Writes `guest-sdk/src/bindings.rs`. The test that compares it with `wit/` has what is generated.

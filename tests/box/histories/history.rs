@@ -1,0 +1,185 @@
+//! One history: the lines of a scenario, played by the program in a folder of its own.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::outcome::{Ended, Outcome};
+
+/// Configurations that histories name. Each is a file `NAME.kdl` in the program's folder; what it runs is `live.kdl`.
+pub const CONFIGURATIONS: [(&str, &str); 4] = [
+    ("one", include_str!("configurations/one.kdl")),
+    ("other", include_str!("configurations/other.kdl")),
+    ("filtered", include_str!("configurations/filtered.kdl")),
+    ("bad", include_str!("configurations/bad.kdl")),
+];
+
+/// The program's own folder, below the one with scenario, report and log: it watches its configuration's folder, and would
+/// see whoever reads there.
+const PLACE: &str = "proxy";
+
+/// How long a thread may make no call, in real time, before that is a finding.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// How long a history may take, in real time.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// What is played.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// Draws the order of threads, ports and everything else that the lines leave open.
+    pub seed: u64,
+    /// What the program starts with.
+    pub configuration: String,
+    /// Lines of a scenario (src/scenario.rs).
+    pub lines: Vec<String>,
+}
+
+impl History {
+    /// Plays it, and returns what came of it.
+    ///
+    /// # Errors
+    /// In words, if it cannot be played: that says nothing about the program.
+    pub fn play(&self) -> Result<Outcome, String> {
+        let place = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
+        self.play_in(place.path())
+    }
+
+    /// Plays it in a folder, where everything stays.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn play_in(&self, folder: &Path) -> Result<Outcome, String> {
+        let failed = |error: io::Error| format!("cannot play a history: {error}");
+        self.prepare(folder).map_err(failed)?;
+        let mut child = command(folder).map_err(failed)?.spawn().map_err(failed)?;
+        let ended = watch(&mut child, folder).map_err(failed)?;
+        Outcome::read(folder, ended).map_err(failed)
+    }
+
+    fn prepare(&self, folder: &Path) -> io::Result<()> {
+        let place = folder.join(PLACE);
+        for name in ["home", "control"] {
+            fs::create_dir_all(place.join(name))?;
+        }
+        for (name, text) in CONFIGURATIONS {
+            fs::write(place.join(name).with_extension("kdl"), text)?;
+        }
+        let first = place.join(&self.configuration).with_extension("kdl");
+        if !place.join("live.kdl").exists() {
+            fs::hard_link(first, place.join("live.kdl"))?;
+        }
+        let mut text = format!("seed {}\nreport ../report\n", self.seed);
+        for line in &self.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        fs::write(folder.join("scenario"), text)
+    }
+}
+
+/// The program, in a folder.
+fn command(folder: &Path) -> io::Result<Command> {
+    let log = File::create(folder.join("log"))?;
+    let mut command = Command::new(program());
+    command
+        .args(["run", "--config", "live.kdl"])
+        .current_dir(folder.join(PLACE));
+    command.env_clear().env("HOME", "home");
+    command
+        .env("DNSWEIR_BOX", "../scenario")
+        .env("LD_PRELOAD", library()?);
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    // Where things are in memory must be the same each time: tables of hashes begin with addresses.
+    // SAFETY: one system call between fork and exec, which takes no lock.
+    unsafe {
+        command.pre_exec(
+            || match libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(()),
+            },
+        )
+    };
+    Ok(command)
+}
+
+/// The proxy that is tested.
+fn program() -> PathBuf {
+    match std::env::var_os("DNSWEIR_PROGRAMS") {
+        Some(folder) => Path::new(&folder).join("dnsweir"),
+        None => PathBuf::from("dnsweir"),
+    }
+}
+
+/// The box. Cargo leaves it where it leaves this program.
+fn library() -> io::Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let library = this.with_file_name("libdnsweir_box.so");
+    match library.exists() {
+        true => Ok(library),
+        false => Err(io::Error::other(format!("there is no {}", library.display()))),
+    }
+}
+
+/// Waits until the program has ended, or makes no calls any more.
+fn watch(child: &mut Child, folder: &Path) -> io::Result<Ended> {
+    let pulse = folder.join("report.pulse");
+    let begin = Instant::now();
+    let (mut last, mut since) = (0, Instant::now());
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Ended::By(status));
+        }
+        std::thread::sleep(Duration::from_millis(if begin.elapsed().as_millis() < 500 {
+            2
+        } else {
+            20
+        }));
+        let words = fs::read(&pulse).unwrap_or_default();
+        let word = |index: usize| {
+            let octets = words
+                .get(index * 8..index * 8 + 8)
+                .and_then(|octets| octets.try_into().ok());
+            octets.map_or(0, u64::from_ne_bytes)
+        };
+        if word(0) != last || word(2) != 0 {
+            (last, since) = (word(0), Instant::now());
+        }
+        if since.elapsed() > SILENT || begin.elapsed() > LONGEST {
+            let stack = stack(child.id(), word(1));
+            child.kill()?;
+            child.wait()?;
+            return Ok(Ended::Silent(stack));
+        }
+    }
+}
+
+/// Where a thread is, as a debugger sees it; empty where there is none.
+fn stack(process: u32, thread: u64) -> String {
+    let mut gdb = Command::new("gdb");
+    gdb.args([
+        "-batch",
+        "-nx",
+        "-p",
+        &process.to_string(),
+        "-ex",
+        "thread apply all -q backtrace 24",
+    ]);
+    let Ok(output) = gdb.stdin(Stdio::null()).output() else {
+        return format!("thread {thread} of the process; gdb would show its stack");
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mark = format!("(LWP {thread})");
+    // Two lines name it: one where the debugger finds the threads, one above its stack.
+    let part = text
+        .split("\nThread ")
+        .find(|part| part.contains(&mark) && part.contains("#0"));
+    part.unwrap_or_default()
+        .lines()
+        .take(26)
+        .collect::<Vec<_>>()
+        .join("\n")
+}

@@ -1,0 +1,35 @@
+//! Histories of the proxy in the box, and what must hold in each: docs/simulation.md.
+//!
+//! Without words, as by `cargo test`, the kept ones are run: what once failed, each a small file. `cargo xtask simulate` has
+//! this program make new ones.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program speaks to the person who called it"
+)]
+
+mod checks;
+mod history;
+mod kept;
+mod outcome;
+mod plans;
+mod search;
+mod sweep;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let result = match words.split_first() {
+        Some((first, rest)) if first == "simulate" => search::simulate(rest),
+        _ => kept::test(&words),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Somebody who asks, as the stub resolvers of C libraries do, and looks at every answer.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use super::message::{self, AGE, NXDOMAIN, SERVFAIL, SPANS};
+use crate::net::{Event, Net, News, Number};
+use crate::report::Report;
+use crate::scenario::{Role, Scenario};
+use crate::seed::Random;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// By when an answer is there, whatever upstreams do: `deadline` of a `forward`, and what a busy moment takes.
+const IN_TIME: u64 = 8 * SECOND;
+
+/// How long after an answer, or after it should have come, a second one is recognized.
+const REMEMBERED: u64 = 30 * SECOND;
+
+/// Seconds that an answer may be old when upstreams are well: its TTL, the span that its address tells, and the time on its way.
+const FRESH: u64 = 5 + AGE + 5;
+
+/// After how many seconds of fine weather that holds.
+const RECOVERED: u64 = 20 * SECOND;
+
+/// Names that are asked for.
+const NAMES: u64 = 60;
+
+/// How somebody asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Twice over UDP, five seconds apart.
+    Glibc,
+    /// Three times over UDP, 2.5 seconds apart.
+    Musl,
+    /// Twice over UDP, five seconds apart; and over TCP if the answer is cut off, which none here is.
+    Go,
+    /// Over TCP, up to three at once.
+    Tcp,
+    /// Octets of any kind, connections left half way.
+    Hostile,
+}
+
+/// Something that was asked and is waited for.
+struct Asked {
+    name: String,
+    at: u64,
+    answers: u32,
+    /// Attempts of the same question that have been made.
+    attempts: u32,
+    /// Whether it is asked over a connection.
+    stream: bool,
+}
+
+/// One.
+pub struct Client {
+    actor: usize,
+    manner: Manner,
+    ip: IpAddr,
+    server: SocketAddr,
+    every: u64,
+    until: u64,
+    up: u64,
+    down: u64,
+    fine: u64,
+    port: u16,
+    /// By port and ID.
+    asked: BTreeMap<(u16, u16), Asked>,
+    /// What each connection brought, and from which port it is.
+    connections: BTreeMap<Number, (u16, Vec<u8>)>,
+    /// When to ask again, by the reason to wake.
+    again: BTreeMap<u64, (u16, u16)>,
+    next: u64,
+    chance: Random,
+}
+
+impl Client {
+    pub fn new(actor: usize, role: &Role, scenario: &Scenario, chance: Random) -> Client {
+        let Role::Client {
+            manner,
+            ip,
+            server,
+            every,
+            until,
+        } = role
+        else {
+            unreachable!("a client is made of a client's role")
+        };
+        Client {
+            actor,
+            manner: match manner.as_str() {
+                "glibc" => Manner::Glibc,
+                "musl" => Manner::Musl,
+                "go" => Manner::Go,
+                "tcp" => Manner::Tcp,
+                _ => Manner::Hostile,
+            },
+            ip: *ip,
+            server: *server,
+            every: *every,
+            until: *until,
+            up: scenario.up,
+            down: scenario.down,
+            fine: scenario.well + RECOVERED,
+            port: 1024,
+            asked: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            again: BTreeMap::new(),
+            next: 1,
+            chance,
+        }
+    }
+
+    pub fn told(&mut self, news: News, net: &mut Net, report: &mut Report) {
+        match news {
+            News::Wakes { why: 0, .. } => self.ask(net, report),
+            News::Wakes { why, .. } => self.ask_again(why, net, report),
+            News::Datagram { datagram, .. } => {
+                self.answered(datagram.to.port(), &datagram.octets, net, report)
+            }
+            News::Connected { socket, .. } => self.speak(socket, net, report),
+            News::Came { socket, octets, .. } => {
+                let Some((port, buffer)) = self.connections.get_mut(&socket) else {
+                    return;
+                };
+                let port = *port;
+                buffer.extend(octets);
+                while let Some((_, buffer)) = self.connections.get_mut(&socket)
+                    && let Some(message) = message::unframed(buffer)
+                {
+                    self.answered(port, &message, net, report);
+                }
+                let waits = self
+                    .asked
+                    .range((port, 0)..=(port, u16::MAX))
+                    .any(|(_, asked)| asked.answers == 0);
+                if !waits {
+                    self.hang_up(socket, net);
+                }
+            }
+            News::Ended { socket, .. } => self.hang_up(socket, net),
+            News::Accepted { .. } => {}
+        }
+    }
+
+    fn hang_up(&mut self, socket: Number, net: &mut Net) {
+        if self.connections.remove(&socket).is_some() {
+            net.close(socket);
+        }
+    }
+
+    fn fresh_port(&mut self) -> u16 {
+        self.port = if self.port >= 60_000 { 1025 } else { self.port + 1 };
+        self.port
+    }
+
+    fn name(&mut self) -> String {
+        let number = self.chance.below(NAMES);
+        let kind = if number.is_multiple_of(7) { "no" } else { "host" };
+        format!("{kind}{number}.example")
+    }
+
+    /// It is time to ask something.
+    fn ask(&mut self, net: &mut Net, report: &mut Report) {
+        self.forget(net.now, report);
+        if net.now < self.until {
+            let wait = self.every / 2 + self.chance.below(self.every.max(1));
+            net.after(
+                wait,
+                Event::Wakes {
+                    actor: self.actor,
+                    why: 0,
+                },
+            );
+        }
+        // Before it is up, nobody is there to be asked.
+        if net.now < self.up || net.now >= self.until {
+            return;
+        }
+        let port = self.fresh_port();
+        match self.manner {
+            Manner::Tcp => self.dial(port, net),
+            Manner::Hostile => self.offend(port, net),
+            Manner::Glibc | Manner::Musl | Manner::Go => {
+                let (id, name) = (self.chance.next() as u16, self.name());
+                self.send(port, id, name, 1, net, report);
+            }
+        }
+    }
+
+    fn dial(&mut self, port: u16, net: &mut Net) {
+        let socket = net.dial(self.actor, SocketAddr::new(self.ip, port), self.server);
+        self.connections.insert(socket, (port, Vec::new()));
+    }
+
+    /// Asks over UDP.
+    fn send(&mut self, port: u16, id: u16, name: String, attempts: u32, net: &mut Net, report: &mut Report) {
+        report.count("asked by clients");
+        net.inject(
+            0,
+            SocketAddr::new(self.ip, port),
+            self.server,
+            message::query(id, &name),
+        );
+        let asked = Asked {
+            name,
+            at: net.now,
+            answers: 0,
+            attempts,
+            stream: false,
+        };
+        self.asked.insert((port, id), asked);
+        let (most, wait) = match self.manner {
+            Manner::Musl => (3, 5 * SECOND / 2),
+            _ => (2, 5 * SECOND),
+        };
+        if attempts < most {
+            self.next += 1;
+            self.again.insert(self.next, (port, id));
+            net.after(
+                wait,
+                Event::Wakes {
+                    actor: self.actor,
+                    why: self.next,
+                },
+            );
+        }
+    }
+
+    /// No answer came for a while.
+    fn ask_again(&mut self, why: u64, net: &mut Net, report: &mut Report) {
+        let Some(key) = self.again.remove(&why) else {
+            return;
+        };
+        let Some(asked) = self.asked.get(&key).filter(|asked| asked.answers == 0) else {
+            return;
+        };
+        let (name, attempts) = (asked.name.clone(), asked.attempts + 1);
+        report.count("asked again");
+        // The same socket and ID would make two answers right; what is looked for here is an answer too many.
+        let (port, id) = (self.fresh_port(), self.chance.next() as u16);
+        self.send(port, id, name, attempts, net, report);
+    }
+
+    /// A connection is there: up to three questions at once.
+    fn speak(&mut self, socket: Number, net: &mut Net, report: &mut Report) {
+        let Some((port, _)) = self.connections.get(&socket) else {
+            return;
+        };
+        let port = *port;
+        if self.manner == Manner::Hostile {
+            let mut octets = vec![0; self.chance.below(600) as usize];
+            self.chance.fill(&mut octets);
+            let _ = net.write(socket, &octets);
+            if self.chance.below(2) == 0 {
+                self.hang_up(socket, net);
+            }
+            return;
+        }
+        let mut octets = Vec::new();
+        let first = self.chance.next() as u16;
+        for more in 0..=self.chance.below(3) as u16 {
+            let (id, name) = (first.wrapping_add(more), self.name());
+            octets.extend(message::framed(&message::query(id, &name)));
+            report.count("asked by clients");
+            let asked = Asked {
+                name,
+                at: net.now,
+                answers: 0,
+                attempts: 9,
+                stream: true,
+            };
+            self.asked.insert((port, id), asked);
+        }
+        let _ = net.write(socket, &octets);
+    }
+
+    /// Something that no stub resolver would do.
+    fn offend(&mut self, port: u16, net: &mut Net) {
+        if self.chance.below(4) == 0 {
+            return self.dial(port, net);
+        }
+        let name = self.name();
+        let mut octets = message::query(self.chance.next() as u16, &name);
+        for _ in 0..=self.chance.below(4) {
+            let at = self.chance.below(octets.len() as u64) as usize;
+            octets[at] = self.chance.next() as u8;
+        }
+        octets.truncate(1 + self.chance.below(octets.len() as u64) as usize);
+        net.inject(0, SocketAddr::new(self.ip, port), self.server, octets);
+    }
+
+    /// Something came for a port.
+    fn answered(&mut self, port: u16, reply: &[u8], net: &mut Net, report: &mut Report) {
+        if self.manner == Manner::Hostile {
+            report.count("answers to what no client asks");
+            return;
+        }
+        let now = net.now;
+        let id = reply
+            .first_chunk::<2>()
+            .map_or(0, |octets| u16::from_be_bytes(*octets));
+        let Some(asked) = self.asked.get_mut(&(port, id)) else {
+            return report.violation(
+                now,
+                &format!("{} port {port} got an answer that nobody waits for", self.ip),
+            );
+        };
+        asked.answers += 1;
+        let (name, answers, waited) = (asked.name.clone(), asked.answers, now - asked.at);
+        if answers > 1 {
+            report.violation(
+                now,
+                &format!("{} got answer {answers} to one query for {name}", self.ip),
+            );
+        }
+        if waited > IN_TIME {
+            report.violation(
+                now,
+                &format!("{} waited {} ms for {name}", self.ip, waited / 1_000_000),
+            );
+        }
+        let rcode = reply.get(3).map_or(0, |octet| octet & 15);
+        report.count(&format!("rcode {rcode}"));
+        if let Some(what) = self.fault(&name, reply, rcode, now) {
+            report.violation(now, &format!("{} asked for {name}: {what}", self.ip));
+        }
+    }
+
+    /// What is wrong with an answer.
+    fn fault(&self, name: &str, reply: &[u8], rcode: u8, now: u64) -> Option<String> {
+        let well = now > self.fine && now < self.down;
+        if message::question(reply).is_none_or(|(_, asked)| asked != name) {
+            return Some("the answer is to another question".to_owned());
+        }
+        match rcode {
+            SERVFAIL if well => Some("SERVFAIL, though upstreams are well".to_owned()),
+            SERVFAIL => None,
+            NXDOMAIN if message::is_missing(name) => None,
+            0 if !message::is_missing(name) => {
+                let Some(address) = message::first_address(reply) else {
+                    return Some("no address".to_owned());
+                };
+                let [_, span, ..] = address;
+                if message::address(name, u64::from(span) * AGE * SECOND) != address {
+                    return Some(format!("the address {address:?} is nobody's"));
+                }
+                let age = (now / SECOND / AGE + SPANS - u64::from(span)) % SPANS * AGE;
+                (well && age > FRESH).then(|| format!("{age} s old, though upstreams are well"))
+            }
+            rcode => Some(format!("rcode {rcode}")),
+        }
+    }
+
+    /// Who was not answered in time, and who need not be remembered.
+    fn forget(&mut self, now: u64, report: &mut Report) {
+        let (up, down, ip) = (self.up, self.down, self.ip);
+        self.asked.retain(|_, asked| {
+            let waited = now - asked.at;
+            if waited <= REMEMBERED {
+                return true;
+            }
+            // A connection that is closed takes its questions with it.
+            if asked.answers == 0 && asked.at >= up && asked.at < down && !asked.stream {
+                report.violation(
+                    now,
+                    &format!(
+                        "{ip} got no answer for {}, asked at {} ms",
+                        asked.name,
+                        asked.at / 1_000_000
+                    ),
+                );
+            }
+            false
+        });
+    }
+
+    /// The end.
+    pub fn close(&mut self, now: u64, report: &mut Report) {
+        for asked in self.asked.values() {
+            let late = asked.at >= self.up && asked.at < self.down && now > asked.at + IN_TIME;
+            if asked.answers == 0 && late && !asked.stream {
+                report.violation(
+                    now,
+                    &format!(
+                        "{} got no answer for {}, asked at {} ms",
+                        self.ip,
+                        asked.name,
+                        asked.at / 1_000_000
+                    ),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! DNS messages (RFC 1035 section 4), as much as clients and upstreams need: an opinion of its own, not the proxy's.
+
+/// Seconds in which an answer is the same, so that its address says when it was given.
+pub const AGE: u64 = 10;
+
+/// How many such spans the address can tell apart.
+pub const SPANS: u64 = 200;
+
+/// The rcodes that are told apart here (RFC 1035 section 4.1.1).
+pub const SERVFAIL: u8 = 2;
+pub const NXDOMAIN: u8 = 3;
+
+/// A query for the A record of a name, by its labels.
+pub fn query(id: u16, name: &str) -> Vec<u8> {
+    let mut octets = id.to_be_bytes().to_vec();
+    octets.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    for label in name.split('.') {
+        octets.push(label.len() as u8);
+        octets.extend(label.as_bytes());
+    }
+    octets.extend([0, 0, 1, 0, 1]);
+    octets
+}
+
+/// The octets of a message's one question, with type and class, and the name in them in lower case.
+pub fn question(message: &[u8]) -> Option<(&[u8], String)> {
+    let (mut at, mut name) = (12, String::new());
+    loop {
+        let length = usize::from(*message.get(at)?);
+        if length == 0 {
+            break;
+        }
+        if length > 63 {
+            return None;
+        }
+        let label = message.get(at + 1..at + 1 + length)?;
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name.push_str(&String::from_utf8_lossy(label).to_lowercase());
+        at += 1 + length;
+    }
+    Some((message.get(12..at + 5)?, name))
+}
+
+/// Whether a name is one that nobody has.
+pub fn is_missing(name: &str) -> bool {
+    name.starts_with("no")
+}
+
+/// The address of a name at a time: which span it is, and two octets of a hash of the name.
+pub fn address(name: &str, now: u64) -> [u8; 4] {
+    let hash = name.bytes().fold(7_u32, |hash, octet| {
+        hash.wrapping_mul(31).wrapping_add(octet.into())
+    });
+    let span = now / 1_000_000_000 / AGE % SPANS;
+    [10, span as u8, (hash >> 8) as u8, hash as u8]
+}
+
+/// An answer to a query, as an honest upstream gives it; none if it is none.
+pub fn answer(query: &[u8], now: u64) -> Option<Vec<u8>> {
+    let (asked, name) = question(query)?;
+    let is_address = asked.get(asked.len() - 4..)? == [0, 1, 0, 1];
+    let missing = is_missing(&name);
+    let mut octets = query.get(..2)?.to_vec();
+    octets.extend([0x81, if missing { 0x80 | NXDOMAIN } else { 0x80 }, 0, 1]);
+    octets.extend(match (missing, is_address) {
+        (false, true) => [0, 1, 0, 0, 0, 0],
+        _ => [0, 0, 0, 1, 0, 0],
+    });
+    octets.extend(asked);
+    if !missing && is_address {
+        // The question's name, A, IN, five seconds.
+        octets.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4]);
+        octets.extend(address(&name, now));
+    } else {
+        // The root's SOA, IN, five seconds: names of one letter each, five numbers (RFC 2308 section 3).
+        octets.extend([0, 0, 6, 0, 1, 0, 0, 0, 5, 0, 26, 1, b'a', 0, 1, b'b', 0]);
+        octets.extend([0; 16]);
+        octets.extend([0, 0, 0, 5]);
+    }
+    Some(octets)
+}
+
+/// A reply without records.
+pub fn bare(query: &[u8], flags: [u8; 2]) -> Option<Vec<u8>> {
+    let (asked, _) = question(query)?;
+    let mut octets = query.get(..2)?.to_vec();
+    octets.extend(flags);
+    octets.extend([0, 1, 0, 0, 0, 0, 0, 0]);
+    octets.extend(asked);
+    Some(octets)
+}
+
+/// The address in a reply, if its first record is one.
+pub fn first_address(reply: &[u8]) -> Option<[u8; 4]> {
+    let (asked, _) = question(reply)?;
+    let at = 12 + asked.len();
+    let count = u16::from_be_bytes([*reply.get(6)?, *reply.get(7)?]);
+    // The name is a pointer, or written out again.
+    let at = match reply.get(at)? {
+        192.. => at + 2,
+        _ => at + asked.len() - 4,
+    };
+    let fixed = reply.get(at..at + 10)?;
+    let address = reply.get(at + 10..at + 14)?;
+    (count > 0 && fixed[..2] == [0, 1] && fixed[8..] == [0, 4])
+        .then(|| [address[0], address[1], address[2], address[3]])
+}
+
+/// What makes a message one of a stream (RFC 1035 section 4.2.2).
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    let mut octets = (message.len() as u16).to_be_bytes().to_vec();
+    octets.extend(message);
+    octets
+}
+
+/// Takes the first whole message from what a stream brought.
+pub fn unframed(octets: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let length = usize::from(u16::from_be_bytes(*octets.first_chunk::<2>()?));
+    let message = octets.get(2..2 + length)?.to_vec();
+    octets.drain(..2 + length);
+    Some(message)
+}

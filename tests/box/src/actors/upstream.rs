@@ -1,0 +1,191 @@
+//! A server that the program asks, in changing weather.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use super::message::{SERVFAIL, answer, bare, framed, question, unframed};
+use crate::net::{Datagram, Event, Net, News, Number};
+use crate::report::Report;
+use crate::seed::Random;
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// What an upstream is like for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weather {
+    Fine,
+    /// Half of what comes and goes is lost, and what is not may come twice.
+    Lossy,
+    /// Answers take up to three seconds, and overtake each other.
+    Slow,
+    /// Answers over UDP are cut off, those over TCP come in pieces.
+    Truncating,
+    /// Forged answers come before the true one: another ID, another question, from elsewhere, or no message at all.
+    Lying,
+    /// Nothing comes back; connections are accepted.
+    Silent,
+    /// Nobody is there: ICMP, and connections are broken off.
+    Gone,
+    /// It says SERVFAIL.
+    Failing,
+}
+
+/// One.
+pub struct Upstream {
+    weather: Weather,
+    chance: Random,
+    /// What came on each connection and is no message yet.
+    connections: BTreeMap<Number, Vec<u8>>,
+    /// Replies that leave later, by the reason to wake.
+    later: BTreeMap<u64, (Number, Vec<u8>)>,
+    next: u64,
+}
+
+impl Upstream {
+    pub fn new(chance: Random) -> Upstream {
+        Upstream {
+            weather: Weather::Fine,
+            chance,
+            connections: BTreeMap::new(),
+            later: BTreeMap::new(),
+            next: 1,
+        }
+    }
+
+    pub fn told(&mut self, actor: usize, news: News, net: &mut Net, report: &mut Report) {
+        match news {
+            News::Wakes { why, .. } => {
+                if let Some((socket, reply)) = self.later.remove(&why) {
+                    let _ = net.write(socket, &reply);
+                }
+            }
+            News::Datagram { datagram, .. } => self.asked(datagram, net, report),
+            News::Accepted { socket, .. } if self.weather == Weather::Gone => net.abort(socket),
+            News::Accepted { socket, .. } => {
+                self.connections.insert(socket, Vec::new());
+            }
+            News::Came { socket, octets, .. } => self.came(actor, socket, octets, net),
+            News::Ended { socket, .. } => {
+                if self.connections.remove(&socket).is_some() {
+                    net.close(socket);
+                }
+            }
+            News::Connected { .. } => {}
+        }
+    }
+
+    /// Other weather.
+    pub fn change(&mut self, name: &str) {
+        self.weather = match name {
+            "lossy" => Weather::Lossy,
+            "slow" => Weather::Slow,
+            "truncating" => Weather::Truncating,
+            "lying" => Weather::Lying,
+            "silent" => Weather::Silent,
+            "gone" => Weather::Gone,
+            "failing" => Weather::Failing,
+            _ => Weather::Fine,
+        };
+    }
+
+    /// A query over UDP.
+    fn asked(&mut self, query: Datagram, net: &mut Net, report: &mut Report) {
+        report.count("asked over UDP");
+        let Some(reply) = self.reply(&query.octets, true, net.now) else {
+            return;
+        };
+        let (from, to) = (query.to, query.from);
+        let wait = match self.weather {
+            Weather::Slow => self.chance.below(3000) * MILLISECOND,
+            _ => self.chance.below(20) * MILLISECOND,
+        };
+        match self.weather {
+            Weather::Silent => return,
+            Weather::Gone => return net.refuse(to, from),
+            Weather::Lossy if self.chance.below(2) == 0 => return,
+            Weather::Lossy if self.chance.below(4) == 0 => net.inject(wait / 2, from, to, reply.clone()),
+            Weather::Lying => self.lie(&query, &reply, net),
+            _ => {}
+        }
+        net.inject(wait, from, to, reply);
+    }
+
+    /// Forgeries that arrive first.
+    fn lie(&mut self, query: &Datagram, reply: &[u8], net: &mut Net) {
+        let mut forged = reply.to_vec();
+        let last = forged.len() - 1;
+        forged[last] ^= 0xff;
+        let mut from = query.to;
+        match self.chance.below(5) {
+            0 => forged[1] ^= 1,
+            1 => forged[13] ^= 1,
+            2 => from = SocketAddr::new(from.ip(), 54),
+            3 => forged.truncate(self.chance.below(12) as usize),
+            _ => self.chance.fill(&mut forged[2..]),
+        }
+        // What has the ID and the question is an answer, whatever stands in it: that is not for the program to find out.
+        let is_one =
+            forged.get(..2) == reply.get(..2) && question(&forged) == question(reply) && from == query.to;
+        if !is_one {
+            net.inject(0, from, query.from, forged);
+        }
+    }
+
+    fn reply(&mut self, query: &[u8], datagram: bool, now: u64) -> Option<Vec<u8>> {
+        match self.weather {
+            Weather::Failing => bare(query, [0x81, 0x80 | SERVFAIL]),
+            Weather::Truncating if datagram => bare(query, [0x83, 0x80]),
+            _ => answer(query, now),
+        }
+    }
+
+    /// Octets on a connection.
+    fn came(&mut self, actor: usize, socket: Number, octets: Vec<u8>, net: &mut Net) {
+        let Some(buffer) = self.connections.get_mut(&socket) else {
+            return;
+        };
+        buffer.extend(octets);
+        while let Some(query) = self.connections.get_mut(&socket).and_then(unframed) {
+            let Some(reply) = self.reply(&query, false, net.now) else {
+                continue;
+            };
+            let mut reply = framed(&reply);
+            match self.weather {
+                Weather::Silent => continue,
+                Weather::Gone => return self.hang_up(socket, net),
+                Weather::Lossy if self.chance.below(2) == 0 => {
+                    // It ends in the middle of a message.
+                    reply.truncate(self.chance.below(reply.len() as u64) as usize);
+                    let _ = net.write(socket, &reply);
+                    return self.hang_up(socket, net);
+                }
+                _ => {}
+            }
+            if self.weather == Weather::Slow {
+                self.next += 1;
+                self.later.insert(self.next, (socket, reply));
+                net.after(
+                    self.chance.below(2000) * MILLISECOND,
+                    Event::Wakes {
+                        actor,
+                        why: self.next,
+                    },
+                );
+                continue;
+            }
+            // Pieces of a stream arrive one after the other.
+            let middle = match self.weather {
+                Weather::Truncating => self.chance.below(reply.len() as u64) as usize,
+                _ => 0,
+            };
+            for piece in [&reply[..middle], &reply[middle..]] {
+                let _ = net.write(socket, piece);
+            }
+        }
+    }
+
+    fn hang_up(&mut self, socket: Number, net: &mut Net) {
+        self.connections.remove(&socket);
+        net.close(socket);
+    }
+}

@@ -1,0 +1,439 @@
+//! Octets to and from sockets: one message, or many with one call.
+
+use std::net::{IpAddr, SocketAddr};
+
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+
+use super::descriptors::result;
+use super::sockets::{read_address, write_address};
+use super::{Tried, seen, until};
+use crate::kernel::pass;
+use crate::net::{Errno, Number};
+use crate::schedule::{NEVER, world};
+use crate::world::{Thing, World};
+
+/// All octets of some vectors.
+///
+/// # Safety
+/// They are there, and so are the octets that they point to.
+pub unsafe fn gather(vectors: *const iovec, count: usize) -> Vec<u8> {
+    if count == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the caller's promise.
+    let vectors = unsafe { std::slice::from_raw_parts(vectors, count) };
+    let mut octets = Vec::new();
+    for vector in vectors.iter().filter(|vector| vector.iov_len > 0) {
+        // SAFETY: the caller's promise.
+        octets
+            .extend_from_slice(unsafe { std::slice::from_raw_parts(vector.iov_base.cast(), vector.iov_len) });
+    }
+    octets
+}
+
+/// Writes octets to where some vectors point: how many there was room for.
+///
+/// # Safety
+/// They are there, and so is the room that they point to.
+pub unsafe fn scatter(vectors: *const iovec, count: usize, mut octets: &[u8]) -> usize {
+    if count == 0 {
+        return 0;
+    }
+    let all = octets.len();
+    // SAFETY: the caller's promise.
+    for vector in unsafe { std::slice::from_raw_parts(vectors, count) } {
+        let (now, rest) = octets.split_at(vector.iov_len.min(octets.len()));
+        // SAFETY: the caller's promise; what is copied was made by this library.
+        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), vector.iov_base.cast(), now.len()) };
+        octets = rest;
+    }
+    all - octets.len()
+}
+
+/// What was received.
+pub struct Received {
+    /// Octets written.
+    pub length: usize,
+    /// Octets that there were.
+    whole: usize,
+    from: Option<SocketAddr>,
+    /// Where it was sent to, for those who want to be told.
+    to: Option<SocketAddr>,
+}
+
+/// When a call on a socket gives up.
+fn deadline(world: &mut World, number: Number, flags: c_int) -> u64 {
+    let now = world.net.now;
+    match world.net.socket(number) {
+        Some(socket) if !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0 => {
+            socket.patience.map_or(NEVER, |patience| now + patience)
+        }
+        _ => 0,
+    }
+}
+
+fn tried<T>(result: Result<T, Errno>) -> Tried<T> {
+    match result {
+        Ok(value) => Tried::Done(value),
+        Err(libc::EAGAIN) => Tried::Waits,
+        Err(errno) => Tried::Failed(errno),
+    }
+}
+
+/// Receives from a socket into some vectors.
+///
+/// # Safety
+/// They are there, and so is the room that they point to.
+pub unsafe fn receive(
+    number: Number,
+    vectors: *const iovec,
+    count: usize,
+    flags: c_int,
+) -> Result<Received, Errno> {
+    seen();
+    let world = world().ok_or(libc::EIO)?;
+    let deadline = deadline(world, number, flags);
+    let peek = flags & libc::MSG_PEEK != 0;
+    let socket = world.net.socket(number).ok_or(libc::EBADF)?;
+    let tells = socket.tells_destination;
+    if socket.is_stream() {
+        let mut room = 0;
+        for index in 0..count {
+            // SAFETY: the caller's promise.
+            room += unsafe { (*vectors.add(index)).iov_len };
+        }
+        let octets = until(deadline, |world| tried(world.net.read(number, room, peek)))?;
+        // SAFETY: the caller's promise.
+        let length = unsafe { scatter(vectors, count, &octets) };
+        return Ok(Received {
+            length,
+            whole: length,
+            from: None,
+            to: None,
+        });
+    }
+    let datagram = until(deadline, |world| tried(world.net.receive(number, peek)))?;
+    // SAFETY: the caller's promise.
+    let length = unsafe { scatter(vectors, count, &datagram.octets) };
+    let to = tells.then_some(datagram.to);
+    Ok(Received {
+        length,
+        whole: datagram.octets.len(),
+        from: Some(datagram.from),
+        to,
+    })
+}
+
+/// Sends through a socket.
+pub fn send(
+    number: Number,
+    to: Option<SocketAddr>,
+    from: Option<IpAddr>,
+    octets: Vec<u8>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    seen();
+    let world = world().ok_or(libc::EIO)?;
+    let deadline = deadline(world, number, flags);
+    if world.net.socket(number).is_some_and(|socket| socket.is_stream()) {
+        return until(deadline, |world| tried(world.net.write(number, &octets)));
+    }
+    world.net.send(number, to, from, octets)
+}
+
+fn socket(descriptor: c_int) -> Option<Number> {
+    match world()?.thing(descriptor)? {
+        Thing::Socket(number) => Some(number),
+        _ => None,
+    }
+}
+
+/// # Safety
+/// As recvfrom(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvfrom(
+    descriptor: c_int,
+    place: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    room: *mut socklen_t,
+) -> ssize_t {
+    let Some(number) = socket(descriptor) else {
+        return pass!(
+            libc::SYS_recvfrom,
+            descriptor,
+            place,
+            length,
+            flags,
+            address,
+            room
+        ) as ssize_t;
+    };
+    let vector = iovec {
+        iov_base: place,
+        iov_len: length,
+    };
+    // SAFETY: the caller's promise.
+    let received = unsafe { receive(number, &raw const vector, 1, flags) };
+    result(received.map(|received| {
+        if let Some(from) = received.from {
+            // SAFETY: the caller's promise.
+            unsafe { write_address(from, address, room) };
+        }
+        if flags & libc::MSG_TRUNC != 0 {
+            received.whole
+        } else {
+            received.length
+        }
+    }))
+}
+
+/// # Safety
+/// As recv(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recv(
+    descriptor: c_int,
+    place: *mut c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        recvfrom(
+            descriptor,
+            place,
+            length,
+            flags,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    }
+}
+
+/// # Safety
+/// As sendto(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendto(
+    descriptor: c_int,
+    octets: *const c_void,
+    length: size_t,
+    flags: c_int,
+    address: *const sockaddr,
+    size: socklen_t,
+) -> ssize_t {
+    let Some(number) = socket(descriptor) else {
+        return pass!(libc::SYS_sendto, descriptor, octets, length, flags, address, size) as ssize_t;
+    };
+    let vector = iovec {
+        iov_base: octets.cast_mut(),
+        iov_len: length,
+    };
+    // SAFETY: the caller's promise.
+    let (octets, to) = unsafe { (gather(&raw const vector, 1), read_address(address, size)) };
+    result(send(number, to, None, octets, flags))
+}
+
+/// # Safety
+/// As send(2).
+#[unsafe(export_name = "send")]
+pub unsafe extern "C" fn send_octets(
+    descriptor: c_int,
+    octets: *const c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { sendto(descriptor, octets, length, flags, std::ptr::null(), 0) }
+}
+
+/// # Safety
+/// As recvmsg(2), of a socket of the box.
+unsafe fn receive_message(number: Number, header: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let header = unsafe { &mut *header };
+    // SAFETY: the caller's promise.
+    let received = unsafe { receive(number, header.msg_iov, header.msg_iovlen, flags) }?;
+    match received.from {
+        // SAFETY: the caller's promise.
+        Some(from) => unsafe { write_address(from, header.msg_name.cast(), &raw mut header.msg_namelen) },
+        None => header.msg_namelen = 0,
+    }
+    header.msg_flags = if received.whole > received.length {
+        libc::MSG_TRUNC
+    } else {
+        0
+    };
+    // SAFETY: the caller's promise.
+    unsafe { write_destination(header, received.to) };
+    Ok(received.length)
+}
+
+/// Says where a datagram was sent to, where there is room for that.
+///
+/// # Safety
+/// As recvmsg(2): there is room for as many octets of control messages as the header says.
+unsafe fn write_destination(header: &mut msghdr, to: Option<SocketAddr>) {
+    let Some(to) = to.filter(|_| !header.msg_control.is_null()) else {
+        header.msg_controllen = 0;
+        return;
+    };
+    // SAFETY: the caller's promise; the program gives room for one message of either family (64 octets).
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(header);
+        if message.is_null() {
+            return;
+        }
+        let length = match to.ip() {
+            IpAddr::V4(ip) => {
+                let address = libc::in_addr {
+                    s_addr: u32::from(ip).to_be(),
+                };
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: 1,
+                    ipi_spec_dst: address,
+                    ipi_addr: address,
+                };
+                ((*message).cmsg_level, (*message).cmsg_type) = (libc::IPPROTO_IP, libc::IP_PKTINFO);
+                libc::CMSG_DATA(message)
+                    .cast::<libc::in_pktinfo>()
+                    .write_unaligned(info);
+                size_of::<libc::in_pktinfo>()
+            }
+            IpAddr::V6(ip) => {
+                let info = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr { s6_addr: ip.octets() },
+                    ipi6_ifindex: 1,
+                };
+                ((*message).cmsg_level, (*message).cmsg_type) = (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
+                libc::CMSG_DATA(message)
+                    .cast::<libc::in6_pktinfo>()
+                    .write_unaligned(info);
+                size_of::<libc::in6_pktinfo>()
+            }
+        };
+        (*message).cmsg_len = libc::CMSG_LEN(length as u32) as _;
+        header.msg_controllen = libc::CMSG_SPACE(length as u32) as _;
+    }
+}
+
+/// From where a datagram is to be sent, if its control messages say so.
+///
+/// # Safety
+/// As sendmsg(2).
+unsafe fn source(header: &msghdr) -> Option<IpAddr> {
+    // SAFETY: the caller's promise; the macros stay within the control messages.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(header);
+        if message.is_null() {
+            return None;
+        }
+        let data = libc::CMSG_DATA(message);
+        match ((*message).cmsg_level, (*message).cmsg_type) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                Some(std::net::Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into())
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                Some(std::net::Ipv6Addr::from(info.ipi6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// # Safety
+/// As sendmsg(2), of a socket of the box.
+unsafe fn send_message(number: Number, header: *const msghdr, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let header = &*header;
+        let octets = gather(header.msg_iov, header.msg_iovlen);
+        let to = read_address(header.msg_name.cast(), header.msg_namelen);
+        send(number, to, source(header), octets, flags)
+    }
+}
+
+/// # Safety
+/// As recvmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvmsg(descriptor: c_int, header: *mut msghdr, flags: c_int) -> ssize_t {
+    match socket(descriptor) {
+        // SAFETY: the caller's promise.
+        Some(number) => result(unsafe { receive_message(number, header, flags) }),
+        None => pass!(libc::SYS_recvmsg, descriptor, header, flags) as ssize_t,
+    }
+}
+
+/// # Safety
+/// As sendmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmsg(descriptor: c_int, header: *const msghdr, flags: c_int) -> ssize_t {
+    match socket(descriptor) {
+        // SAFETY: the caller's promise.
+        Some(number) => result(unsafe { send_message(number, header, flags) }),
+        None => pass!(libc::SYS_sendmsg, descriptor, header, flags) as ssize_t,
+    }
+}
+
+/// As many of several messages as can be done now: how many, or why not the first.
+///
+/// # Safety
+/// There are so many.
+unsafe fn many(
+    headers: *mut mmsghdr,
+    count: c_uint,
+    mut one: impl FnMut(*mut msghdr, bool) -> Result<usize, Errno>,
+) -> c_int {
+    for index in 0..count as usize {
+        // SAFETY: the caller's promise.
+        let header = unsafe { headers.add(index) };
+        // SAFETY: as above.
+        match one(unsafe { &raw mut (*header).msg_hdr }, index == 0) {
+            // SAFETY: as above.
+            Ok(length) => unsafe { (*header).msg_len = length as c_uint },
+            Err(errno) if index == 0 => return crate::kernel::fail(errno) as c_int,
+            Err(_) => return index as c_int,
+        }
+    }
+    count as c_int
+}
+
+/// # Safety
+/// As recvmmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvmmsg(
+    descriptor: c_int,
+    headers: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    time: *mut timespec,
+) -> c_int {
+    let Some(number) = socket(descriptor) else {
+        return pass!(libc::SYS_recvmmsg, descriptor, headers, count, flags, time) as c_int;
+    };
+    let later = |first: bool| if first { flags } else { flags | libc::MSG_DONTWAIT };
+    // SAFETY: the caller's promise.
+    unsafe {
+        many(headers, count, |header, first| {
+            receive_message(number, header, later(first))
+        })
+    }
+}
+
+/// # Safety
+/// As sendmmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmmsg(
+    descriptor: c_int,
+    headers: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
+    let Some(number) = socket(descriptor) else {
+        return pass!(libc::SYS_sendmmsg, descriptor, headers, count, flags) as c_int;
+    };
+    // SAFETY: the caller's promise.
+    unsafe { many(headers, count, |header, _| send_message(number, header, flags)) }
+}
