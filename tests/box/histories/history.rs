@@ -21,8 +21,11 @@ pub const CONFIGURATIONS: [(&str, &str); 4] = [
 /// see whoever reads there.
 const PLACE: &str = "proxy";
 
-/// How long a thread may make no call, in real time, before that is a finding.
-const SILENT: Duration = Duration::from_secs(2);
+/// Seconds of processor time in which no thread makes a call before that is a finding: time on the wall is what others leave.
+const SILENT: f64 = 2.0;
+
+/// The same on the wall, for a process that waits for something outside of the box.
+const STUCK: Duration = Duration::from_secs(60);
 
 /// How long a history may take, in real time.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -128,7 +131,7 @@ fn library() -> io::Result<PathBuf> {
 fn watch(child: &mut Child, folder: &Path) -> io::Result<Ended> {
     let pulse = folder.join("report.pulse");
     let begin = Instant::now();
-    let (mut last, mut since) = (0, Instant::now());
+    let (mut last, mut since, mut used) = (0, Instant::now(), 0.0);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Ended::By(status));
@@ -146,15 +149,28 @@ fn watch(child: &mut Child, folder: &Path) -> io::Result<Ended> {
             octets.map_or(0, u64::from_ne_bytes)
         };
         if word(0) != last || word(2) != 0 {
-            (last, since) = (word(0), Instant::now());
+            (last, since, used) = (word(0), Instant::now(), processor(child.id()));
         }
-        if since.elapsed() > SILENT || begin.elapsed() > LONGEST {
+        if processor(child.id()) - used > SILENT || since.elapsed() > STUCK || begin.elapsed() > LONGEST {
             let stack = stack(child.id(), word(1));
             child.kill()?;
             child.wait()?;
             return Ok(Ended::Silent(stack));
         }
     }
+}
+
+/// Seconds of processor time that a process has used (proc(5), fields 14 and 15 of stat).
+fn processor(process: u32) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = text.rsplit(") ").next().unwrap_or_default().split(' ');
+    let ticks: f64 = fields
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum();
+    // SAFETY: asks for a number.
+    ticks / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64
 }
 
 /// Where a thread is, as a debugger sees it; empty where there is none.

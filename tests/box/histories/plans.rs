@@ -68,6 +68,27 @@ pub fn changes(faults: &[String]) -> History {
     }
 }
 
+/// A start on what a process left that was killed, questions, and a stop.
+pub fn start_again() -> History {
+    let mut lines = everybody();
+    let script = [
+        "client glibc 10.1.0.1 127.0.0.1:53 100ms 30000ms",
+        "client tcp 10.1.0.2 127.0.0.1:53 700ms 30000ms",
+        "up 2000ms",
+        "down 30000ms",
+        "at 27000ms metrics after",
+        "at 29000ms snapshot after",
+        "at 30000ms term",
+        "at 60000ms end",
+    ];
+    lines.extend(script.map(str::to_owned));
+    History {
+        seed: 2,
+        configuration: "one".to_owned(),
+        lines,
+    }
+}
+
 /// Minutes of changing weather and configurations, then fine weather, then nobody asks, then the end.
 pub fn long(seed: u64, minutes: u64, every: u64) -> History {
     let mut chance = Random::new(seed).branch(100);

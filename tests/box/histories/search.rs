@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::history::History;
 use crate::outcome::Outcome;
+use crate::sweep::Fate;
 use crate::{checks, plans, sweep};
 
 const USAGE: &str = "\
@@ -15,6 +16,7 @@ Usage: cargo xtask simulate [OPTIONS]
   --virtual M    minutes of changing weather in each history (10)
   --every MS     a query each so many milliseconds (20)
   --changes      fail every call of a start, a reload and a stop in turn
+  --kills        kill the process at each of them, and start another one on what it left
   --same N       play the seed N times, and compare
   --file FILE    play one history
   --keep FOLDER  leave what a history leaves there: scenario, report, log";
@@ -25,7 +27,7 @@ struct Wanted {
     minutes: u64,
     virtual_minutes: u64,
     every: u64,
-    changes: bool,
+    changes: Option<Fate>,
     same: u64,
     file: Option<PathBuf>,
     keep: Option<PathBuf>,
@@ -40,7 +42,7 @@ impl Wanted {
             minutes: 2,
             virtual_minutes: 10,
             every: 20,
-            changes: false,
+            changes: None,
             same: 0,
             file: None,
             keep: None,
@@ -58,7 +60,8 @@ impl Wanted {
                 "--virtual" => wanted.virtual_minutes = number()?,
                 "--every" => wanted.every = number()?,
                 "--same" => wanted.same = number()?,
-                "--changes" => wanted.changes = true,
+                "--changes" => wanted.changes = Some(Fate::Fails),
+                "--kills" => wanted.changes = Some(Fate::Kills),
                 "--file" => wanted.file = words.next().map(PathBuf::from),
                 "--keep" => wanted.keep = words.next().map(PathBuf::from),
                 _ => return Err(USAGE.to_owned()),
@@ -104,8 +107,8 @@ pub fn simulate(words: &[String]) -> Result<(), String> {
         let outcome = wanted.play(&history)?;
         return said(&[], &outcome, &checks::faults(&outcome));
     }
-    if wanted.changes {
-        return changes();
+    if let Some(fate) = wanted.changes {
+        return changes(fate);
     }
     if wanted.same > 0 {
         return same(&wanted);
@@ -175,9 +178,9 @@ fn same(wanted: &Wanted) -> Result<(), String> {
 }
 
 /// Every call that can fail.
-fn changes() -> Result<(), String> {
+fn changes(fate: Fate) -> Result<(), String> {
     let mut failed = 0;
-    let points = sweep::sweep(&["start", "reload", "stop"], |fault, outcome, wrong| {
+    let points = sweep::sweep(fate, &["start", "reload", "stop"], |fault, outcome, wrong| {
         if !wrong.is_empty() {
             failed += 1;
             println!(
@@ -187,7 +190,7 @@ fn changes() -> Result<(), String> {
             );
         }
     })?;
-    println!("{points} calls failed in turn; {failed} histories in which something does not hold");
+    println!("{points} calls in turn; {failed} histories in which something does not hold");
     if failed > 0 {
         Err(format!("something does not hold in {failed} histories"))
     } else {

@@ -7,20 +7,20 @@ use crate::outcome::Outcome;
 use crate::plans;
 
 /// How each kind of call fails.
-const ERRNOS: [(&str, &[i32]); 13] = [
-    ("socket", &[libc::EMFILE]),
-    ("bind", &[libc::EADDRINUSE]),
-    ("listen", &[libc::EADDRINUSE]),
-    ("accept", &[libc::EMFILE]),
-    ("connect", &[libc::ENETUNREACH]),
-    ("option", &[libc::ENOPROTOOPT]),
-    ("open", &[libc::EMFILE]),
-    ("read", &[libc::EIO]),
-    ("write", &[libc::ENOSPC]),
-    ("change", &[libc::ENOSPC]),
-    ("remove", &[libc::EIO]),
-    ("register", &[libc::ENOSPC]),
-    ("thread", &[libc::EAGAIN]),
+const ERRNOS: [(&str, i32); 13] = [
+    ("socket", libc::EMFILE),
+    ("bind", libc::EADDRINUSE),
+    ("listen", libc::EADDRINUSE),
+    ("accept", libc::EMFILE),
+    ("connect", libc::ENETUNREACH),
+    ("option", libc::ENOPROTOOPT),
+    ("open", libc::EMFILE),
+    ("read", libc::EIO),
+    ("write", libc::ENOSPC),
+    ("change", libc::ENOSPC),
+    ("remove", libc::EIO),
+    ("register", libc::ENOSPC),
+    ("thread", libc::EAGAIN),
 ];
 
 /// What a history without faults holds: before the reload, and after it.
@@ -52,6 +52,41 @@ impl Reference {
         }
     }
 
+    /// Plays the plan of changes with faults: what does not hold.
+    ///
+    /// # Errors
+    /// If it cannot be played.
+    pub fn play_with(&self, faults: &[String]) -> Result<(Outcome, Vec<String>), String> {
+        let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
+        let outcome = plans::changes(faults).play_in(folder.path())?;
+        if outcome.why != "killed" {
+            let wrong = self.compare(&outcome);
+            return Ok((outcome, wrong));
+        }
+        let next = plans::start_again().play_in(folder.path())?;
+        let wrong = self.compare_next(&next);
+        Ok((outcome, wrong))
+    }
+
+    /// What does not hold in a process that started on what another one left: it is as if there had been none.
+    fn compare_next(&self, outcome: &Outcome) -> Vec<String> {
+        let mut wrong = faults(outcome);
+        let held = held(outcome, "after");
+        // The sockets' names of who was killed stay: of another configuration, or about to be moved to their place.
+        let other = |what: &String| what.starts_with("file control/");
+        let is_one = |set: &BTreeSet<String>| {
+            held.iter()
+                .filter(|what| !other(what))
+                .eq(set.iter().filter(|what| !other(what)))
+        };
+        if !is_one(&self.before) && !is_one(&self.after) {
+            let (first, second) = (difference(&held, &self.before), difference(&held, &self.after));
+            let nearer = if first.len() < second.len() { first } else { second };
+            wrong.push(format!("started on what was left: {nearer}"));
+        }
+        wrong
+    }
+
     /// What does not hold where a call failed: a reload is whole or nothing, and says which; the next one is whole.
     pub fn compare(&self, outcome: &Outcome) -> Vec<String> {
         let mut wrong = faults(outcome);
@@ -59,21 +94,23 @@ impl Reference {
             return wrong;
         }
         let at_start = outcome.failed.iter().any(|failed| failed.starts_with("start "));
-        // What cannot be removed stays.
+        // What cannot be removed may stay.
         let stays = |what: &String| {
             let mut removed = outcome.failed.iter().filter(|failed| failed.contains(" remove "));
-            what.strip_prefix("file ")
-                .is_some_and(|file| removed.any(|failed| failed.contains(file.trim_end_matches(" 1"))))
+            let file = what.strip_prefix("file ").and_then(|what| what.split(' ').next());
+            file.is_some_and(|file| removed.any(|failed| failed.ends_with(file)))
         };
-        let [before, after, again] = ["before", "after", "again"].map(|moment| {
-            let mut held = held(outcome, moment);
+        let without = |mut held: BTreeSet<String>| {
             held.retain(|what| !stays(what));
             held
-        });
+        };
+        let [before, after, again] =
+            ["before", "after", "again"].map(|moment| without(held(outcome, moment)));
+        let (first, second) = (without(self.before.clone()), without(self.after.clone()));
         let refused = outcome.log.contains("not reloaded, going on as before");
         // A start that lacks something goes on without, and says so; its next reload may bring it.
-        if before != self.before && !at_start {
-            wrong.push(format!("before: {}", difference(&before, &self.before)));
+        if before != first && !at_start {
+            wrong.push(format!("before: {}", difference(&before, &first)));
         }
         if refused && after != before {
             wrong.push(format!(
@@ -81,39 +118,51 @@ impl Reference {
                 difference(&after, &before)
             ));
         }
-        if !refused && after != self.after && !at_start {
-            wrong.push(format!("reloaded: {}", difference(&after, &self.after)));
+        if !refused && after != second && !at_start {
+            wrong.push(format!("reloaded: {}", difference(&after, &second)));
         }
-        if again != self.after && !at_start {
-            wrong.push(format!("reloaded again: {}", difference(&again, &self.after)));
+        if again != second && !at_start {
+            wrong.push(format!("reloaded again: {}", difference(&again, &second)));
         }
         wrong
     }
 }
 
-/// Fails each call in turn: how many there were, and what does not hold.
+/// What becomes of each call in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Fails,
+    /// The process is killed there, and another one starts on what it left.
+    Kills,
+}
+
+/// Fails each call in turn, or kills the process there: how many there were, and what does not hold.
 ///
 /// # Errors
 /// If no history can be played.
-pub fn sweep(phases: &[&str], mut tell: impl FnMut(&str, &Outcome, &[String])) -> Result<usize, String> {
+pub fn sweep(
+    fate: Fate,
+    phases: &[&str],
+    mut tell: impl FnMut(&str, &Outcome, &[String]),
+) -> Result<usize, String> {
     let reference = Reference::play()?;
     let mut points = 0;
     for (phase, kind, count) in &reference.outcome.met {
         if !phases.contains(&phase.as_str()) {
             continue;
         }
-        let errnos = ERRNOS
-            .iter()
-            .find(|(name, _)| name == kind)
-            .map_or(&[libc::EIO][..], |(_, errnos)| errnos);
+        let errno = match fate {
+            Fate::Fails => ERRNOS
+                .iter()
+                .find(|(name, _)| name == kind)
+                .map_or(libc::EIO, |(_, errno)| *errno),
+            Fate::Kills => 0,
+        };
         for which in 1..=*count {
-            for errno in errnos {
-                points += 1;
-                let fault = format!("fault {phase} {kind} {which} {errno}");
-                let outcome = plans::changes(std::slice::from_ref(&fault)).play()?;
-                let wrong = reference.compare(&outcome);
-                tell(&fault, &outcome, &wrong);
-            }
+            points += 1;
+            let fault = format!("fault {phase} {kind} {which} {errno}");
+            let (outcome, wrong) = reference.play_with(std::slice::from_ref(&fault))?;
+            tell(&fault, &outcome, &wrong);
         }
     }
     Ok(points)
