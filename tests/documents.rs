@@ -201,6 +201,7 @@ fn every_test_that_a_document_names_exists() {
             });
             names.collect::<Vec<_>>()
         })
+        .chain(kept())
         .collect();
     let text = fs::read_to_string(root().join("docs/robustness.md")).expect("the document");
     let rows = text
@@ -225,6 +226,16 @@ fn every_test_that_a_document_names_exists() {
         missing.is_empty(),
         "docs/robustness.md names tests that there are not: {missing:#?}"
     );
+}
+
+/// The histories that are run as tests, in a world of their own.
+fn kept() -> Vec<String> {
+    let folder = root().join("tests/box/histories/kept");
+    let entries = fs::read_dir(folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect()
 }
 
 /// The Rust files of the tests and of the proxy.

@@ -1,4 +1,5 @@
-//! Work beside the workers, such as following an API server: a thread with a runtime of its own, for good.
+//! Work beside the workers: for good, such as following an API server, by a thread with a runtime of its own; or a piece of it that
+//! blocks, by a thread that ends with it. Where there can be no thread, that is an error: tokio's `spawn_blocking` panics.
 
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -40,4 +41,29 @@ pub async fn learnt(begun: Option<&Instant>, wait: Duration, ready: impl Future)
     if !left.is_zero() {
         let _ = tokio::time::timeout(left, ready).await;
     }
+}
+
+/// Begins a piece of work that blocks, on a thread of this name.
+///
+/// # Errors
+///
+/// When there can be no thread.
+pub fn begin(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.into()).spawn(work).map(drop)
+}
+
+/// Does a piece of work that blocks, on a thread of this name, and waits for what comes of it.
+///
+/// # Errors
+///
+/// When there can be no thread, or the work panics.
+pub async fn beside<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (tell, told) = oneshot::channel();
+    // Who has stopped waiting does not want it any more.
+    begin(name, move || drop(tell.send(work())))?;
+    let panicked = |_| io::Error::other(format!("the thread `{name}` panicked"));
+    told.await.map_err(panicked)
 }

@@ -25,10 +25,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::admin;
+use crate::background;
 use crate::ceiling::{Ceiling, OfFilters};
 use crate::config::{self, Config, Encryption, Report, SourceConfig};
 use crate::control;
@@ -364,7 +364,7 @@ async fn first_load(
     end: &mut End,
 ) -> Result<Option<Config>, Stop> {
     let (origin, mut watched) = (origin.clone(), std::mem::take(changes));
-    let load = spawn_blocking(move || {
+    let load = background::beside("loading", move || {
         let read = || origin.load(without_test_cases, true);
         let loaded = watched.watch_from(read, |config| &config.files);
         (loaded, watched)

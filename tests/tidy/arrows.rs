@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("output", &[]),
     ("plain_text", &[]),
     ("log", &["output", "plain_text"]),
-    ("control", &["log", "serve", "cache", "dns"]),
+    ("control", &["background", "log", "serve", "cache", "dns"]),
     ("confine", &[]),
     ("private_folder", &[]),
     ("attempts", &[]),
@@ -55,6 +55,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "plain_text",
             "attempts",
+            "background",
             "confine",
             "private_folder",
             "output",
@@ -179,6 +180,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "run",
         &[
             "log",
+            "background",
             "registry",
             "ceiling",
             "fetch",

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::dump::write_entry;
 use super::request::Request;
 use super::{ERROR, LONGEST};
+use crate::background;
 use crate::log;
 use crate::serve::Shared;
 
@@ -53,12 +54,15 @@ impl Server {
                 match listener.accept().await {
                     Ok((stream, _)) => {
                         let shared = Arc::clone(&shared);
-                        tokio::task::spawn_blocking(move || {
+                        let begun = background::begin("control", move || {
                             let _turn = turn;
                             if let Err(error) = allowed(&stream).and_then(|()| serve(stream, &shared)) {
                                 tracing::debug!(%error, "a request on the control socket broke off");
                             }
                         });
+                        if let Err(error) = begun {
+                            tracing::warn!(%error, "cannot serve a connection on the control socket");
+                        }
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection on the control socket");

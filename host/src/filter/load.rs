@@ -1,11 +1,11 @@
 //! From a `filter` block of the configuration to something that can be instantiated.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::task::{JoinError, spawn_blocking};
 use wasmtime::component::{Component, HasSelf, Linker};
 
 use super::batch::{EVENT_OCTETS, LABEL_OCTETS};
@@ -30,6 +30,7 @@ use super::text::{self, in_words};
 use super::time_limit::thread_clock;
 use super::wasi::{self, HasWasi};
 use super::world::{Context, World, print_in_place};
+use crate::background;
 use crate::config::{self, ConfigNode};
 use crate::confine::Confinement;
 
@@ -220,14 +221,14 @@ fn no_start(error: StartError, config: &[ConfigNode], cancel: &Cancel) -> LoadEr
 ///
 /// # Errors
 ///
-/// When the work panics.
+/// When there can be no thread, or the work panics.
 pub async fn beside<T: Send + 'static>(
     engine: &Engine,
     work: impl FnOnce(&Engine) -> T + Send + 'static,
-) -> Result<T, JoinError> {
+) -> io::Result<T> {
     let unwanted = CancelOnDrop::default();
     let engine = engine.until(unwanted.cancel().clone());
-    let done = spawn_blocking(move || work(&engine)).await;
+    let done = background::beside("loading", move || work(&engine)).await;
     // What was loaded is wanted from now on.
     unwanted.disarm();
     done

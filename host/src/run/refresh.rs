@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::watch::Changes;
+use crate::background;
 use crate::config::{self, Data, RefreshOrigin, RefreshSource};
 use crate::fetch::{Client, Copies, Upstreams};
 use crate::filter::{Filter, SourceFile};
@@ -216,7 +217,7 @@ impl Task {
         // It is never closed.
         let _turn = self.turn.acquire().await;
         let filter = Arc::clone(filter);
-        let made = tokio::task::spawn_blocking(move || filter.refresh(unix_milliseconds(), files));
+        let made = background::beside("refreshing", move || filter.refresh(unix_milliseconds(), files));
         made.await.map_err(|error| error.to_string())?
     }
 
