@@ -131,6 +131,8 @@ impl Hosts {
                 answer.record(name, self.ttl, Rdata::Soa(soa))
             }
             Some(soa) if answer.is_empty() => Answer::nodata(&soa),
+            // RFC 2308 section 2.2: what is denied has an SOA record, which says for how long. The name is a zone by itself.
+            None if answer.is_empty() => Answer::nodata(&Soa::new(name.into(), self.ttl)),
             _ => answer,
         }
     }
@@ -161,6 +163,8 @@ fn read_file(text: &str, reverse: bool, table: &mut Table) {
         let Some(address) = address.and_then(|address| address.parse::<IpAddr>().ok()) else {
             continue;
         };
+        // An IPv4 address in the form of an IPv6 address is an IPv4 address (RFC 4291 section 2.5.5.2).
+        let address = address.to_canonical();
         for name in words.filter_map(|word| word.parse::<NameBuf>().ok()) {
             table.add_address(name.clone(), address);
             if reverse {
@@ -189,6 +193,7 @@ fn read_host(node: Node<'_>, reverse: bool, table: &mut Table) {
         return;
     }
     for (index, address) in addresses.into_iter().enumerate() {
+        let address = address.to_canonical();
         let new = match wildcard {
             Some(base) => table.add_wildcard(base.into(), address),
             None => table.add_address(name.clone(), address),

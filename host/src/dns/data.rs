@@ -7,6 +7,7 @@ use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
 
 use super::name::skip_plain;
+use super::number_data::{self, Others};
 use super::records::{are_strings, names_in_data};
 use super::rtype;
 
@@ -14,10 +15,12 @@ use super::rtype;
 const LONGEST: usize = u16::MAX as usize;
 
 /// Types that the library does not know, and those whose form they have.
-const SAME_FORM: [(u16, u16); 8] = [
+const SAME_FORM: [(u16, u16); 10] = [
     (AFSDB, rtype::MX),
     (RT, rtype::MX),
     (KX, rtype::MX),
+    (LP, rtype::MX),
+    (DHCID, OPENPGPKEY),
     (SPF, rtype::TXT),
     (rtype::SIG, rtype::RRSIG),
     (KEY, rtype::DNSKEY),
@@ -29,11 +32,13 @@ const RT: u16 = 21;
 const KEY: u16 = 25;
 const KX: u16 = 36;
 const CERT: u16 = 37;
+const DHCID: u16 = 49;
 const TLSA: u16 = 52;
 const SMIMEA: u16 = 53;
 const OPENPGPKEY: u16 = 61;
 const CSYNC: u16 = 62;
 const SPF: u16 = 99;
+const LP: u16 = 107;
 const URI: u16 = 256;
 const DLV: u16 = 32769;
 
@@ -72,6 +77,7 @@ pub fn parse_data(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, Str
         CERT if !generic => certificate(text, origin)?,
         CSYNC if !generic => synchronization(text, origin)?,
         URI if !generic => location(text, origin)?,
+        _ if !generic && number_data::is_one(rtype) => numbers(rtype, text, origin)?,
         _ => {
             let same = SAME_FORM.iter().find(|(known, _)| *known == rtype);
             scan(same.map_or(rtype, |(_, form)| *form), text, origin)?
@@ -108,6 +114,22 @@ fn scan(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
             Err(format!("cannot be read: {what}"))
         }
     }
+}
+
+/// Data of a type that is read here.
+fn numbers(rtype: u16, text: &[u8], origin: &[u8]) -> Result<Vec<u8>, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "is not text")?;
+    let others = Others {
+        base64: &|word| scan(OPENPGPKEY, word.as_bytes(), origin),
+        name: &|word| {
+            let name = scan(rtype::NS, word.as_bytes(), origin)?;
+            match are_names_whole(rtype::NS, &name) {
+                true => Ok(name),
+                false => Err("has a server that is no name".into()),
+            }
+        },
+    };
+    number_data::parse(rtype, text, &others)
 }
 
 /// RFC 4398 section 2.2: a type, a key tag, an algorithm, and what is in base64.
@@ -189,11 +211,15 @@ pub(super) fn are_names_whole(rtype: u16, data: &[u8]) -> bool {
             let strings = (0..3).try_fold(NAPTR_NUMBERS, |at, _| Some(at + 1 + usize::from(*data.get(at)?)));
             strings.and_then(|at| ends(at, 1)) == Some(data.len())
         }
-        AFSDB | RT | KX => ends(2, 1) == Some(data.len()),
+        AFSDB | RT | KX | LP => ends(2, 1) == Some(data.len()),
         rtype::RRSIG | rtype::SIG => data.len() > 18 && ends(18, 1).is_some_and(|end| end < data.len()),
         rtype::NSEC => ends(0, 1).is_some_and(|end| end < data.len()),
         rtype::SVCB | rtype::HTTPS => data.len() > 2 && ends(2, 1).is_some(),
         rtype::TXT | SPF => are_strings(data),
+        number_data::EUI48 => data.len() == 6,
+        number_data::EUI64 => data.len() == 8,
+        number_data::L32 => data.len() == 6,
+        number_data::NID | number_data::L64 => data.len() == 10,
         rtype::NSEC3 => data.len() > 5 && data.len() > 6 + usize::from(data[4]),
         rtype::NSEC3PARAM => data.len() > 4 && data.len() == 5 + usize::from(data[4]),
         rtype::DS | rtype::DNSKEY => data.len() >= 4,

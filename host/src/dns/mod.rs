@@ -10,6 +10,7 @@ pub mod data;
 pub mod edns;
 pub mod name;
 pub mod names;
+mod number_data;
 mod origin;
 pub mod padding;
 pub mod parts;

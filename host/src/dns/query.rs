@@ -50,14 +50,14 @@ impl<'a> Query<'a> {
         }
         let flags = u16_at(message, 2);
         if flags & flag::OPCODE != 0 {
-            return Err(header_only(rcode::NOTIMP));
+            return Err(unread(message, rcode::NOTIMP));
         }
         if message.len() > QUERY_MAXIMUM {
             return Err(header_only(rcode::FORMERR));
         }
         // RFC 9619 section 4: a query has exactly one question.
         if u16_at(message, 4) != 1 {
-            return Err(header_only(rcode::FORMERR));
+            return Err(unread(message, rcode::FORMERR));
         }
         let name_end = name::skip_plain(message, HEADER).map_err(|_| header_only(rcode::FORMERR))?;
         let question_end = name_end + QUESTION_TAIL;
@@ -158,6 +158,28 @@ impl<'a> Query<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// An error reply to a message whose questions are of no interest, with an OPT record if it has one (RFC 6891 section 6.1.1).
+#[cold]
+fn unread(message: &[u8], rcode: u16) -> Unanswerable {
+    let counts = records::counts(message);
+    let questions = usize::from(u16_at(message, 4));
+    let total = counts.iter().map(|&count| usize::from(count)).sum::<usize>();
+    if message.len() > QUERY_MAXIMUM || questions + total > QUERY_RECORDS {
+        return header_only(rcode);
+    }
+    let skip = |at: usize, _| Some(name::skip_compressed(message, at).ok()? + QUESTION_TAIL);
+    let start = (0..questions).try_fold(HEADER, skip);
+    let mut records =
+        records::Walk::new(message, start.unwrap_or(message.len()), counts).map_while(Result::ok);
+    let opt =
+        records.find(|record| record.rtype == rtype::OPT && record.section == records::Section::Additional);
+    Unanswerable::Error {
+        rcode,
+        question_end: HEADER,
+        edns: opt.and_then(|opt| Edns::read(opt.class, opt.ttl, &message[opt.data]).ok()),
     }
 }
 
@@ -273,6 +295,32 @@ pub(crate) mod tests {
             Some(rcode::FORMERR),
             "an option that overruns the record"
         );
+    }
+
+    /// RFC 6891 section 6.1.1: who sends OPT gets it, whatever is wrong.
+    #[test]
+    fn errors_have_opt_where_the_message_has() {
+        let edns_of = |message: &[u8]| match Query::parse(message) {
+            Err(Unanswerable::Error { edns, .. }) => edns.map(|edns| edns.dnssec_ok()),
+            other => panic!("{other:?}"),
+        };
+        let whole = message("a.", rtype::A, &[OPT]);
+        let mut update = whole.clone();
+        update[2] |= 0x28;
+        assert_eq!(edns_of(&update), Some(true));
+        let mut two = whole.clone();
+        two[5] = 2;
+        two.splice(HEADER..HEADER, *b"\x01b\0\0\x01\0\x01");
+        assert_eq!(edns_of(&two), Some(true));
+        let mut none = whole[..HEADER].to_vec();
+        none[5] = 0;
+        none.extend(OPT);
+        assert_eq!(edns_of(&none), Some(true));
+        none.truncate(HEADER);
+        assert_eq!(edns_of(&none), None, "the record that is counted is not there");
+        let mut many = whole;
+        many[4] = 255;
+        assert_eq!(edns_of(&many), None);
     }
 
     /// A query has so many octets, and so many records beside its question.
