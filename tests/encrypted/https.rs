@@ -148,6 +148,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_status() {
     std::fs::write(&large, vec![0; 5000]).expect("a file");
     let large = format!("@{}", large.display());
     let dns = secured.url("/dns-query");
+    let asked = secured.url("/dns-query?dns=AAABAAABAAAAAAAAA3d3dwdleGFtcGxlAAABAAE");
     for (expected, more) in [
         ("404", vec![secured.url("/")]),
         ("400", vec![dns.clone()]),
@@ -155,6 +156,11 @@ fn what_is_wrong_with_a_request_is_told_by_its_status() {
         ("400", vec![secured.url("/dns-query?dns=AAAA")]),
         ("415", vec!["--data-binary".into(), "x".into(), dns.clone()]),
         ("405", vec!["-X".into(), "PUT".into(), dns.clone()]),
+        // RFC 9112 section 3.2: once, and not twice or never.
+        (
+            "400",
+            vec!["--http1.1".into(), "-H".into(), "Host:".into(), asked.clone()],
+        ),
     ] {
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
         assert_eq!(status(&more), expected, "{more:?}");
@@ -167,6 +173,52 @@ fn what_is_wrong_with_a_request_is_told_by_its_status() {
         status(&[&media[..], &["--data-binary", "x", &dns]].concat()),
         "400"
     );
+    assert!(secured.works());
+}
+
+/// RFC 9110 sections 8.3.1 and 9.3.2, RFC 3986 section 2.3.
+#[test]
+fn the_same_may_be_written_in_other_ways() {
+    if !needs(&["curl"]) {
+        return;
+    }
+    let secured = Secured::start("");
+    let query = Message::query("www.example", "A").encode();
+    let file = secured.folder.path().join("query");
+    std::fs::write(&file, &query).expect("a file");
+    let posted = format!("@{}", file.display());
+    let dns = secured.url("/dns%2Dquery");
+    let size = ["-o", "/dev/null", "-w", "%{http_code} %{size_download}"];
+    for media in [
+        "Application/DNS-Message",
+        "application/dns-message; charset=binary",
+    ] {
+        let header = format!("content-type: {media}");
+        let answered = secured.curl(&[&size[..], &["-H", &header, "--data-binary", &posted, &dns]].concat());
+        assert!(
+            answered.starts_with("200 ") && !answered.ends_with(" 0"),
+            "{answered}"
+        );
+    }
+    // An octet of the query in percent-encoding: `AA` is `%41A`.
+    let encoded = "?dns=%41AABAAABAAAAAAAAA3d3dwdleGFtcGxlAAABAAE";
+    for version in ["--http1.1", "--http2"] {
+        let url = secured.url(&format!("/dns-query{encoded}"));
+        let answered = secured.curl(&[&size[..], &[version, &url]].concat());
+        assert!(
+            answered.starts_with("200 ") && !answered.ends_with(" 0"),
+            "{answered}"
+        );
+        let head = secured.curl(&["-I", version, &url]);
+        let length = head.lines().find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix("content-length: ")
+                .map(|length| length.trim().to_owned())
+        });
+        assert!(head.contains(" 200"), "{head}");
+        assert_ne!(length.as_deref(), Some("0"), "{head}");
+        assert!(length.is_some(), "{head}");
+    }
     assert!(secured.works());
 }
 

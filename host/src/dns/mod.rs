@@ -8,6 +8,7 @@
 pub mod build;
 pub mod data;
 pub mod edns;
+pub mod https;
 pub mod name;
 pub mod names;
 mod number_data;

@@ -15,9 +15,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -25,15 +25,13 @@ use super::bounds::CloseReason;
 use super::client_connections::ClientConnection;
 use super::outbox::UNSENT;
 use super::service::Service;
+use crate::dns::https::{MEDIA_TYPE, is_message, percent_decoded};
 use crate::dns::padding::{REPLY_BLOCK, padded};
 use crate::dns::{MESSAGE_MAXIMUM, QUERY_MAXIMUM, Transport, records};
 use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Worker};
 
 /// Where questions are asked; RFC 8484 leaves it to the server, and all use this.
 const PATH: &str = "/dns-query";
-
-/// The type of what is sent and received (RFC 8484 section 6).
-const MEDIA_TYPE: &str = "application/dns-message";
 
 /// Octets of a request's header, at most: a query in its longest form with what browsers say about themselves.
 pub const HEAD_OCTETS: usize = 16 << 10;
@@ -117,6 +115,7 @@ impl Exchange {
         let asked = Asked::new(&self);
         let (head, body) = request.into_parts();
         let form = asked.form(&head);
+        let is_head = head.method == Method::HEAD;
         drop(head);
         async move {
             let mut response = Response::new(Reply::default());
@@ -127,14 +126,19 @@ impl Exchange {
                     // RFC 8484 section 5.1: no cache on the way may keep it for longer than its records.
                     let fresh = format!("max-age={}", answer.fresh);
                     headers.extend(HeaderValue::try_from(fresh).map(|fresh| (CACHE_CONTROL, fresh)));
-                    *response.body_mut() = Reply {
-                        left: answer.octets,
-                        asked: Some(asked.replied()),
-                    };
+                    if is_head {
+                        // What GET would get, without it (RFC 9110 section 9.3.2).
+                        headers.insert(CONTENT_LENGTH, HeaderValue::from(answer.octets));
+                    } else {
+                        *response.body_mut() = Reply {
+                            left: answer.octets,
+                            asked: Some(asked.replied()),
+                        };
+                    }
                 }
                 Err(status) => {
                     if status == StatusCode::METHOD_NOT_ALLOWED {
-                        let methods = HeaderValue::from_static("GET, POST");
+                        let methods = HeaderValue::from_static("GET, HEAD, POST");
                         response.headers_mut().insert(ALLOW, methods);
                     }
                     *response.status_mut() = status;
@@ -230,23 +234,29 @@ impl Asked {
 
     /// Where the query is (RFC 8484 section 4.1); one in the header is kept.
     fn form(&self, head: &Parts) -> Result<Form, StatusCode> {
-        if head.uri.path() != PATH {
+        // RFC 9112 section 3.2: who speaks HTTP/1.1 says once whom it asks.
+        if head.version == Version::HTTP_11 && head.headers.get_all(HOST).iter().count() != 1 {
+            return Err(StatusCode::BAD_REQUEST);
+        }
+        if percent_decoded(head.uri.path()).as_deref() != Some(PATH.as_bytes()) {
             return Err(StatusCode::NOT_FOUND);
         }
         match head.method {
-            Method::GET => {
+            Method::GET | Method::HEAD => {
                 let parameters = head.uri.query().unwrap_or_default().split('&');
                 let query = parameters
                     .filter_map(|parameter| parameter.strip_prefix("dns="))
                     .next();
+                let mut query = query.and_then(percent_decoded).unwrap_or_default();
                 // Some pad it nevertheless.
-                let query = query.map(|query| query.trim_end_matches('='));
+                while query.pop_if(|octet| *octet == b'=').is_some() {}
+                let query = Some(query).filter(|query| !query.is_empty());
                 let query = query.and_then(|query| URL_SAFE_NO_PAD.decode(query).ok());
                 self.receive(&query.ok_or(StatusCode::BAD_REQUEST)?);
                 Ok(Form::Get)
             }
             Method::POST => match head.headers.get(CONTENT_TYPE) {
-                Some(media_type) if media_type == MEDIA_TYPE => Ok(Form::Post),
+                Some(media_type) if is_message(media_type.as_bytes()) => Ok(Form::Post),
                 _ => Err(StatusCode::UNSUPPORTED_MEDIA_TYPE),
             },
             _ => Err(StatusCode::METHOD_NOT_ALLOWED),

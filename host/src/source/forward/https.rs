@@ -1,16 +1,21 @@
 //! Queries over HTTPS (RFC 8484), upon HTTP/2.
 
+use std::convert::Infallible;
+use std::error::Error as _;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::header::{ACCEPT, AGE, CONTENT_TYPE, HeaderValue};
 use hyper::rt::Executor;
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::failure::Fault;
 use super::message::{Query, Rejection, Reply};
@@ -18,11 +23,13 @@ use super::secured::Secured;
 use super::tls;
 use super::upstream::Upstream;
 use crate::config::{Encryption, Protocol};
-use crate::dns::{HEADER, MESSAGE_MAXIMUM, records};
+use crate::dns::{HEADER, MESSAGE_MAXIMUM, https, records};
 use crate::tls::Problem;
 
-/// The type of what is sent and received (RFC 8484 section 6).
-const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static(https::MEDIA_TYPE);
+
+/// How often a query is sent whose stream the server refuses.
+const REFUSALS: usize = 4;
 
 /// The ID of every query: the same question is the same request, for caches on the way (RFC 8484 section 4.1).
 pub(super) const ID: u16 = 0;
@@ -39,7 +46,9 @@ pub(super) const HTTP_OCTETS: usize = WINDOWS as usize + (64 << 10);
 
 /// A connection on which requests are sent.
 pub(super) struct Session {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Posted>,
+    /// Held from the header of a request to the end of its body.
+    turn: Arc<Mutex<()>>,
     /// What is asked for.
     uri: String,
     get: bool,
@@ -52,13 +61,12 @@ impl Session {
 
     /// Sends `query` and waits for its reply.
     pub async fn ask(&self, query: &Query) -> Result<Reply, Fault> {
-        let mut sender = self.sender.clone();
-        let response = sender.send_request(self.request(query)?).await;
-        let response = response.map_err(|_| Fault::Closed)?;
+        let response = self.response(query).await?;
         if response.status() != StatusCode::OK {
             return Err(Fault::Http(response.status().as_u16()));
         }
-        if response.headers().get(CONTENT_TYPE) != Some(&MEDIA_TYPE) {
+        let media_type = response.headers().get(CONTENT_TYPE);
+        if !media_type.is_some_and(|media_type| https::is_message(media_type.as_bytes())) {
             return Err(Fault::Malformed);
         }
         let age = response.headers().get(AGE).and_then(|age| age.to_str().ok());
@@ -81,24 +89,76 @@ impl Session {
             })
     }
 
+    /// What comes back for a query, sent again if its stream was refused: then nothing was done with it (RFC 9113 section 8.7).
+    async fn response(&self, query: &Query) -> Result<Response<Incoming>, Fault> {
+        for _ in 0..REFUSALS {
+            let request = self.request(query).await?;
+            match self.sender.clone().send_request(request).await {
+                Ok(response) => return Ok(response),
+                Err(error) if is_refusal(&error) => {}
+                Err(_) => break,
+            }
+        }
+        Err(Fault::Closed)
+    }
+
     /// A query as a request (RFC 8484 section 4.1).
-    fn request(&self, query: &Query) -> Result<Request<Full<Bytes>>, Fault> {
+    async fn request(&self, query: &Query) -> Result<Request<Posted>, Fault> {
         let mut message = Vec::with_capacity(query.len());
         query.write(ID, &mut message);
         let mut uri = self.uri.clone();
-        let mut request = Request::new(Full::default());
+        let mut request = Request::new(Posted::default());
         if self.get {
             uri.push_str("?dns=");
             URL_SAFE_NO_PAD.encode_string(&message, &mut uri);
         } else {
             *request.method_mut() = Method::POST;
-            *request.body_mut() = Full::from(message);
+            *request.body_mut() = Posted {
+                message: message.into(),
+                turn: Some(Arc::clone(&self.turn).lock_owned().await),
+            };
             request.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);
         }
         // The configuration has seen to that.
         *request.uri_mut() = Uri::try_from(uri).map_err(|_| Fault::Malformed)?;
         request.headers_mut().insert(ACCEPT, MEDIA_TYPE);
         Ok(request)
+    }
+}
+
+/// Whether a server has reset a stream without doing anything with it.
+fn is_refusal(error: &hyper::Error) -> bool {
+    let reset = error.source().and_then(|error| error.downcast_ref::<h2::Error>());
+    reset.and_then(h2::Error::reason) == Some(h2::Reason::REFUSED_STREAM)
+}
+
+/// The body of a request. The next one's header is not sent before it: some servers refuse a stream that begins before the one before
+/// it has ended.
+#[derive(Default)]
+struct Posted {
+    message: Bytes,
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Body for Posted {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.turn = None;
+        let message = std::mem::take(&mut self.message);
+        Poll::Ready((!message.is_empty()).then(|| Ok(Frame::data(message))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.message.len() as u64)
     }
 }
 
@@ -117,7 +177,13 @@ pub(super) async fn connect(upstream: Arc<Upstream>, get: bool) -> Result<(Sessi
         .max_header_list_size(HEAD_OCTETS);
     let shaken = http.handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(|_| Fault::Closed)?;
-    Ok((Session { sender, uri, get }, connection))
+    let session = Session {
+        sender,
+        turn: Arc::default(),
+        uri,
+        get,
+    };
+    Ok((session, connection))
 }
 
 /// Runs what HTTP/2 does beside on the worker's own thread.
