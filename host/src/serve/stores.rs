@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::admission::Room;
 use crate::cache::{Cache, Flights, KeyHasher};
@@ -15,6 +16,10 @@ use super::gate::Ledger;
 use super::held::LookupOctets;
 use super::observed::Observed;
 use super::trace::TraceSink;
+
+/// The clock that goes on while the machine sleeps: what was kept before it did is as old as it is to everybody else. The kernel's
+/// vDSO answers for it as for the monotonic one.
+const CLOCK: ClockId = ClockId::Boottime;
 
 /// What all workers share.
 pub struct Shared {
@@ -41,7 +46,7 @@ pub struct Shared {
     pub(super) ledger: Ledger,
     /// The listeners there have ever been; a listener's index is its place here.
     pub(super) servers: parking_lot::Mutex<Vec<Arc<str>>>,
-    pub(super) start: Instant,
+    start: Timespec,
     /// Who wants to be told of every query.
     pub(super) trace_sink: Option<TraceSink>,
 }
@@ -62,19 +67,22 @@ impl Shared {
             observed: Observed::default(),
             ledger: Ledger::default(),
             servers: Default::default(),
-            start: Instant::now(),
+            start: clock_gettime(CLOCK),
             trace_sink,
         })
     }
 
     /// Microseconds since the process started: the workers' clock.
     pub fn now(&self) -> u64 {
-        self.start.elapsed().as_micros() as u64
+        let now = clock_gettime(CLOCK);
+        let seconds = now.tv_sec - self.start.tv_sec;
+        // It never goes back, so that what is borrowed from the seconds is there.
+        (seconds * 1_000_000 + (now.tv_nsec - self.start.tv_nsec) / 1000) as u64
     }
 
     /// The time that the cache goes by: milliseconds since the process started.
     pub fn now_ms(&self) -> u64 {
-        self.start.elapsed().as_millis() as u64
+        self.now() / 1000
     }
 
     /// The index that stands for a listener's address in [`Client::server`](super::Client::server).
@@ -87,5 +95,25 @@ impl Shared {
             servers.len() - 1
         });
         at as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `/proc/uptime` counts the time that the machine slept.
+    #[test]
+    fn time_goes_on_while_the_machine_sleeps() {
+        let uptime = || -> f64 {
+            let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+            uptime.split(' ').next().unwrap().parse().unwrap()
+        };
+        let shared = Shared::new(1 << 20, None);
+        let started = shared.start.tv_sec as f64 + shared.start.tv_nsec as f64 / 1e9;
+        let before = uptime();
+        let now = started + shared.now() as f64 / 1e6;
+        // It has two digits after the point.
+        assert!((before..=uptime() + 0.01).contains(&now), "{before} {now}");
     }
 }
