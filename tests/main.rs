@@ -42,6 +42,7 @@ mod dnstap;
 mod encrypted;
 mod examples;
 mod failover;
+mod following;
 mod forwarding;
 mod hostile;
 mod instructions;

@@ -39,6 +39,7 @@ mod interfaces;
 mod inward;
 mod live;
 mod lookups;
+mod meta;
 mod miss;
 mod notified;
 pub mod observed;
@@ -113,15 +114,14 @@ impl Worker {
             .shared
             .hasher
             .question(request.name.as_bytes(), request.qtype, request.qclass);
-        let refusal = match live.owner(request) {
-            owner if matches!(query.qtype, rtype::AXFR | rtype::IXFR | rtype::TKEY) => {
-                return self.admit_transfer(&live, request, message, owner, out);
-            }
-            Some(ZoneMatch::Pipeline { .. })
-                if query.qtype == rtype::HINFO && live.is_own_probe(request.name.as_bytes()) =>
-            {
-                Response::error(rcode::REFUSED, ExtendedError::Other)
-            }
+        let owner = match meta::is_unlike_others(query.qtype) {
+            false => live.owner(request),
+            true => match self.admit_unlike_others(&live, request, message, out) {
+                Ok(owner) => owner,
+                Err(admission) => return admission,
+            },
+        };
+        let answer = match owner {
             Some(ZoneMatch::Pipeline { pipeline, zone }) => {
                 (request.pipeline, request.zone) = (pipeline, zone);
                 if let Some(gate) = &live.generation.pipelines[pipeline].gate
@@ -144,16 +144,22 @@ impl Worker {
             ),
             _ => Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative),
         };
+        self.answer_outside(&live, request, &answer, out)
+    }
+
+    /// Answers a query that belongs to no zone.
+    fn answer_outside(&self, live: &Live, request: &Request, answer: &Response, out: &mut [u8]) -> Admission {
+        let client = request.client;
         let counters = live.counters_outside(client.server);
-        counters.request(client.transport, client.address.ip(), query.qtype);
-        counters.response(refusal.rcode, self.now().saturating_sub(client.received));
+        counters.request(client.transport, client.address.ip(), request.qtype);
+        counters.response(answer.rcode, self.now().saturating_sub(client.received));
         request.trace(|| {
             let did = "no zone is asked: the name is nobody's, or special".into();
             TraceEvent::new("zone", Direction::In, explain::question(request), did)
         });
-        let head = request.reply_head(refusal.error);
-        let size = refusal.write(out, &head);
-        self.finish_outside(&live, request, Some(&refusal), &out[..size]);
+        let head = request.reply_head(answer.error);
+        let size = answer.write(out, &head);
+        self.finish_outside(live, request, Some(answer), &out[..size]);
         Admission::Answered(size)
     }
 

@@ -185,7 +185,10 @@ fn split(name: &str) -> Option<(&str, &str)> {
 fn queries(name: &str) -> Vec<Message> {
     let of = |rtype: &u16| {
         let query = Message::query(name, &format!("TYPE{rtype}")).clear(flags::RD);
-        [query.clone(), query.dnssec_ok()]
+        // Answers come in any order (RFC 7766 section 6.2.1.1).
+        let id = !query.id;
+        let other = Message { id, ..query.clone() };
+        [query, other.dnssec_ok()]
     };
     TYPES.iter().flat_map(of).collect()
 }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::edns::ClientSubnet;
 use super::parts::{self, Part};
-use super::records::{self, Section};
-use super::{CLASS_IN, HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, rtype, u16_at};
+use super::records;
+use super::{HEADER, MESSAGE_MAXIMUM, QUESTION_TAIL, flag, u16_at};
 
 /// A pointer to the question's name (RFC 1035 section 4.1.4).
 const QUESTION_NAME: [u8; 2] = [0xc0, HEADER as u8];
@@ -106,20 +106,17 @@ pub fn renamed(message: &[u8], from: &[u8], question: &[u8], owners: bool) -> Op
     Some(under(message, question, &parts))
 }
 
-/// The answer to `question` that leads through a CNAME to `target`, whose own response is `found`.
-pub fn aliased(found: &[u8], question: &[u8], target: &[u8], ttl: u32) -> Option<Vec<u8>> {
-    let name = question.get(..question.len().checked_sub(QUESTION_TAIL)?)?;
-    let alias = Part {
-        section: Section::Answer,
-        owner: name.into(),
-        rtype: rtype::CNAME,
-        class: CLASS_IN,
-        ttl,
-        data: target.into(),
-    };
-    let mut parts = of_one_question(found)?;
-    parts.insert(0, alias);
-    Some(under(found, question, &parts))
+/// A message whose answer ends in an alias, `so_far`, and behind that what was `found` for the alias's target. What is authentic of
+/// the one says nothing about the other (RFC 4035 section 3.2.3): AD is clear. What does not fit is left out, and TC says so. None if
+/// either cannot be read.
+pub fn continued(so_far: &[u8], found: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = of_one_question(so_far)?;
+    parts.extend(of_one_question(found)?);
+    let question_end = records::question_end(so_far).ok()?;
+    let mut message = under(so_far, &so_far[HEADER..question_end], &parts);
+    let flags = u16_at(found, 2) & !flag::AD | u16_at(&message, 2) & flag::TC;
+    message[2..4].copy_from_slice(&flags.to_be_bytes());
+    Some(message)
 }
 
 /// The records of a message with one question.
@@ -215,9 +212,27 @@ mod tests {
     #[test]
     fn aliases_lead_to_the_target() {
         let question = b"\x05other\0\0\x01\0\x01";
-        let aliased = aliased(&response(), question, b"\x01a\x04test\0", 5).unwrap();
+        let mut so_far = empty(question, 0);
+        assert!(push_record(
+            &mut so_far,
+            6,
+            &question[..7],
+            5,
+            1,
+            5,
+            b"\x01a\x04test\0"
+        ));
+        let mut found = response();
+        found[3] |= flag::AD as u8 | 3;
+        let aliased = continued(&so_far, &found).unwrap();
         let parsed = Message::from_vec(&aliased).unwrap();
         assert_eq!(parsed.answers[0].to_string(), "other. 5 IN CNAME a.test.");
-        assert_eq!(parsed.answers[1].name.to_string(), "a.test.");
+        assert_eq!(parsed.answers[1].name.to_lowercase().to_string(), "a.test.");
+        assert_eq!(parsed.additionals.len(), 1);
+        assert_eq!(
+            u16_at(&aliased, 2) & (flag::AD | flag::RCODE),
+            3,
+            "RFC 4035 section 3.2.3"
+        );
     }
 }

@@ -71,6 +71,8 @@ pub enum ExtendedError {
     NoReachableAuthority,
     /// 23: an upstream could not be talked to.
     NetworkError,
+    /// 30: no records have the type that was asked for (RFC 9824 section 3.5).
+    InvalidQueryType,
 }
 
 impl ExtendedError {
@@ -87,12 +89,13 @@ impl ExtendedError {
             ExtendedError::NotAuthoritative => 20,
             ExtendedError::NoReachableAuthority => 22,
             ExtendedError::NetworkError => 23,
+            ExtendedError::InvalidQueryType => 30,
         }
     }
 }
 
 /// What the codes of RFC 8914 section 4 mean, by number.
-const EXTENDED_ERRORS: [&str; 25] = [
+const EXTENDED_ERRORS: [&str; 31] = [
     "Other Error",
     "Unsupported DNSKEY Algorithm",
     "Unsupported DS Digest Type",
@@ -118,6 +121,12 @@ const EXTENDED_ERRORS: [&str; 25] = [
     "No Reachable Authority",
     "Network Error",
     "Invalid Data",
+    "Signature Expired before Valid",
+    "Too Early",
+    "Unsupported NSEC3 Iterations Value",
+    "Unable to conform to policy",
+    "Synthesized",
+    "Invalid Query Type",
 ];
 
 /// An extended error's number and meaning, as `dig` prints them.

@@ -93,6 +93,7 @@ pub mod rtype {
     pub const NSEC3PARAM: u16 = 51;
     pub const SVCB: u16 = 64;
     pub const HTTPS: u16 = 65;
+    pub const NXNAME: u16 = 128;
     pub const TKEY: u16 = 249;
     pub const TSIG: u16 = 250;
     pub const IXFR: u16 = 251;
@@ -113,6 +114,7 @@ pub mod rcode {
     pub const NOTIMP: u16 = 4;
     pub const REFUSED: u16 = 5;
     pub const YXDOMAIN: u16 = 6;
+    pub const NOTAUTH: u16 = 9;
     pub const BADVERS: u16 = 16;
 }
 

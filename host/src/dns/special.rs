@@ -74,6 +74,9 @@ const LOCAL: [&str; 98] = [
 /// Who is responsible for an empty zone, in its SOA (RFC 6303 section 3): an answer with this name in it is ours.
 pub const NOBODY: &[u8] = b"\x06nobody\x07invalid\0";
 
+/// The zone of the loopback addresses.
+const LOCALHOST: &[u8] = b"\x09localhost\0";
+
 /// How long such an answer may be kept, in seconds: it never changes.
 const TTL: u32 = 86_400;
 
@@ -87,13 +90,10 @@ const SOA_NUMBERS: [u32; 5] = [1, 3600, 1200, 604_800, EMPTY_TTL];
 const ANY_TTL: u32 = 3600;
 
 impl Special {
-    /// Whether a question is one for the zone above: what is at a zone's cut belongs there (RFC 4035 section 3.1.4.1;
-    /// of `home.arpa.` RFC 8375 section 4 says so, too).
-    pub fn leaves(self, name: &[u8], qtype: u16) -> bool {
+    /// Whether what stands above its cut is asked of the zone above (RFC 8375 section 4). The others are asked of nobody.
+    pub fn leaves(self) -> bool {
         match self {
-            Special::Empty(apex) => {
-                qtype == rtype::DS && Name::parse(apex).is_ok_and(|apex| apex.as_bytes() == name)
-            }
+            Special::Empty(_) => true,
             Special::Loopback | Special::Nonexistent | Special::Bare(_) => false,
         }
     }
@@ -104,7 +104,8 @@ impl Special {
         let qtype = super::u16_at(question, tail);
         match self {
             Special::Loopback => loopback(question, tail, qtype),
-            Special::Nonexistent => build::empty(question, super::rcode::NXDOMAIN),
+            // The zone above it has no such name: the root's.
+            Special::Nonexistent => denial(question, super::rcode::NXDOMAIN, Name::ROOT.as_bytes()),
             Special::Bare(apex) => empty_zone(question, tail, qtype, apex, super::rcode::NOERROR),
             Special::Empty(apex) => empty_zone(question, tail, qtype, apex, super::rcode::NXDOMAIN),
         }
@@ -116,10 +117,23 @@ fn loopback(question: &[u8], tail: usize, qtype: u16) -> Vec<u8> {
     let data: &[u8] = match qtype {
         rtype::A => &[127, 0, 0, 1],
         rtype::AAAA => &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
-        _ => return message,
+        _ => return denial(question, super::rcode::NOERROR, LOCALHOST),
     };
     build::push_record(&mut message, 6, &question[..tail], qtype, CLASS_IN, TTL, data);
     message
+}
+
+/// An answer without data, and the SOA record of the zone that has none: for so long it may be kept (RFC 2308 section 2).
+fn denial(question: &[u8], rcode: u16, apex: &[u8]) -> Vec<u8> {
+    let mut message = build::empty(question, rcode);
+    build::push_record(&mut message, 8, apex, rtype::SOA, CLASS_IN, EMPTY_TTL, &soa(apex));
+    message
+}
+
+fn soa(apex: &[u8]) -> Vec<u8> {
+    let mut soa = [apex, NOBODY].concat();
+    soa.extend(SOA_NUMBERS.iter().flat_map(|number| number.to_be_bytes()));
+    soa
 }
 
 /// The answer of a zone with nothing but SOA and NS at its apex, which other names get with `rcode`.
@@ -129,8 +143,7 @@ fn empty_zone(question: &[u8], tail: usize, qtype: u16, apex: &str, rcode: u16) 
     let at_apex = question[..tail].eq_ignore_ascii_case(apex);
     let rcode = if at_apex { super::rcode::NOERROR } else { rcode };
     let mut message = build::empty(question, rcode);
-    let mut soa = [apex, NOBODY].concat();
-    soa.extend(SOA_NUMBERS.iter().flat_map(|number| number.to_be_bytes()));
+    let soa = soa(apex);
     let (count_at, of, data) = match qtype {
         rtype::SOA if at_apex => (6, rtype::SOA, &soa[..]),
         rtype::NS if at_apex => (6, rtype::NS, apex),
@@ -214,8 +227,23 @@ mod tests {
             of(below, rtype::PTR),
             (3, Meaning::Denial, none(), vec![soa.into()])
         );
-        let leaves = |name: &str, qtype| ten.leaves(Name::parse(name).unwrap().as_bytes(), qtype);
-        assert!(leaves(apex, rtype::DS) && !leaves(below, rtype::DS) && !leaves(apex, rtype::A));
+    }
+
+    /// RFC 2308 section 2: whoever denies says for how long.
+    #[test]
+    fn what_is_denied_may_be_kept() {
+        for (special, name, qtype, rcode) in [
+            (Special::Nonexistent, "a.invalid.", rtype::A, 3),
+            (Special::Nonexistent, "onion.", rtype::AAAA, 3),
+            (Special::Loopback, "a.localhost.", rtype::MX, 0),
+        ] {
+            let answer = answer(special, name, qtype);
+            assert_eq!(
+                (answer.rcode, answer.meaning, answer.ttl),
+                (rcode, Meaning::Denial, EMPTY_TTL),
+                "{name}"
+            );
+        }
     }
 
     /// RFC 9462 section 6.4.

@@ -65,7 +65,8 @@ impl<V> SuffixMap<V> {
         self.root.as_ref()
     }
 
-    fn get(&self, name: &[u8]) -> Option<&V> {
+    /// The value under this very name; the root's is that of no name.
+    pub fn get(&self, name: &[u8]) -> Option<&V> {
         let found = self
             .table
             .find(self.hasher.hash_one(name), |(known, _)| **known == *name);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::dns::MESSAGE_MAXIMUM;
+use crate::dns::{MESSAGE_MAXIMUM, rtype};
 use crate::filter::{self, Instance, Interest};
 use crate::identity::{Identity, NodePods};
 use crate::source::{Question, WorkerSource};
@@ -114,7 +114,18 @@ impl Live {
     #[inline(always)]
     pub fn owner(&self, request: &Request) -> Option<ZoneMatch> {
         let zones = &self.generation.zones;
-        zones.find(request.name.as_bytes(), request.qtype, || self.asker(request))
+        zones.find(request.name.as_bytes(), || self.asker(request))
+    }
+
+    /// Who answers a query: the owner of its name, or of the name above if it is about what stands there.
+    pub fn answerer(&self, request: &Request) -> Option<ZoneMatch> {
+        match request.qtype {
+            rtype::DS => {
+                let zones = &self.generation.zones;
+                zones.find_above_cut(request.name.as_bytes(), &self.asker(request))
+            }
+            _ => self.owner(request),
+        }
     }
 
     #[inline(always)]
@@ -129,21 +140,15 @@ impl Live {
         }
     }
 
-    /// The source that a query for DS is for, which has come to the one with this index: if that has the zone of this very name, and a
-    /// source of the zone above has the zone where it is delegated, the latter. DS stands there (RFC 4035 section 3.1.4.1).
+    /// The source of its pipeline that a query for DS is for, which has come to the one with this index: if that has the zone of this
+    /// very name, and another one that where it is delegated, the latter. DS stands there (RFC 4035 section 3.1.4.1).
     #[cold]
     #[inline(never)]
     pub fn above_cut(&self, request: &Request, index: usize) -> usize {
         let sources = &self.generation.sources;
         let name = request.name.as_bytes();
-        let parent = || {
-            let above = name.get(1 + usize::from(*name.first()?)..)?;
-            let zones = &self.generation.zones;
-            let owner = zones.find(above, request.qtype, || self.asker(request))?;
-            let ZoneMatch::Pipeline { pipeline, .. } = owner else {
-                return None;
-            };
-            let mut stages = self.generation.pipelines[pipeline].stages.iter();
+        let mut stages = self.generation.pipelines[request.pipeline].stages.iter();
+        let mut parent = || {
             stages.find_map(|stage| match stage {
                 Stage::Source(index) => Some(*index).filter(|index| sources[*index].has_zone_above(name)),
                 Stage::Filter { .. } | Stage::Cache(_) => None,
@@ -255,6 +260,7 @@ impl Live {
             signed: request.signed.as_deref(),
             client: request.client.address.ip(),
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
+            zones: &self.generation.zones.lengths,
             tap: self.generation.tap.as_ref(),
             direct: request.depth == 0,
             traced: request.trace.is_some(),

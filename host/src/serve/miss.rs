@@ -14,7 +14,7 @@ use crate::dns::Origin;
 use crate::dns::edns::ExtendedError;
 use crate::dns::records::{Answer, Meaning};
 use crate::dns::reply::Ttl;
-use crate::dns::{build, rcode, rtype};
+use crate::dns::{CLASS_IN, QUESTION_TAIL, build, rcode, rtype};
 use crate::filter::Decision;
 use crate::source::{Alias, Resolution};
 
@@ -78,7 +78,7 @@ impl Worker {
             && let Decision::Alias(targets) = &verdict.decision
         {
             // In a box, since what an alias leads to may be an alias.
-            let mut response = Box::pin(self.alias(live, request, targets, None)).await?;
+            let mut response = Box::pin(self.alias(live, request, targets, Lead::Filter)).await?;
             if let Some(edit) = &verdict.edit {
                 response.edit(edit, request, live, request.stage);
             }
@@ -110,7 +110,7 @@ impl Worker {
         request: &Request,
         alias: &Alias,
     ) -> Option<Response> {
-        let response = Box::pin(self.alias(live, request, &alias.targets, alias.ttl)).await?;
+        let response = Box::pin(self.alias(live, request, &alias.targets, Lead::Source(alias))).await?;
         Some(Response {
             // AA is about the name that was asked for (RFC 1035 section 4.1.1).
             authoritative: response.answer_count() > 0,
@@ -341,14 +341,13 @@ impl Worker {
         }
     }
 
-    /// The answer that leads through a CNAME to the first of `targets` that exists, or else to the last; `ttl`: that of
-    /// the CNAME, if it is not that of what was found.
+    /// The answer that leads to the first of `targets` that exists, or else to the last.
     async fn alias(
         self: &Rc<Self>,
         live: &Rc<Live>,
         request: &Request,
         targets: &[Box<[u8]>],
-        ttl: Option<u32>,
+        lead: Lead<'_>,
     ) -> Option<Response> {
         // Lists in lists would multiply what one query costs, so that only the first alias may have several names.
         if request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
@@ -368,25 +367,33 @@ impl Worker {
         if inner.name == request.name {
             return Some(found);
         }
-        let ttl = ttl.unwrap_or_else(|| match found.answer_count() {
-            0 => ALIAS_TTL,
-            _ => found.lowest_ttl(),
-        });
-        let message = match request.qtype {
-            // The CNAME itself was asked for.
-            rtype::CNAME => build::empty(&inner.question, rcode::NOERROR),
-            _ => found.message(&inner.question),
+        let so_far = match lead {
+            Lead::Source(Alias {
+                so_far: Some(so_far), ..
+            }) => so_far.message.clone(),
+            _ => cname(request, target, lead, &found),
         };
-        let message = build::aliased(&message, &request.question, target, ttl);
-        let answer = message.and_then(|message| Answer::read(message).ok());
+        // Where nobody here knows the target, or nobody wanted it to be found out, it is the client's to ask for (RFC 1034 section
+        // 4.3.2, step 3a). That a filter's target is nobody's is the filter's mistake.
+        let nobodys = found.rcode == rcode::REFUSED || found.failed() && !request.recursion_desired();
+        let whole = match (request.qtype, lead) {
+            // The CNAME itself was asked for.
+            (rtype::CNAME, _) => Some(so_far),
+            (_, Lead::Source(_)) if nobodys => Some(so_far),
+            _ => {
+                let message = found.message(&inner.question);
+                build::continued(&so_far, &message)
+            }
+        };
+        let answer = whole.and_then(|message| Answer::read(message).ok());
         Some(match answer {
             Some(answer) => {
                 let answer = Response::answer(Arc::new(answer), Origin::Filter, false);
                 Response {
-                    error: found.error,
+                    error: found.error.filter(|_| answer.rcode == found.rcode),
                     store: found.store,
                     // That the target could not be found out is nobody's decision.
-                    origin: if found.failed() {
+                    origin: if answer.rcode == found.rcode && found.failed() {
                         found.origin
                     } else {
                         Origin::Filter
@@ -408,7 +415,7 @@ impl Worker {
             .shared
             .hasher
             .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
-        match live.owner(inner) {
+        match live.answerer(inner) {
             Some(ZoneMatch::Pipeline { pipeline, zone }) => {
                 (inner.pipeline, inner.zone) = (pipeline, zone);
                 self.travel(live, inner, 0).await
@@ -467,6 +474,29 @@ impl Worker {
         let [response] = responses;
         response
     }
+}
+
+/// Who says that a name stands for another one.
+#[derive(Clone, Copy)]
+enum Lead<'a> {
+    Filter,
+    Source(&'a Alias),
+}
+
+/// The answer that is nothing but a CNAME record to a target that has come to this.
+fn cname(request: &Request, target: &[u8], lead: Lead<'_>, found: &Response) -> Vec<u8> {
+    let told = match lead {
+        Lead::Filter => None,
+        Lead::Source(alias) => alias.ttl,
+    };
+    let ttl = told.unwrap_or_else(|| match found.answer_count() {
+        0 => ALIAS_TTL,
+        _ => found.lowest_ttl(),
+    });
+    let mut message = build::empty(&request.question, rcode::NOERROR);
+    let owner = &request.question[..request.question.len() - QUESTION_TAIL];
+    build::push_record(&mut message, 6, owner, rtype::CNAME, CLASS_IN, ttl, target);
+    message
 }
 
 fn seconds(duration: Duration) -> u32 {

@@ -45,6 +45,8 @@ pub struct Zones {
     owners: SuffixMap<ZoneMatch>,
     /// All of them once more where some are only for some queries: then this is asked, and not the other.
     disputed: Option<Box<Disputed>>,
+    /// The octets of each of these names, by name.
+    pub lengths: SuffixMap<usize>,
 }
 
 /// Suffixes whose owners may depend on who asks, and where.
@@ -146,31 +148,45 @@ impl Zones {
         for (name, owner) in &of_all {
             zones.owners.insert(name, *owner);
         }
+        for name in of_some.keys().chain(of_all.iter().map(|(name, _)| name)) {
+            zones.lengths.insert(name, name.len());
+        }
         if !of_some.is_empty() {
             zones.disputed = Some(Box::new(Disputed::new(of_some, &of_all)));
         }
         zones
     }
 
-    /// The owner of a question about a lowercased wire name; `asker` is only called where owners depend on it.
+    /// The owner of a lowercased wire name; `asker` is only called where owners depend on it.
     // Every query comes here from one place; left to itself, the compiler makes a call of it.
     #[inline(always)]
-    pub fn find(&self, name: &[u8], qtype: u16, asker: impl Fn() -> Asker) -> Option<ZoneMatch> {
-        if let Some(disputed) = &self.disputed {
-            return disputed.find(name, qtype, &asker());
-        }
-        match self.owners.longest(name).copied() {
-            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => {
-                self.find_above(name, qtype, asker)
-            }
-            owner => owner,
+    pub fn find(&self, name: &[u8], asker: impl Fn() -> Asker) -> Option<ZoneMatch> {
+        match &self.disputed {
+            Some(disputed) => disputed.find(name, &asker()),
+            None => self.owners.longest(name).copied(),
         }
     }
 
-    /// The owner of a question that is answered above its zone's cut.
+    /// The owner of a question about DS. Such records stand above the cut of the zone that they are about, where the zone above has
+    /// them (RFC 4035 section 3.1.4.1; of `home.arpa.` RFC 8375 section 4 says so, too). If that is nobody's here, the zone itself
+    /// says what it knows.
     #[cold]
-    fn find_above(&self, name: &[u8], qtype: u16, asker: impl Fn() -> Asker) -> Option<ZoneMatch> {
-        self.find(above(name)?, qtype, asker)
+    #[inline(never)]
+    pub fn find_above_cut(&self, name: &[u8], asker: &Asker) -> Option<ZoneMatch> {
+        let of = |name| self.find(name, || *asker);
+        let own = of(name);
+        let leaves = match own {
+            Some(ZoneMatch::Special(special)) => special.leaves(),
+            Some(ZoneMatch::Pipeline { .. }) => true,
+            None => false,
+        };
+        match above(name)
+            .filter(|_| leaves && self.lengths.get(name).is_some())
+            .and_then(of)
+        {
+            Some(above @ ZoneMatch::Pipeline { .. }) => Some(above),
+            _ => own,
+        }
     }
 }
 
@@ -195,7 +211,7 @@ impl Disputed {
 
     /// The same where owners depend on who asks, and where.
     #[inline(never)]
-    fn find(&self, name: &[u8], qtype: u16, asker: &Asker) -> Option<ZoneMatch> {
+    fn find(&self, name: &[u8], asker: &Asker) -> Option<ZoneMatch> {
         let owner = match self.owners.longest(name).copied()? {
             Owner::One(owner) => Some(owner),
             Owner::ByQuery(index) => {
@@ -205,10 +221,7 @@ impl Disputed {
             }
         };
         match owner {
-            Some(ZoneMatch::Special(special)) if special.leaves(name, qtype) => {
-                self.find(above(name)?, qtype, asker)
-            }
-            None => self.find(above(name)?, qtype, asker),
+            None => self.find(above(name)?, asker),
             owner => owner,
         }
     }
@@ -222,7 +235,6 @@ fn above(name: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::rtype;
 
     fn somebody() -> Asker {
         Asker {
@@ -253,7 +265,7 @@ mod tests {
             names(&["a.localhost"]),
         ];
         let zones = Zones::new(pipelines.iter().map(|names| of_all(names)), true);
-        let find = |name: &str, qtype| zones.find(Name::parse(name).unwrap().as_bytes(), qtype, somebody);
+        let find = |name: &str| zones.find(Name::parse(name).unwrap().as_bytes(), somebody);
         for (name, expected) in [
             ("cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
             ("a.b.cluster.local", ZoneMatch::Pipeline { pipeline: 0, zone: 0 }),
@@ -274,15 +286,26 @@ mod tests {
                 ZoneMatch::Special(Special::Empty("31.172.in-addr.arpa.")),
             ),
         ] {
-            assert_eq!(find(name, rtype::PTR), Some(expected), "{name}");
+            assert_eq!(find(name), Some(expected), "{name}");
         }
-        // RFC 8375 section 4: what is at the cut is asked above it.
+        // RFC 4035 section 3.1.4.1, RFC 8375 section 4: what is at the cut is asked above it.
+        let above = |name: &str| zones.find_above_cut(Name::parse(name).unwrap().as_bytes(), &somebody());
         let root = Some(ZoneMatch::Pipeline { pipeline: 1, zone: 0 });
-        assert_eq!(find("home.arpa", rtype::DS), root);
-        assert_ne!(find("x.home.arpa", rtype::DS), root);
+        assert_eq!(above("home.arpa"), root);
+        assert_ne!(above("x.home.arpa"), root);
+        assert_eq!(above("cluster.local"), root);
+        assert_eq!(above("a.cluster.local"), find("a.cluster.local"));
+        assert_eq!(above("."), root);
+        // RFC 6761 section 6.3, RFC 7686 section 2: such names are asked of nobody, nor is what delegates them.
+        assert_eq!(above("localhost"), find("localhost"));
+        assert_eq!(
+            above("a.localhost"),
+            find("a.localhost"),
+            "what is above it is special"
+        );
         let only = names(&["a"]);
         let some = Zones::new([of_all(&only)].into_iter(), false);
-        let find = |name: &str| some.find(Name::parse(name).unwrap().as_bytes(), rtype::A, somebody);
+        let find = |name: &str| some.find(Name::parse(name).unwrap().as_bytes(), somebody);
         assert_eq!((find("b"), find("home.arpa")), (None, None));
         assert!(find("resolver.arpa").is_some(), "always");
         assert!(find(&"a.".repeat(127)).is_some());
@@ -309,7 +332,7 @@ mod tests {
                 listener: Some(listener(port)),
                 ..somebody()
             };
-            match zones.find(name.as_bytes(), rtype::A, asker) {
+            match zones.find(name.as_bytes(), asker) {
                 Some(ZoneMatch::Pipeline { pipeline, .. }) => Some(pipeline),
                 Some(ZoneMatch::Special(_)) => Some(99),
                 None => None,
@@ -349,7 +372,7 @@ mod tests {
         let zones = Zones::new(of_pipelines, false);
         let find = |name: &str, client: &str, listener| {
             let client = client.parse().unwrap();
-            match zones.find(Name::parse(name).unwrap().as_bytes(), rtype::A, || Asker {
+            match zones.find(Name::parse(name).unwrap().as_bytes(), || Asker {
                 listener,
                 client,
             }) {

@@ -39,6 +39,8 @@ pub struct Alias {
     pub targets: Box<[Box<[u8]>]>,
     /// That of the CNAME record, in seconds; none: that of what is found.
     pub ttl: Option<u32>,
+    /// The answer as far as the source has it, the last of whose aliases leads to the only target; none: one CNAME record.
+    pub so_far: Option<Arc<Answer>>,
 }
 
 impl Resolution {

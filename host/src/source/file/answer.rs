@@ -1,12 +1,14 @@
 //! From a question to an answer.
 
+use std::sync::Arc;
+
 use super::lookup::{Found, ending, find, wildcard};
 use super::message::Message;
 use super::proof;
 use crate::dns::name::{NAME_MAXIMUM, is_at_or_below, skip_plain};
 use crate::dns::records::Section;
 use crate::dns::{rcode, rtype};
-use crate::source::{Question, Resolution};
+use crate::source::{Alias, Question, Resolution};
 use crate::zonefile::{Chain, Node, Set, Zone};
 
 /// Aliases that are followed, one after another. What comes after them is the client's to ask.
@@ -53,15 +55,31 @@ pub fn answer(zone: &Zone, question: &Question<'_>) -> Resolution {
             Next::Done(rcode) => break rcode,
             Next::Alias(target) => {
                 met.push(std::mem::replace(&mut name, target.to_ascii_lowercase()));
-                let outside = !is_at_or_below(&name, zone.origin.as_bytes());
-                // What is outside, the client asks others for (RFC 1034 section 4.3.2, step 3a).
-                if outside || met.contains(&name) || met.len() > MOST_ALIASES {
+                if met.contains(&name) || met.len() > MOST_ALIASES {
                     break rcode::NOERROR;
+                }
+                if !question.stays_with(&zone.origin, &name) {
+                    return lead(teller.finish(rcode::NOERROR), question, target);
                 }
             }
         }
     };
     teller.finish(rcode)
+}
+
+/// What there is of an answer whose last alias leads to another zone: that is asked next (RFC 1034 section 4.3.2, step 3a), unless
+/// the answer is to be signed, which only whoever has all of it can do.
+fn lead(so_far: Resolution, question: &Question<'_>, target: Vec<u8>) -> Resolution {
+    match so_far {
+        Resolution::Answer { answer, .. } if question.signed.is_none() => {
+            Resolution::Alias(Arc::new(Alias {
+                targets: [target.into()].into(),
+                ttl: None,
+                so_far: Some(answer),
+            }))
+        }
+        whole => whole,
+    }
 }
 
 impl<'z> Teller<'z, '_> {

@@ -1,11 +1,13 @@
 //! What a zone says, by RFC section.
 
 use std::fs;
+use std::sync::Arc;
 
 use super::File;
 use crate::config::ZoneFile;
 use crate::dns::name::Name;
 use crate::dns::records::{Section, counts};
+use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::record_lines;
 use crate::dns::{CLASS_IN, rcode_text, rtype};
 use crate::source::{Question, Resolution};
@@ -62,20 +64,25 @@ fn resolve(file: &File, name: &str, qtype: u16, dnssec_ok: bool) -> Resolution {
         signed: None,
         client: [127, 0, 0, 1].into(),
         zone: &Name::parse("example").unwrap(),
+        zones: &SuffixMap::default(),
         tap: None,
         direct: true,
         traced: false,
     })
 }
 
-/// The rcode, AA, and the records of all sections, in order.
+/// The rcode, AA, and the records of all sections, in order, and what is asked for next.
 fn said(file: &File, name: &str, qtype: u16) -> Vec<String> {
-    let Resolution::Answer {
-        answer,
-        authoritative,
-    } = resolve(file, name, qtype, true)
-    else {
-        return vec!["not mine".into()];
+    let (answer, authoritative, next) = match resolve(file, name, qtype, true) {
+        Resolution::Answer {
+            answer,
+            authoritative,
+        } => (answer, authoritative, None),
+        Resolution::Alias(alias) => match &alias.so_far {
+            Some(so_far) => (Arc::clone(so_far), true, alias.targets.first().cloned()),
+            None => return vec!["an alias without records".into()],
+        },
+        _ => return vec!["not mine".into()],
     };
     let aa = if authoritative { " AA" } else { "" };
     let mut said = vec![format!("{}{aa}", rcode_text(answer.rcode))];
@@ -89,6 +96,7 @@ fn said(file: &File, name: &str, qtype: u16) -> Vec<String> {
             lines.map(|line| format!("{sign} {}", line.replace(".example.", "").replace(" IN ", " "))),
         );
     }
+    said.extend(next.map(|name| format!("> {}", Name::lowercased(&name))));
     said
 }
 
@@ -139,7 +147,7 @@ const ANSWERS: &[(&str, &str, u16, &[&str])] = &[
         "RFC 1034 3.6.2",
         "out.example",
         rtype::A,
-        &["NOERROR AA", "= out 300 CNAME www.test."],
+        &["NOERROR AA", "= out 300 CNAME www.test.", "> www.test."],
     ),
     (
         "RFC 1034 3.6.2",
@@ -215,6 +223,7 @@ const ANSWERS: &[(&str, &str, u16, &[&str])] = &[
             "NOERROR AA",
             "= dout 300 DNAME test.",
             "= x.dout 300 CNAME x.test.",
+            "> x.test.",
         ],
     ),
     (

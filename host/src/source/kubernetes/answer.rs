@@ -78,6 +78,8 @@ impl Teller<'_> {
             schema,
         };
         let place = match Labels::read(question.name, asked.zone_at, question.qtype == rtype::SRV) {
+            // Names of services are in the domain; below a reverse zone's there are addresses.
+            Some(labels) if labels.count > 0 && is_reverse(question.name) => Place::Nowhere,
             // The root may hold the domain of a cluster, and is none.
             Some(labels) if zone.len() > 1 || self.rules.domain == Name::ROOT => {
                 self.index.place(self.rules, schema, &labels)
@@ -97,7 +99,11 @@ impl Teller<'_> {
         let mut message = Message::new(&asked.section, self.rules.ttl);
         match place {
             Place::Nowhere if let Some(targets) = self.search(asked) => {
-                return Resolution::Alias(Arc::new(Alias { targets, ttl: None }));
+                return Resolution::Alias(Arc::new(Alias {
+                    targets,
+                    ttl: None,
+                    so_far: None,
+                }));
             }
             Place::Nowhere if self.rules.falls_through(asked.question.name) => return Resolution::NotMine,
             Place::Nowhere => return self.deny(asked, message, rcode::NXDOMAIN),
@@ -155,6 +161,7 @@ impl Teller<'_> {
         Resolution::Alias(Arc::new(Alias {
             targets: [target.into()].into(),
             ttl: Some(self.rules.ttl),
+            so_far: None,
         }))
     }
 

@@ -21,6 +21,7 @@ use crate::api_server::Reading;
 use crate::config::{self, Pods};
 use crate::dns::name::Name;
 use crate::dns::records::Section;
+use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::record_lines;
 use crate::dns::{CLASS_IN, rcode_text, rtype};
 use crate::source::{Alias, Question, Resolution};
@@ -125,6 +126,7 @@ impl Zoo {
             signed: None,
             client,
             zone: &zone,
+            zones: &SuffixMap::default(),
             tap: None,
             direct: self.direct,
             traced: false,

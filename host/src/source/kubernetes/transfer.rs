@@ -13,6 +13,7 @@ use crate::config::Pods;
 use crate::dns::name::{NAME_MAXIMUM, Name, is_at_or_below};
 use crate::dns::parts::take_apart;
 use crate::dns::records::Section;
+use crate::dns::suffix_map::SuffixMap;
 use crate::dns::transfer::Record;
 use crate::dns::{CLASS_IN, QUESTION_TAIL, rtype};
 use crate::source::transfer::{Asked, Contents, Reply};
@@ -130,6 +131,7 @@ impl Snapshot {
                 signed: None,
                 client: Ipv4Addr::UNSPECIFIED.into(),
                 zone: &self.zone,
+                zones: &SuffixMap::default(),
                 tap: None,
                 direct: false,
                 traced: false,

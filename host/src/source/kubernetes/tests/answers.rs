@@ -278,6 +278,8 @@ fn addresses_have_names() {
         ("0.244.10.in-addr.arpa", rtype::PTR, "NXDOMAIN"),
         ("010.0.96.10.in-addr.arpa", rtype::PTR, "NXDOMAIN"),
         ("in-addr.arpa", rtype::PTR, "NODATA"),
+        ("web.zoo.svc.in-addr.arpa", A, "NXDOMAIN"),
+        ("svc.in-addr.arpa", A, "NXDOMAIN"),
     ] {
         assert_eq!(
             zoo.ask_in("in-addr.arpa", name, qtype),

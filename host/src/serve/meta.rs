@@ -1,0 +1,58 @@
+//! Questions whose type stands for no records of the name, or whose records stand elsewhere.
+//!
+//! They are few among all, so that one look at the type leaves them out of the way of the others.
+
+use crate::dns::edns::ExtendedError;
+use crate::dns::{rcode, rtype};
+
+use super::batch::Admission;
+use super::live::Live;
+use super::request::Request;
+use super::response::Response;
+use super::worker::Worker;
+use super::zones::ZoneMatch;
+
+/// MAILB and MAILA, which ask for mail as it was before MX (RFC 1035 section 3.2.3).
+const MAILB: u16 = 253;
+const MAILA: u16 = 254;
+
+/// Whether a type is one of those that [`Worker::admit_unlike_others`] is for.
+// Asked of every query.
+#[inline(always)]
+pub(super) fn is_unlike_others(qtype: u16) -> bool {
+    matches!(
+        qtype,
+        0 | rtype::HINFO | rtype::DS | rtype::NXNAME | rtype::TKEY..=MAILA
+    )
+}
+
+impl Worker {
+    /// The owner of a question of such a type, or what becomes of it at once.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit_unlike_others(
+        &self,
+        live: &Live,
+        request: &mut Request,
+        message: &[u8],
+        out: &mut [u8],
+    ) -> Result<Option<ZoneMatch>, Admission> {
+        let owner = live.answerer(request);
+        let answer = match request.qtype {
+            rtype::AXFR | rtype::IXFR | rtype::TKEY => {
+                return Err(self.admit_transfer(live, request, message, owner, out));
+            }
+            rtype::HINFO if live.is_own_probe(request.name.as_bytes()) => match owner {
+                Some(ZoneMatch::Pipeline { .. }) => Response::error(rcode::REFUSED, ExtendedError::Other),
+                _ => return Ok(owner),
+            },
+            rtype::HINFO | rtype::DS => return Ok(owner),
+            // RFC 1035 section 4.1.1: this kind of query is not supported. Nobody asks for it, and upstreams refuse it.
+            MAILB | MAILA => Response::error(rcode::NOTIMP, ExtendedError::InvalidQueryType),
+            // Types that are in messages and at no name, or nowhere: not to be forwarded (RFC 9824 section 3.5 of NXNAME, RFC 6895
+            // section 3.1 of 0, RFC 8945 section 4.2 of TSIG).
+            _ => Response::error(rcode::FORMERR, ExtendedError::InvalidQueryType),
+        };
+        Err(self.answer_outside(live, request, &answer, out))
+    }
+}

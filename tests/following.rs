@@ -1,0 +1,207 @@
+//! What one zone leaves to another: aliases that lead out of it (RFC 1034 section 4.3.2, step 3a), and what stands above its cut.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use crate::harness::upstream::Reply;
+use crate::harness::{Message, Proxy, Upstream, flags, forward_once};
+
+/// A zone file with these records, and what has it served under its name.
+fn served(folder: &Path, zone: &str, records: &str) -> String {
+    let file = folder.join(zone);
+    fs::write(
+        &file,
+        format!("$TTL 60\n@ SOA ns admin 1 2 3 4 5\n@ NS ns\n{records}"),
+    )
+    .unwrap();
+    format!("zone {zone:?} {{ file {file:?} }}\n")
+}
+
+/// An upstream that has addresses of these names, and nothing else below them.
+fn addresses(of: &'static [(&'static str, &'static str)]) -> Upstream {
+    Upstream::start(move |asked| {
+        let known = of.iter().find(|(name, _)| *name == asked.name());
+        match known {
+            Some((name, address)) if asked.is("A") => asked.answer(&[&format!("{name} 300 A {address}")]),
+            Some(_) => asked.denial("NOERROR", Some("test. 30 SOA ns.test. admin.test. 1 2 3 4 5")),
+            None => asked.denial("NXDOMAIN", Some("test. 30 SOA ns.test. admin.test. 1 2 3 4 5")),
+        }
+    })
+}
+
+/// The rcode and the answers, with a sign for AA.
+fn said(answer: &Message) -> String {
+    let mut said = answer.rcode();
+    if answer.has(flags::AA) {
+        said.push_str(" AA");
+    }
+    for record in answer.answers() {
+        let _ = write!(said, " | {record}");
+    }
+    said
+}
+
+#[test]
+fn an_alias_that_leads_out_of_a_zone_file_is_followed_to_whoever_owns_its_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let public = addresses(&[("www.test.", "192.0.2.1"), ("x.split.test.", "192.0.2.9")]);
+    let private = addresses(&[("x.split.test.", "10.0.0.9")]);
+    let mut text = served(
+        folder.path(),
+        "one.example",
+        "out CNAME www.test.\ngone CNAME none.test.\nd DNAME test.\nother CNAME a.two.example.\n\
+         chain CNAME out\nsub NS ns.sub\nns.sub A 192.0.2.53\nchild CNAME a.sub\nhidden CNAME x.split.test.\n\
+         undelegated CNAME a.bare\n*.wild CNAME www.test.\nloop CNAME loop.two.example.\n",
+    );
+    text += &served(
+        folder.path(),
+        "two.example",
+        "a A 192.0.2.2\nloop CNAME loop.one.example.\n",
+    );
+    text += &served(folder.path(), "sub.one.example", "a A 192.0.2.3\n");
+    text += &served(folder.path(), "bare.one.example", "a A 192.0.2.4\n");
+    let _ = writeln!(
+        text,
+        "zone \"split.test\" {{ {} }}",
+        forward_once(private.address)
+    );
+    let _ = writeln!(
+        text,
+        "zone \"test\" {{ cache; {} }}",
+        forward_once(public.address)
+    );
+    let proxy = Proxy::start(&text);
+    for (name, expected) in [
+        (
+            "out",
+            "NOERROR AA | out.one.example. CNAME www.test. | www.test. A 192.0.2.1",
+        ),
+        (
+            "chain",
+            "NOERROR AA | chain.one.example. CNAME out.one.example. | out.one.example. CNAME www.test. | \
+             www.test. A 192.0.2.1",
+        ),
+        (
+            "a.wild",
+            "NOERROR AA | a.wild.one.example. CNAME www.test. | www.test. A 192.0.2.1",
+        ),
+        (
+            "www.d",
+            "NOERROR AA | d.one.example. TYPE39 \\# 6 047465737400 | www.d.one.example. CNAME www.test. | www.test. A 192.0.2.1",
+        ),
+        (
+            "other",
+            "NOERROR AA | other.one.example. CNAME a.two.example. | a.two.example. A 192.0.2.2",
+        ),
+        (
+            "child",
+            "NOERROR AA | child.one.example. CNAME a.sub.one.example. | a.sub.one.example. A 192.0.2.3",
+        ),
+        (
+            "undelegated",
+            "NOERROR AA | undelegated.one.example. CNAME a.bare.one.example. | a.bare.one.example. A 192.0.2.4",
+        ),
+        // The one of the zone's own upstream, and not what the world is told.
+        (
+            "hidden",
+            "NOERROR AA | hidden.one.example. CNAME x.split.test. | x.split.test. A 10.0.0.9",
+        ),
+        // RFC 6604 section 3: the rcode is about the last name.
+        ("gone", "NXDOMAIN AA | gone.one.example. CNAME none.test."),
+    ] {
+        assert_eq!(
+            said(&proxy.query(&format!("{name}.one.example"), "A")),
+            expected,
+            "{name}"
+        );
+    }
+    let nothing = proxy.query("out.one.example", "TXT");
+    assert_eq!(said(&nothing), "NOERROR AA | out.one.example. CNAME www.test.");
+    // RFC 2308 section 2.2: who denies it says for how long.
+    assert_eq!(
+        nothing.authority[0].without_ttl(),
+        "test. SOA ns.test. admin.test. 1 2 3 4 5"
+    );
+    assert_eq!(
+        said(&proxy.query("out.one.example", "CNAME")),
+        "NOERROR AA | out.one.example. CNAME www.test."
+    );
+    assert_eq!(proxy.query("loop.one.example", "A").rcode(), "SERVFAIL");
+    // A target that has been asked for is not asked for again.
+    assert_eq!(
+        public
+            .asked("www.test.")
+            .iter()
+            .filter(|asked| asked.is("A"))
+            .count(),
+        1
+    );
+}
+
+/// Whoever asks has to ask somebody else (RFC 1034 section 4.3.2, step 3a).
+#[test]
+fn an_alias_whose_target_is_nobodys_here_is_all_of_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = Upstream::start(|asked| asked.denial("SERVFAIL", None));
+    let mut text = served(
+        folder.path(),
+        "one.example",
+        "out CNAME www.elsewhere.\nbroken CNAME www.test.\n",
+    );
+    let _ = writeln!(text, "zone \"test\" {{ {} }}", forward_once(broken.address));
+    let proxy = Proxy::start(&text);
+    assert_eq!(
+        said(&proxy.query("out.one.example", "A")),
+        "NOERROR AA | out.one.example. CNAME www.elsewhere."
+    );
+    assert_eq!(proxy.query("broken.one.example", "A").rcode(), "SERVFAIL");
+    // Without RD, nobody wanted to have more found out.
+    let query = Message::query("broken.one.example", "A").clear(flags::RD);
+    assert_eq!(
+        said(&proxy.ask(&query)),
+        "NOERROR AA | broken.one.example. CNAME www.test."
+    );
+}
+
+/// RFC 4035 section 3.1.4.1.
+#[test]
+fn ds_is_asked_of_those_who_serve_the_zone_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let ds = |asked: &crate::harness::upstream::Asked| -> Reply {
+        asked.answer(&[&format!("{} 300 TXT above", asked.name())])
+    };
+    let above = Upstream::start(ds);
+    let below = Upstream::start(|asked| asked.answer(&[&format!("{} 300 TXT below", asked.name())]));
+    let mut text = served(folder.path(), "file.p", "www A 192.0.2.1\n");
+    text += &served(folder.path(), "alone.q", "www A 192.0.2.1\n");
+    let _ = writeln!(
+        text,
+        "zone \"secure.p\" {{ cache; {} }}",
+        forward_once(below.address)
+    );
+    let _ = writeln!(text, "zone \"p\" {{ cache; {} }}", forward_once(above.address));
+    let proxy = Proxy::start(&text);
+    for (name, qtype, is_above, is_below) in [
+        ("secure.p", "DS", 1, 0),
+        ("x.secure.p", "DS", 0, 1),
+        ("secure.p", "TYPE48", 0, 1),
+        ("file.p", "DS", 1, 0),
+        ("p", "DS", 1, 0),
+    ] {
+        proxy.query(name, qtype);
+        // Whether they are up is asked with other types.
+        let count = |upstream: &Upstream| {
+            let asked = upstream.asked(name);
+            asked.iter().filter(|asked| asked.is(qtype)).count()
+        };
+        assert_eq!(
+            (count(&above), count(&below)),
+            (is_above, is_below),
+            "{name} {qtype}"
+        );
+    }
+    // Nobody has the zone above: its own servers say what they know.
+    let answer = proxy.query("alone.q", "DS");
+    assert_eq!((answer.rcode(), answer.has(flags::AA)), ("NOERROR".into(), true));
+}
