@@ -37,6 +37,7 @@ mod compiled;
 mod control;
 mod coredns;
 mod corefiles;
+mod declining;
 mod delaying;
 mod dnstap;
 mod encrypted;

@@ -59,6 +59,7 @@ const RCODES: &[(&str, u16)] = &[
     ("NXDOMAIN", 3),
     ("NOTIMP", 4),
     ("REFUSED", 5),
+    ("NOTAUTH", 9),
     ("BADVERS", 16),
 ];
 

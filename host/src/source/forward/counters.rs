@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::failure::Fault;
+use super::message::Reply;
 use crate::dns::rcode;
 use crate::histogram::Histogram;
 use crate::tls::Problem;
@@ -87,11 +88,19 @@ pub enum Reason {
     Tls,
     /// An error of HTTP.
     Http,
+    /// RCODE 1: the next upstream was tried.
+    Formerr,
+    /// RCODE 4: the next upstream was tried.
+    Notimp,
+    /// RCODE 9: the next upstream was tried.
+    Notauth,
+    /// Other servers in the place of an answer: the next upstream was tried.
+    Referral,
 }
 
 impl Reason {
     /// In the order of [`Counters::failures`].
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Timeout,
         Self::ConnectionRefused,
         Self::Network,
@@ -110,6 +119,10 @@ impl Reason {
         Self::Certificate,
         Self::Tls,
         Self::Http,
+        Self::Formerr,
+        Self::Notimp,
+        Self::Notauth,
+        Self::Referral,
     ];
 
     /// As a label's value.
@@ -133,15 +146,31 @@ impl Reason {
             Self::Certificate => "certificate",
             Self::Tls => "tls",
             Self::Http => "http",
+            Self::Formerr => "formerr",
+            Self::Notimp => "notimp",
+            Self::Notauth => "notauth",
+            Self::Referral => "referral",
         }
     }
 
-    /// For an RCODE with which a server declines a query that another one may answer.
+    /// For an RCODE that may mean that the server cannot answer anything.
     pub(super) fn of_rcode(rcode: u16) -> Option<Self> {
         match rcode {
             rcode::SERVFAIL => Some(Self::Servfail),
             rcode::REFUSED => Some(Self::Refused),
             _ => None,
+        }
+    }
+
+    /// For a reply that is no answer, which another server may have: such a server may be well, and cannot read this query, or is the
+    /// wrong one for it.
+    pub(super) fn to_ask_another(reply: &Reply) -> Option<Self> {
+        match reply.rcode {
+            rcode::FORMERR => Some(Self::Formerr),
+            rcode::NOTIMP => Some(Self::Notimp),
+            rcode::NOTAUTH => Some(Self::Notauth),
+            rcode::NOERROR if reply.is_referral() => Some(Self::Referral),
+            rcode => Self::of_rcode(rcode),
         }
     }
 }

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::config::Protocol;
 use crate::dns::edns::{self, UDP_DEFAULT};
 use crate::dns::padding::{QUERY_BLOCK, pad};
@@ -270,6 +272,22 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    /// Whether it names other servers in the place of an answer (RFC 1034 section 4.3.1), though the query asked for recursion: it is
+    /// of a server that does none, and has not what was asked for.
+    pub fn is_referral(&self) -> bool {
+        let flags = u16_at(&self.message, 2);
+        let [answers, authority, _] = counts(&self.message);
+        if answers > 0 || authority == 0 || flags & flag::RD == 0 || flags & (flag::AA | flag::TC) != 0 {
+            return false;
+        }
+        let Ok(start) = name::skip_plain(&self.message, HEADER) else {
+            return false;
+        };
+        let records = Walk::new(&self.message, start + QUESTION_TAIL, [0, authority, 0]);
+        let types: SmallVec<[u16; 8]> = records.map_while(Result::ok).map(|record| record.rtype).collect();
+        types.contains(&rtype::NS) && !types.contains(&rtype::SOA)
+    }
+
     /// The message under the ID that the client chose.
     pub fn into_message(mut self, id: u16) -> Vec<u8> {
         self.message[..2].copy_from_slice(&id.to_be_bytes());

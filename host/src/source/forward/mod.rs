@@ -10,7 +10,9 @@
 //! ID (RFC 5625 section 4).
 
 mod alarms;
+mod arranged;
 mod attempt;
+mod bare;
 mod bounds;
 mod connection;
 mod counters;

@@ -6,7 +6,7 @@
 //!   begins beside it: a hedge. So a lost packet costs ten milliseconds and not the whole timeout. `attempts` bounds
 //!   what is sent for one query, and the [hedge budget](super::pace::HedgeBudget) how many hedges an upstream is sent.
 //! - An upstream that was silent three times is asked over TCP the fourth time.
-//! - SERVFAIL and REFUSED make it try the next one. If no other says anything else, they are the answer.
+//! - SERVFAIL, REFUSED and what else is no answer make it try the next one. If no other says anything else, they are the answer.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -80,7 +80,7 @@ struct Race<'q> {
     next: Instant,
     /// How those that failed did.
     faults: Vec<(SocketAddr, Fault)>,
-    /// The last reply that was SERVFAIL or REFUSED.
+    /// The last reply that was no answer.
     declined: Option<(usize, Reply)>,
 }
 
@@ -196,7 +196,7 @@ impl Race<'_> {
         match outcome {
             Ok(reply) => {
                 upstream.hedge_budget.earn(attempt.hedge);
-                let Some(reason) = Reason::of_rcode(reply.rcode) else {
+                let Some(reason) = Reason::to_ask_another(&reply) else {
                     self.note_overtaken(index);
                     return Some(reply);
                 };

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::arranged::arranged;
+use super::bare;
 use super::message::Query;
 use super::{Answer, Failure, Forward, Forwarder};
 use crate::admission::Place;
@@ -119,10 +121,10 @@ impl Forward {
                 }
                 Ok(answer) if signed => verbatim(answer.message),
                 Ok(answer) if subnet.is_some_and(|subnet| !echoes(&answer.message, subnet)) => UNUSABLE,
-                Ok(answer) => read(
-                    query.as_ref().map_or(&[], |query| query.question()),
-                    answer.message,
-                ),
+                Ok(answer) => {
+                    let question = query.as_ref().map_or(&[][..], |query| query.question());
+                    bare::led_on(question, read(question, answer.message))
+                }
             };
             Resolved {
                 resolution: forward.shared.pass_on(resolution),
@@ -182,7 +184,7 @@ fn read(question: &[u8], message: Vec<u8>) -> Resolution {
         0 => build::empty(question, flags & flag::RCODE),
         _ => message,
     };
-    match records::Answer::read(message) {
+    match records::Answer::read(arranged(message, question.len())) {
         Ok(answer) => Resolution::Answer {
             answer: Arc::new(answer),
             authoritative: flags & flag::AA != 0,
