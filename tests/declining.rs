@@ -132,3 +132,20 @@ fn types_of_no_records_are_not_forwarded() {
         "RFC 3597 section 3: others may be anything"
     );
 }
+
+/// Names of one label are those of hosts in the network at hand, as far as addresses go.
+#[test]
+fn plain_names_are_kept_at_home() {
+    let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ forward \"{}\" {{ plain-names \"nxdomain\" }} }}",
+        upstream.address
+    ));
+    let answer = proxy.query("printer", "A");
+    assert_eq!((answer.rcode(), answer.authority.len()), ("NXDOMAIN".into(), 1));
+    assert_eq!(proxy.query("printer", "AAAA").rcode(), "NXDOMAIN");
+    assert_eq!(upstream.count("printer"), 0);
+    proxy.query("test", "DS");
+    proxy.query("printer.test", "A");
+    assert_eq!((upstream.count("test"), upstream.count("printer.test")), (1, 1));
+}

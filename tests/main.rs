@@ -63,6 +63,7 @@ mod authors;
 // Filters that are not built in, how they come, and what they are trusted with.
 mod delivery;
 mod languages;
+mod laptop;
 mod loading;
 mod recording;
 mod released;

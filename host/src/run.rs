@@ -4,6 +4,7 @@
 //! answers no query. A reload either happens on all workers or not at all: whatever can fail has
 //! succeeded before the first worker is told.
 
+mod absent;
 mod before;
 pub mod by_hand;
 mod config_origin;
@@ -15,6 +16,7 @@ pub mod watch;
 mod watchdog;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -30,11 +32,11 @@ use tokio::time::timeout;
 use crate::admin;
 use crate::background;
 use crate::ceiling::{Ceiling, OfFilters};
-use crate::config::{self, Config, Encryption, Report, SourceConfig};
+use crate::config::{self, Config, Report, SourceConfig};
 use crate::control;
 use crate::fetch::Copies;
 use crate::filter::{self, CompiledCache, Engine, Filter};
-use crate::listen::{ClientConnections, Limits, Port, Sockets};
+use crate::listen::{Address, BindError, ClientConnections, Limits, Port, Sockets};
 use crate::node::{self, Plan, Reconciler};
 use crate::private_folder::PrivateFolder;
 use crate::registry::{self, Deliveries};
@@ -121,7 +123,9 @@ pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
         ),
         _ => None,
     });
-    Ok(notes.chain(granted).chain(delivered).chain(open).collect())
+    let unusable = generation.config.unusable.iter().cloned();
+    let notes = notes.chain(granted).chain(delivered);
+    Ok(notes.chain(open).chain(unusable).collect())
 }
 
 /// The configuration in a file with all its modules, those of registries too, and where what was pulled is kept.
@@ -144,10 +148,19 @@ pub fn try_addresses(file: &Path) -> Result<(), Stop> {
     if config::keeps_network(file) {
         return Ok(());
     }
+    let (mut free, mut absent) = (0, None);
     for address in config::listeners(file)? {
-        Sockets::bind(address, Port::Own).map_err(|error| Stop::Machine(error.to_string()))?;
+        match Sockets::bind(address, Port::Own) {
+            Ok(_) => free += 1,
+            // It is waited for while others are listened on.
+            Err(error) if error.is_absent() => absent = absent.or(Some(error)),
+            Err(error) => return Err(machine(error)),
+        }
     }
-    Ok(())
+    match absent {
+        Some(error) if free == 0 => Err(machine(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Who watches the proxy from the same process; as a rule nobody.
@@ -248,29 +261,29 @@ fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
     })
 }
 
-/// Where compiled filters and pulled modules are kept: `chosen`, or dnsweir's folder in the user's cache folder.
+/// Where compiled filters and pulled modules are kept: `chosen`, or dnsweir's folder in the user's cache folder. None: it cannot be
+/// had, and everything is compiled and pulled anew.
 ///
 /// # Errors
-/// When nothing can be kept in the one that was chosen.
+/// When others could change what is kept in the one that was chosen.
 fn folder(chosen: Option<PathBuf>) -> Result<Option<PrivateFolder>, Stop> {
     let is_chosen = chosen.is_some();
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let caches = || {
-        std::env::var_os("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(home)
-    };
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    // One that is not absolute is to be ignored, says the XDG Base Directory Specification; an empty one is as good as none.
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let home = || Some(variable("HOME").filter(absolute)?.join(".cache"));
+    let caches = || variable("XDG_CACHE_HOME").filter(absolute).or_else(home);
     let Some(folder) = chosen.or_else(|| Some(caches()?.join("dnsweir"))) else {
         return Ok(None);
     };
     match PrivateFolder::open(&folder) {
         Ok(folder) => Ok(Some(folder)),
-        Err(error) if is_chosen => Err(Stop::Machine(format!(
+        Err(error) if is_chosen && folder.is_dir() => Err(Stop::Machine(format!(
             "cannot store compiled filters in {}: {error}",
             folder.display()
         ))),
         Err(error) => {
-            tracing::warn!(folder = %folder.display(), %error, "cannot store compiled filters");
+            tracing::warn!(folder = %folder.display(), %error, "cannot store compiled filters: they are compiled at every start");
             Ok(None)
         }
     }
@@ -302,6 +315,10 @@ struct Proxy {
     refresher: Refresher,
     /// What to go back to.
     before: before::Before,
+    /// Of links and addresses, while any is waited for.
+    news: Option<node::News>,
+    /// The numbers that the configuration's interfaces had when there was news of links.
+    interfaces: BTreeMap<String, Option<u32>>,
 }
 
 /// What is bound for another generation beside the listeners, and not served yet.
@@ -309,6 +326,8 @@ struct Doors {
     admin: Vec<AdminDoor>,
     /// The control socket, or that there is to be none; nothing if it is as it was.
     control: Option<ControlDoor>,
+    /// Addresses of listeners that this machine does not have, or not yet.
+    absent: Vec<Address>,
 }
 
 /// An admin address.
@@ -444,6 +463,7 @@ impl Proxy {
             failed_reloads: AtomicU64::new(0),
             reverted_reloads: AtomicU64::new(0),
             reload_error: Mutex::new(None),
+            absent: RwLock::default(),
             started: SystemTime::now(),
             connections,
             predecessors: RwLock::default(),
@@ -468,6 +488,8 @@ impl Proxy {
             without_test_cases: spectators.without_test_cases,
             refresher,
             before: before::Before::default(),
+            news: None,
+            interfaces: BTreeMap::new(),
         })
     }
 
@@ -480,7 +502,12 @@ impl Proxy {
             Err(error) if self.reconciler.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
             bound => {
                 let admin = bound.map_err(machine)?;
-                self.open(Doors { admin, control: None }, &config);
+                let doors = Doors {
+                    admin,
+                    control: None,
+                    absent: Vec::new(),
+                };
+                self.open(doors, &config);
             }
         }
         self.state.deliveries.deliver(&mut config).await?;
@@ -496,6 +523,7 @@ impl Proxy {
     /// Says that queries are answered, and does what they need not wait for.
     fn announce(&self, started: Instant) {
         self.state.serving.store(true, Ordering::Relaxed);
+        self.tell_notes();
         tokio::spawn(await_upstreams(Arc::clone(&self.state)));
         let deliveries = Arc::clone(&self.state.deliveries);
         tokio::spawn(async move { deliveries.look().await });
@@ -524,17 +552,23 @@ impl Proxy {
     fn bind_admin(&self, config: &Config) -> io::Result<Vec<AdminDoor>> {
         let is_served = |address: &SocketAddr| self.admin.iter().any(|(served, _)| served == address);
         let added = config.admin.iter().filter(|address| !is_served(address));
-        added
-            .map(|&address| {
-                let predecessor = node::Predecessors::of(address);
-                let listener = admin::Listener::bind(address, port(config))?;
-                Ok(AdminDoor {
-                    address,
-                    listener,
-                    predecessor,
-                })
-            })
-            .collect()
+        let mut doors = Vec::new();
+        for &address in added {
+            let predecessor = node::Predecessors::of(address);
+            let listener = match admin::Listener::bind(address, port(config)) {
+                // It is waited for, as those are that clients ask.
+                Err(error) if config.node.is_none() && error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    continue;
+                }
+                bound => bound?,
+            };
+            doors.push(AdminDoor {
+                address,
+                listener,
+                predecessor,
+            });
+        }
+        Ok(doors)
     }
 
     /// Makes the control socket of a configuration, unless it is the one that is served. None: it is to be as it is.
@@ -561,6 +595,7 @@ impl Proxy {
         if let Some(control) = doors.control {
             self.control = control;
         }
+        *self.state.absent.write() = doors.absent;
     }
 
     /// Takes nothing new, ends what is under way, and returns when that is done or takes too long.
@@ -673,22 +708,39 @@ fn port(config: &Config) -> Port {
     }
 }
 
-/// Binds every address once for every worker.
-fn bind(
-    shared: &Shared,
-    addresses: &[(SocketAddr, Option<Encryption>)],
-    workers: usize,
-    port: Port,
-) -> Result<Vec<worker::Bound>, io::Error> {
-    let mut all: Vec<worker::Bound> = (0..workers).map(|_| Vec::new()).collect();
+/// What was bound of some addresses.
+#[derive(Default)]
+struct Bound {
+    /// For each worker.
+    sockets: Vec<worker::Bound>,
+    /// Those that this machine does not have, or not yet.
+    absent: Vec<Address>,
+    /// Why the first of them could not be bound.
+    why: Option<BindError>,
+}
+
+/// Binds every address once for every worker. Those of a node are there by now, or it is a mistake.
+fn bind(shared: &Shared, addresses: &[Address], workers: usize, port: Port) -> Result<Bound, BindError> {
+    let mut bound = Bound {
+        sockets: (0..workers).map(|_| Vec::new()).collect(),
+        ..Bound::default()
+    };
     for &address in addresses {
         let server = shared.server(address.0);
-        let mut port = port;
-        for sockets in &mut all {
-            sockets.push((Sockets::bind(address, port).map_err(io::Error::other)?, server));
+        let mut own = port;
+        for (index, sockets) in bound.sockets.iter_mut().enumerate() {
+            match Sockets::bind(address, own) {
+                Ok(one) => sockets.push((one, server)),
+                Err(error) if index == 0 && port == Port::Own && error.is_absent() => {
+                    bound.absent.push(address);
+                    bound.why.get_or_insert(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
             // The others join the first one.
-            port = Port::Shared;
+            own = Port::Shared;
         }
     }
-    Ok(all)
+    Ok(bound)
 }

@@ -1,5 +1,6 @@
 //! What the process shows of itself: written by [`run`](crate::run), read by `admin` and `metrics`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::SystemTime;
@@ -7,7 +8,7 @@ use std::time::SystemTime;
 use parking_lot::{Mutex, RwLock};
 
 use crate::ceiling::Ceiling;
-use crate::listen::ClientConnections;
+use crate::listen::{Address, ClientConnections, reaches_nobody};
 use crate::node;
 use crate::registry::Deliveries;
 use crate::serve::Shared;
@@ -31,6 +32,8 @@ pub struct State {
     pub reverted_reloads: AtomicU64,
     /// Why the last reload failed, if it did.
     pub reload_error: Mutex<Option<String>>,
+    /// Addresses to listen on that this machine does not have, or not yet.
+    pub absent: RwLock<Vec<Address>>,
     /// When the process started.
     pub started: SystemTime,
     /// The most memory that the running generation comes to hold.
@@ -47,4 +50,18 @@ pub struct State {
     pub hanging: Arc<AtomicUsize>,
     /// How often a worker hung.
     pub hangs: Arc<AtomicU64>,
+}
+
+impl State {
+    /// What the configuration names and cannot be used on this machine, or not yet, for people.
+    pub fn notes(&self) -> Vec<String> {
+        let generation = self.generation.read();
+        let config = &generation.config;
+        let absent = |address: &SocketAddr| format!("{address}: no link of this machine has the address yet");
+        let listeners = self.absent.read();
+        let listeners = listeners.iter().map(|(address, _)| absent(address));
+        let nobody = config.listen.addresses.iter().copied().filter_map(reaches_nobody);
+        let unusable = config.unusable.iter().cloned();
+        listeners.chain(nobody).chain(unusable).collect()
+    }
 }

@@ -32,6 +32,8 @@ pub(super) struct Status {
     not_ready: Vec<String>,
     reloads: Reloads,
     listen: Vec<String>,
+    /// What the configuration names and cannot be used, or not yet.
+    notes: Vec<String>,
     memory: MemoryStatus,
     cache: CacheStatus,
     zones: Vec<ZoneStatus>,
@@ -307,6 +309,7 @@ pub(super) fn status(state: &State) -> Status {
             .iter()
             .map(ToString::to_string)
             .collect(),
+        notes: state.notes(),
         memory: memory_status(state),
         cache: CacheStatus {
             bytes: stats.bytes,

@@ -18,7 +18,13 @@ pub(super) fn address(port: u16) -> impl Fn(&KdlValue) -> Result<SocketAddr, Wro
             return Err(Wrong::new("is not an address", help));
         };
         let Some(address) = parse(text, port) else {
-            return Err(Wrong::new("is not an IP address", help));
+            return Err(match scope(text).filter(|name| is_interface_name(name)) {
+                Some(name) => Wrong::new(
+                    format!("names the interface {name}, which there is not"),
+                    "write one that `ip link` shows",
+                ),
+                None => Wrong::new("is not an IP address", help),
+            });
         };
         check(address)?;
         Ok(address)
@@ -37,6 +43,15 @@ pub(super) fn check(address: SocketAddr) -> Result<(), Wrong> {
         return Err(Wrong::new(
             "is a multicast or broadcast address",
             "write the address of one host",
+        ));
+    }
+    if let SocketAddr::V6(address) = address
+        && address.ip().is_unicast_link_local()
+        && address.scope_id() == 0
+    {
+        return Err(Wrong::new(
+            "is a link-local address without its interface",
+            "write the interface behind it: \"fe80::1%eth0\", \"[fe80::1%eth0]:8053\"",
         ));
     }
     Ok(())
@@ -86,8 +101,15 @@ pub(super) fn parse(text: &str, port: u16) -> Option<SocketAddr> {
     Some(SocketAddrV6::new(address, port, 0, interface_index(scope)?).into())
 }
 
+/// The interface that is written behind an address, by its name or number.
+pub(super) fn scope(text: &str) -> Option<&str> {
+    let (address, scope) = text.strip_prefix('[').unwrap_or(text).split_once('%')?;
+    address.parse::<Ipv6Addr>().ok()?;
+    Some(scope.split_once(']').map_or(scope, |(scope, _)| scope))
+}
+
 /// The number of an interface that is written as a number or a name.
-fn interface_index(scope: &str) -> Option<u32> {
+pub(super) fn interface_index(scope: &str) -> Option<u32> {
     if let Ok(index) = scope.parse() {
         return Some(index);
     }

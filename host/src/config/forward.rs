@@ -5,13 +5,14 @@ use std::path::Path;
 
 use kdl::{KdlEntry, KdlNode, KdlValue};
 
-use super::address::{self, DNS_PORT, address};
+use super::address::{DNS_PORT, address};
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, whole, word};
 use super::encrypted;
 use super::error::{Diagnostic, Span};
 use super::files;
 use super::listen::Listeners;
 use super::name::zone_name;
+use super::resolv_conf::{self, NameServers};
 use super::units::{duration, ms, s, spell_duration};
 use super::{Encryption, Forward, Next, Node, NodeMode, Policy, Protocol, Trust, TsigKey, Upstream};
 
@@ -38,6 +39,7 @@ pub(super) const FORWARD: Shape = Shape {
         "idle",
         "max-age",
         "any",
+        "plain-names",
         "except",
         "next",
     ],
@@ -56,6 +58,8 @@ const POLICIES: [(&str, Policy); 3] = [
     ("round-robin", Policy::RoundRobin),
     ("sequential", Policy::Sequential),
 ];
+
+const PLAIN_NAMES: [(&str, bool); 2] = [("forward", false), ("nxdomain", true)];
 
 const OUTCOMES: [(&str, Next); 4] = [
     ("NXDOMAIN", Next::Nxdomain),
@@ -78,6 +82,10 @@ pub(super) struct Place<'a> {
     pub node: Option<&'a Node>,
     /// Every resolv.conf that is read is added.
     pub files: &'a mut files::Met,
+    /// What such files name and cannot be asked, or not yet, is added.
+    pub unusable: &'a mut Vec<String>,
+    /// The interfaces that are named there are added.
+    pub interfaces: &'a mut Vec<String>,
     /// Those that zone transfers may be signed with.
     pub keys: &'a [TsigKey],
 }
@@ -120,6 +128,9 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
             .unwrap_or(s(10)),
         max_age: mistakes.scalar(nodes, r#"max-age "5m""#, duration(s(1)..=s(86_400))),
         any: mistakes.switch(nodes, "any"),
+        denies_plain_names: mistakes
+            .scalar(nodes, r#"plain-names "forward""#, word(&PLAIN_NAMES))
+            .unwrap_or_default(),
         except: mistakes
             .list(nodes, "except", &EXCEPT, zone_name)
             .unwrap_or_default(),
@@ -195,6 +206,7 @@ fn upstreams(
     node: &KdlNode,
 ) -> (Vec<Upstream>, Option<Encryption>) {
     let mut found: Vec<(Upstream, Span)> = Vec::new();
+    let (mut unusable, mut awaited) = (Vec::new(), false);
     let mut schemes: Vec<(Option<Encryption>, Span)> = Vec::new();
     for entry in arguments(node) {
         let span = Span::from(entry.span());
@@ -202,12 +214,16 @@ fn upstreams(
         match path {
             Some(path) => {
                 schemes.push((None, span));
-                // glibc asks a server twice that is named twice; that is no reason to refuse.
-                for address in resolv_conf(mistakes, place, entry, path) {
+                let (servers, mut why) = resolv_conf(mistakes, place, entry, path);
+                for address in servers.usable {
                     if !found.iter().any(|(known, _)| known.address == address) {
                         found.push((address.into(), span));
                     }
                 }
+                awaited |= servers.awaited;
+                unusable.append(&mut why);
+                place.unusable.extend(servers.unusable);
+                place.interfaces.extend(servers.interfaces);
             }
             None => {
                 let Some((upstream, scheme)) = mistakes.value("forward", entry, upstream) else {
@@ -235,6 +251,9 @@ fn upstreams(
     }
     for (upstream, span) in &found {
         refuse_loop(mistakes, place, upstream.address, *span);
+    }
+    if found.is_empty() && !awaited {
+        unusable.into_iter().for_each(|why| mistakes.push(why));
     }
     refuse_mixture(mistakes, &schemes);
     let scheme = schemes.first().and_then(|(scheme, _)| *scheme);
@@ -289,20 +308,9 @@ fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr,
         mistakes.push(nobody.help("write the address of the server to ask"));
         return;
     }
-    let Some((listener, listens)) = place.listeners.reached_by(upstream) else {
+    let Some((listener, listens)) = loops(place, upstream) else {
         return;
     };
-    // With the rules of fall-through, what the node itself sends to the cluster's DNS goes to the
-    // cluster's DNS, although the proxy listens on that address, too.
-    let past_us = place.node.is_some_and(|node| {
-        node.iptables
-            && node.mode == NodeMode::FallThrough
-            && upstream.port() == DNS_PORT
-            && node.cluster_dns.contains(&upstream.ip())
-    });
-    if past_us {
-        return;
-    }
     let why = if listener.ip().is_unspecified() {
         "this listens on every address"
     } else {
@@ -319,64 +327,47 @@ fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr,
     );
 }
 
-/// The name servers in the resolv.conf at `path`.
+/// The listener that gets what is sent to an upstream, if one does, and its place.
+fn loops(place: &Place<'_>, upstream: SocketAddr) -> Option<(SocketAddr, Span)> {
+    // With the rules of fall-through, what the node itself sends to the cluster's DNS goes to the
+    // cluster's DNS, although the proxy listens on that address, too.
+    let past_us = place.node.is_some_and(|node| {
+        node.iptables
+            && node.mode == NodeMode::FallThrough
+            && upstream.port() == DNS_PORT
+            && node.cluster_dns.contains(&upstream.ip())
+    });
+    place.listeners.reached_by(upstream).filter(|_| !past_us)
+}
+
+/// The name servers in the resolv.conf at `path`, and what is to be reported if nobody else can be asked.
 fn resolv_conf(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
     entry: &KdlEntry,
     path: &str,
-) -> Vec<SocketAddr> {
+) -> (NameServers, Vec<Diagnostic>) {
     let path = place.folder.join(path);
     place.files.note(&path);
-    match name_servers(&path) {
-        Ok(servers) => servers,
+    let span = Span::from(entry.span());
+    let found = resolv_conf::name_servers(&path, |upstream| {
+        let (listener, _) = loops(place, upstream)?;
+        Some(format!("a loop: the proxy itself listens on {listener}"))
+    });
+    let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
+    match found {
+        Ok(found) => {
+            let unusable = found.unusable.iter();
+            let unusable = unusable.map(|why| Diagnostic::new(span, why.clone()).help(help));
+            let unusable = unusable.collect();
+            (found, unusable)
+        }
         Err(problem) => {
-            let unusable = Diagnostic::new(entry.span().into(), format!("{}: {problem}", path.display()));
-            mistakes.push(
-                unusable.help(
-                    "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here",
-                ),
-            );
-            Vec::new()
+            mistakes.push(Diagnostic::new(span, format!("{}: {problem}", path.display())).help(help));
+            (NameServers::default(), Vec::new())
         }
     }
 }
-
-/// The search list in the resolv.conf at `path`.
-pub(super) fn search_list(path: &Path) -> Result<Vec<String>, String> {
-    let text = read_resolv_conf(path)?;
-    let (parsed, _) = resolv_conf::Config::parse_with_errors(&text);
-    Ok(parsed.get_last_search_or_domain().cloned().collect())
-}
-
-fn read_resolv_conf(path: &Path) -> Result<Vec<u8>, String> {
-    files::read(path, LONGEST_RESOLV_CONF).map_err(|error| format!("cannot be read: {error}"))
-}
-
-fn name_servers(path: &Path) -> Result<Vec<SocketAddr>, String> {
-    let text = read_resolv_conf(path)?;
-    let (parsed, errors) = resolv_conf::Config::parse_with_errors(&text);
-    // What the system's resolver ignores (an option it does not know, say) does not matter here.
-    if let Some(error) = errors
-        .iter()
-        .find(|error| matches!(error, resolv_conf::ParseError::InvalidIp(..)))
-    {
-        return Err(error.to_string());
-    }
-    let servers: Option<Vec<SocketAddr>> = parsed
-        .nameservers
-        .iter()
-        .map(|server| address::parse(&server.to_string(), DNS_PORT))
-        .collect();
-    match servers {
-        Some(servers) if servers.is_empty() => Err("has no `nameserver` line".into()),
-        Some(servers) => Ok(servers),
-        None => Err("names an interface that does not exist".into()),
-    }
-}
-
-/// A resolv.conf is small: what is larger than so many octets is something else.
-const LONGEST_RESOLV_CONF: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -424,6 +415,7 @@ mod tests {
                 idle: s(10),
                 max_age: None,
                 any: false,
+                denies_plain_names: false,
                 except: vec![],
                 next: vec![],
             }
@@ -435,7 +427,7 @@ mod tests {
         let zone = zone(
             r#"forward "192.0.2.1" {
                 protocol "tcp"; policy "round-robin"; timeout "1s"; deadline "3s"; attempts 1; max-fails 0
-                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"; max-age "5m"; any
+                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"; max-age "5m"; any; plain-names "nxdomain"
                 except "Corp.example" "10.in-addr.arpa."; next "NXDOMAIN" "SERVFAIL"
             }
             forward "192.0.2.2""#,
@@ -457,7 +449,7 @@ mod tests {
             (forward.concurrent, forward.jostle, forward.connections),
             (10, Some(s(1)), 4)
         );
-        assert!(forward.any);
+        assert!(forward.any && forward.denies_plain_names);
         assert_eq!(forward.except, ["corp.example.", "10.in-addr.arpa."]);
         assert_eq!(forward.next, [Next::Nxdomain, Next::Servfail]);
     }
@@ -750,17 +742,38 @@ mod tests {
         assert_eq!(forward.upstreams, to(&["192.0.2.1:53", "[2001:db8::1]:53"]));
         assert_eq!(config.files, [folder.path().join("./resolv.conf")]);
 
+        // What cannot be used is said, and what can is used beside it.
+        let config = parse("nameserver 127.0.0.1\nnameserver 192.0.2.1\nnameserver dns.example\n").unwrap();
+        let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
+            panic!("{config:?}")
+        };
+        assert_eq!(forward.upstreams, to(&["192.0.2.1:53"]));
+        assert_eq!(config.unusable.len(), 2, "{:?}", config.unusable);
+        // Who is not there yet is waited for.
+        for content in ["", "nameserver fe80::1%nosuchlink\n"] {
+            assert_eq!(parse(content).unwrap().unusable.len(), 1);
+        }
         for (content, expected) in [
-            ("", "has no `nameserver` line"),
-            ("nameserver dns.example\n", "line"),
-            ("nameserver 127.0.0.1\n", "is a loop"),
-            ("nameserver fe80::1%nosuchlink\n", "interface that does not exist"),
+            ("nameserver dns.example\n", "not an IP address"),
+            (
+                "nameserver 127.0.0.1\n",
+                "a loop: the proxy itself listens on 127.0.0.1:53",
+            ),
         ] {
             let report = parse(content).unwrap_err();
             assert_eq!(report.diagnostics().len(), 1, "{report}");
             assert!(report.diagnostics()[0].message.contains(expected), "{report}");
         }
         fs::remove_file(&path).unwrap();
+        let config = parse_in(folder.path(), &text).unwrap();
+        assert!(
+            config.unusable[0].ends_with("not there yet"),
+            "{:?}",
+            config.unusable
+        );
+        let beside = in_zone("forward \"192.0.2.1\" \"./resolv.conf\"");
+        assert_eq!(parse_in(folder.path(), &beside).unwrap().unusable.len(), 1);
+        fs::create_dir(&path).unwrap();
         let report = parse_in(folder.path(), &text).unwrap_err();
         assert!(
             report.diagnostics()[0].message.contains("cannot be read"),

@@ -6,8 +6,9 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, boolean, child, head, property, text, word};
 use super::error::Diagnostic;
-use super::forward::{Place, is_path, search_list};
+use super::forward::{Place, is_path};
 use super::name::zone_name;
+use super::resolv_conf::search_list;
 use super::units::{duration, ms, s, size, ttl};
 use super::{External, Kubeconfig, Kubernetes, Pods, files, transfer};
 

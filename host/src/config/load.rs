@@ -1,6 +1,7 @@
 //! From a file to a [`Config`]: every section decoded, in an order that lets each be checked
 //! against those it depends on, whatever the order on the page.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,8 +16,8 @@ use super::module::{Builtins, Module};
 use super::signatures::Signatures;
 use super::units::{duration, s, size};
 use super::{
-    Config, ConfigNode, Encryption, Listen, Zone, clients, config_block, dnstap, encrypted, forward, include,
-    listen, node, pods, registries, service_entries, signatures, source, tsig, zone,
+    Config, ConfigNode, Encryption, Listen, Zone, address, clients, config_block, dnstap, encrypted, forward,
+    include, listen, node, pods, registries, service_entries, signatures, source, tsig, zone,
 };
 
 /// What may stand in a file.
@@ -160,6 +161,7 @@ fn decode(
     let signatures = signatures::decode(mistakes, &mut files, nodes);
     let mut filters = decode_filters(mistakes, &mut files, nodes, builtins, &signatures);
     let tsig = tsig::decode(mistakes, &mut files, named_nodes(nodes, "tsig"));
+    let (mut unusable_servers, mut in_files) = (Vec::new(), Vec::new());
     // Without zones everything is unused.
     let (mut names, mut unused) = (zone::Names::default(), Mistakes::default());
     let mut place = forward::Place {
@@ -167,6 +169,8 @@ fn decode(
         listeners: &listeners,
         node: node.as_ref(),
         files: &mut files.met,
+        unusable: &mut unusable_servers,
+        interfaces: &mut in_files,
         keys: &tsig,
     };
     let mut zones: Vec<Zone> = named_nodes(nodes, "zone")
@@ -203,9 +207,33 @@ fn decode(
         node,
         pods: pods::decode(mistakes, folder, nodes),
         files: files.met.into_order(),
+        unusable: unusable_servers,
+        interfaces: interfaces(nodes, in_files),
         signatures,
         source: source.clone(),
     })
+}
+
+/// The interfaces that addresses are written with, here and in the files that are named, and their numbers.
+fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Option<u32>> {
+    fn written(nodes: &[KdlNode], found: &mut Vec<String>) {
+        for node in nodes.iter().filter(|node| node.name().value() != "config") {
+            let texts = node
+                .entries()
+                .iter()
+                .filter_map(|entry| entry.value().as_string());
+            let addresses = texts.map(|text| text.rsplit_once("//").map_or(text, |(_, address)| address));
+            found.extend(addresses.filter_map(address::scope).map(str::to_owned));
+            written(block(node), found);
+        }
+    }
+    let mut found = in_files;
+    written(nodes, &mut found);
+    let numbers = found.into_iter().map(|name| {
+        let number = address::interface_index(&name);
+        (name, number)
+    });
+    numbers.collect()
 }
 
 /// Where clients ask.

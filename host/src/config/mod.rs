@@ -34,6 +34,7 @@ mod pods;
 mod reference;
 mod refresh;
 mod registries;
+mod resolv_conf;
 mod schema;
 mod secondary;
 mod service_entries;
@@ -51,6 +52,7 @@ mod zone_file;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,6 +126,10 @@ pub struct Config {
     /// Every file whose change means that the configuration changed: itself, modules, files that are
     /// values for filters, resolv.conf.
     pub files: Vec<PathBuf>,
+    /// What a resolv.conf names and cannot be asked, or not yet, and why, for people.
+    pub unusable: Vec<String>,
+    /// The interfaces that addresses name, and the number that each had.
+    pub interfaces: BTreeMap<String, Option<u32>>,
     /// The text itself, for errors that are found later.
     pub source: Source,
 }
@@ -137,6 +143,14 @@ impl Config {
             Stage::Filter(_) | Stage::Cache(_) => None,
         });
         of_zones.chain(self.sources.iter().map(|named| &named.source))
+    }
+
+    /// The numbers that its interfaces have now. Where they are others, so are the addresses.
+    pub fn interfaces_now(&self) -> BTreeMap<String, Option<u32>> {
+        let names = self.interfaces.keys();
+        names
+            .map(|name| (name.clone(), address::interface_index(name)))
+            .collect()
     }
 
     /// The data of all filters, each once.
@@ -185,6 +199,8 @@ impl Config {
             node: None,
             pods: None,
             files: Vec::new(),
+            unusable: Vec::new(),
+            interfaces: BTreeMap::new(),
             source: Source::new("", ""),
         }
     }
@@ -593,6 +609,8 @@ pub struct Forward {
     pub max_age: Option<Duration>,
     /// `any`: whether queries for ANY are asked, too.
     pub any: bool,
+    /// `plain-names "nxdomain"`: whether names of one label have no addresses, and nobody is asked for them.
+    pub denies_plain_names: bool,
     /// `except "NAME"…`: names that are left to the next stage, with all below them; lowercased, ending in a dot.
     pub except: Vec<String>,
     /// `next "NXDOMAIN"…`: answers in whose place the next stage is asked.

@@ -55,6 +55,7 @@ impl BindError {
             }
             io::ErrorKind::AddrInUse => in_use(address, protocol, port),
             io::ErrorKind::AddrNotAvailable => ": no link of this machine has the address".into(),
+            _ if lacks_family(&error) => ": this machine has no IPv6".into(),
             _ => String::new(),
         };
         BindError {
@@ -67,6 +68,27 @@ impl BindError {
             hint,
         }
     }
+}
+
+impl BindError {
+    /// Whether the machine does not have the address, or not yet: it may come.
+    pub fn is_absent(&self) -> bool {
+        self.error.kind() == io::ErrorKind::AddrNotAvailable || lacks_family(&self.error)
+    }
+}
+
+/// Whether the kernel was started without what an address is of, or lets nobody have it.
+fn lacks_family(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+}
+
+/// What there is to say about an address that is listened on, and that nobody can send anything to.
+pub fn reaches_nobody(address: SocketAddr) -> Option<String> {
+    let every = address.is_ipv6() && address.ip().is_unspecified();
+    let addresses = || std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    (every && addresses().is_empty()).then(|| {
+        format!("{address} is every IPv6 address of this machine, and it has none: nobody can ask there")
+    })
 }
 
 /// Binds a socket for datagrams. From then on even a [`Port::Own`] is shared with sockets that ask for

@@ -44,7 +44,7 @@ use crate::netstat::Protocol;
 use crate::serve::Worker;
 use service::Service;
 
-pub use bind::{BindError, CONNECTION_KERNEL_MEMORY, LISTENER_KERNEL_MEMORY, Port, in_use};
+pub use bind::{BindError, CONNECTION_KERNEL_MEMORY, LISTENER_KERNEL_MEMORY, Port, in_use, reaches_nobody};
 pub use bounds::CloseReason;
 pub use client_connections::{ClientConnections, Handshake, LEAVING, client_network};
 pub use service::Limits;
@@ -80,6 +80,9 @@ pub fn listener_memory(listen: &Listen) -> usize {
     let size = usize::from(listen.udp_size);
     datagrams::memory(BATCH, size) + datagrams::outgoing_memory(size) + size
 }
+
+/// Where clients ask, and what is spoken there.
+pub type Address = (SocketAddr, Option<Encryption>);
 
 /// One worker's sockets for one address.
 pub struct Sockets {

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 
+use super::absent;
 use super::before::Before;
 use super::descriptors::Descriptors;
 use super::refresh::Refresher;
@@ -79,6 +80,10 @@ impl Proxy {
                         self.before = Before::default();
                         continue;
                     }
+                    () = absent::news(&mut self.news) => match self.look_at_links().await {
+                        Some(why) => why,
+                        None => continue,
+                    },
                 },
             };
             tracing::info!(why, "reloading the configuration");
@@ -185,6 +190,7 @@ impl Proxy {
             Ok(()) => {
                 self.state.reloads.fetch_add(1, Ordering::Relaxed);
                 *self.state.reload_error.lock() = None;
+                self.tell_notes();
                 let generation = self.state.generation.read();
                 match &self.onlooker {
                     Some(tell) => tell(Ok(&generation)),
@@ -232,6 +238,7 @@ impl Proxy {
         };
         // Nothing that comes after this can fail: here the next generation begins.
         self.open(doors, config);
+        self.await_links(config);
         if config.workers != workers {
             tracing::warn!(
                 workers,
@@ -255,6 +262,8 @@ impl Proxy {
             0 => Before::default(),
             _ => Before::keep(current),
         };
+        // What has come while nobody was told.
+        self.take_absent().await;
         Ok(())
     }
 
@@ -283,7 +292,10 @@ impl Proxy {
         let added: Vec<_> = config
             .listen
             .each()
-            .filter(|address| !old.listen.each().any(|known| known == *address))
+            .filter(|address| {
+                let known = old.listen.each().any(|known| known == *address);
+                !known || self.state.absent.read().contains(address)
+            })
             .collect();
         // A predecessor that ends must not take the addresses away before we listen on them.
         let _turn = match self.concerned(config, old) {
@@ -291,12 +303,21 @@ impl Proxy {
             None => None,
         };
         let workers = self.workers.len();
-        let sockets = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
-        self.register(sockets).await?;
+        let bound = bind(&self.state.shared, &added, workers, port(config)).map_err(machine)?;
+        if let Some(why) = bound.why
+            && bound.absent.len() == config.listen.each().count()
+        {
+            return Err(machine(why));
+        }
+        self.register(bound.sockets).await?;
         // Last, since it takes the place of what is there.
         let admin = self.bind_admin(config).map_err(machine)?;
         let control = self.bind_control(config).map_err(machine)?;
-        Ok(Doors { admin, control })
+        Ok(Doors {
+            admin,
+            control,
+            absent: bound.absent,
+        })
     }
 
     /// Puts back what was made ready for a generation that will not come.
@@ -334,7 +355,7 @@ impl Proxy {
     }
 
     /// Has each worker make the sockets of the next generation ready.
-    async fn register(&self, sockets: Vec<worker::Bound>) -> Result<(), Stop> {
+    pub(super) async fn register(&self, sockets: Vec<worker::Bound>) -> Result<(), Stop> {
         let mut registered = Vec::new();
         for (worker, sockets) in self.workers.iter().zip(sockets) {
             let (done, wait) = oneshot::channel();

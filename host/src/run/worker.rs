@@ -42,6 +42,8 @@ pub enum Command {
     /// Go on with another generation, and listen on what is ready for it. Told when the next batch will be served
     /// by it.
     Adopt(Adoption, oneshot::Sender<()>),
+    /// Listen on what is ready as well.
+    Join,
     /// Every worker goes by the same generation: its sources and pods may begin with what they do by themselves. For
     /// one worker alone. Not before that: a secondary that is told of a change asks at once, and must not get what was before
     /// it from a worker that has not been told.
@@ -190,6 +192,7 @@ async fn work(
                 work.adopt(adoption);
                 let _ = done.send(());
             }
+            Some(Command::Join) => work.join(),
             Some(Command::Begin) => work.begin(),
             Some(Command::Stop { within }) => break within,
         }
@@ -213,6 +216,11 @@ impl Work {
         let (generation, instances) = (adoption.generation, adoption.instances);
         let live = Live::new(generation, instances, Some(&previous), shared, self.index);
         self.worker.swap(live);
+        self.join();
+    }
+
+    /// Listens on what is ready, and no more on what the generation does not want.
+    fn join(&mut self) {
         let ready = std::mem::take(&mut self.ready);
         self.listeners.extend(self.listen(ready));
         let generation = Arc::clone(&self.worker.live().generation);

@@ -97,6 +97,8 @@ pub enum Failure {
     NotAQuery(NotAQuery),
     /// Every upstream loops back to this proxy.
     AllLoop,
+    /// None is known yet.
+    NoUpstreams,
     /// Every attempt failed.
     NoReply(Vec<(SocketAddr, Fault)>),
     /// The deadline passed before the first attempt could begin.
@@ -108,7 +110,11 @@ impl Failure {
     /// resolution failure that others could be spared (RFC 9520 section 2).
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Overloaded { .. } | Self::Displaced | Self::NotAQuery(_) | Self::NoTime => true,
+            Self::Overloaded { .. }
+            | Self::Displaced
+            | Self::NotAQuery(_)
+            | Self::NoTime
+            | Self::NoUpstreams => true,
             Self::NoReply(tried) => tried
                 .iter()
                 .any(|(_, fault)| matches!(fault, Fault::Local(_) | Fault::Busy)),
@@ -123,7 +129,7 @@ impl Failure {
                 ExtendedError::NoReachableAuthority
             }
             Self::NoReply(_) => ExtendedError::NetworkError,
-            Self::AllLoop => ExtendedError::NoReachableAuthority,
+            Self::AllLoop | Self::NoUpstreams => ExtendedError::NoReachableAuthority,
             Self::Overloaded { .. } | Self::Displaced | Self::NotAQuery(_) | Self::NoTime => {
                 ExtendedError::Other
             }
@@ -145,6 +151,7 @@ impl fmt::Display for Failure {
             ),
             Self::NotAQuery(why) => write!(f, "the message cannot be forwarded: {why}"),
             Self::AllLoop => f.write_str("every upstream forwards back to this proxy"),
+            Self::NoUpstreams => f.write_str("no upstream is known yet"),
             Self::NoTime => f.write_str("the deadline passed before an upstream could be asked"),
             Self::NoReply(tried) => {
                 f.write_str("no upstream answered: ")?;

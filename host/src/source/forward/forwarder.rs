@@ -83,7 +83,7 @@ impl Forwarder {
 
     /// Whether there is nobody to ask, since every upstream loops back to this proxy.
     pub fn only_loops(&self) -> bool {
-        self.upstreams.iter().all(|upstream| upstream.looping())
+        !self.upstreams.is_empty() && self.upstreams.iter().all(|upstream| upstream.looping())
     }
 
     /// In the order of the configuration.

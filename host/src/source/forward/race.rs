@@ -45,7 +45,10 @@ impl Forward {
     pub(super) async fn race(&self, query: &Rc<Query>, now: Instant) -> Result<Answer, Failure> {
         let rotation = self.shared.rotation();
         if rotation.is_empty() {
-            return Err(Failure::AllLoop);
+            return Err(match self.shared.only_loops() {
+                true => Failure::AllLoop,
+                false => Failure::NoUpstreams,
+            });
         }
         let mut race = Race {
             forward: self,

@@ -14,6 +14,7 @@ use crate::admission::Place;
 use crate::config::Next;
 use crate::dns::edns::{ClientSubnet, ExtendedError};
 use crate::dns::records::{self, Meaning, Section, Walk};
+use crate::dns::special::Special;
 use crate::dns::text::record_lines;
 use crate::dns::{HEADER, QUESTION_TAIL, build, flag, name, rcode, rcode_text, rtype, u16_at};
 use crate::source::{Question, Refused, Resolution, Resolved, Status, UpstreamStatus};
@@ -23,10 +24,14 @@ use crate::source::{Question, Refused, Resolution, Resolved, Status, UpstreamSta
 const SHARED_LABELS: usize = 2;
 
 impl Forwarder {
-    /// Whether `except` leaves a question to the next stage.
+    /// Whether `except` leaves a question to the next stage, or `plain-names` has nobody asked.
     #[inline]
     pub fn immediate(&self, question: &Question<'_>) -> Option<Resolution> {
-        self.except.longest(question.name).map(|()| Resolution::NotMine)
+        if self.except.longest(question.name).is_some() {
+            return Some(Resolution::NotMine);
+        }
+        let denied = self.config.denies_plain_names && is_plain_host(question);
+        denied.then(|| denial_of(question))
     }
 
     /// What `/status` shows of it.
@@ -146,6 +151,26 @@ impl Forward {
             asked = self.race(query, now) => asked,
             () = poll_fn(|context| place.poll_displaced(context)) => Err(Failure::Displaced),
         }
+    }
+}
+
+/// Whether the addresses of a name of one label are asked for: a host in the network at hand, which nobody elsewhere knows. Of the same
+/// names, other types are those of top-level domains, which validating clients need.
+fn is_plain_host(question: &Question<'_>) -> bool {
+    matches!(question.qtype, rtype::A | rtype::AAAA) && labels(question.name).count() == 1
+}
+
+/// That there is no such name, as the root would say.
+fn denial_of(question: &Question<'_>) -> Resolution {
+    let mut asked = question.name.to_vec();
+    asked.extend(question.qtype.to_be_bytes());
+    asked.extend(question.qclass.to_be_bytes());
+    match records::Answer::read(Special::Nonexistent.answer(&asked)) {
+        Ok(answer) => Resolution::Answer {
+            answer: Arc::new(answer),
+            authoritative: false,
+        },
+        Err(_) => UNUSABLE,
     }
 }
 

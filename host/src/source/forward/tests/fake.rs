@@ -49,6 +49,7 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         idle: Duration::from_secs(10),
         max_age: None,
         any: false,
+        denies_plain_names: false,
         except: Vec::new(),
         next: Vec::new(),
     }

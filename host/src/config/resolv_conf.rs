@@ -1,0 +1,171 @@
+//! What a resolv.conf names: the servers that can be asked, and those that cannot, or not yet.
+//!
+//! Others write the file, and others than dnsweir read it: one line that is of no use here is no reason not to ask the servers on the
+//! other lines, and a file that is not there yet, or names nobody, is one that is waited for.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::address::{self, DNS_PORT};
+use super::files;
+
+/// A resolv.conf is small: what is larger than so many octets is something else.
+const LONGEST: u64 = 64 * 1024;
+
+/// What is in one.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct NameServers {
+    /// Those that can be asked, each once, in the order of the file.
+    pub usable: Vec<SocketAddr>,
+    /// Why which other ones cannot, for people.
+    pub unusable: Vec<String>,
+    /// The interfaces that addresses are written with.
+    pub interfaces: Vec<String>,
+    /// Whether more may come without a mistake being mended: by whoever writes the file, or with an interface.
+    pub awaited: bool,
+}
+
+/// The servers in the file at `path`; `refused` says why one is not to be asked.
+///
+/// # Errors
+/// It is there, and cannot be read.
+pub(super) fn name_servers(
+    path: &Path,
+    refused: impl Fn(SocketAddr) -> Option<String>,
+) -> Result<NameServers, String> {
+    let text = match files::read(path, LONGEST) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(NameServers {
+                unusable: vec![format!("{}: not there yet", path.display())],
+                awaited: true,
+                ..NameServers::default()
+            });
+        }
+        Err(error) => return Err(format!("cannot be read: {error}")),
+    };
+    let mut found = NameServers::default();
+    for server in String::from_utf8_lossy(&text).lines().filter_map(name_server) {
+        found.interfaces.extend(address::scope(server).map(str::to_owned));
+        match usable(server) {
+            // glibc asks a server twice that is named twice; that is no reason to do so.
+            Ok(server) if found.usable.contains(&server) => {}
+            Ok(address) => match refused(address) {
+                None => found.usable.push(address),
+                Some(why) => found.note(path, server, &why),
+            },
+            Err(Unusable::Absent(interface)) => {
+                found.awaited = true;
+                found.note(path, server, &format!("there is no interface {interface} yet"));
+            }
+            Err(Unusable::Wrong(why)) => found.note(path, server, &why),
+        }
+    }
+    if found.usable.is_empty() && found.unusable.is_empty() {
+        found
+            .unusable
+            .push(format!("{}: no `nameserver` line yet", path.display()));
+        found.awaited = true;
+    }
+    Ok(found)
+}
+
+impl NameServers {
+    fn note(&mut self, path: &Path, server: &str, why: &str) {
+        self.unusable
+            .push(format!("{}: nameserver {server}: {why}", path.display()));
+    }
+}
+
+/// The search list in the file at `path`.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn search_list(path: &Path) -> Result<Vec<String>, String> {
+    let text = files::read(path, LONGEST).map_err(|error| format!("cannot be read: {error}"))?;
+    let (parsed, _) = resolv_conf::Config::parse_with_errors(&text);
+    Ok(parsed.get_last_search_or_domain().cloned().collect())
+}
+
+/// The server that a line names. What else the system's resolver may find in it does not matter here.
+fn name_server(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace();
+    (words.next()? == "nameserver").then(|| words.next())?
+}
+
+enum Unusable<'a> {
+    /// There is no such interface.
+    Absent(&'a str),
+    /// In words.
+    Wrong(String),
+}
+
+fn usable(server: &str) -> Result<SocketAddr, Unusable<'_>> {
+    let Some(address) = address::parse(server, DNS_PORT) else {
+        return Err(match server.split_once('%') {
+            Some((ip, interface)) if ip.parse::<std::net::Ipv6Addr>().is_ok() => Unusable::Absent(interface),
+            _ => Unusable::Wrong("not an IP address".into()),
+        });
+    };
+    match address::check(address) {
+        Err(wrong) => Err(Unusable::Wrong(wrong.problem)),
+        Ok(()) if address.ip().is_unspecified() => Err(Unusable::Wrong("not the address of a server".into())),
+        Ok(()) => Ok(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn read(text: &str) -> NameServers {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("resolv.conf");
+        fs::write(&path, text).unwrap();
+        let refused = |address: SocketAddr| address.ip().is_loopback().then(|| "this proxy".to_owned());
+        let mut found = name_servers(&path, refused).unwrap();
+        let before = format!("{}: ", path.display());
+        for line in &mut found.unusable {
+            *line = line.replace(&before, "");
+        }
+        found
+    }
+
+    #[test]
+    fn what_can_be_used_is_used_beside_what_cannot() {
+        let found = read(
+            "# nameserver 192.0.2.8\n;nameserver 192.0.2.9\nsearch nameserver\n  nameserver\t192.0.2.1 # first\n\
+             nameserver 127.0.0.1\nnameserver fe80::1%nosuchlink\nnameserver fe80::1\nnameserver dns.example\n\
+             nameserver 0.0.0.0\nnameserver 224.0.0.1\nnameserver\nnameserver 2001:db8::1\nnameserver 192.0.2.1\n",
+        );
+        let usable: Vec<String> = found.usable.iter().map(ToString::to_string).collect();
+        assert_eq!(usable, ["192.0.2.1:53", "[2001:db8::1]:53"]);
+        assert_eq!(
+            found.unusable,
+            [
+                "nameserver 127.0.0.1: this proxy",
+                "nameserver fe80::1%nosuchlink: there is no interface nosuchlink yet",
+                "nameserver fe80::1: is a link-local address without its interface",
+                "nameserver dns.example: not an IP address",
+                "nameserver 0.0.0.0: not the address of a server",
+                "nameserver 224.0.0.1: is a multicast or broadcast address",
+            ]
+        );
+        assert!(found.awaited);
+    }
+
+    #[test]
+    fn who_writes_the_file_may_be_late() {
+        let found = read("search a.example\noptions ndots:5 new-option\n");
+        assert_eq!((found.usable.len(), found.awaited), (0, true));
+        assert_eq!(found.unusable, ["no `nameserver` line yet"]);
+        let none = name_servers(Path::new("/none/resolv.conf"), |_| None).unwrap();
+        assert_eq!(none.unusable, ["/none/resolv.conf: not there yet"]);
+        assert!(none.awaited);
+        assert!(!read("nameserver 127.0.0.1\n").awaited, "that is a mistake");
+        assert!(name_servers(Path::new("/"), |_| None).is_err(), "no file at all");
+    }
+}
