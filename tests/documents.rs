@@ -49,6 +49,44 @@ fn every_example_is_a_valid_configuration() {
     );
 }
 
+/// The document about the RFCs names the test that shows each, and each of those is there.
+#[test]
+fn what_is_said_of_rfcs_is_tested() {
+    let text = fs::read_to_string(root().join("docs/dns.md")).expect("a document");
+    let (_, table) = text.split_once("## RFC by RFC").expect("the table");
+    let rows: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| RFC"))
+        .collect();
+    assert!(rows.len() >= 40, "only {} rows", rows.len());
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, rfc, _, obeyed, otherwise, shown, _] = cells[..] else {
+            panic!("not five cells: {row}")
+        };
+        assert!(["obeyed", "partly", "not"].contains(&obeyed), "{rfc}: {obeyed}");
+        // What is not obeyed has a reason, and what is has a test.
+        assert!(
+            if obeyed == "obeyed" {
+                !shown.is_empty()
+            } else {
+                !otherwise.is_empty()
+            },
+            "{row}"
+        );
+        for test in shown.split('`').filter(|test| test.contains(".rs: ")) {
+            let (file, name) = test.split_once(": ").expect("a file and a test");
+            let places = [root().join(file), root().join("tests").join(file)];
+            let source = places.iter().find_map(|place| fs::read_to_string(place).ok());
+            let source = source.unwrap_or_else(|| panic!("{rfc}: there is no {file}"));
+            assert!(
+                source.contains(&format!("fn {name}(")),
+                "{rfc}: {file} has no test {name}"
+            );
+        }
+    }
+}
+
 /// The Rust in the document about filters is that of a test of the SDK's, which compiles and runs it.
 #[test]
 fn what_is_shown_in_rust_is_run() {
