@@ -42,6 +42,46 @@ fn said(answer: &Message) -> String {
     said
 }
 
+/// Names of a zone file, and what is said of each.
+const LED_ON: [(&str, &str); 9] = [
+    (
+        "out",
+        "NOERROR AA | out.one.example. CNAME www.test. | www.test. A 192.0.2.1",
+    ),
+    (
+        "chain",
+        "NOERROR AA | chain.one.example. CNAME out.one.example. | out.one.example. CNAME www.test. | \
+     www.test. A 192.0.2.1",
+    ),
+    (
+        "a.wild",
+        "NOERROR AA | a.wild.one.example. CNAME www.test. | www.test. A 192.0.2.1",
+    ),
+    (
+        "www.d",
+        "NOERROR AA | d.one.example. TYPE39 \\# 6 047465737400 | www.d.one.example. CNAME www.test. | www.test. A 192.0.2.1",
+    ),
+    (
+        "other",
+        "NOERROR AA | other.one.example. CNAME a.two.example. | a.two.example. A 192.0.2.2",
+    ),
+    (
+        "child",
+        "NOERROR AA | child.one.example. CNAME a.sub.one.example. | a.sub.one.example. A 192.0.2.3",
+    ),
+    (
+        "undelegated",
+        "NOERROR AA | undelegated.one.example. CNAME a.bare.one.example. | a.bare.one.example. A 192.0.2.4",
+    ),
+    // The one of the zone's own upstream, and not what the world is told.
+    (
+        "hidden",
+        "NOERROR AA | hidden.one.example. CNAME x.split.test. | x.split.test. A 10.0.0.9",
+    ),
+    // RFC 6604 section 3: the rcode is about the last name.
+    ("gone", "NXDOMAIN AA | gone.one.example. CNAME none.test."),
+];
+
 #[test]
 fn an_alias_that_leads_out_of_a_zone_file_is_followed_to_whoever_owns_its_target() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,44 +112,7 @@ fn an_alias_that_leads_out_of_a_zone_file_is_followed_to_whoever_owns_its_target
         forward_once(public.address)
     );
     let proxy = Proxy::start(&text);
-    for (name, expected) in [
-        (
-            "out",
-            "NOERROR AA | out.one.example. CNAME www.test. | www.test. A 192.0.2.1",
-        ),
-        (
-            "chain",
-            "NOERROR AA | chain.one.example. CNAME out.one.example. | out.one.example. CNAME www.test. | \
-             www.test. A 192.0.2.1",
-        ),
-        (
-            "a.wild",
-            "NOERROR AA | a.wild.one.example. CNAME www.test. | www.test. A 192.0.2.1",
-        ),
-        (
-            "www.d",
-            "NOERROR AA | d.one.example. TYPE39 \\# 6 047465737400 | www.d.one.example. CNAME www.test. | www.test. A 192.0.2.1",
-        ),
-        (
-            "other",
-            "NOERROR AA | other.one.example. CNAME a.two.example. | a.two.example. A 192.0.2.2",
-        ),
-        (
-            "child",
-            "NOERROR AA | child.one.example. CNAME a.sub.one.example. | a.sub.one.example. A 192.0.2.3",
-        ),
-        (
-            "undelegated",
-            "NOERROR AA | undelegated.one.example. CNAME a.bare.one.example. | a.bare.one.example. A 192.0.2.4",
-        ),
-        // The one of the zone's own upstream, and not what the world is told.
-        (
-            "hidden",
-            "NOERROR AA | hidden.one.example. CNAME x.split.test. | x.split.test. A 10.0.0.9",
-        ),
-        // RFC 6604 section 3: the rcode is about the last name.
-        ("gone", "NXDOMAIN AA | gone.one.example. CNAME none.test."),
-    ] {
+    for (name, expected) in LED_ON {
         assert_eq!(
             said(&proxy.query(&format!("{name}.one.example"), "A")),
             expected,

@@ -438,10 +438,8 @@ impl Proxy {
         let engine = engine(folder.as_ref())?;
         let refresher = Refresher::new(copies(folder.as_ref()));
         let node = Arc::new(node::Counters::default());
-        let reconciler = match &config.node {
-            Some(_) => Some(Reconciler::start(Arc::clone(&node)).map_err(machine)?),
-            None => None,
-        };
+        let keep = |_| Reconciler::start(Arc::clone(&node)).map_err(machine);
+        let reconciler = config.node.as_ref().map(keep).transpose()?;
         let workers = config.workers;
         let generation = Arc::new(Generation::nothing(workers));
         let nothing = &generation.config;
@@ -472,9 +470,7 @@ impl Proxy {
             hangs: Arc::default(),
             hanging: Arc::default(),
         });
-        let pulses: Vec<_> = threads.iter().map(|thread| Arc::clone(&thread.pulse)).collect();
-        let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
-        let watchdog = Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs).map_err(machine)?;
+        let watchdog = watch(&threads, &state).map_err(machine)?;
         Ok(Proxy {
             origin,
             engine: Arc::new(engine),
@@ -644,6 +640,13 @@ impl Proxy {
         }
         tracing::info!(milliseconds = begun.elapsed().as_millis() as u64, "stopped");
     }
+}
+
+/// Looks whether workers show signs of life.
+fn watch(threads: &[WorkerThread], state: &State) -> io::Result<Watchdog> {
+    let pulses = threads.iter().map(|thread| Arc::clone(&thread.pulse)).collect();
+    let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
+    Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs)
 }
 
 /// The most memory that a generation comes to hold.

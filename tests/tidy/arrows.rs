@@ -263,6 +263,8 @@ const CRATES: &[(&str, &[&str])] = &[
             "node",
             "private_folder",
             "run",
+            // The clock.
+            "serve",
         ],
     ),
     (

@@ -33,7 +33,6 @@ const LONG: &[(&str, &str, usize)] = &[
         75,
     ),
     ("host/src/filter/tests/guests.rs", "with_configure", 110),
-    ("host/src/serve.rs", "Worker::admit", 69),
     (
         "tests/checking.rs",
         "every_kind_of_mistake_is_found_in_its_line",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use kdl::{KdlEntry, KdlNode};
 
@@ -186,18 +187,10 @@ fn decode(
         admin_queries: listen::decode_admin_queries(mistakes, nodes),
         control: control(mistakes, folder, nodes),
         dnstap: dnstap::decode(mistakes, folder, nodes),
-        await_upstreams: mistakes
-            .scalar(nodes, "await-upstreams \"10s\"", duration(s(0)..=s(600)))
-            .unwrap_or(s(10)),
-        workers: mistakes
-            .scalar(nodes, "workers 2", whole(1..=256))
-            .unwrap_or_else(default_workers),
-        cache_memory: mistakes
-            .scalar(nodes, "cache-memory \"32MiB\"", size(1 << 20..=64 << 30))
-            .unwrap_or(CACHE_MEMORY),
-        waiting_queries: mistakes
-            .scalar(nodes, "waiting-queries 8192", whole(16..=1_000_000))
-            .unwrap_or(WAITING_QUERIES),
+        await_upstreams: await_upstreams(mistakes, nodes),
+        workers: workers(mistakes, nodes),
+        cache_memory: cache_memory(mistakes, nodes),
+        waiting_queries: waiting_queries(mistakes, nodes),
         local_zones: mistakes.switch(nodes, "local-zones"),
         registries: registries::decode(mistakes, folder, nodes),
         listen: listen?,
@@ -296,6 +289,26 @@ fn check_presence(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
             mistakes.push(missing.help(help));
         }
     }
+}
+
+fn await_upstreams(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Duration {
+    let written = mistakes.scalar(nodes, "await-upstreams \"10s\"", duration(s(0)..=s(600)));
+    written.unwrap_or(s(10))
+}
+
+fn workers(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> usize {
+    let written = mistakes.scalar(nodes, "workers 2", whole(1..=256));
+    written.unwrap_or_else(default_workers)
+}
+
+fn cache_memory(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> usize {
+    let written = mistakes.scalar(nodes, "cache-memory \"32MiB\"", size(1 << 20..=64 << 30));
+    written.unwrap_or(CACHE_MEMORY)
+}
+
+fn waiting_queries(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> usize {
+    let written = mistakes.scalar(nodes, "waiting-queries 8192", whole(16..=1_000_000));
+    written.unwrap_or(WAITING_QUERIES)
 }
 
 fn default_workers() -> usize {

@@ -79,7 +79,8 @@ impl BindError {
 
 /// Whether the kernel was started without what an address is of, or lets nobody have it.
 fn lacks_family(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+    const EAFNOSUPPORT: i32 = 97;
+    error.raw_os_error() == Some(EAFNOSUPPORT)
 }
 
 /// What there is to say about an address that is listened on, and that nobody can send anything to.
