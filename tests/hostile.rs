@@ -1,9 +1,11 @@
 //! Filters that panic, spin, allocate without end or return what makes no sense: each costs at most
 //! its time limit per call, and never another query.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::harness::client::ask_from;
 use crate::harness::guests::guest;
 use crate::harness::tools::{Load, dnsperf};
 use crate::harness::{Message, Proxy, Upstream, ask, client, needs, unanswered, until};
@@ -134,26 +136,60 @@ fn an_instance_is_rebuilt() {
     assert!(line.contains("hostile"), "{line}");
 }
 
-/// A filter that keeps failing is suspended for a while, which shows; its policy holds meanwhile, and
-/// it is given another chance.
+/// A filter that fails for many names and clients is suspended for a while, which shows; its policy holds meanwhile for those
+/// who are new to it, and then it is there again.
 #[test]
 fn a_filter_that_keeps_failing_is_suspended() {
     let upstream = anything();
-    let proxy = start(
-        "trap",
-        "on-error \"bypass\"; config { queries }; limits time=\"1s\"",
-        &upstream,
-    );
+    let proxy = Proxy::start(&format!(
+        "workers 1\nfilter \"hostile\" {{ module \"{}\"; on-error \"bypass\"; limits time=\"50ms\" }}\n\
+         zone \"hostile.test\" {{ use \"hostile\"; forward \"{}\" }}",
+        guest("spin").display(),
+        upstream.address
+    ));
     let label = [("filter", "hostile")];
+    let mut asked = 0;
     until("the filter to be suspended", || {
-        proxy.query("trap.hostile.test", "A");
+        let query = Message::query(&format!("spin{asked}.hostile.test"), "A");
+        asked += 1;
+        let answer = ask_from(IpAddr::from([127, 0, 1, asked]), proxy.address, &query);
+        assert_eq!(answer.rcode(), "NOERROR");
         proxy.metrics().sum("dnsweir_filter_suspended", &label) >= 1.0
     });
-    assert_eq!(proxy.query("trap.hostile.test", "A").rcode(), "NOERROR");
-    until("the filter to have another chance", || {
+    assert_eq!(proxy.query("calm.hostile.test", "A").rcode(), "NOERROR");
+    until("the filter to be there again", || {
         proxy.query("calm.hostile.test", "A");
         proxy.metrics().sum("dnsweir_filter_suspended", &label) == 0.0
     });
+}
+
+/// Names that a filter traps on, asked for by one client: nobody else loses the filter, be it under a `forward` or a table.
+#[test]
+fn whoever_asks_for_traps_loses_the_filter_alone() {
+    let upstream = anything();
+    let proxy = start("trap", "on-error \"servfail\"; config { queries }", &upstream);
+    let bad = IpAddr::from([127, 0, 1, 1]);
+    for round in 0..30 {
+        let query = Message::query(&format!("trap{round}.hostile.test"), "A");
+        assert_eq!(ask_from(bad, proxy.address, &query).rcode(), "SERVFAIL");
+        for good in 0..5 {
+            let query = Message::query(&format!("n{round}-{good}.hostile.test"), "A");
+            let client = IpAddr::from([127, 0, 2, 1 + good]);
+            until("the filter", || {
+                ask_from(client, proxy.address, &query).rcode() == "NOERROR"
+            });
+        }
+    }
+    let metrics = proxy.metrics();
+    let uncalled = |reason| {
+        metrics.sum(
+            "dnsweir_filter_uncalled_total",
+            &[("filter", "hostile"), ("reason", reason)],
+        )
+    };
+    assert!(uncalled("client") > 0.0);
+    assert_eq!(uncalled("suspended"), 0.0);
+    assert_eq!(metrics.sum("dnsweir_filter_suspended", &[]), 0.0);
 }
 
 /// What other queries of the same batch are owed does not depend on the one that fails.

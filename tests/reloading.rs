@@ -1,9 +1,11 @@
 //! A new configuration takes over without a query lost; a bad one changes nothing.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::harness::client::ask_from;
 use crate::harness::guests::guest;
 use crate::harness::message::flags;
 use crate::harness::proxy::try_get;
@@ -400,66 +402,164 @@ fn swaps_of_a_filter_touch_no_upstream() {
     assert_eq!(probes, 1, "its health is not asked for again");
 }
 
-/// A filter that traps, in a zone that works without it.
-fn with_trap(upstream: &Upstream, words: &str) -> String {
+/// A filter called `f` in a zone that works without it, and a zone with these `clients`.
+fn with_filter(upstream: &Upstream, filter: &str, clients: &str) -> String {
+    let forward = forward_once(upstream.address);
     format!(
-        "filter \"trap\" {{ module \"{}\"; {words}; config {{ queries }} }}\nzone \".\" {{ use \"trap\"; {} }}",
-        guest("trap").display(),
-        forward_once(upstream.address)
+        "filter \"f\" {{ {filter} }}\nzone \".\" {{ use \"f\"; {forward} }}\nzone \"other.test\" {{ {clients}; {forward} }}"
     )
 }
 
-/// What a build that does not work costs: the queries on which it failed.
+/// One that works.
+fn hosts() -> String {
+    "module \"builtin:hosts\"; config { zone \"own.test\"; host \"a.own.test\" \"127.0.1.1\" }".to_owned()
+}
+
+/// One that traps.
+fn trap(words: &str) -> String {
+    format!(
+        "module \"{}\"; {words}; config {{ queries }}",
+        guest("trap").display()
+    )
+}
+
+/// Asks for a name that it traps on, as one of so many clients.
+fn ask_for_trap(proxy: &Proxy, number: u8, clients: u8) -> String {
+    let query = Message::query(&format!("trap{number}.test"), "A");
+    let client = IpAddr::from([127, 0, 1, 1 + number % clients]);
+    ask_from(client, proxy.address, &query).rcode()
+}
+
+fn anything() -> Upstream {
+    Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
+}
+
+const REFUSING: &str = "clients { refuse \"127.0.0.0/8\" }";
+
+/// What a build that does not work costs: the queries on which it failed. The rest of the change stays.
 #[test]
-fn a_filter_that_fails_on_its_first_queries_is_gone_back_from() {
-    let upstream = Upstream::zone(&["trap.example. 300 A 192.0.2.1"]);
-    let proxy = Proxy::start(&forward(&upstream));
-    proxy.reload(&with_trap(&upstream, "on-error \"servfail\""));
+fn a_filter_that_fails_for_many_is_gone_back_from_and_nothing_else() {
+    let upstream = anything();
+    let proxy = Proxy::start(&with_filter(&upstream, &hosts(), ""));
+    proxy.reload(&with_filter(&upstream, &trap("on-error \"servfail\""), REFUSING));
     let broken = proxy.generation();
-    until("the generation that works", || {
-        proxy.query("trap.example", "A").answers() == ["trap.example. A 192.0.2.1"]
+    assert_eq!(
+        proxy.query("a.own.test", "A").answers(),
+        ["a.own.test. A 192.0.2.1"]
+    );
+    let (label, mut asked) = ([("filter", "f")], 0);
+    until("the filter before", || {
+        ask_for_trap(&proxy, asked, 200);
+        asked += 1;
+        proxy.metrics().sum("dnsweir_filter_reverted", &label) == 1.0
     });
-    proxy
-        .process
-        .logged("the filter \"trap\" failed on its first queries, trap:");
-    proxy.await_metric("dnsweir_reloads_total", &[("result", "reverted")], 1.0);
+    assert!(asked >= 8, "{asked}");
     assert_eq!(proxy.generation(), broken + 1.0);
+    let line = proxy
+        .process
+        .logged("the filter \"f\" is not the one in the file");
+    assert!(line.contains("the one before fails for 0 of them"), "{line}");
+    assert_eq!(
+        proxy.query("a.own.test", "A").answers(),
+        ["a.own.test. A 127.0.1.1"]
+    );
+    assert_eq!(ask_for_trap(&proxy, 0, 200), "NOERROR");
+    assert_eq!(
+        proxy.query("a.other.test", "A").rcode(),
+        "REFUSED",
+        "what else was changed"
+    );
+    proxy.await_metric("dnsweir_reloads_total", &[("result", "reverted")], 1.0);
     let (status, ready) = proxy.get("/ready");
     assert_eq!(status, 200);
     assert!(
-        ready.contains("the last reload did not take effect: the filter \"trap\" failed"),
+        ready.contains("the filter \"f\" is not the one in the file"),
         "{ready}"
     );
     let (_, status) = proxy.get("/status");
-    assert!(status.contains("\"reverted\": 1"), "{status}");
+    assert!(
+        status.contains("the filter \\\"f\\\" is not the one in the file"),
+        "{status}"
+    );
 
     // What is mended is taken.
-    proxy.reload(&forward(&upstream));
+    proxy.reload(&with_filter(&upstream, &hosts(), ""));
     assert_eq!(proxy.get("/ready").1, "ready\n");
+    proxy.await_metric("dnsweir_filter_reverted", &label, 0.0);
 }
 
+/// If the one before fails as well, nothing is gained by going back to it.
 #[test]
-fn a_filter_that_fails_later_stays_and_so_does_one_without_probation() {
-    let upstream = Upstream::zone(&["trap.example. 300 A 192.0.2.1"]);
-    let proxy = Proxy::start(&with_trap(&upstream, "on-error \"servfail\" unready=#true"));
-    // The first configuration has none before it.
-    until("a suspended filter", || {
-        proxy.query("trap.example", "A");
-        proxy.get("/ready") == (503, "the filter \"trap\" is suspended\n".to_owned())
-    });
-    proxy.reload(&with_trap(&upstream, "on-error \"refuse\"; probation 0"));
-    until("a suspended filter", || {
-        proxy.query("trap.example", "A");
-        proxy.metrics().sum("dnsweir_filter_suspended", &[]) >= 1.0
-    });
-    assert_eq!(proxy.query("trap.example", "A").rcode(), "REFUSED");
+fn a_filter_that_fails_on_no_more_than_the_one_before_stays() {
+    let upstream = anything();
+    let proxy = Proxy::start(&with_filter(&upstream, &trap("on-error \"servfail\""), ""));
+    proxy.reload(&with_filter(&upstream, &trap("on-error \"refuse\""), REFUSING));
+    let generation = proxy.generation();
+    for number in 0..64 {
+        assert_eq!(ask_for_trap(&proxy, number, 200), "REFUSED", "as `on-error` says");
+    }
+    proxy.process.logged("so it stays");
+    assert_eq!(proxy.generation(), generation);
+    assert_eq!(proxy.query("a.other.test", "A").rcode(), "REFUSED");
+    let metrics = proxy.metrics();
     assert_eq!(
-        proxy
-            .metrics()
-            .sum("dnsweir_reloads_total", &[("result", "reverted")]),
+        metrics.sum("dnsweir_reloads_total", &[("result", "reverted")]),
         0.0
     );
+    assert_eq!(metrics.sum("dnsweir_filter_reverted", &[]), 0.0);
     assert_eq!(proxy.get("/ready").0, 200);
+}
+
+/// Many names of two clients, of a filter without `probation`, or of one that was not there before, take nothing back.
+#[test]
+fn a_filter_that_fails_for_few_stays_and_so_do_those_without_a_way_back() {
+    let upstream = anything();
+    let without = format!("zone \".\" {{ {} }}", forward_once(upstream.address));
+    let with = |filter: &str| with_filter(&upstream, filter, "");
+    let refusing = "on-error \"refuse\"";
+    for (before, after, clients) in [
+        (with(&hosts()), with(&trap(refusing)), 2),
+        (
+            with(&hosts()),
+            with(&trap(&format!("{refusing}; probation 0"))),
+            200,
+        ),
+        (without, with(&trap(refusing)), 200),
+    ] {
+        let proxy = Proxy::start(&before);
+        proxy.reload(&after);
+        for number in 0..64 {
+            assert_eq!(ask_for_trap(&proxy, number, clients), "REFUSED");
+        }
+        let generation = proxy.generation();
+        // What would be done about it is done by then.
+        proxy.reload(&format!("{after}\n"));
+        assert_eq!(proxy.generation(), generation + 1.0);
+        let metrics = proxy.metrics();
+        assert_eq!(
+            metrics.sum("dnsweir_reloads_total", &[("result", "reverted")]),
+            0.0
+        );
+        assert!(metrics.sum("dnsweir_filter_traps_total", &[("reason", "trap")]) >= 2.0);
+    }
+}
+
+/// A filter that is suspended is a reason not to be asked, where the configuration says so.
+#[test]
+fn a_suspended_filter_makes_the_proxy_unready_if_that_is_wanted() {
+    let upstream = anything();
+    let spin = format!(
+        "module \"{}\"; limits time=\"50ms\"; on-error \"servfail\" unready=#true",
+        guest("spin").display()
+    );
+    let proxy = Proxy::start(&format!("workers 1\n{}", with_filter(&upstream, &spin, "")));
+    let mut asked = 0;
+    until("a suspended filter", || {
+        let query = Message::query(&format!("spin{asked}.test"), "A");
+        asked += 1;
+        ask_from(IpAddr::from([127, 0, 2, asked]), proxy.address, &query);
+        proxy.get("/ready") == (503, "the filter \"f\" is suspended\n".to_owned())
+    });
 }
 
 /// What an instance knows is not lost because something else in the configuration changed: here, a verdict that is

@@ -274,7 +274,7 @@ pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
     }
     let build = || -> Result<Generation, config::Report> {
         let config = config::parse("the benchmark", &setup.config, Path::new("/"), BUILTINS)?;
-        Generation::build(1, config, &engine, None)
+        Generation::build(1, config, &engine, None, None)
     };
     let generation = Arc::new(build()?);
     // As a reload does it: whatever had to be compiled is.

@@ -187,7 +187,7 @@ fn query(filling: Filling, octets: usize, count: u64) -> Result<String, Box<dyn 
     let text = format!("listen \"{address}\"; zone \".\" {{ cache; forward \"192.0.2.53\" }}");
     let config = config::parse("the measurement", &text, Path::new("/"), &[])?;
     let engine = Engine::printing_to(io::sink())?;
-    let generation = Arc::new(Generation::build(1, config, &engine, None)?);
+    let generation = Arc::new(Generation::build(1, config, &engine, None, None)?);
     let shared = Shared::new(1 << 20, None);
     let client = Client {
         address: "127.0.0.2:40000".parse()?,

@@ -82,7 +82,8 @@ pub mod dnsweir {
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
-            /// Whole lines for standard output, each ending in a newline.
+            /// Whole lines for standard output, each ending in a newline. More than 64 KiB in one
+            /// call are dropped, and counted.
             #[allow(async_fn_in_trait)]
             pub fn print(lines: &str) -> () {
                 unsafe {
@@ -184,8 +185,8 @@ pub mod dnsweir {
         ///
         /// An entry counts as the octets of its key and value and 192 more. Where a table is
         /// full, others make room: those whose time is over, then the one of a few that was
-        /// written least recently. An entry larger than the table, or than both 64 KiB and a
-        /// 64th of the table, is refused, and so is a longer key.
+        /// written least recently. An entry larger than 64 KiB, or than the table, is refused,
+        /// and so is a longer key.
         ///
         /// A value is octets, a number or a bucket of tokens. A number is its 8 octets,
         /// little-endian, and octets are a number if they are 8. A bucket is no value to any

@@ -69,7 +69,7 @@ impl Table {
     }
 
     /// Puts a value in the place of what is there, for a time if there is one. False if the table refused it: keys have at
-    /// most 1024 octets, and entries at most 64 KiB or a 64th of the table, whichever is more, and no more than the table.
+    /// most 1024 octets, and entries at most 64 KiB, and no more than the table.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Option<Duration>) -> bool {
         host::put(self.index, key.as_ref(), value.as_ref(), milliseconds(ttl))
     }

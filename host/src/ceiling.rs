@@ -89,7 +89,7 @@ impl Ceiling {
         } = filters;
         let upstreams = config.sources().map(|source| source.most_octets(workers));
         let limits = config.filters.iter().map(|filter| &filter.limits);
-        let instances: usize = limits.map(filter::instance_memory).sum();
+        let instances = limits.map(|limits| filter::filter_memory(limits, workers));
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
         let batches = forward::batch_octets();
         let tcp = config.listen.tcp_memory + listen::connections_memory(&config.listen, connections);
@@ -120,7 +120,7 @@ impl Ceiling {
                 ("under-way", under_way),
                 ("lookups", lookups),
                 ("pods", pods(config)),
-                ("filters", workers * instances),
+                ("filters", instances.sum()),
                 ("tables", tables),
                 ("messages", workers * messages),
                 ("data", data + published),

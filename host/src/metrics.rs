@@ -59,6 +59,11 @@ fn collect(state: &State) -> Figures {
     if let Some(pods) = &generation.pods {
         pods.show(&mut figures);
     }
+    let help = "Whether the filter before is in the place of the one in the file, which failed for many";
+    let reverted = figures.gauge("filter_reverted", help);
+    for filter in &generation.config.filters {
+        reverted.add(&[("filter", &filter.name)], filter.reverted.is_some().into());
+    }
     for filter in &generation.filters {
         filter.show(&mut figures);
     }

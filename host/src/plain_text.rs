@@ -14,13 +14,18 @@ pub fn escape_into(out: &mut impl Write, text: &str, keep: &[char]) -> fmt::Resu
     if text.bytes().fold(true, |all, octet| all & plain(octet)) {
         return out.write_str(text);
     }
-    for character in text.chars() {
-        match is_plain(character) || keep.contains(&character) {
-            true => out.write_char(character)?,
-            false => write!(out, "{}", character.escape_default())?,
+    // What stands between them goes in one piece.
+    let mut rest = 0;
+    for (at, character) in text.char_indices() {
+        if !is_plain(character) && !keep.contains(&character) {
+            out.write_str(&text[rest..at])?;
+            for part in character.escape_default() {
+                out.write_char(part)?;
+            }
+            rest = at + character.len_utf8();
         }
     }
-    Ok(())
+    out.write_str(&text[rest..])
 }
 
 /// The same for a text in JSON, whose strings have no other way to write a character; its line feeds are its own.

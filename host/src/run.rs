@@ -41,7 +41,7 @@ use crate::node::{self, Plan, Reconciler};
 use crate::private_folder::PrivateFolder;
 use crate::registry::{self, Deliveries};
 use crate::serve::Shared;
-use crate::serve::generation::Generation;
+use crate::serve::generation::{Generation, Loaded};
 use crate::serve::trace::TraceSink;
 use crate::state::State;
 pub use config_origin::ConfigOrigin;
@@ -89,7 +89,7 @@ fn machine(error: impl fmt::Display) -> Stop {
 pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
     let (config, folder) = load_whole(file)?;
     let engine = engine(folder.as_ref())?;
-    let generation = Generation::build(0, config, &engine, None)?;
+    let generation = Generation::build(0, config, &engine, None, None)?;
     let notes = generation.filters.iter().flat_map(|filter| {
         let note = |what: &String| format!("filter {:?} {what}", filter.name());
         filter.notes().iter().map(note)
@@ -347,22 +347,24 @@ struct Prepared {
     instances: Vec<Vec<filter::Instance>>,
 }
 
-/// Builds a generation, which goes on with what `previous` has, and the instances that workers need for it.
+/// Builds a generation, which goes on with what the `running` one has and may have the `former` filter again, and the
+/// instances that workers need for it.
 fn prepare(
     number: u64,
     config: Config,
     engine: &Engine,
     workers: usize,
-    previous: Option<&Generation>,
-    running: &Generation,
+    running: Option<&Generation>,
+    former: Option<&Loaded>,
 ) -> Result<Prepared, Stop> {
-    let generation = Arc::new(Generation::build(number, config, engine, previous)?);
+    let generation = Arc::new(Generation::build(number, config, engine, running, former)?);
+    let runs = |filter: &Arc<Filter>| running.is_some_and(|running| running.index_of(filter).is_some());
     let instances = (0..workers)
         .map(|_| {
             generation
                 .filters
                 .iter()
-                .filter(|filter| running.index_of(filter).is_none())
+                .filter(|filter| !runs(filter))
                 .map(Filter::instantiate)
                 .collect::<Result<Vec<_>, _>>()
         })
@@ -508,8 +510,7 @@ impl Proxy {
         }
         self.state.deliveries.deliver(&mut config).await?;
         let workers = self.workers.len();
-        let nothing = Arc::clone(&self.state.generation.read());
-        let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None, &nothing);
+        let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None, None);
         let prepared = filter::beside(&self.engine, prepare).await.map_err(machine)??;
         let refreshed = self.refresher.bring_up(&prepared.generation).await;
         refreshed.map_err(machine)?;

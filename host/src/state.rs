@@ -28,7 +28,7 @@ pub struct State {
     pub reloads: AtomicU64,
     /// Reloads that changed nothing, since the configuration was not valid.
     pub failed_reloads: AtomicU64,
-    /// Configurations that were gone back from, since a filter failed on its first queries.
+    /// Filters that were gone back from, since they failed for many while on probation.
     pub reverted_reloads: AtomicU64,
     /// Why the last reload failed, if it did.
     pub reload_error: Mutex<Option<String>>,

@@ -8,9 +8,20 @@ use crate::state::State;
 pub(super) fn notes(state: &State) -> String {
     let error = state.reload_error.lock();
     let first = error.as_deref().and_then(|error| error.lines().next());
-    first.map_or_else(String::new, |line| {
+    let mut notes = first.map_or_else(String::new, |line| {
         format!("the last reload did not take effect: {line}\n")
-    })
+    });
+    let generation = state.generation.read();
+    for why in generation
+        .config
+        .filters
+        .iter()
+        .filter_map(|filter| filter.reverted.as_ref())
+    {
+        notes.push_str(why);
+        notes.push('\n');
+    }
+    notes
 }
 
 /// What keeps the proxy from being asked; nothing: it is ready. A filter that is suspended later does not, unless the

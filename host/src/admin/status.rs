@@ -52,7 +52,7 @@ struct Reloads {
     ok: u64,
     failed: u64,
     reverted: u64,
-    /// Why the last one failed or was gone back from, if it was.
+    /// Why the last one failed, if it did.
     error: Option<String>,
 }
 
@@ -92,6 +92,9 @@ struct FilterStatus {
     artifact: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     signed_by: Option<String>,
+    /// Why it is not the one in the file, if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reverted: Option<String>,
     /// Why its tag was last looked at in vain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pull_error: Option<String>,
@@ -242,6 +245,7 @@ fn filter_status(state: &State, filter: &Filter, config: &config::Filter, test_c
         digest: filter.digest().to_string(),
         artifact: artifact.map(|artifact| artifact.digest.clone()),
         signed_by: artifact.and_then(|artifact| artifact.signer.clone()),
+        reverted: config.reverted.clone(),
         pull_error: match &config.module {
             Module::Artifact(reference) => state.deliveries.error(reference),
             _ => None,

@@ -54,6 +54,9 @@ pub(super) const RESPONSES: Shape = Shape {
     repeated: &[],
 };
 
+/// Bits of an IPv4 and of an IPv6 address that say who a client is, unless the file says.
+pub const CLIENT_BITS: (u8, u8) = (32, 128);
+
 /// Networks of one `allow` or `refuse`.
 const MOST: usize = 1024;
 
@@ -122,7 +125,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> 
         node: words.iter().any(|&(word, _)| word == NODE),
         only_these,
         silent: mistakes.switch(nodes, "silent"),
-        queries: child(nodes, "queries").and_then(|node| rate(mistakes, node, &QUERIES, (32, 128), 0)),
+        queries: child(nodes, "queries").and_then(|node| rate(mistakes, node, &QUERIES, CLIENT_BITS, 0)),
         responses: child(nodes, "responses").and_then(|node| rate(mistakes, node, &RESPONSES, (24, 56), 2)),
     }
 }

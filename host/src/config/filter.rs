@@ -172,6 +172,7 @@ impl<'a> Filters<'a> {
             module: written.module,
             code,
             artifact: None,
+            reverted: None,
             signed_by,
             on_error,
             unready,

@@ -64,6 +64,7 @@ use crate::dns::tsig::Key as TsigKey;
 use crate::tls;
 pub use crate::tls::{Identity, Trust};
 use crate::zonefile::Zone as Contents;
+pub use clients::CLIENT_BITS;
 pub use data::{Data, DataWriter};
 pub use dnstap::{Dnstap, TapReader};
 pub use error::{Diagnostic, Report, Source, Span};
@@ -311,6 +312,8 @@ pub struct Filter {
     pub code: Bytes,
     /// What was delivered, if its module is an artifact.
     pub artifact: Option<Delivered>,
+    /// Why its module and `config` are not those in the file: calls of that filter failed for many.
+    pub reverted: Option<String>,
     /// `signed-by "NAME"…`: the keys and identities of which one must have signed its module; none: any will do.
     pub signed_by: Vec<String>,
     /// What happens when it fails.

@@ -82,6 +82,7 @@ pub struct Found {
 }
 
 /// A call that hands a filter the answers to what it has asked about one query or response.
+#[derive(Clone)]
 pub struct Answers<R> {
     pub(super) record: R,
     pub(super) answers: Vec<LookupAnswer>,
@@ -134,6 +135,11 @@ impl Answers<AskedResponse> {
 }
 
 impl<R> Answers<R> {
+    /// Octets that it holds.
+    pub(super) fn octets(&self) -> usize {
+        size_of_val(&*self.answers) + self.bytes.len()
+    }
+
     /// A message has at most 65 535 octets and there are 16 of them at most, so that every place fits.
     fn new(record: R, mut bytes: Vec<u8>, found: impl Iterator<Item = (Found, Vec<u8>)>) -> Answers<R> {
         let answers = found.map(|(found, message)| {

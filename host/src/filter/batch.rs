@@ -144,6 +144,12 @@ impl Batch<Event> {
     }
 }
 
+/// One record of a batch and its bytes alone, as if they were the whole batch.
+pub(super) struct Alone<'a, R> {
+    pub(super) record: R,
+    pub(super) bytes: &'a [u8],
+}
+
 /// A record that can be taken out of its batch.
 pub(super) trait Portable: Copy {
     /// The bytes it points into: one range, as `push` appends them in one go.
@@ -151,12 +157,13 @@ pub(super) trait Portable: Copy {
     /// Moves its offsets down by `by`.
     fn rebase(&mut self, by: u32);
 
-    /// One record of a batch and its bytes alone, as if they were the whole batch.
-    fn isolate(batch: &Batch<Self>, index: usize) -> (Self, &[u8]) {
+    /// Takes it out.
+    fn isolate(batch: &Batch<Self>, index: usize) -> Alone<'_, Self> {
         let mut record = batch.records[index];
         let span = record.span();
         record.rebase(span.start as u32);
-        (record, &batch.bytes[span])
+        let bytes = &batch.bytes[span];
+        Alone { record, bytes }
     }
 }
 
@@ -203,7 +210,7 @@ mod tests {
             batch.push_query(query(1), name.into(), 0);
         }
         for (index, name) in names.into_iter().enumerate() {
-            let (record, bytes) = Portable::isolate(&batch, index);
+            let Alone { record, bytes } = Portable::isolate(&batch, index);
             assert_eq!(bytes, name);
             assert_eq!(
                 (record.name_start, usize::from(record.name_length)),
@@ -228,7 +235,7 @@ mod tests {
             batch.push_response(crate::filter::tests::response(1, 0), name.into(), message);
         }
         for (index, (name, message)) in items.into_iter().enumerate() {
-            let (record, bytes) = Portable::isolate(&batch, index);
+            let Alone { record, bytes } = Portable::isolate(&batch, index);
             let cut = |start: u32, length: usize| &bytes[start as usize..][..length];
             assert_eq!(
                 cut(record.query.name_start, usize::from(record.query.name_length)),
@@ -256,7 +263,7 @@ mod tests {
             (EVENT_OCTETS / message.len(), 100),
             "none is lost"
         );
-        let (record, bytes) = Portable::isolate(&batch, 0);
+        let Alone { record, bytes } = Portable::isolate(&batch, 0);
         assert_eq!(
             (record.message_start, record.message_length, bytes.len()),
             (1, 60_000, 60_001)

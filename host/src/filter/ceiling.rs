@@ -1,9 +1,12 @@
 //! The most memory that filters can take, which follows from the configuration.
 
+use super::blame;
+use super::data::NAME_OCTETS;
 use super::footprint::FREE;
 use super::load_error::code_maximum;
 use super::memo::REMEMBERED;
 use super::sandbox::HOSTCALL_BYTES;
+use super::spares::READY;
 use super::world::TABLE_ENTRIES;
 use crate::config::{Filter, Limits};
 
@@ -16,8 +19,14 @@ const COPIES: usize = 3;
 /// Octets that an instance with these limits takes at most: what `limits memory=` counts, its verdicts remembered, what one
 /// call carries out of it, its tables, and the runtime's own structures. Every term is a limit that is kept, whatever the
 /// filter does.
-pub fn instance_memory(limits: &Limits) -> usize {
-    limits.memory + REMEMBERED + HOSTCALL_BYTES + TABLE_ENTRIES * ENTRY + FREE
+fn instance_memory(limits: &Limits) -> usize {
+    limits.memory + REMEMBERED + HOSTCALL_BYTES + TABLE_ENTRIES * ENTRY + FREE + NAME_OCTETS
+}
+
+/// Octets of the instances of one filter: of each worker, and those that are kept ready; and of what is known of who is to blame
+/// for failed calls.
+pub fn filter_memory(limits: &Limits, workers: usize) -> usize {
+    (workers + READY) * instance_memory(limits) + blame::OCTETS
 }
 
 /// Octets that loading these filters takes at most, beside those that run meanwhile: the instances of all workers and the
@@ -27,7 +36,7 @@ pub fn loading_memory(filters: &[Filter], workers: usize) -> usize {
     let compiling = filters.iter().map(|filter| filter.limits.load_memory).max();
     let loaded = filters.iter().map(|filter| {
         let module = filter.code.len();
-        workers * instance_memory(&filter.limits) + COPIES * code_maximum(module)
+        filter_memory(&filter.limits, workers) + COPIES * code_maximum(module)
     });
     loaded.sum::<usize>() + compiling.unwrap_or(0)
 }

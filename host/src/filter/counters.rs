@@ -28,11 +28,13 @@ pub struct FilterCounters {
     pub verdicts: VerdictCounters,
     /// Queries that a remembered verdict answered without a call.
     pub remembered: AtomicU64,
+    /// Queries, responses and events that it was not called for, by reason.
+    pub uncalled: UncalledCounters,
     /// Failed calls and failed starts, by reason.
     pub traps: TrapCounters,
     /// Instances started in the place of one that had failed.
     pub restarts: AtomicU64,
-    /// Workers on which the filter is suspended at the moment.
+    /// Workers on which the filter is suspended at the moment, for those who are new to it at least.
     pub suspended: AtomicU64,
     /// The most linear memory that one instance ever had, in octets.
     pub memory: AtomicU64,
@@ -75,7 +77,7 @@ pub struct PhaseCounters {
     pub nanoseconds: AtomicU64,
     /// Queries, responses or events handed over, each one once.
     pub items: AtomicU64,
-    /// Those among them that the filter failed on, or was suspended for.
+    /// Those among them that the filter failed on, or was not called for.
     pub failed: AtomicU64,
 }
 
@@ -109,6 +111,31 @@ impl VerdictCounters {
             ("refuse", &self.refuse),
             ("drop", &self.drop),
             ("ask", &self.ask),
+        ]
+    }
+}
+
+/// What a filter was not called for, by reason.
+#[derive(Debug, Default)]
+pub struct UncalledCounters {
+    /// The name is blamed for failed calls.
+    pub name: AtomicU64,
+    /// The client is.
+    pub client: AtomicU64,
+    /// The filter is suspended.
+    pub suspended: AtomicU64,
+    /// No instance is ready yet.
+    pub starting: AtomicU64,
+}
+
+impl UncalledCounters {
+    /// The reasons with the names that metrics give them.
+    pub fn reasons(&self) -> [(&'static str, &AtomicU64); 4] {
+        [
+            ("name", &self.name),
+            ("client", &self.client),
+            ("suspended", &self.suspended),
+            ("starting", &self.starting),
         ]
     }
 }

@@ -13,7 +13,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, WasmList, WasmStr};
 
 pub(super) use output::{Output, Snapshot};
-pub(super) use published::{DataView, Published};
+pub(super) use published::{DataView, NAME_OCTETS, Published};
 pub use sources::SourceFile;
 pub(super) use sources::sources;
 
@@ -62,8 +62,11 @@ pub(super) fn link<W: WithData + 'static>(linker: &mut Linker<W>) -> wasmtime::R
     data.func_wrap(
         "published",
         |mut store: StoreContextMut<'_, W>, (name,): (WasmStr,)| {
-            let name = name.to_str(&store)?.into_owned();
-            Ok((store.data_mut().data_mut().published(&name),))
+            let name = name.to_str(&store)?;
+            // What is too long for a name is not copied.
+            let name = (name.len() <= output::NAME).then(|| name.into_owned());
+            let index = name.map_or(u32::MAX, |name| store.data_mut().data_mut().published(&name));
+            Ok((index,))
         },
     )?;
     data.func_wrap("revision", |store: StoreContextMut<'_, W>, (): ()| {

@@ -29,7 +29,7 @@ pub struct Engine {
     metered: bool,
     /// Whether what is loaded is still wanted.
     pub(super) cancel: Cancel,
-    /// Told when a filter fails on its first queries.
+    /// Told when a filter on probation fails for many.
     pub(super) alarm: Arc<Notify>,
 }
 
@@ -99,8 +99,7 @@ impl Engine {
         }
     }
 
-    /// Resolves when a filter has failed on its first queries: which, [`Filter::failed_early`](super::Filter::failed_early)
-    /// tells.
+    /// Resolves when a filter on probation has failed for many: which, [`Filter::charges`](super::Filter::charges) tells.
     pub async fn alarm(&self) {
         self.alarm.notified().await;
     }

@@ -46,6 +46,14 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A call that ended by itself, later than it may have: nothing could interrupt it.
+    pub(super) fn late() -> Failure {
+        Failure {
+            reason: Reason::Time,
+            message: "it took longer than `limits time=` allows, in what cannot be interrupted".to_owned(),
+        }
+    }
+
     /// What ended a call. `refused`: how much memory the guest had asked for beyond its limit, in octets, if it had.
     pub(super) fn of(error: &wasmtime::Error, refused: Option<usize>) -> Failure {
         let (reason, what) = if error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {

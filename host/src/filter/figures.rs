@@ -41,9 +41,13 @@ impl Filter {
                 ("garbage", &traps.garbage),
             ],
         );
-        let metric = figures.counter("filter_restarts", "Instances started to replace a failed one");
+        let help = "Queries, responses and events that a filter was not called for, by reason";
+        let metric = figures.counter("filter_uncalled", help);
+        add_each(metric, filter, "reason", &counters.uncalled.reasons());
+        let metric = figures.counter("filter_restarts", "Instances that took the place of a failed one");
         metric.add(&[filter], counters.restarts.load(Relaxed));
-        let metric = figures.gauge("filter_suspended", "Workers on which the filter is suspended");
+        let help = "Workers on which the filter is suspended, for those who are new to it at least";
+        let metric = figures.gauge("filter_suspended", help);
         metric.add(&[filter], counters.suspended.load(Relaxed));
         let help = "Peak memory of any instance of the filter";
         let metric = figures.gauge("filter_memory_bytes", help);

@@ -1,29 +1,24 @@
-//! When a failing filter is left alone.
+//! What failed calls may cost a worker: a tenth of its time, whoever is [blamed](super::blame) for them.
 //!
-//! A failed call costs its query, and the worker the time until it failed. Two rules bound that. A filter
-//! that fails three times with no success in between is broken. One that works for most queries but wastes
-//! more than a tenth of the worker's time on the others is too dear: an attacker who knows a query that makes
-//! it loop must not be able to stop the worker with it. Either way it is suspended on that worker, for a
-//! second at first and four times as long each time, up to a minute. A minute without suspension makes it a
-//! second again.
+//! The debt of a filter is what its failed calls took and what the starts of new instances take. Time pays off a tenth
+//! of itself. With so much debt that another failure would be beyond what may be wasted at once, the filter is
+//! suspended on that worker: for those who are new to it first, and for those who are known to succeed when there is
+//! half as much again. A suspension lasts for a second at least, and four times as long as the one before, up to a minute, if nothing has
+//! succeeded since: what does nothing but fail is tried once in a while.
 //!
-//! A pause leaves the filter where one failure more suspends it: a circuit breaker that is half open. Where that
-//! is so, [one record goes in alone](Health::on_last_chance), so that a query decides and not the batch it came in.
-//!
-//! So the worst batch, whatever is in it and however large it is, costs about three time limits, and after a
-//! pause one: of the first twenty seconds a filter that does nothing but loop takes five limits, and later one a
-//! minute.
+//! So the worst batch costs six time limits, whatever is in it and however large it is, or nine if all of it comes from those
+//! who are known.
 
 use std::time::{Duration, Instant};
 
-/// Failures in a row.
-const STREAK: u32 = 3;
+use super::blame::SHARE;
 
-/// Which part of the time may be wasted: one in so many.
-const SHARE: u32 = 10;
+/// Failures at the full price that may be paid for at once, for those who are new to the filter. One client may cost four
+/// of them before it is blamed: a batch, and three of its queries alone.
+const STRANGERS: u32 = 6;
 
-/// Half time limits that may be wasted at once: two whole ones may, the third is one too many.
-const BURST: u32 = 5;
+/// The same for those who are known.
+const KNOWN: u32 = 9;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -32,88 +27,108 @@ const GROWTH: u32 = 4;
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long after a pause a filter must do without the next one to start over.
-const PROBATION: Duration = Duration::from_secs(60);
-
-/// How one instance is doing.
+/// How a filter is doing on one worker.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// Failures since the last success.
-    streak: u32,
+    /// What a failure costs at most.
+    price: Duration,
     /// Time wasted and not yet paid off.
     debt: Duration,
-    /// Time that may be wasted at once.
-    allowance: Duration,
     /// When `debt` was worked out.
     reckoned: Option<Instant>,
-    /// The end of the pause under way.
-    until: Option<Instant>,
-    /// Length and end of the last pause.
-    last: Option<(Duration, Instant)>,
+    /// The pause under way, or the last one.
+    pause: Option<Pause>,
+    /// Whether a pause has begun that nobody has found to be over.
+    suspended: bool,
+}
+
+#[derive(Debug)]
+struct Pause {
+    length: Duration,
+    end: Instant,
+    /// Whether a call has succeeded since it began.
+    hopeful: bool,
 }
 
 impl Health {
     /// `limit` is the time limit of a call, `start` what a new instance costs.
     pub(super) fn new(limit: Duration, start: Duration) -> Health {
         Health {
-            streak: 0,
+            price: limit + start,
             debt: Duration::ZERO,
-            allowance: limit * BURST / 2 + start,
             reckoned: None,
-            until: None,
-            last: None,
+            pause: None,
+            suspended: false,
         }
     }
 
-    /// Whether a pause is under way or over but not [ended](Health::resumes).
+    /// Whether a pause was begun and not found to be over.
     pub(super) fn suspended(&self) -> bool {
-        self.until.is_some()
+        self.suspended
     }
 
-    /// Whether one failure more suspends the filter, and so must not be that of a batch: most queries in it may
-    /// be good ones.
+    /// Whether anything is left to be paid off, as far as anybody has looked.
     #[inline]
-    pub(super) fn on_last_chance(&self) -> bool {
-        self.streak == STREAK - 1
+    pub(super) fn owes(&self) -> bool {
+        self.reckoned.is_some()
     }
 
-    /// Ends the pause if it is over at `now`. The filter comes back one failure short of the next.
+    /// Whether a call may be made at `now` for somebody who is `known`.
+    pub(super) fn admits(&mut self, now: Instant, known: bool) -> bool {
+        self.pay(now);
+        let pauses = self.pause.as_ref().is_some_and(|pause| now < pause.end);
+        let most = if known { KNOWN } else { STRANGERS };
+        (known || !pauses) && self.debt + self.price <= self.price * most
+    }
+
+    /// Ends the suspension if it is over at `now`.
     pub(super) fn resumes(&mut self, now: Instant) -> bool {
-        if self.until.is_some_and(|until| now < until) {
-            return false;
-        }
-        self.until = None;
-        self.streak = STREAK - 1;
-        true
+        let resumes = self.suspended && self.admits(now, false);
+        self.suspended &= !resumes;
+        resumes
     }
 
     /// A call went well.
-    #[inline]
     pub(super) fn succeeded(&mut self) {
-        self.streak = 0;
+        if let Some(pause) = &mut self.pause {
+            pause.hopeful = true;
+        }
     }
 
-    /// A call failed at `now` after it had wasted `cost`. Says for how long that suspends the filter.
-    pub(super) fn failed(&mut self, now: Instant, cost: Duration) -> Option<Duration> {
-        let paid = self
-            .reckoned
-            .map_or(Duration::ZERO, |then| now.saturating_duration_since(then) / SHARE);
-        self.debt = self.debt.saturating_sub(paid).saturating_add(cost);
+    /// A call failed at `now` after it had wasted `cost`; without `room` there is nobody else to be charged for it. Says
+    /// for how long that suspends the filter.
+    pub(super) fn failed(&mut self, now: Instant, cost: Duration, room: bool) -> Option<Duration> {
+        self.pay(now);
+        self.debt += cost.min(self.price);
         self.reckoned = Some(now);
-        self.streak += 1;
-        if self.streak < STREAK && self.debt < self.allowance {
+        if room && self.admits(now, false) || self.pause.as_ref().is_some_and(|pause| now < pause.end) {
             return None;
         }
-        let pause = match self.last {
-            Some((pause, end)) if now.saturating_duration_since(end) < PROBATION => {
-                (pause * GROWTH).min(LONGEST_PAUSE)
-            }
+        let length = match &self.pause {
+            Some(pause) if !pause.hopeful => (pause.length * GROWTH).min(LONGEST_PAUSE),
             _ => FIRST_PAUSE,
         };
-        let end = now + pause;
-        self.until = Some(end);
-        self.last = Some((pause, end));
-        Some(pause)
+        self.pause = Some(Pause {
+            length,
+            end: now + length,
+            hopeful: false,
+        });
+        let is_new = !self.suspended;
+        self.suspended = true;
+        is_new.then_some(length)
+    }
+
+    /// Works out the debt anew. Without any, and a minute after the last pause, everything is forgotten.
+    fn pay(&mut self, now: Instant) {
+        let Some(then) = self.reckoned else { return };
+        let paid = now.saturating_duration_since(then) / SHARE;
+        self.debt = self.debt.saturating_sub(paid);
+        let is_near = |pause: &Pause| now < pause.end + LONGEST_PAUSE;
+        let forgotten = self.debt.is_zero() && !self.pause.as_ref().is_some_and(is_near);
+        if forgotten {
+            self.pause = None;
+        }
+        self.reckoned = Some(now).filter(|_| !forgotten);
     }
 }
 
@@ -122,99 +137,94 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_millis(5);
-    const TRAP: Duration = Duration::from_micros(50);
+    const START: Duration = Duration::from_millis(1);
+    const PRICE: Duration = Duration::from_millis(6);
+    const TRAP: Duration = Duration::from_micros(1050);
 
     fn health() -> (Health, Instant) {
-        (Health::new(LIMIT, Duration::ZERO), Instant::now())
+        (Health::new(LIMIT, START), Instant::now())
     }
 
     #[test]
-    fn three_failures_in_a_row_suspend() {
+    fn six_failures_at_once_suspend_it_for_strangers_and_nine_for_all() {
         let (mut health, now) = health();
-        assert_eq!(health.failed(now, TRAP), None);
-        assert_eq!(health.failed(now, TRAP), None);
-        health.succeeded();
-        assert_eq!(health.failed(now, TRAP), None);
-        assert_eq!(health.failed(now, TRAP), None);
-        assert_eq!(health.failed(now, TRAP), Some(FIRST_PAUSE));
-        assert!(health.suspended());
+        for _ in 1..STRANGERS {
+            assert_eq!(health.failed(now, PRICE, true), None);
+            assert!(health.admits(now, false));
+        }
+        assert_eq!(health.failed(now, PRICE, true), Some(FIRST_PAUSE));
+        assert!(health.suspended() && !health.admits(now, false));
+        for _ in STRANGERS..KNOWN {
+            assert!(health.admits(now, true));
+            assert_eq!(health.failed(now, PRICE, true), None);
+        }
+        assert!(!health.admits(now, true));
+        // A tenth of the time pays for it.
+        assert!(health.admits(now + PRICE * SHARE, true));
         assert!(!health.resumes(now + FIRST_PAUSE - TRAP));
         assert!(health.resumes(now + FIRST_PAUSE));
         assert!(!health.suspended());
     }
 
     #[test]
-    fn pauses_grow_up_to_a_minute_and_start_over_after_one() {
+    fn where_nobody_can_be_blamed_one_failure_suspends_it_for_strangers() {
+        let (mut health, now) = health();
+        assert_eq!(health.failed(now, TRAP, false), Some(FIRST_PAUSE));
+        assert!(health.admits(now, true) && !health.admits(now, false));
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_minute_while_nothing_succeeds() {
         let (mut health, mut now) = health();
-        health.failed(now, TRAP);
-        health.failed(now, TRAP);
         let mut pauses = Vec::new();
-        for _ in 0..6 {
-            assert!(health.on_last_chance());
-            let pause = health.failed(now, TRAP).unwrap();
+        for round in 0..8 {
+            let pause = (0..STRANGERS).find_map(|_| health.failed(now, PRICE, true));
+            let pause = pause.unwrap();
             pauses.push(pause.as_secs());
+            if round == 6 {
+                health.succeeded();
+            }
             now += pause;
             assert!(health.resumes(now));
         }
-        assert_eq!(pauses, [1, 4, 16, 60, 60, 60]);
-        health.succeeded();
-        now += PROBATION;
-        for _ in 1..STREAK {
-            assert_eq!(health.failed(now, TRAP), None);
-        }
-        assert_eq!(health.failed(now, TRAP), Some(FIRST_PAUSE));
+        assert_eq!(pauses, [1, 4, 16, 60, 60, 60, 60, 1]);
     }
 
+    /// Whatever fails how often: over any time, no more than a tenth of it and what may be wasted at once.
     #[test]
-    fn one_success_after_a_pause_is_a_full_return() {
-        let (mut health, now) = health();
-        for _ in 0..STREAK {
-            health.failed(now, TRAP);
-        }
-        assert!(!health.on_last_chance(), "it has none");
-        let now = now + FIRST_PAUSE;
-        assert!(health.resumes(now));
-        assert!(health.on_last_chance());
-        health.succeeded();
-        assert!(!health.on_last_chance());
-        for _ in 1..STREAK {
-            assert_eq!(health.failed(now, TRAP), None);
-        }
-        assert_eq!(health.failed(now, TRAP), Some(FIRST_PAUSE * GROWTH));
-    }
-
-    #[test]
-    fn what_always_loops_takes_three_limits_and_then_one_a_pause() {
-        let (mut health, start) = health();
-        let (mut now, mut tries) = (start, Vec::new());
-        while now < start + Duration::from_secs(300) {
-            tries.push((now - start).as_secs());
-            now += LIMIT;
-            if let Some(pause) = health.failed(now, LIMIT) {
-                now += pause;
-                assert!(health.resumes(now));
+    fn failures_cost_a_tenth_of_the_time() {
+        for (every, cost, known) in [
+            (Duration::from_millis(200), TRAP, false),
+            (Duration::from_millis(10), TRAP, false),
+            (Duration::from_millis(1), PRICE, false),
+            (Duration::from_millis(1), PRICE, true),
+        ] {
+            let (mut health, begun) = health();
+            let (mut now, mut wasted) = (begun, Duration::ZERO);
+            while now < begun + Duration::from_secs(100) {
+                if health.admits(now, known) {
+                    now += cost;
+                    wasted += cost;
+                    health.failed(now, cost, true);
+                    health.succeeded();
+                }
+                now += every;
             }
+            let most = (now - begun) / SHARE + PRICE * KNOWN;
+            assert!(wasted <= most, "{wasted:?} of {most:?}");
         }
-        assert_eq!(tries, [0, 0, 0, 1, 5, 21, 81, 141, 201, 261]);
     }
 
+    /// What a filter costs that traps twenty times a second is no reason to suspend it.
     #[test]
-    fn successes_in_between_do_not_excuse_wasted_time() {
-        let (mut health, now) = health();
-        for late in 0..2 {
-            assert_eq!(health.failed(now + LIMIT * late, LIMIT), None);
-            health.succeeded();
-        }
-        assert_eq!(health.failed(now + LIMIT * 2, LIMIT), Some(FIRST_PAUSE));
-    }
-
-    #[test]
-    fn a_tenth_of_the_time_may_be_wasted_for_ever() {
+    fn twenty_traps_a_second_are_within_a_tenth() {
         let (mut health, mut now) = health();
         for _ in 0..1000 {
-            assert_eq!(health.failed(now, LIMIT), None);
-            health.succeeded();
-            now += LIMIT * SHARE;
+            assert!(health.admits(now, false));
+            assert_eq!(health.failed(now, TRAP, true), None);
+            now += Duration::from_millis(50);
         }
+        assert!(health.admits(now + Duration::from_secs(1), false));
+        assert!(!health.owes());
     }
 }

@@ -10,12 +10,14 @@ use wasmtime::component::{Component, HasSelf, Linker};
 
 use super::batch::{EVENT_OCTETS, LABEL_OCTETS};
 use super::bindings::dnsweir::filter::{host, types};
+use super::blame::Blame;
 use super::cancel::{Cancel, CancelOnDrop};
 use super::compile;
 use super::configure;
 use super::counters::FilterCounters;
 use super::data::{self, WithData};
 use super::engine::Engine;
+use super::evidence::{Evidence, Probation};
 use super::exports::Exports;
 use super::face;
 use super::footprint::overhead;
@@ -23,8 +25,8 @@ use super::interest::Interest;
 use super::layer::layer;
 use super::load_error::{LoadError, MODULE_MAXIMUM, code_maximum};
 use super::outcomes::Outcomes;
-use super::probation::Probation;
 use super::sandbox::{Sandbox, StartError};
+use super::spares::Spares;
 use super::tables::{self, Tables, WithTables};
 use super::text::{self, in_words};
 use super::time_limit::thread_clock;
@@ -40,11 +42,14 @@ pub struct Filter {
     pub(super) exports: Exports<World>,
     pub(super) context: Arc<Context>,
     pub(super) setup: types::Setup,
-    /// How long starting an instance took.
+    /// How long starting an instance took: what a failed call costs beside itself.
     pub(super) start: Duration,
     config: Vec<ConfigNode>,
     interest: Interest,
-    pub(super) probation: Probation,
+    /// Whom failed calls are blamed on.
+    pub(super) blame: Blame,
+    /// Instances that are ready.
+    pub(super) spares: Spares,
     notes: Vec<String>,
     code_octets: usize,
     digest: String,
@@ -89,7 +94,7 @@ impl Filter {
         // By the thread's own clock: what others do on this machine says nothing about the next start.
         let begin = thread_clock();
         let started = Sandbox::start(&exports, &context, &setup, &engine.cancel);
-        let (_, manifest) = started.map_err(|error| no_start(error, &config.config, &engine.cancel))?;
+        let (sandbox, manifest) = started.map_err(|error| no_start(error, &config.config, &engine.cancel))?;
         let start = thread_clock().saturating_sub(begin);
         let mut missing = exports.missing(&manifest);
         if config.refresh.is_some() && !exports.refreshes() {
@@ -111,7 +116,8 @@ impl Filter {
             cancel: engine.cancel.clone(),
             config: config.config.clone(),
             interest,
-            probation,
+            blame: Blame::new(Evidence::of(probation)),
+            spares: Spares::of(sandbox),
             notes: notes(&component, &manifest, &config.wasi),
             code_octets: image.end.addr() - image.start.addr(),
             digest: Sha256::digest(bytes)
@@ -173,9 +179,9 @@ impl Filter {
         &self.interest
     }
 
-    /// What went wrong on its first queries, so that a worker suspended it.
-    pub fn failed_early(&self) -> Option<&str> {
-        self.probation.failure()
+    /// How many bits of an IPv4 and of an IPv6 address say who a client is that failed calls are blamed on.
+    pub fn tell_clients_apart_by(&self, bits: (u8, u8)) {
+        self.blame.tell_apart_by(bits);
     }
 
     /// What is no mistake and may be one, in words that follow its name: what its module imports of WASI and is not granted,

@@ -1,83 +1,117 @@
-//! The first queries of a filter: if it fails on them, whoever has loaded it is told, and may go back to what was there
-//! before.
+//! The first queries of a filter: if calls fail for many, whoever has loaded it is told, and may go back to the filter
+//! that was there before.
 //!
-//! A filter fails its probation when a worker suspends it before so many queries and responses have come to it. What
-//! makes it suspended is [`Health`](super::health::Health)'s business; nothing is counted here that is not counted
-//! anyway, and no call costs more.
+//! Who fails is noted in the book of [blame](super::blame) anyway, and what failed is kept there as
+//! [evidence](super::evidence) while a filter is on probation. Once there is enough, the filter before is asked the same,
+//! aside: nothing that it does then is seen by anybody.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::sync::Notify;
+use super::check;
+use super::engine::Engine;
+use super::failure::Failure;
+use super::load::Filter;
+use super::outcomes::Outcomes;
+use super::question::Question;
+use super::sandbox::Sandbox;
+use super::verdict::Outcome;
 
-use super::counters::FilterCounters;
-
-/// How one filter's first queries go.
-pub(super) struct Probation {
-    counters: Arc<FilterCounters>,
-    /// What the counters, which outlive a filter, come to when it ends.
-    until: u64,
-    /// The last thing that went wrong before it failed.
-    failed: OnceLock<String>,
-    /// Told when it fails.
-    alarm: Arc<Notify>,
+/// What a filter failed on while it was on probation.
+pub struct Charges {
+    /// Why it failed on the last of them.
+    pub why: String,
+    questions: Vec<Question>,
+    /// The zones that it knows by number.
+    zones: Vec<String>,
 }
 
-impl Probation {
-    /// Begins, and ends when `queries` more have come.
-    pub(super) fn begin(counters: Arc<FilterCounters>, queries: u64, alarm: Arc<Notify>) -> Probation {
-        Probation {
-            until: seen(&counters).saturating_add(queries),
-            counters,
-            failed: OnceLock::new(),
-            alarm,
+impl Charges {
+    /// For how many names it failed.
+    pub fn names(&self) -> usize {
+        self.questions.len()
+    }
+}
+
+impl Filter {
+    /// What it failed on while it was on probation, if that is enough to ask another filter about. It is told once.
+    pub fn charges(&self) -> Option<Charges> {
+        let (why, questions) = self.blame.take_evidence()?;
+        Some(Charges {
+            why,
+            questions,
+            zones: self.setup.zones.clone(),
+        })
+    }
+
+    /// On how many of the questions it fails that another filter failed on. It is asked without any effect: in an instance of
+    /// its own, whose tables are empty and whose counters, output and log nobody sees; lookups are not made.
+    ///
+    /// Takes as long as the calls do: not for a worker's thread. It ends early if the engine's work is cancelled.
+    pub fn failures_on(&self, charges: &Charges, engine: &Engine) -> usize {
+        let context = Arc::new(self.context.aside());
+        let mut sandbox = None;
+        let mut failures = 0;
+        for question in &charges.questions {
+            let Some(question) = self.as_own(question.clone(), &charges.zones) else {
+                continue;
+            };
+            let ready = sandbox.take();
+            let started = ready.or_else(|| {
+                let started = Sandbox::start(&self.exports, &context, &self.setup, &engine.cancel);
+                started.ok().map(|(sandbox, _)| sandbox)
+            });
+            let answered = started.and_then(|mut asked| {
+                let said = self.put(&question, &mut asked);
+                said.ok().map(|()| asked)
+            });
+            failures += usize::from(answered.is_none());
+            sandbox = answered;
         }
+        failures
     }
 
-    /// Notes that the filter was suspended, because of this at last.
-    pub(super) fn suspended(&self, why: &str) {
-        // What has come includes the queries on which it failed.
-        if seen(&self.counters) <= self.until && self.failed.set(why.to_owned()).is_ok() {
-            self.alarm.notify_one();
+    /// The same question with its own number of the zone; none: it would not be asked.
+    fn as_own(&self, mut question: Question, zones: &[String]) -> Option<Question> {
+        let zone = zones.get(usize::from(question.query().0.zone));
+        let own = self.setup.zones.iter().position(|own| Some(own) == zone)?;
+        question.query_mut().zone = own as u16;
+        let interest = self.interest();
+        let is_wanted = match &question {
+            Question::Query(..) => interest.queries,
+            Question::Response(..) => interest.responses,
+            Question::Event(..) => interest.events != Outcomes::NONE,
+            Question::QueryAnswers(_) => interest.queries && interest.asks,
+            Question::ResponseAnswers(_) => interest.responses && interest.asks,
+        };
+        let (query, name) = question.query();
+        (is_wanted && interest.covers(query.qtype, name)).then_some(question)
+    }
+
+    fn put(&self, question: &Question, sandbox: &mut Sandbox) -> Result<(), Failure> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |since| since.as_millis() as u64);
+        let interest = self.interest();
+        let (asks, sources) = (interest.asks, &interest.sources);
+        match question {
+            Question::Query(query, bytes) => {
+                let said = sandbox.queries(now, std::slice::from_ref(query), bytes)?;
+                check::verdicts(said, asks, sources, &mut [Outcome::Passed])?;
+            }
+            Question::Response(response, bytes) => {
+                let said = sandbox.responses(now, std::slice::from_ref(response), bytes)?;
+                check::response_verdicts(said, asks, &mut [Outcome::Passed])?;
+            }
+            Question::Event(event, bytes) => sandbox.events(std::slice::from_ref(event), bytes)?,
+            Question::QueryAnswers(answers) => {
+                let said = sandbox.query_answers(now, answers)?;
+                check::verdicts(said, true, sources, &mut [Outcome::Passed])?;
+            }
+            Question::ResponseAnswers(answers) => {
+                let said = sandbox.response_answers(now, answers)?;
+                check::response_verdicts(said, true, &mut [Outcome::Passed])?;
+            }
         }
-    }
-
-    /// Why it failed, if it did.
-    pub(super) fn failure(&self) -> Option<&str> {
-        self.failed.get().map(String::as_str)
-    }
-}
-
-/// Queries and responses that came to the filter.
-fn seen(counters: &FilterCounters) -> u64 {
-    use std::sync::atomic::Ordering::Relaxed;
-    counters.queries.items.load(Relaxed) + counters.responses.items.load(Relaxed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::counters::add;
-    use super::*;
-
-    #[test]
-    fn only_the_first_queries_count() {
-        let counters = Arc::new(FilterCounters::default());
-        // Of the filter that was there before.
-        add(&counters.queries.items, 1000);
-        let begin = || Probation::begin(Arc::clone(&counters), 100, Arc::default());
-        let (early, late, none) = (
-            begin(),
-            begin(),
-            Probation::begin(Arc::clone(&counters), 0, Arc::default()),
-        );
-        add(&counters.queries.items, 60);
-        add(&counters.responses.items, 40);
-        early.suspended("it trapped");
-        early.suspended("again");
-        assert_eq!(early.failure(), Some("it trapped"));
-        none.suspended("it trapped");
-        assert_eq!(none.failure(), None);
-        add(&counters.responses.items, 1);
-        late.suspended("it trapped");
-        assert_eq!(late.failure(), None);
+        Ok(())
     }
 }

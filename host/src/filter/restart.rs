@@ -1,66 +1,137 @@
-//! Starting a new instance after a failure, beside the worker.
+//! Making instances for workers that lose theirs.
 //!
-//! A filter may take as long to configure itself as when it was loaded, and the worker has other queries to serve. So a
-//! separate thread starts the instance, and the worker waits for it no longer than for a call; after that the filter
-//! counts as failed until the instance is ready.
+//! A filter may take as long to configure itself as when it was loaded, and a worker has other queries to serve. So a
+//! thread of its own makes the next instances ahead of time, and no worker waits for it: if none is ready, `on-error`
+//! decides.
 
-use std::io;
+use std::mem;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
+#[cfg(test)]
 use std::time::Duration;
+use std::time::Instant;
 
-use super::cancel::CancelOnDrop;
+use super::cancel::Cancel;
 use super::check::Garbage;
-use super::failure::{Failure, Reason};
+use super::failure::Failure;
 use super::load::Filter;
 use super::sandbox::{Sandbox, StartError};
+use super::spares::{READY, Spares, State};
 
-/// An instance in the making. It is given up if this is dropped.
-pub(super) struct Restart {
-    made: Receiver<Result<Sandbox, Failure>>,
-    _unwanted: CancelOnDrop,
-}
-
-impl Restart {
-    /// Begins to make one. There is one at most for each filter of each worker, so these threads are few.
-    ///
-    /// # Errors
-    ///
-    /// When there is no thread.
-    pub(super) fn begin(filter: &Arc<Filter>) -> io::Result<Restart> {
-        let filter = Arc::clone(filter);
-        let unwanted = CancelOnDrop::default();
-        let cancel = unwanted.cancel().clone();
-        let (sender, made) = sync_channel(1);
-        thread::Builder::new()
-            .name("filter-start".into())
-            .spawn(move || {
-                let started = Sandbox::start(&filter.exports, &filter.context, &filter.setup, &cancel);
-                let made = started.map(|(sandbox, _)| sandbox).map_err(|error| match error {
-                    StartError::Failed(failure) => failure,
-                    StartError::Rejected(_) => {
-                        Garbage("it rejects the configuration that it had accepted".into()).into()
-                    }
-                });
-                // The worker may be gone by now.
-                let _ = sender.send(made);
-            })?;
-        Ok(Restart {
-            made,
-            _unwanted: unwanted,
-        })
+impl Filter {
+    /// Counts one more worker, and has instances made ready if it is the first.
+    pub(super) fn enlist(self: &Arc<Filter>) {
+        let mut state = self.spares.state.lock();
+        state.users += 1;
+        self.replenish(&mut state);
     }
 
-    /// What was made, if it is there within this time.
-    pub(super) fn wait(&self, most: Duration) -> Option<Result<Sandbox, Failure>> {
-        match self.made.recv_timeout(most) {
-            Ok(made) => Some(made),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Err(Failure {
-                reason: Reason::Trap,
-                message: "its start panicked, which is a fault of dnsweir: please report it".into(),
-            })),
+    /// Counts one worker less. What is ready for nobody is given back.
+    pub(super) fn discharge(&self) {
+        let mut state = self.spares.state.lock();
+        state.users -= 1;
+        if state.users == 0 {
+            let ready = mem::take(&mut state.ready);
+            if let Some(cancel) = state.starting.take() {
+                cancel.cancel();
+            }
+            drop(state);
+            drop(ready);
         }
+    }
+
+    /// An instance that is ready, if there is one.
+    pub(super) fn spare(self: &Arc<Filter>) -> Option<Sandbox> {
+        let mut state = self.spares.state.lock();
+        let spare = state.ready.pop();
+        self.replenish(&mut state);
+        spare
+    }
+
+    /// Has none ready, and none started.
+    #[cfg(test)]
+    pub(super) fn starve(&self) {
+        let mut state = self.spares.state.lock();
+        while state.starting.is_some() {
+            self.spares.made.wait(&mut state);
+        }
+        state.ready.clear();
+        state.not_before = Some(Instant::now() + Duration::from_secs(3600));
+    }
+
+    /// Waits until an instance is ready, or cannot be started: for tests, whose expectations do not depend on how busy the
+    /// machine is.
+    #[cfg(test)]
+    pub(super) fn await_spare(self: &Arc<Filter>) {
+        let mut state = self.spares.state.lock();
+        self.replenish(&mut state);
+        while state.ready.is_empty() && state.starting.is_some() {
+            self.spares.made.wait(&mut state);
+        }
+    }
+
+    /// Has instances made, unless enough are ready or they are being made.
+    fn replenish(self: &Arc<Filter>, state: &mut State) {
+        let waits = state.not_before.is_some_and(|then| Instant::now() < then);
+        if state.users == 0 || state.ready.len() >= READY || state.starting.is_some() || waits {
+            return;
+        }
+        let cancel = Cancel::default();
+        let filter = Arc::clone(self);
+        let thread = thread::Builder::new().name("filter-start".into()).spawn({
+            let cancel = cancel.clone();
+            move || filter.make_ready(&cancel)
+        });
+        match thread {
+            Ok(_) => state.starting = Some(cancel),
+            // It is tried again when one is wanted.
+            Err(error) => {
+                tracing::warn!(target: "filter", filter = self.name(), %error, "cannot start a thread for new instances");
+            }
+        }
+    }
+
+    /// Makes instances until enough are ready, or one does not start.
+    fn make_ready(&self, cancel: &Cancel) {
+        let _starts = Starts(&self.spares);
+        loop {
+            let started = Sandbox::start(&self.exports, &self.context, &self.setup, cancel);
+            let mut state = self.spares.state.lock();
+            if cancel.is_cancelled() {
+                return;
+            }
+            match started {
+                Ok((sandbox, _)) => state.add(sandbox),
+                Err(error) => {
+                    state.end_with_failure();
+                    self.context.note(&no_instance(error));
+                }
+            }
+            #[cfg(test)]
+            self.spares.made.notify_all();
+            if state.starting.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// Starts under way: if one panics, which is a fault of dnsweir, others are tried nevertheless.
+struct Starts<'a>(&'a Spares);
+
+impl Drop for Starts<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.state.lock().end_with_failure();
+            #[cfg(test)]
+            self.0.made.notify_all();
+        }
+    }
+}
+
+fn no_instance(error: StartError) -> Failure {
+    match error {
+        StartError::Failed(failure) => failure,
+        StartError::Rejected(_) => Garbage("it rejects the configuration that it had accepted".into()).into(),
     }
 }

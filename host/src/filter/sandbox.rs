@@ -118,8 +118,12 @@ impl Sandbox {
         call: impl FnOnce(&Functions, &mut Store<World>) -> wasmtime::Result<T>,
     ) -> Result<T, Failure> {
         self.store.data_mut().data_mut().renew();
-        within(&self.mark, &mut self.store, |store| call(&self.functions, store))
-            .map_err(|error| failure(&self.store, &error))
+        let result = within(&self.mark, &mut self.store, |store| call(&self.functions, store));
+        let ran = self.mark.ran_since_seen();
+        if result.is_ok() && ran.is_some_and(|ran| self.store.data().time.is_beyond(ran)) {
+            return Err(Failure::late());
+        }
+        result.map_err(|error| failure(&self.store, &error))
     }
 
     /// The refresh: what it made of these files, or what it finds wrong with them.

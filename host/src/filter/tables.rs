@@ -71,6 +71,16 @@ impl Tables {
         Ok(Tables(open.collect()))
     }
 
+    /// Others of the same shapes, with nothing in them.
+    pub(super) fn emptied(&self) -> Tables {
+        Tables(
+            self.0
+                .iter()
+                .map(|table| Arc::new(Table::new(&table.shape)))
+                .collect(),
+        )
+    }
+
     /// The table with this index in the manifest.
     fn get(&self, index: u32) -> Option<&Table> {
         self.0.get(index as usize).map(|table| &**table)

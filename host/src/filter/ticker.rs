@@ -14,16 +14,22 @@
 //!    has announced it. Both write, pass a fence, and read what the other one writes: at least one of them sees the
 //!    other, and a call that sees the announcement wakes the thread.
 //!
+//! A guest can be interrupted at loops and function entries alone, and not in a function of the host, nor in an instruction
+//! that fills or copies memory. So the thread notes, when it first sees a call, how long the caller's thread has run, and
+//! whoever makes the call finds out afterwards what it [ran since](Mark::ran_since_seen).
+//!
 //! None of this depends on how long anything takes. What does is by how much an end is late: by [`LOOK`] and a
 //! tick, and by what the kernel lets the thread wait on a busy machine.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+
+use super::time_limit::{clock_of_thread, read_clock, thread_clock};
 
 /// How often the epoch advances while a call is under way.
 const TICK: Duration = Duration::from_millis(1);
@@ -43,8 +49,7 @@ pub(super) struct Ticker {
 #[derive(Default)]
 struct Shared {
     thread: OnceLock<Thread>,
-    /// What each mark has counted: calls begun and ended, so an odd number while one is under way.
-    marks: Mutex<Vec<Weak<AtomicU64>>>,
+    marks: Mutex<Vec<Weak<Calls>>>,
     /// The thread is about to park, or has.
     parked: AtomicBool,
     stop: AtomicBool,
@@ -53,7 +58,19 @@ struct Shared {
 /// Shows that a call is under way, for a caller that makes one at a time.
 pub(super) struct Mark {
     state: Arc<Shared>,
-    count: Arc<AtomicU64>,
+    calls: Arc<Calls>,
+}
+
+/// What a mark shows, and what is seen of it.
+#[derive(Default)]
+struct Calls {
+    /// Calls begun and ended, so an odd number while one is under way.
+    count: AtomicU64,
+    /// The clock of the thread that makes the call under way.
+    clock: AtomicI32,
+    /// What `count` was when a call was last seen for the first time, and what the clock said then, in nanoseconds.
+    seen: AtomicU64,
+    seen_at: AtomicU64,
 }
 
 /// A call under way.
@@ -85,13 +102,13 @@ impl Ticker {
 
     /// A place to show calls at.
     pub(super) fn mark(&self) -> Mark {
-        let count = Arc::new(AtomicU64::new(0));
+        let calls = Arc::<Calls>::default();
         let mut marks = self.state.marks.lock();
         marks.retain(|mark| mark.strong_count() > 0);
-        marks.push(Arc::downgrade(&count));
+        marks.push(Arc::downgrade(&calls));
         Mark {
             state: Arc::clone(&self.state),
-            count,
+            calls,
         }
     }
 }
@@ -100,15 +117,42 @@ impl Mark {
     /// Makes a call, during which the epoch advances: first within [`LOOK`] and a tick, then with every tick.
     #[inline]
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
-        let count = self.count.load(Ordering::Relaxed);
-        self.count.store(count + 1, Ordering::Relaxed);
-        let _shown = Shown(&self.count);
+        let count = &self.calls.count;
+        self.calls.clock.store(clock_of_thread(), Ordering::Relaxed);
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
+        let _shown = Shown(count);
         // Pairs with the one in `park`.
         fence(Ordering::SeqCst);
         if self.state.parked.load(Ordering::Relaxed) {
             self.state.wake();
         }
         call()
+    }
+
+    /// How long this thread has run since the last call, which it made, was seen for the first time; none: it was not seen.
+    #[inline]
+    pub(super) fn ran_since_seen(&self) -> Option<Duration> {
+        let calls = &self.calls;
+        let was_seen = calls.seen.load(Ordering::Acquire) + 1 == calls.count.load(Ordering::Relaxed);
+        was_seen.then(|| {
+            let then = Duration::from_nanos(calls.seen_at.load(Ordering::Relaxed));
+            thread_clock().saturating_sub(then)
+        })
+    }
+}
+
+impl Calls {
+    /// Looks at it: what it has counted.
+    fn look(&self) -> u64 {
+        let count = self.count.load(Ordering::Acquire);
+        if count % 2 == 1
+            && self.seen.load(Ordering::Relaxed) != count
+            && let Some(now) = read_clock(self.clock.load(Ordering::Relaxed))
+        {
+            self.seen_at.store(now.as_nanos() as u64, Ordering::Relaxed);
+            self.seen.store(count, Ordering::Release);
+        }
+        count
     }
 }
 
@@ -141,7 +185,7 @@ impl Shared {
             count: 0,
         };
         for mark in self.marks.lock().iter().filter_map(Weak::upgrade) {
-            let count = mark.load(Ordering::Acquire);
+            let count = mark.look();
             look.under_way |= count % 2 == 1;
             look.count = look.count.wrapping_add(count);
         }
@@ -239,6 +283,25 @@ mod tests {
             "those that are gone are forgotten"
         );
         mark.during(|| ticks.recv().unwrap());
+    }
+
+    /// Whatever it does meanwhile: nobody needs to interrupt it for that.
+    #[test]
+    fn what_a_call_ran_is_known_when_it_is_over() {
+        let (ticker, _ticks) = ticker();
+        let mark = ticker.mark();
+        let ran = Duration::from_millis(10);
+        mark.during(|| {
+            while mark.calls.seen.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            let begun = thread_clock();
+            while thread_clock() - begun < ran {}
+        });
+        assert!(mark.ran_since_seen().unwrap() >= ran);
+        // A call that nobody has looked at since is not taken for it.
+        mark.calls.count.fetch_add(2, Ordering::Relaxed);
+        assert_eq!(mark.ran_since_seen(), None);
     }
 
     #[test]

@@ -47,6 +47,11 @@ impl TimeLimit {
         self.overtime = None;
     }
 
+    /// Whether a call has had too much that ran for so long since it was first seen, however it ended.
+    pub(super) fn is_beyond(&self, ran: Duration) -> bool {
+        ran >= self.limit
+    }
+
     /// To be called by the call under way with every tick. Whether its time is up.
     #[cold]
     pub(super) fn is_up(&mut self) -> bool {
@@ -79,13 +84,28 @@ fn is_up(limit: Duration, rest: Duration, passed: Duration, ran: Duration) -> bo
 
 /// How long this thread has run.
 pub(super) fn thread_clock() -> Duration {
+    // Every thread has this clock.
+    read_clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
+}
+
+/// The clock of this thread, for others to read.
+#[inline]
+pub(super) fn clock_of_thread() -> libc::clockid_t {
+    let mut clock = libc::CLOCK_THREAD_CPUTIME_ID;
+    // SAFETY: writes one clock's ID, which is ours, of a thread that is there: this one.
+    unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
+    clock
+}
+
+/// What a clock says; none: its thread has ended.
+pub(super) fn read_clock(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes one `timespec`, which is ours. It cannot fail: every thread has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    // SAFETY: writes one `timespec`, which is ours. A clock that is not there is an error.
+    let read = unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
+    read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 #[cfg(test)]

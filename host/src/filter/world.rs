@@ -29,6 +29,9 @@ use crate::plain_text::escape_into;
 const LOG_BURST: u32 = 50;
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Octets that are printed in one call. The SDK hands lines over when there are 32 KiB of them.
+const PRINTED: usize = 64 << 10;
+
 /// Why a count is ignored.
 pub(super) const IGNORED: &str = "invalid name or label, or too many counters";
 
@@ -61,6 +64,8 @@ pub(super) struct Context {
     /// What its refresh has made.
     pub(super) published: Arc<Published>,
     log: Mutex<LogBudget>,
+    /// Whether nobody is to see what it logs, prints and counts.
+    aside: bool,
 }
 
 struct LogBudget {
@@ -95,6 +100,34 @@ impl Context {
             refresh: config.refresh.clone(),
             published: Arc::default(),
             log: Mutex::new(log),
+            aside: false,
+        }
+    }
+
+    /// One for instances without any effect: their tables are empty, and nobody sees what they log, print and count.
+    pub(super) fn aside(&self) -> Context {
+        let tables = OnceLock::new();
+        if let Some(own) = self.tables.get() {
+            tables.get_or_init(|| own.emptied());
+        }
+        Context {
+            name: self.name.clone(),
+            limits: self.limits,
+            grants: self.grants.clone(),
+            overhead: self.overhead,
+            counters: Arc::default(),
+            output: Arc::clone(&self.output),
+            ticker: Arc::clone(&self.ticker),
+            tables,
+            data: Arc::clone(&self.data),
+            refresh: self.refresh.clone(),
+            published: Arc::clone(&self.published),
+            log: Mutex::new(LogBudget {
+                lines: 0,
+                since: Instant::now(),
+                dropped: 0,
+            }),
+            aside: true,
         }
     }
 
@@ -105,6 +138,9 @@ impl Context {
 
     /// Whether one more line may be logged for this filter, and how many were left out before it.
     pub(super) fn may_log(&self) -> Option<u64> {
+        if self.aside {
+            return None;
+        }
         let mut budget = self.log.lock();
         let elapsed = budget.since.elapsed();
         let granted = u32::try_from(elapsed.as_nanos() / LOG_INTERVAL.as_nanos()).unwrap_or(u32::MAX);
@@ -230,6 +266,14 @@ impl World {
 
     /// Lines for standard output.
     pub(super) fn print_lines(&self, lines: &str) {
+        if self.context.aside {
+            return;
+        }
+        if lines.len() > PRINTED {
+            let ends = lines.bytes().filter(|octet| *octet == b'\n').count().max(1);
+            add(&self.context.counters.lines_dropped, ends as u64);
+            return;
+        }
         // The queue takes everything.
         let escape = |out: &mut output::Text<'_>, lines: &str| {
             let _ = escape_into(out, lines, &['\n']);
@@ -415,6 +459,30 @@ mod tests {
         let (sender, told) = channel();
         state_printing_to(TraceView(sender)).print_lines("a\rb\x1b[2J\n");
         assert_eq!(told.recv().unwrap(), b"a\\rb\\u{1b}[2J\n");
+    }
+
+    #[test]
+    fn so_much_is_printed_in_one_call_and_the_rest_counted() {
+        let (sender, told) = channel();
+        struct Told(Sender<usize>);
+        impl Write for Told {
+            fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+                self.0.send(octets.len()).unwrap();
+                Ok(octets.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let state = state_printing_to(Told(sender));
+        let line = "x".repeat(63) + "\n";
+        state.print_lines(&line.repeat(PRINTED / 64));
+        assert_eq!(told.recv().unwrap(), PRINTED);
+        state.print_lines(&line.repeat(PRINTED / 64 + 1));
+        let dropped = state.context.counters.lines_dropped.load(Ordering::Relaxed);
+        assert_eq!(dropped, PRINTED as u64 / 64 + 1);
+        drop(state);
+        assert!(told.recv().is_err(), "nothing else was printed");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 
 use super::absent;
-use super::before::Before;
+use super::before::Former;
 use super::descriptors::Descriptors;
 use super::refresh::Refresher;
 use super::worker::{self, Adoption, Command};
@@ -22,7 +22,7 @@ use super::{
     watch,
 };
 use crate::config::Config;
-use crate::filter::{self, Filter, Instance};
+use crate::filter::{self, Instance};
 use crate::listen::Limits;
 use crate::log::REPORT;
 use crate::node::{Plan, Reconciler};
@@ -73,11 +73,14 @@ impl Proxy {
                     }
                     why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries) => why,
                     () = self.engine.alarm() => {
-                        self.go_back(&mut changes).await;
-                        continue;
+                        tokio::select! {
+                            () = self.go_back() => continue,
+                            // As a reload.
+                            () = signals.end.come() => return Ok(()),
+                        }
                     }
                     () = self.before.is_old() => {
-                        self.before = Before::default();
+                        self.before.forget_old();
                         continue;
                     }
                     () = absent::news(&mut self.news) => match self.look_at_links().await {
@@ -87,7 +90,7 @@ impl Proxy {
                 },
             };
             tracing::info!(why, "reloading the configuration");
-            self.before.make_room(&self.state.generation.read());
+            self.before.make_room(&self.state.generation.read().config);
             let loaded = tokio::select! {
                 loaded = self.load_next() => loaded,
                 // What is being loaded ends with being waited for.
@@ -109,48 +112,56 @@ impl Proxy {
         }
     }
 
-    /// Goes back to the generation before this one if one of the filters that came with this one has failed on its first
-    /// queries.
-    async fn go_back(&mut self, changes: &mut watch::Changes) {
+    /// Goes back to the filter before one that fails for many while it is on probation, if that fails on less of the same.
+    /// Everything else stays as it is.
+    async fn go_back(&mut self) {
         let current = Arc::clone(&self.state.generation.read());
-        let Some(before) = self.before.get().cloned() else {
-            return;
-        };
-        let is_new = |filter: &&Arc<Filter>| before.index_of(filter).is_none();
-        let mut failed = current.filters.iter().filter(is_new);
-        let Some((name, failure)) = failed.find_map(|filter| Some((filter.name(), filter.failed_early()?)))
-        else {
-            return;
-        };
-        let why = format!(
-            "the filter {name:?} failed on its first queries, {failure}: going back to generation {}",
-            before.number
-        );
-        tracing::error!("{why}");
-        let (number, workers) = (current.number + 1, self.workers.len());
-        // Everything is there already; only instances have to be made.
-        let running = Arc::clone(&current);
-        let prepared = filter::beside(&self.engine, move |engine| {
-            let config = before.config.clone();
-            prepare(number, config, engine, workers, Some(&before), &running)
-        });
-        let done = match prepared.await {
-            Ok(Ok(prepared)) => self.change_over(prepared).await,
-            Ok(Err(stop)) => Err(stop),
-            Err(error) => Err(machine(error)),
-        };
-        // There is no way back from the way back.
-        self.before = Before::default();
-        match done {
-            Ok(()) => {
-                self.state.reverted_reloads.fetch_add(1, Ordering::Relaxed);
-                *self.state.reload_error.lock() = Some(why);
-                // What failed may be mended in its place.
-                let files = [&self.state.generation.read().config.files, &current.config.files];
-                changes.watch(&files.into_iter().flatten().cloned().collect::<Vec<_>>());
+        while let Some((index, charges, former)) = self.before.charged(&current) {
+            let (name, why) = (current.filters[index].name(), charges.why.clone());
+            let failed = charges.names();
+            let asked = Arc::clone(&former.loaded.filter);
+            let would = filter::beside(&self.engine, move |engine| asked.failures_on(&charges, engine)).await;
+            let would = would.unwrap_or(failed);
+            if would >= failed {
+                tracing::error!(
+                    "the filter {name:?} failed for {failed} names while on probation, last: {why}; the one before it fails for {would} of them, so it stays"
+                );
+                continue;
             }
-            Err(stop) => tracing::error!(name: REPORT, "could not go back:\n{stop}"),
+            let why = format!(
+                "the filter {name:?} is not the one in the file but the one before it: that in the file failed for {failed} names, last: {why}; the one before fails for {would} of them"
+            );
+            tracing::error!("{why}");
+            match self.put_back(&current, index, &former, why).await {
+                Ok(()) => {
+                    self.state.reverted_reloads.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(stop) => tracing::error!(name: REPORT, "could not go back:\n{stop}"),
+            }
+            return;
         }
+    }
+
+    /// Puts a former filter in the place of the one with this index.
+    async fn put_back(
+        &mut self,
+        current: &Arc<Generation>,
+        index: usize,
+        former: &Former,
+        why: String,
+    ) -> Result<(), Stop> {
+        let (number, workers) = (current.number + 1, self.workers.len());
+        let config = former.in_place_of(index, &current.config, why);
+        let (running, loaded) = (Arc::clone(current), former.loaded.clone());
+        let prepared = filter::beside(&self.engine, move |engine| {
+            let _alone = LOADING.lock();
+            prepare(number, config, engine, workers, Some(&running), Some(&loaded))
+        });
+        let prepared = prepared.await.map_err(machine)??;
+        learn(&self.refresher, &prepared.generation)
+            .await
+            .map_err(machine)?;
+        self.change_over(prepared).await
     }
 
     /// Makes the next generation of what the file says now, and changes nothing. It is given up if this is dropped.
@@ -172,7 +183,7 @@ impl Proxy {
         self.state.deliveries.deliver(&mut config).await?;
         let prepared = filter::beside(&self.engine, move |engine| {
             let _alone = LOADING.lock();
-            prepare(number, config, engine, workers, Some(&current), &current)
+            prepare(number, config, engine, workers, Some(&current), None)
         });
         let prepared = prepared.await.map_err(machine)??;
         let learnt = learn(&self.refresher, &prepared.generation).await;
@@ -258,10 +269,7 @@ impl Proxy {
         *self.state.generation.write() = Arc::clone(&generation);
         // Whoever asks is told of the generation that answers, also while the node's network is looked at.
         self.guard(&generation.config, &current.config).await;
-        self.before = match current.number {
-            0 => Before::default(),
-            _ => Before::keep(current),
-        };
+        self.before.follow(&current, &generation);
         // What has come while nobody was told.
         self.take_absent().await;
         Ok(())

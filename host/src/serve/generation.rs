@@ -120,6 +120,15 @@ impl Generation {
         self.filters.iter().position(|known| Arc::ptr_eq(known, filter))
     }
 
+    /// A filter with what is known of it.
+    pub fn loaded(&self, index: usize) -> Loaded {
+        Loaded {
+            filter: Arc::clone(&self.filters[index]),
+            identity: self.identities[index],
+            test_cases: self.test_cases[index],
+        }
+    }
+
     /// The pipeline that has a zone of this very name, and which of its zones that is.
     pub fn zone(&self, name: &Name) -> Option<(usize, usize)> {
         let mut pipelines = self.pipelines.iter().enumerate();
@@ -132,7 +141,8 @@ impl Generation {
     /// Compiles and configures everything, or says in the operator's file what cannot be.
     ///
     /// Of the `previous` one stays what is the same: sources and filters of which nothing changed, with all that they
-    /// know and keep; and filters that keep their name go on with their counters and tables where they left off.
+    /// know and keep; and filters that keep their name go on with their counters and tables where they left off. So does a
+    /// `former` filter that is wanted again.
     ///
     /// # Errors
     /// Every mistake that only a filter could find.
@@ -141,17 +151,17 @@ impl Generation {
         config: Config,
         engine: &Engine,
         previous: Option<&Generation>,
+        former: Option<&Loaded>,
     ) -> Result<Generation, Report> {
         let mut zones_of_filter: Vec<Vec<String>> = vec![Vec::new(); config.filters.len()];
         let of_filters: Vec<u64> = config.filters.iter().map(fingerprint::of_filter).collect();
         let (known, mut sources) = (KnownSources::new(previous), Vec::new());
         let named = fingerprint::of_named(&config.sources);
         let pipelines = config.zones.iter().map(|zone| {
-            let partition = fingerprint::of_cache(zone, &of_filters, named);
             pipeline(
                 &config,
                 zone,
-                partition,
+                fingerprint::of_cache(zone, &of_filters, named),
                 &mut zones_of_filter,
                 &mut sources,
                 &known,
@@ -161,7 +171,7 @@ impl Generation {
         let first_named = sources.len();
         sources.extend(known.named(&config));
         check_zones(&config, &zones_of_filter)?;
-        let filters = load(&config, &zones_of_filter, engine, previous)?;
+        let filters = load(&config, &zones_of_filter, engine, previous, former)?;
         let routes = routes(&config, &filters, first_named)?;
         check_places(&config, &filters)?;
         let tap = tap(&config, previous);
@@ -382,31 +392,43 @@ fn check_places(config: &Config, filters: &[Loaded]) -> Result<(), Report> {
 }
 
 /// A filter, loaded for this generation or one before.
-struct Loaded {
-    filter: Arc<Filter>,
+#[derive(Clone)]
+pub struct Loaded {
+    /// It.
+    pub filter: Arc<Filter>,
+    /// What it was made from.
     identity: u64,
     test_cases: usize,
 }
 
-/// Loads each filter, unless `previous` has the very same: what is compiled and tested is not compiled and tested again.
+/// Has failed calls of filters blamed on the networks that rates are for.
+fn tell_clients_apart(config: &Config, filters: &[Loaded]) {
+    let rate = config.clients.as_ref().and_then(|clients| clients.queries);
+    let bits = rate.map_or(config::CLIENT_BITS, |rate| (rate.ipv4, rate.ipv6));
+    for loaded in filters {
+        loaded.filter.tell_clients_apart_by(bits);
+    }
+}
+
+/// Loads each filter, unless `previous` has the very same, or it is the `former`: what is compiled and tested is not compiled
+/// and tested again.
 fn load(
     config: &Config,
     zones_of_filter: &[Vec<String>],
     engine: &Engine,
     previous: Option<&Generation>,
+    former: Option<&Loaded>,
 ) -> Result<Vec<Loaded>, Report> {
     let known = previous.map_or(&[][..], |previous| &previous.filters);
-    let identities = previous.map_or(&[][..], |previous| &previous.identities);
+    let loaded = previous
+        .iter()
+        .flat_map(|previous| (0..known.len()).map(|index| previous.loaded(index)));
+    let loaded: Vec<Loaded> = loaded.chain(former.cloned()).collect();
     let (mut filters, mut mistakes) = (Vec::new(), Vec::new());
     for (filter, zones) in config.filters.iter().zip(zones_of_filter) {
         let identity = fingerprint::of_loaded(filter, zones);
-        let same = identities.iter().position(|known| *known == identity);
-        if let (Some(same), Some(previous)) = (same, previous) {
-            filters.push(Loaded {
-                filter: Arc::clone(&known[same]),
-                identity,
-                test_cases: previous.test_cases[same],
-            });
+        if let Some(same) = loaded.iter().find(|known| known.identity == identity) {
+            filters.push(same.clone());
             continue;
         }
         let before = known.iter().find(|known| known.name() == filter.name);
@@ -419,6 +441,7 @@ fn load(
             Err(found) => mistakes.extend(found),
         }
     }
+    tell_clients_apart(config, &filters);
     if mistakes.is_empty() {
         Ok(filters)
     } else {
@@ -473,7 +496,7 @@ mod tests {
             let config = config::parse("test.kdl", text, Path::new("/"), crate::filter::BUILTINS);
             let config = config.unwrap_or_else(|report| panic!("{report}"));
             let engine = Engine::new().unwrap();
-            Generation::build(1, config, &engine, previous).unwrap_or_else(|report| panic!("{report}"))
+            Generation::build(1, config, &engine, previous, None).unwrap_or_else(|report| panic!("{report}"))
         };
         let text = |zones: &[(&str, &str)]| {
             let zones = zones.iter();

@@ -98,7 +98,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
     let engine = Engine::printing_to(printed.clone())
         .map_err(|error| machine(&error))?
         .compiling_aside();
-    let generation = Arc::new(Generation::build(1, config, &engine, None)?);
+    let generation = Arc::new(Generation::build(1, config, &engine, None, None)?);
     let instances = generation
         .filters
         .iter()

@@ -53,6 +53,7 @@ fn block(name: String, module: Module, code: Bytes, config: Vec<ConfigNode>) -> 
         module,
         code,
         artifact: None,
+        reverted: None,
         signed_by: Vec::new(),
         on_error: OnError::default(),
         unready: false,

@@ -10,7 +10,7 @@ use crate::config::{Data, DataWriter};
 const NAMES: usize = 64;
 
 /// Octets of a name.
-const NAME: usize = 255;
+pub(super) const NAME: usize = 255;
 
 /// What is published at a time, by name.
 pub(in crate::filter) type Snapshot = BTreeMap<String, Arc<Data>>;

@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::output::{Output, Snapshot};
+use super::output::{NAME, Output, Snapshot};
 use crate::config::Data;
 
 /// Names that an instance may ask for.
 const NAMES: usize = 64;
+
+/// Octets of all that an instance has asked for, at most.
+pub(in crate::filter) const NAME_OCTETS: usize = 2 * NAMES * (size_of::<Other>() + NAME);
 
 /// What is published now, for all instances of a filter.
 #[derive(Debug, Default)]
@@ -115,8 +118,11 @@ impl DataView {
         self.revision
     }
 
-    /// The index of what is published under this name.
+    /// The index of what is published under this name. Names that nothing can be published under have none.
     pub(super) fn published(&mut self, name: &str) -> u32 {
+        if name.len() > NAME {
+            return u32::MAX;
+        }
         let named = |other: &Other| matches!(other, Other::Published(known) if known == name);
         match self.others.iter().position(named) {
             Some(known) => (self.configured.len() + known) as u32,
@@ -168,6 +174,23 @@ mod tests {
         assert_eq!(seen(&view, u32::MAX), None);
     }
 
+    /// 64 names of a megabyte each were kept in each instance.
+    #[test]
+    fn names_that_nothing_can_be_published_under_are_not_kept() {
+        let mut view = DataView::new([].into(), Arc::default());
+        assert_eq!(view.published(&"x".repeat(NAME + 1)), u32::MAX);
+        assert!(view.others.is_empty());
+        for number in 0..NAMES {
+            assert_eq!(view.published(&format!("{number:0NAME$}")), number as u32);
+        }
+        let names = view.others.iter().map(|other| match other {
+            Other::Published(name) => name.capacity(),
+            Other::Source(_) => 0,
+        });
+        let octets = names.sum::<usize>() + view.others.capacity() * size_of::<Other>();
+        assert!(octets <= NAME_OCTETS, "{octets}");
+    }
+
     #[test]
     fn names_are_bounded() {
         let mut view = DataView::new([].into(), Arc::default());
@@ -175,6 +198,7 @@ mod tests {
             assert_eq!(view.published(&number.to_string()), number as u32);
         }
         assert_eq!(view.published("more"), u32::MAX);
+        assert_eq!(view.others.len(), NAMES);
         assert_eq!(view.published("7"), 7);
     }
 }

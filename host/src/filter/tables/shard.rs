@@ -8,6 +8,9 @@ use indexmap::IndexMap;
 /// Octets of the longest key.
 const KEY: usize = 1024;
 
+/// Octets of the largest entry: who gets it waits until it is copied.
+const ENTRY: usize = 64 << 10;
+
 /// Octets that an entry takes beside those of key and value: its place among the entries and in the index, as much again
 /// for places that are kept free (see [`Shard::make_place`]), and what the allocator adds to its two blocks.
 pub(super) const OVERHEAD: usize = 192;
@@ -245,7 +248,7 @@ impl Shard {
     }
 
     fn check(&self, key: &[u8], value: &Value) -> Result<(), Refused> {
-        match key.len() <= KEY && cost(key, value) <= self.limit {
+        match key.len() <= KEY && cost(key, value) <= self.limit.min(ENTRY) {
             true => Ok(()),
             false => Err(Refused),
         }

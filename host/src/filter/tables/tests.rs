@@ -188,6 +188,18 @@ fn what_is_too_large_is_refused_and_changes_nothing() {
     assert_eq!(table.refused.load(std::sync::atomic::Ordering::Relaxed), 6);
 }
 
+/// However large the table is: a call that gets an entry copies it.
+#[test]
+fn no_entry_is_larger_than_64_kib() {
+    for octets in [4 << 20, 256 << 20] {
+        let table = table(octets);
+        let most = vec![7; (64 << 10) - OVERHEAD - 1];
+        assert!(table.put(0, b"k", &most, 0));
+        assert_eq!(table.get(0, b"k").unwrap(), most);
+        assert!(!table.put(0, b"k", &[&most[..], b"7"].concat(), 0));
+    }
+}
+
 /// First those whose time is over, then those that were written longest ago.
 #[test]
 fn the_least_recently_written_make_room() {

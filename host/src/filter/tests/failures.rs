@@ -1,7 +1,6 @@
 //! What a failing filter costs: its own answer, and never the others'.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use super::*;
 
@@ -28,7 +27,7 @@ fn only_the_guilty_query_fails() {
         (1, &b"\0"[..]),
         (10, b"\x03www\0"),
         (2, b"\0"),
-        (3, b"\x01a\0"),
+        (3, b"\x01b\0"),
         (10, b"\x01a\0"),
     ] {
         batch.push_query(query(qtype), name.into(), 0);
@@ -85,102 +84,243 @@ fn memory_stays_below_its_limit() {
     assert!((1 << 20..=2 << 20).contains(&peak), "{peak}");
 }
 
-#[test]
-fn a_batch_of_loops_costs_three_limits() {
-    let mut instance = puppet();
-    assert_eq!(ask(&mut instance, &batch_of(64, 4)), "!".repeat(64));
-    assert_eq!(traps(&instance), [0, 3, 0, 0]);
-    assert_eq!(read(&instance.filter().counters().suspended), 1);
+/// Somebody who asks for something: type, name and client.
+type Asked = (u16, u32, u32);
+
+/// A batch of queries for these names by these clients.
+fn asked(queries: &[Asked]) -> Batch<Query> {
+    let mut batch = Batch::default();
+    for &(qtype, name, client) in queries {
+        let name = format!("\x08{name:08x}\0");
+        let client_low = 0xffff_0a00_0000 + u64::from(client);
+        batch.push_query(
+            Query {
+                client_low,
+                ..query(qtype)
+            },
+            name.as_bytes().into(),
+            0,
+        );
+    }
+    batch
 }
 
-#[test]
-fn loops_between_good_queries_cost_no_more() {
-    let mut instance = puppet();
-    let types: Vec<u16> = (0..64).map(|i| if i % 2 == 0 { 4 } else { 1 }).collect();
-    let begun = Instant::now();
-    let said = ask(&mut instance, &batch(&types));
-    assert!(said.starts_with("!-!"), "{said}");
-    // What passes meanwhile pays for a tenth, also where it passes because others have the processor; and a call is
-    // ended when it has had half of its limit, at the earliest.
-    let paid = begun.elapsed().as_nanos() / (5 * LIMIT).as_nanos();
-    let most = 7 + paid as u64;
-    assert!(
-        (2..=most).contains(&traps(&instance)[1]),
-        "{:?} of {most}",
-        traps(&instance)
-    );
-    assert_eq!(read(&instance.filter().counters().suspended), 1);
+/// The puppet, of which a start is said to cost a millisecond, however long it takes here.
+fn priced() -> Instance {
+    let mut filter = load(&ENGINE, guests::puppet()).unwrap();
+    Arc::get_mut(&mut filter).unwrap().start = Duration::from_millis(1);
+    filter.instantiate().unwrap()
 }
 
-#[test]
-fn a_suspended_filter_is_not_called_and_comes_back() {
-    let mut instance = puppet();
-    ask(&mut instance, &batch_of(3, 3));
-    let counters = Arc::clone(instance.filter().counters());
-    assert_eq!(read(&counters.suspended), 1);
-    let calls = read(&counters.queries.calls);
-    assert_eq!(ask(&mut instance, &batch(&[1, 2])), "!!");
-    assert_eq!(read(&counters.queries.calls), calls);
-    instance.let_pass(Duration::from_secs(2));
-    assert_eq!(ask(&mut instance, &batch(&[1, 2])), "-5");
-    assert_eq!(read(&counters.suspended), 0);
+fn uncalled(instance: &Instance) -> [u64; 4] {
+    let counters = instance.filter().counters();
+    counters.uncalled.reasons().map(|(_, count)| read(count))
 }
 
-#[test]
-fn one_query_decides_about_the_return() {
-    let mut instance = puppet();
-    ask(&mut instance, &batch_of(3, 3));
-    let traps_before = traps(&instance)[0];
-    instance.let_pass(Duration::from_secs(2));
-    assert_eq!(ask(&mut instance, &batch(&[2, 3, 2])), "5!5", "a good one");
-    assert_eq!(traps(&instance)[0], traps_before + 1, "it went in alone");
-    assert_eq!(read(&instance.filter().counters().suspended), 0);
-    ask(&mut instance, &batch_of(3, 3));
-    instance.let_pass(Duration::from_secs(5));
-    assert_eq!(ask(&mut instance, &batch(&[3, 2, 2])), "!!!", "a bad one");
-    assert_eq!(read(&instance.filter().counters().suspended), 1);
+fn suspended(instance: &Instance) -> bool {
+    read(&instance.filter().counters().suspended) > 0
 }
 
-/// The third failure in a row would suspend the filter, so a batch with good queries in it does not make it.
-#[test]
-fn what_suspends_is_one_query_and_not_a_batch() {
-    let mut instance = puppet();
-    assert_eq!(ask(&mut instance, &batch(&[3])), "!");
-    assert_eq!(ask(&mut instance, &batch(&[3])), "!");
-    assert_eq!(ask(&mut instance, &batch(&[2, 3, 1])), "5!-");
-    assert_eq!(traps(&instance), [3, 0, 0, 0]);
-    assert_eq!(read(&instance.filter().counters().suspended), 0);
+const TRAP: u16 = 3;
+const LOOP: u16 = 4;
+const GOOD: u16 = 2;
+
+/// Good queries of clients that ask for the first time, for names that are new: all are answered.
+fn all_is_well(instance: &mut Instance, round: u32) {
+    let good: Vec<Asked> = (0..3)
+        .map(|number| (GOOD, 0x1000_0000 + round * 8 + number, round * 8 + number))
+        .collect();
+    assert_eq!(ask(instance, &asked(&good)), "555", "round {round}");
 }
 
+/// Whoever asks for it: whoever does not ask for it keeps the filter.
 #[test]
-fn after_a_pause_a_loop_costs_one_limit() {
-    let mut instance = puppet();
-    ask(&mut instance, &batch_of(64, 4));
-    for (pause, tries) in [(2, 4), (5, 5), (17, 6)] {
-        instance.let_pass(Duration::from_secs(pause));
-        assert_eq!(ask(&mut instance, &batch_of(64, 4)), "!".repeat(64));
-        assert_eq!(traps(&instance), [0, tries, 0, 0]);
-        assert_eq!(read(&instance.filter().counters().suspended), 1);
+fn one_name_is_blamed_alone() {
+    for bad in [TRAP, LOOP] {
+        let mut instance = priced();
+        for round in 0..200 {
+            assert_eq!(ask(&mut instance, &asked(&[(bad, 1, 1_000_000 + round)])), "!");
+            all_is_well(&mut instance, round);
+            instance.let_pass(Duration::from_millis(50));
+        }
+        // At once, after a second, and after four more.
+        let failed: u64 = traps(&instance).iter().sum();
+        assert!((2..=3).contains(&failed), "{failed}");
+        let [name, client, suspended, starting] = uncalled(&instance);
+        assert_eq!((name, client, suspended, starting), (200 - failed, 0, 0, 0));
     }
 }
 
+/// Whatever it asks for: whoever else asks keeps the filter.
 #[test]
-fn the_next_pause_is_longer() {
+fn one_client_is_blamed_alone() {
+    for bad in [TRAP, LOOP] {
+        let mut instance = priced();
+        for round in 0..200 {
+            assert_eq!(ask(&mut instance, &asked(&[(bad, round, 9_999_999)])), "!");
+            all_is_well(&mut instance, round);
+            instance.let_pass(Duration::from_millis(50));
+        }
+        let failed: u64 = traps(&instance).iter().sum();
+        assert!((4..=5).contains(&failed), "{failed}");
+        let [name, client, suspended, starting] = uncalled(&instance);
+        assert_eq!((name, client, suspended, starting), (0, 200 - failed, 0, 0));
+    }
+}
+
+/// It asks for many names in one batch with others.
+#[test]
+fn one_client_in_a_batch_is_blamed_alone() {
+    let mut instance = priced();
+    let mut queries: Vec<Asked> = (0..32).map(|number| (LOOP, number, 9_999_999)).collect();
+    queries.extend((0..32).map(|number| (GOOD, 100 + number, number)));
+    let said = ask(&mut instance, &asked(&queries));
+    assert_eq!(said, "!".repeat(32) + &"5".repeat(32));
+    assert_eq!(traps(&instance), [0, 4, 0, 0], "all together, and three alone");
+    assert!(!suspended(&instance));
+}
+
+/// A client that asks for a name which is blamed already is no culprit, but its next victim.
+#[test]
+fn those_who_ask_for_a_bad_name_are_not_blamed() {
+    let mut instance = priced();
+    for pause in [0, 2, 5, 17, 61] {
+        instance.let_pass(Duration::from_secs(pause));
+        assert_eq!(ask(&mut instance, &asked(&[(TRAP, 1, 1)])), "!");
+    }
+    assert_eq!(traps(&instance), [5, 0, 0, 0]);
+    assert_eq!(ask(&mut instance, &asked(&[(GOOD, 2, 1)])), "5");
+}
+
+/// Twenty traps a second cost less than a tenth of the time, whoever causes them.
+#[test]
+fn traps_of_random_names_from_random_addresses_are_paid_for() {
+    let mut instance = priced();
+    for round in 0..200 {
+        assert_eq!(
+            ask(&mut instance, &asked(&[(TRAP, round, 1_000_000 + round)])),
+            "!"
+        );
+        all_is_well(&mut instance, round);
+        instance.let_pass(Duration::from_millis(50));
+    }
+    assert_eq!(traps(&instance), [200, 0, 0, 0]);
+    assert!(!suspended(&instance));
+}
+
+/// Those who are known keep the filter; for others it is suspended. What is wasted stays a tenth.
+#[test]
+fn loops_of_random_names_from_random_addresses_suspend_it_for_strangers() {
+    let mut instance = priced();
+    let (known_name, known_client) = ((GOOD, 900_001, 500), (GOOD, 900_002, 600));
+    assert_eq!(ask(&mut instance, &asked(&[(LOOP, 0, 1_000_000)])), "!");
+    assert_eq!(ask(&mut instance, &asked(&[known_name, known_client])), "55");
+    let mut strangers = 0;
+    for round in 1..300 {
+        assert_eq!(
+            ask(&mut instance, &asked(&[(LOOP, round, 1_000_000 + round)])),
+            "!"
+        );
+        let known = [(GOOD, 900_001, 2_000_000 + round), (GOOD, 3_000_000 + round, 600)];
+        assert_eq!(ask(&mut instance, &asked(&known)), "55", "round {round}");
+        let stranger = (GOOD, 4_000_000 + round, 4_000_000 + round);
+        strangers += usize::from(ask(&mut instance, &asked(&[stranger])) == "5");
+        instance.let_pass(Duration::from_millis(20));
+    }
+    // Six seconds pay for 30 of 20 ms, or for 60 of those that were ended after half of it.
+    let loops = traps(&instance)[1];
+    assert!((6..=80).contains(&loops), "{loops}");
+    assert!((1..299).contains(&strangers), "{strangers}");
+    assert!(uncalled(&instance)[2] > 0);
+}
+
+/// The worst batch: nobody in it is known, and nobody is to blame for more than one.
+#[test]
+fn a_batch_of_loops_costs_six_limits() {
+    let mut instance = priced();
+    let queries: Vec<Asked> = (0..64).map(|number| (LOOP, number, number)).collect();
+    assert_eq!(ask(&mut instance, &asked(&queries)), "!".repeat(64));
+    // A call is ended when it has had half of its limit, at the earliest.
+    let loops = traps(&instance)[1];
+    assert!((6..=12).contains(&loops), "{loops}");
+    assert!(suspended(&instance));
+}
+
+#[test]
+fn a_suspended_filter_is_called_for_those_who_are_known_and_comes_back() {
+    let mut instance = priced();
+    ask(&mut instance, &asked(&[(TRAP, 1, 1)]));
+    assert_eq!(ask(&mut instance, &asked(&[(GOOD, 2, 2)])), "5");
+    let loops: Vec<Asked> = (0..64).map(|number| (LOOP, 100 + number, 100 + number)).collect();
+    ask(&mut instance, &asked(&loops));
+    let calls = read(&instance.filter().counters().queries.calls);
+    assert_eq!(
+        ask(&mut instance, &asked(&[(GOOD, 3, 3), (GOOD, 2, 4), (GOOD, 5, 2)])),
+        "!55"
+    );
+    assert_eq!(read(&instance.filter().counters().queries.calls), calls + 2);
+    instance.let_pass(Duration::from_secs(5));
+    assert_eq!(ask(&mut instance, &asked(&[(GOOD, 3, 3)])), "5");
+    assert!(!suspended(&instance));
+}
+
+/// Where there is no room to blame anybody else, the filter is.
+#[test]
+fn more_names_than_the_book_holds_suspend_it() {
+    let mut instance = priced();
+    let mut rounds = 0;
+    while !suspended(&instance) {
+        ask(&mut instance, &asked(&[(TRAP, rounds, rounds)]));
+        instance.let_pass(Duration::from_millis(50));
+        rounds += 1;
+    }
+    assert_eq!(rounds, 1025);
+}
+
+/// Nobody who is blamed is remembered for good, and nobody is looked up then.
+#[test]
+fn the_book_is_closed_after_a_while() {
+    let mut instance = priced();
+    ask(&mut instance, &asked(&[(TRAP, 1, 1)]));
+    assert!(instance.filter().blame.is_open());
+    instance.let_pass(Duration::from_secs(119));
+    ask(&mut instance, &asked(&[(GOOD, 2, 2)]));
+    assert!(instance.filter().blame.is_open());
+    instance.let_pass(Duration::from_secs(1));
+    ask(&mut instance, &asked(&[(GOOD, 2, 2)]));
+    assert!(!instance.filter().blame.is_open());
+}
+
+/// No call waits for an instance.
+#[test]
+fn without_a_ready_instance_nothing_is_called() {
     let mut instance = puppet();
-    ask(&mut instance, &batch_of(3, 3));
-    instance.let_pass(Duration::from_secs(2));
-    assert_eq!(ask(&mut instance, &batch_of(3, 3)), "!!!");
-    assert_eq!(traps(&instance)[0], 4, "one query more");
-    instance.let_pass(Duration::from_secs(3));
-    assert_eq!(ask(&mut instance, &batch(&[2])), "!");
-    instance.let_pass(Duration::from_secs(2));
-    assert_eq!(ask(&mut instance, &batch(&[2])), "5");
+    instance.filter().starve();
+    assert_eq!(ask(&mut instance, &batch(&[TRAP])), "!");
+    assert_eq!(ask(&mut instance, &batch(&[GOOD, 1])), "!!");
+    assert_eq!(uncalled(&instance), [0, 0, 0, 2]);
+    assert_eq!(read(&instance.filter().counters().restarts), 0);
+}
+
+/// One worker's failures are told to the others.
+#[test]
+fn all_workers_have_the_same_book() {
+    let filter = load(&ENGINE, guests::puppet()).unwrap();
+    let mut instances = [filter.instantiate().unwrap(), filter.instantiate().unwrap()];
+    assert_eq!(ask(&mut instances[0], &batch(&[TRAP, GOOD])), "!5");
+    assert_eq!(ask(&mut instances[1], &batch(&[TRAP, GOOD])), "!5");
+    assert_eq!(
+        traps(&instances[0]),
+        [2, 0, 0, 0],
+        "together and alone, and not again"
+    );
 }
 
 #[test]
 fn an_instance_that_goes_away_is_not_suspended_any_more() {
-    let mut instance = puppet();
-    ask(&mut instance, &batch_of(3, 3));
+    let mut instance = priced();
+    let loops: Vec<Asked> = (0..64).map(|number| (LOOP, number, number)).collect();
+    ask(&mut instance, &asked(&loops));
     let counters = Arc::clone(instance.filter().counters());
     assert_eq!(read(&counters.suspended), 1);
     drop(instance);
@@ -209,8 +349,8 @@ fn a_new_instance_may_take_its_time() {
 fn responses_fail_one_by_one_too() {
     let mut instance = puppet();
     let mut batch = Batch::default();
-    for rcode in [0, 3, 2] {
-        batch.push_response(response(1, rcode), b"\x01a\0"[..].into(), b"message");
+    for (rcode, name) in [(0, b"\x01a\0"), (3, b"\x01b\0"), (2, b"\x01c\0")] {
+        batch.push_response(response(1, rcode), name[..].into(), b"message");
     }
     let mut out = Vec::new();
     instance.responses(1_000, &batch, &mut out);
@@ -232,5 +372,16 @@ fn failed_events_are_counted() {
     assert_eq!(
         (read(&events.calls), read(&events.items), read(&events.failed)),
         (1, 3, 3)
+    );
+    // From now on they go in one by one.
+    let mut batch = Batch::default();
+    for (qtype, name) in [(9, b"\x01a\0"), (3, b"\x01b\0"), (9, b"\x01c\0"), (3, b"\x01b\0")] {
+        batch.push_event(event(qtype), name[..].into(), b"");
+    }
+    instance.events(&batch);
+    let events = &instance.filter().counters().events;
+    assert_eq!(
+        (read(&events.calls), read(&events.items), read(&events.failed)),
+        (4, 7, 5)
     );
 }

@@ -41,6 +41,7 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
         module: Module::File("test.wasm".into()),
         code: module.into(),
         artifact: None,
+        reverted: None,
         signed_by: Vec::new(),
         on_error: OnError::Bypass,
         unready: false,
@@ -125,11 +126,17 @@ pub(super) fn event(qtype: u16) -> Event {
     }
 }
 
-/// A batch with one query for `a.` per type.
+/// A batch with one query per type, each for the name and by the client that the type has: what a filter fails on is not what
+/// others ask for.
 fn batch(qtypes: &[u16]) -> Batch<Query> {
     let mut batch = Batch::default();
     for &qtype in qtypes {
-        batch.push_query(query(qtype), b"\x01a\0"[..].into(), 7);
+        let [high, low] = qtype.to_be_bytes();
+        let query = Query {
+            client_low: 0xffff_0a00_0000 + u64::from(qtype),
+            ..query(qtype)
+        };
+        batch.push_query(query, [2, high, low, 0][..].into(), 7);
     }
     batch
 }

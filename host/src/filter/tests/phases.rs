@@ -45,10 +45,19 @@ fn names_find_their_queries() {
 #[test]
 fn what_may_be_remembered_is() {
     let mut instance = puppet();
-    ask(&mut instance, &batch(&[1, 2, 11]));
+    let names = [b"\x01a\0", b"\x01b\0", b"\x01c\0"];
+    let mut batch = Batch::default();
+    for (qtype, name) in [1, 2, 11].into_iter().zip(names) {
+        batch.push_query(query(qtype), name[..].into(), 7);
+    }
+    ask(&mut instance, &batch);
     let key = |qtype| Key {
         hash: 7,
-        name: b"\x01a\0",
+        name: names[match qtype {
+            1 => 0,
+            2 => 1,
+            _ => 2,
+        }],
         qtype,
         qclass: 1,
         zone: 0,

@@ -22,7 +22,7 @@ fn service() -> (Service, Arc<ClientConnections>, watch::Sender<bool>) {
     let config = crate::config::parse("test", &text, Path::new("/"), &[]).unwrap();
     let connections = ClientConnections::new(&config.listen, 10);
     let limits = Limits::new(&config.listen, 1, Arc::clone(&connections));
-    let generation = Generation::build(1, config, &Engine::new().unwrap(), None).unwrap();
+    let generation = Generation::build(1, config, &Engine::new().unwrap(), None, None).unwrap();
     let shared = Shared::new(1 << 20, None);
     let server = shared.server(LISTENER);
     let live = Live::new(Arc::new(generation), Vec::new(), None, Arc::clone(&shared), 0);
