@@ -7,6 +7,7 @@
 mod absent;
 mod before;
 pub mod by_hand;
+mod check;
 mod config_origin;
 mod descriptors;
 pub mod privileges;
@@ -32,7 +33,7 @@ use tokio::time::timeout;
 use crate::admin;
 use crate::background;
 use crate::ceiling::{Ceiling, OfFilters};
-use crate::config::{self, Config, Report, SourceConfig};
+use crate::config::{self, Config, Report};
 use crate::control;
 use crate::fetch::Copies;
 use crate::filter::{self, CompiledCache, Engine, Filter};
@@ -44,6 +45,7 @@ use crate::serve::Shared;
 use crate::serve::generation::{Generation, Loaded};
 use crate::serve::trace::TraceSink;
 use crate::state::State;
+pub use check::check;
 pub use config_origin::ConfigOrigin;
 use descriptors::Descriptors;
 pub(crate) use refresh::Refresher;
@@ -83,49 +85,6 @@ impl From<Report> for Stop {
 
 fn machine(error: impl fmt::Display) -> Stop {
     Stop::Machine(error.to_string())
-}
-
-/// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
-pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
-    let (config, folder) = load_whole(file)?;
-    let engine = engine(folder.as_ref())?;
-    let generation = Generation::build(0, config, &engine, None, None)?;
-    let notes = generation.filters.iter().flat_map(|filter| {
-        let note = |what: &String| format!("filter {:?} {what}", filter.name());
-        filter.notes().iter().map(note)
-    });
-    let granted = generation.config.filters.iter().filter_map(|filter| {
-        let words = filter.wasi.words();
-        (!words.is_empty()).then(|| {
-            format!(
-                "filter {:?} is granted of WASI: {}",
-                filter.name,
-                words.join(", ")
-            )
-        })
-    });
-    let delivered = generation.config.filters.iter().filter_map(|filter| {
-        let artifact = filter.artifact.as_ref()?;
-        let signer = artifact.signer.as_ref();
-        let signer = signer.map_or("no signature asked for".to_owned(), |name| {
-            format!("signed with {name:?}")
-        });
-        Some(format!(
-            "filter {:?} is {}, {signer}",
-            filter.name, artifact.digest
-        ))
-    });
-    let open = generation.config.sources().filter_map(|source| match source {
-        SourceConfig::ServiceEntries(entries) if entries.namespaces.is_empty() => Some(
-            "`service-entries` takes objects of every namespace: whoever may write a ServiceEntry in one answers for names of \
-             all clients. Say whose count: namespaces \"istio-system\""
-                .to_owned(),
-        ),
-        _ => None,
-    });
-    let unusable = generation.config.unusable.iter().cloned();
-    let notes = notes.chain(granted).chain(delivered);
-    Ok(notes.chain(open).chain(unusable).collect())
 }
 
 /// The configuration in a file with all its modules, those of registries too, and where what was pulled is kept.

@@ -14,7 +14,6 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Proxy, Response, StatusCode};
 use tokio::time::timeout;
-use url::Host;
 
 use super::copies::{Copies, Description, in_memory};
 use super::fetch_error::FetchError;
@@ -162,11 +161,9 @@ fn written_hosts(location: &Location) -> Vec<String> {
 fn redirects(scheme: String, written: Vec<String>) -> Policy {
     Policy::custom(move |redirect| {
         let url = redirect.url();
-        let ip = match url.host() {
-            Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
-            Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
-            _ => None,
-        };
+        // An IPv6 address stands in brackets (RFC 3986 section 3.2.2).
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let ip = host.parse::<IpAddr>().ok();
         let is_written = || written.iter().any(|host| url.host_str() == Some(host));
         if redirect.previous().len() > REDIRECTS {
             redirect.error("too many redirects")

@@ -2,10 +2,10 @@
 
 use super::blame;
 use super::data::NAME_OCTETS;
+use super::failure::HOSTCALL_BYTES;
 use super::footprint::FREE;
 use super::load_error::code_maximum;
 use super::memo::REMEMBERED;
-use super::sandbox::HOSTCALL_BYTES;
 use super::spares::READY;
 use super::world::TABLE_ENTRIES;
 use crate::config::{Filter, Limits};

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use wasmtime::{FrameInfo, Trap, WasmBacktrace};
 
-use super::sandbox::HOSTCALL_BYTES;
 use super::text;
 use crate::config::spell_size;
+
+/// Octets that one call may carry out of a guest.
+pub(super) const HOSTCALL_BYTES: usize = 1 << 20;
 
 /// Octets of a function's name in a message.
 const FUNCTION: usize = 120;

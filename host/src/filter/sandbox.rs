@@ -10,15 +10,12 @@ use super::bindings::dnsweir::filter::types;
 use super::cancel::Cancel;
 use super::data::{self, Output, SourceFile, WithData as _};
 use super::exports::{Exports, Functions};
-use super::failure::Failure;
+use super::failure::{Failure, HOSTCALL_BYTES};
 use super::repeated::Verdicts;
 use super::ticker::Mark;
 use super::time_limit::TimeLimit;
 use super::wasi::HANDLES;
 use super::world::{Context, World};
-
-/// Octets that one call may carry out of a guest.
-pub(super) const HOSTCALL_BYTES: usize = 1 << 20;
 
 /// Configuring may take this many times the limit of a call, and no less than a second: it happens once.
 const CONFIGURE_FACTOR: u32 = 100;

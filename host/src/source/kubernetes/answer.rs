@@ -135,15 +135,7 @@ impl Teller<'_> {
             Place::Balanced { target, .. } => return self.alias(target),
             Place::Pod(address) => push_asked_address(&mut message, qtype, address),
             Place::Services(found) if qtype == rtype::SRV => self.push_services(asked, &mut message, &found),
-            Place::Services(found) => {
-                let mut told = HashSet::new();
-                for found in found.iter().filter(|found| told.insert(found.address)) {
-                    push_asked_address(&mut message, qtype, found.address);
-                }
-                if found.len() >= MOST_FOUND {
-                    message.truncate();
-                }
-            }
+            Place::Services(found) => push_addresses(&mut message, qtype, &found),
             Place::Pointers(names) if qtype == rtype::PTR => {
                 for name in names {
                     message.push(ANSWER, Owner::QUESTION, rtype::PTR, &name);
@@ -305,6 +297,17 @@ impl Teller<'_> {
 /// The weight of each of so many SRV records (RFC 2782): a share of a hundred.
 fn weight(count: usize) -> [u8; 2] {
     ((100 / count.max(1)).max(1) as u16).to_be_bytes()
+}
+
+/// The addresses of what was found, each once. Where more were found than any message holds, some may be missing.
+fn push_addresses(message: &mut Message, qtype: u16, found: &[Found<'_>]) {
+    let mut told = HashSet::new();
+    for found in found.iter().filter(|found| told.insert(found.address)) {
+        push_asked_address(message, qtype, found.address);
+    }
+    if found.len() >= MOST_FOUND {
+        message.truncate();
+    }
 }
 
 fn push_asked_address(message: &mut Message, qtype: u16, address: IpAddr) {

@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
 
+use super::host_name::{HostName, Malformed};
 use super::rules::Rules;
 use crate::api_server::Reading;
-use crate::dns::name::Name;
 
 /// The group that they are in.
 pub const GROUP: &str = "networking.istio.io";
@@ -122,20 +122,6 @@ pub struct Host {
     pub addresses: Box<[IpAddr]>,
 }
 
-/// One name, or all below one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HostName {
-    /// In lower case and wire format.
-    pub name: Box<[u8]>,
-    /// Whether all names below it are meant, and not itself.
-    pub wildcard: bool,
-}
-
-/// A host that cannot be understood.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the host {0:?} is not valid in DNS")]
-pub struct Malformed(String);
-
 impl Entry {
     /// What an object says, as far as the rules let it; `refuse` is called for each host that they do not.
     pub fn read(
@@ -190,32 +176,6 @@ impl Entry {
             },
             hosts: hosts.into(),
         }))
-    }
-}
-
-impl HostName {
-    fn read(text: &str) -> Result<HostName, Malformed> {
-        let (name, wildcard) = match text.strip_prefix("*.") {
-            Some(base) => (base, true),
-            None => (text, false),
-        };
-        let malformed = || Malformed(text.chars().take(80).collect());
-        let name = Name::parse(name).map_err(|_| malformed())?;
-        if name == Name::ROOT || name.as_bytes().contains(&b'*') {
-            return Err(malformed());
-        }
-        Ok(HostName {
-            name: name.as_bytes().into(),
-            wildcard,
-        })
-    }
-}
-
-/// For people: `*.example.com`.
-impl std::fmt::Display for HostName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let star = if self.wildcard { "*." } else { "" };
-        write!(f, "{star}{}", crate::dns::name::Text(&self.name))
     }
 }
 

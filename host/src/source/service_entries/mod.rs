@@ -6,6 +6,7 @@
 
 mod entry;
 mod follower;
+mod host_name;
 mod range;
 mod rules;
 mod stage;

@@ -3,7 +3,7 @@
 use crate::config;
 use crate::dns::name::{Name, is_at_or_below};
 
-use super::entry::HostName;
+use super::host_name::HostName;
 
 /// What is taken from objects.
 #[derive(Debug, Clone, Default)]

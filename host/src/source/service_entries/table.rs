@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rpds::HashTrieMapSync;
 
-use super::entry::{Entry, Host, HostName, Rank};
+use super::entry::{Entry, Host, Rank};
+use super::host_name::HostName;
 use super::range;
 use crate::config::Network;
 use crate::source::kubernetes::known::Indexed;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::entry::{Entry, Malformed, ServiceEntry};
+use super::entry::{Entry, ServiceEntry};
 use super::follower::chosen;
+use super::host_name::Malformed;
 use super::rules::Rules;
 use super::table::Table;
 use crate::api_server::Reading;

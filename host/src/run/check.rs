@@ -1,0 +1,50 @@
+//! `dnsweir check`: everything that a start does before it has an effect.
+
+use std::path::Path;
+
+use super::{Stop, engine, load_whole};
+use crate::config::SourceConfig;
+use crate::serve::generation::Generation;
+
+/// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
+pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
+    let (config, folder) = load_whole(file)?;
+    let engine = engine(folder.as_ref())?;
+    let generation = Generation::build(0, config, &engine, None, None)?;
+    let notes = generation.filters.iter().flat_map(|filter| {
+        let note = |what: &String| format!("filter {:?} {what}", filter.name());
+        filter.notes().iter().map(note)
+    });
+    let granted = generation.config.filters.iter().filter_map(|filter| {
+        let words = filter.wasi.words();
+        (!words.is_empty()).then(|| {
+            format!(
+                "filter {:?} is granted of WASI: {}",
+                filter.name,
+                words.join(", ")
+            )
+        })
+    });
+    let delivered = generation.config.filters.iter().filter_map(|filter| {
+        let artifact = filter.artifact.as_ref()?;
+        let signer = artifact.signer.as_ref();
+        let signer = signer.map_or("no signature asked for".to_owned(), |name| {
+            format!("signed with {name:?}")
+        });
+        Some(format!(
+            "filter {:?} is {}, {signer}",
+            filter.name, artifact.digest
+        ))
+    });
+    let open = generation.config.sources().filter_map(|source| match source {
+        SourceConfig::ServiceEntries(entries) if entries.namespaces.is_empty() => Some(
+            "`service-entries` takes objects of every namespace: whoever may write a ServiceEntry in one answers for names of \
+             all clients. Say whose count: namespaces \"istio-system\""
+                .to_owned(),
+        ),
+        _ => None,
+    });
+    let unusable = generation.config.unusable.iter().cloned();
+    let notes = notes.chain(granted).chain(delivered);
+    Ok(notes.chain(open).chain(unusable).collect())
+}
