@@ -406,7 +406,7 @@ fn swaps_of_a_filter_touch_no_upstream() {
 fn with_filter(upstream: &Upstream, filter: &str, clients: &str) -> String {
     let forward = forward_once(upstream.address);
     format!(
-        "filter \"f\" {{ {filter} }}\nzone \".\" {{ use \"f\"; {forward} }}\nzone \"other.test\" {{ {clients}; {forward} }}"
+        "filter \"f\" {{ {filter} }}\nzone \".\" {{ use \"f\"; {forward} }}\nzone \"other.test\" {{ {clients} {forward} }}"
     )
 }
 
@@ -434,7 +434,7 @@ fn anything() -> Upstream {
     Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]))
 }
 
-const REFUSING: &str = "clients { refuse \"127.0.0.0/8\" }";
+const REFUSING: &str = "clients { refuse \"127.0.0.0/8\" };";
 
 /// What a build that does not work costs: the queries on which it failed. The rest of the change stays.
 #[test]

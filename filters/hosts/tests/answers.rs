@@ -44,8 +44,9 @@ fn pointers(owner: NameBuf, names: &[&str]) -> Verdict {
     }))
 }
 
-fn nodata() -> Verdict {
-    answer(Answer::noerror())
+/// Where no zone is written, the name is one by itself.
+fn nodata(owner: &str, ttl: Duration) -> Verdict {
+    answer(Answer::nodata(&Soa::new(name(owner), ttl)))
 }
 
 fn pass() -> Verdict {
@@ -75,7 +76,10 @@ fn hosts_have_their_addresses_in_the_order_written() {
     );
     assert_eq!(ask(&mut filter, "hello.demo.test", Type::ANY), all);
     // The name exists, the type does not.
-    assert_eq!(ask(&mut filter, "hello.demo.test", Type::MX), nodata());
+    assert_eq!(
+        ask(&mut filter, "hello.demo.test", Type::MX),
+        nodata("hello.demo.test", HOUR)
+    );
     for other in ["demo.test", "x.hello.demo.test", "example.org"] {
         assert_eq!(ask(&mut filter, other, Type::A), pass(), "{other}");
     }
@@ -110,7 +114,10 @@ fn addresses_have_their_names() {
         ask(&mut filter, &v4.to_string(), Type::ANY),
         pointers(v4.clone(), &["a.test", "b.test"])
     );
-    assert_eq!(ask(&mut filter, &v4.to_string(), Type::A), nodata());
+    assert_eq!(
+        ask(&mut filter, &v4.to_string(), Type::A),
+        nodata(&v4.to_string(), HOUR)
+    );
     assert_eq!(
         ask(&mut filter, &v6.to_string(), Type::PTR),
         pointers(v6.clone(), &["b.test"])
@@ -141,7 +148,10 @@ fn wildcards_cover_names_that_do_not_exist() {
         ask(&mut filter, "*.apps.test", Type::A),
         addresses("*.apps.test", 3600, &["192.0.2.1"])
     );
-    assert_eq!(ask(&mut filter, "x.apps.test", Type::AAAA), nodata());
+    assert_eq!(
+        ask(&mut filter, "x.apps.test", Type::AAAA),
+        nodata("x.apps.test", HOUR)
+    );
     // Not the name itself, not a name that is listed, nor anything below one.
     assert_eq!(ask(&mut filter, "apps.test", Type::A), pass());
     assert_eq!(
@@ -157,7 +167,10 @@ fn wildcards_cover_names_that_do_not_exist() {
         ask(&mut filter, "x.eu.apps.test", Type::AAAA),
         addresses("x.eu.apps.test", 3600, &["::2"])
     );
-    assert_eq!(ask(&mut filter, "x.eu.apps.test", Type::A), nodata());
+    assert_eq!(
+        ask(&mut filter, "x.eu.apps.test", Type::A),
+        nodata("x.eu.apps.test", HOUR)
+    );
     let mut root = start([host("*", &["192.0.2.9"])]);
     assert_eq!(
         ask(&mut root, "any.name.test", Type::A),
@@ -195,7 +208,10 @@ fn a_zone_holds_nothing_but_the_table() {
         ask(&mut filter, "7.2.0.192.in-addr.arpa", Type::PTR),
         answer(Answer::nxdomain(&arpa))
     );
-    assert_eq!(ask(&mut filter, "outside.test", Type::TXT), nodata());
+    assert_eq!(
+        ask(&mut filter, "outside.test", Type::TXT),
+        nodata("outside.test", Duration::from_secs(30))
+    );
     assert_eq!(ask(&mut filter, "x.outside.test", Type::A), pass());
     assert_eq!(ask(&mut filter, "test", Type::A), pass());
 }
@@ -294,6 +310,6 @@ fn unlisted_names_can_be_failures() {
     let mut filter = start(config);
     let servfail = Verdict::answer(Answer::new(Rcode::SERVFAIL)).remember(HOUR);
     assert_eq!(ask(&mut filter, "b.test", Type::MX), servfail);
-    assert_eq!(ask(&mut filter, "a.test", Type::MX), nodata());
+    assert_eq!(ask(&mut filter, "a.test", Type::MX), nodata("a.test", HOUR));
     assert_eq!(ask(&mut filter, "9.2.0.192.in-addr.arpa", Type::PTR), pass());
 }

@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
-
 use crate::admission::Room;
 use crate::cache::{Cache, Flights, KeyHasher};
 use crate::config;
@@ -17,9 +15,17 @@ use super::held::LookupOctets;
 use super::observed::Observed;
 use super::trace::TraceSink;
 
-/// The clock that goes on while the machine sleeps: what was kept before it did is as old as it is to everybody else. The kernel's
-/// vDSO answers for it as for the monotonic one.
-const CLOCK: ClockId = ClockId::Boottime;
+/// Reads the clock that goes on while the machine sleeps: what was kept before it did is as old as it is to everybody else. The
+/// kernel's vDSO answers for it as for the monotonic one. By the C library, as `Instant` does it, for which a simulation stands in.
+fn clock() -> libc::timespec {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the time is written to `now`. It fails for clocks that are not there, and this one is since Linux 2.6.39.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    now
+}
 
 /// What all workers share.
 pub struct Shared {
@@ -46,7 +52,7 @@ pub struct Shared {
     pub(super) ledger: Ledger,
     /// The listeners there have ever been; a listener's index is its place here.
     pub(super) servers: parking_lot::Mutex<Vec<Arc<str>>>,
-    start: Timespec,
+    start: libc::timespec,
     /// Who wants to be told of every query.
     pub(super) trace_sink: Option<TraceSink>,
 }
@@ -67,14 +73,14 @@ impl Shared {
             observed: Observed::default(),
             ledger: Ledger::default(),
             servers: Default::default(),
-            start: clock_gettime(CLOCK),
+            start: clock(),
             trace_sink,
         })
     }
 
     /// Microseconds since the process started: the workers' clock.
     pub fn now(&self) -> u64 {
-        let now = clock_gettime(CLOCK);
+        let now = clock();
         let seconds = now.tv_sec - self.start.tv_sec;
         // It never goes back, so that what is borrowed from the seconds is there.
         (seconds * 1_000_000 + (now.tv_nsec - self.start.tv_nsec) / 1000) as u64

@@ -322,7 +322,11 @@ async fn look(manner: Manner, key: Option<Key>, known: Option<&Arc<Zone>>) -> Re
         key: key.as_ref(),
         octets: 100_000,
     };
-    let looked = tokio::time::timeout(Duration::from_millis(500), primary.look(known)).await;
+    let patience = match manner {
+        Manner::Slow => Duration::from_millis(500),
+        _ => Duration::from_secs(60),
+    };
+    let looked = tokio::time::timeout(patience, primary.look(known)).await;
     match looked.map_err(|_| "too slow".to_owned())?? {
         Came::Nothing => Err("nothing".into()),
         Came::Whole(records) | Came::Changed(records) => from_records(&origin, records, 100_000),
