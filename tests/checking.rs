@@ -149,11 +149,6 @@ fn every_kind_of_mistake_is_found_in_its_line() {
         ("a missing module", filter("module \"/nowhere/at/all.wasm\""), 2),
         ("an unknown builtin", filter("module \"builtin:nothing\""), 2),
         (
-            "a missing resolv.conf",
-            "zone \".\" {\n    forward \"/nowhere/resolv.conf\"\n}\n".to_owned(),
-            2,
-        ),
-        (
             "an unknown policy",
             "zone \".\" {\n    forward \"192.0.2.1\" {\n        policy \"best\"\n    }\n}\n".to_owned(),
             3,

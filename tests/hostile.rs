@@ -353,11 +353,16 @@ fn garbage_is_refused() {
         "on-error \"servfail\"; limits memory=\"16MiB\" time=\"200ms\"",
         &upstream,
     );
-    for kind in KINDS {
+    let works = || {
+        let query = Message::query("plain.garbage.hostile.test", "A");
+        ask_from([127, 0, 2, 1].into(), proxy.address, &query).rcode() == "NOERROR"
+    };
+    for (number, kind) in (0..).zip(KINDS) {
         let name = format!("{kind}.garbage.hostile.test");
         let query = Message::query(&name, "A").edns(1232);
-        // `ask` holds the answer to everything an answer has to be.
-        let answer = ask(proxy.address, &query);
+        // A client each: of one that makes the filter fail again and again, it hears nothing for a while. Whatever an answer has
+        // to be is looked at with it.
+        let answer = ask_from([127, 0, 1, number].into(), proxy.address, &query);
         assert!(
             ["NOERROR", "SERVFAIL", "REFUSED", "FORMERR"].contains(&answer.rcode().as_str()),
             "{kind}: {answer}"
@@ -367,17 +372,13 @@ fn garbage_is_refused() {
         }
         assert!(proxy.process.running(), "{kind}");
         assert_eq!(proxy.query("calm.test", "A").answers().len(), 1, "{kind}");
-        until("the filter to be in service again", || {
-            proxy.query("plain.garbage.hostile.test", "A").rcode() == "NOERROR"
-        });
+        until("the filter to be in service again", works);
     }
     // Two verdicts about one query: one of them holds, which may be to drop it.
     let twice = Message::query("twice.garbage.hostile.test", "A");
     let socket = client::socket(proxy.address);
     socket.send(&twice.encode()).expect("a sent query");
-    until("the filter to be in service again", || {
-        proxy.query("plain.garbage.hostile.test", "A").rcode() == "NOERROR"
-    });
+    until("the filter to be in service again", works);
     assert!(proxy.process.running());
 }
 
