@@ -19,9 +19,9 @@ pub const NOTICED: Duration = Duration::from_secs(1);
 /// How long before the end a query may have come that is not answered any more.
 pub const TAKEN: Duration = Duration::from_millis(100);
 
-/// How many of 250 queries a second a process that is killed may have taken and not answered: those of 40 ms.
+/// How many of 250 queries a second a process that is killed may have taken and not answered: those of 80 ms.
 /// On a machine of its own it is none or one; here, others may want the processor while it dies.
-pub const LOST: usize = 10;
+pub const LOST: usize = 20;
 
 /// Both protocols to all addresses at once.
 pub fn loads(world: &World, servers: &[&str]) -> Vec<(String, Load)> {

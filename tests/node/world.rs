@@ -25,7 +25,7 @@ use harness::tools::output;
 use harness::{PATIENCE, needs, proxy};
 
 /// How many worlds there are at once: nearly all of a test's time is waiting, and a few share two processors well.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 2;
 
 /// A test's right to a world, until it is dropped.
 pub struct Place(());

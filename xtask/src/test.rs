@@ -133,7 +133,7 @@ fn build(selection: &Selection) -> Result<Option<Child>, Failure> {
 }
 
 /// The tests are a quick build. Where the lints have been looked at just before, it is what they left.
-fn tests(subcommand: &str) -> Command {
+pub fn tests(subcommand: &str) -> Command {
     match strict() {
         true => Build::Quick.linted(subcommand),
         false => Build::Quick.cargo(subcommand),
