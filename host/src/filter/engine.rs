@@ -52,6 +52,12 @@ impl Engine {
         Engine::start(false, queue(sink)?)
     }
 
+    /// Takes nothing more of what filters print, and waits until what there is has been written: for a second at most. An
+    /// instance that is still being made for later does not hold that up.
+    pub fn finish_printing(&self) {
+        self.output.finish();
+    }
+
     /// An engine that counts instructions. Calls into its code cost a good deal more: it is for trying
     /// filters, not for answering queries.
     ///

@@ -129,8 +129,8 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         worker.tell();
         Ok::<(), Stop>(())
     })?;
-    // Once nothing is left of the filters, what they printed is written.
-    drop((refresher, generation, engine));
+    drop((refresher, generation));
+    engine.finish_printing();
 
     let mut out = String::new();
     for record in records.lock().iter() {
