@@ -129,7 +129,6 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         worker.tell();
         Ok::<(), Stop>(())
     })?;
-    drop((refresher, generation));
     engine.finish_printing();
 
     let mut out = String::new();
