@@ -27,37 +27,46 @@ use harness::{PATIENCE, needs, proxy};
 /// How many worlds there are at once: nearly all of a test's time is waiting, and a few share two processors well.
 const AT_ONCE: usize = 2;
 
-/// A test's right to a world, until it is dropped.
-pub struct Place(());
+/// A test's right to a world, or to be the only one that has one, until it is dropped: so many of [`AT_ONCE`].
+pub struct Place(usize);
 
 /// How many are taken, and what says that one is free again.
 static TAKEN: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 impl Place {
-    fn take() -> Place {
+    fn take(places: usize) -> Place {
         let taken = TAKEN.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = TAKEN.1.wait_while(taken, |taken| *taken == AT_ONCE);
-        *free.unwrap_or_else(PoisonError::into_inner) += 1;
-        Place(())
+        let free = TAKEN.1.wait_while(taken, |taken| *taken + places > AT_ONCE);
+        *free.unwrap_or_else(PoisonError::into_inner) += places;
+        Place(places)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        *TAKEN.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        TAKEN.1.notify_one();
+        *TAKEN.0.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
+        TAKEN.1.notify_all();
     }
 }
 
 /// Whether a test can run here, with these programs beside those that every one of them needs. Tests count
 /// what is lost, and so few run at a time: another one begins when the value goes.
 pub fn place(programs: &[&str]) -> Option<Place> {
+    places(1, programs)
+}
+
+/// The same for a test that counts what a process has not answered when it dies: no other world wants the processors.
+pub fn alone(programs: &[&str]) -> Option<Place> {
+    places(AT_ONCE, programs)
+}
+
+fn places(count: usize, programs: &[&str]) -> Option<Place> {
     let programs = [
         &["root", "ip", "nsenter", "iptables", "ip6tables", "nft"],
         programs,
     ]
     .concat();
-    needs(&programs).then(Place::take)
+    needs(&programs).then(|| Place::take(count))
 }
 
 /// The cluster's DNS addresses.

@@ -20,10 +20,9 @@ impl Network {
         Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
     ];
 
-    /// Whether an address is in one of those, also where an IPv6 address stands for it (RFC 4291 section 2.5.5.2).
+    /// Whether an address is in one of those.
     pub fn is_private(ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
-        ip.is_unspecified() || Network::PRIVATE.iter().any(|network| network.contains(ip))
+        Network::PRIVATE.iter().any(|network| network.contains(ip))
     }
 
     /// Everybody.

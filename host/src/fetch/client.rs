@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 use super::copies::{Copies, Description, in_memory};
 use super::fetch_error::FetchError;
-use super::upstreams::{NOT_WRITTEN, Resolver, Upstreams};
-use crate::config::{Data, Location, Network};
+use super::upstreams::{NOT_WRITTEN, Resolver, Upstreams, is_inside};
+use crate::config::{Data, Location};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -169,7 +169,7 @@ fn redirects(scheme: String, written: Vec<String>) -> Policy {
             redirect.error("too many redirects")
         } else if url.scheme() != scheme {
             redirect.error("it redirects to another scheme")
-        } else if let Some(ip) = ip.filter(|ip| Network::is_private(*ip) && !is_written()) {
+        } else if let Some(ip) = ip.filter(|ip| is_inside(*ip) && !is_written()) {
             redirect.error(format!("it redirects to {ip}: {NOT_WRITTEN}"))
         } else {
             redirect.follow()

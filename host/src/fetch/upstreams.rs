@@ -113,6 +113,13 @@ fn servers(forward: &Forward) -> Vec<Server> {
 /// What is wrong with an address of a private network that a redirect leads to.
 pub const NOT_WRITTEN: &str = "only a host that the configuration names may have a private address";
 
+/// Whether an address is this machine's or in a private network, also where an IPv6 address stands for it (RFC 4291 section
+/// 2.5.5.2).
+pub fn is_inside(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_unspecified() || Network::is_private(ip)
+}
+
 /// Resolves the hosts of one request. What is connected to is what was looked at here.
 #[derive(Debug)]
 pub struct Resolver {
@@ -131,7 +138,7 @@ impl Resolve for Resolver {
             let found = upstreams.addresses(host).await;
             let mut found = found.map_err(|error| format!("no address of {host}: {error}"))?;
             if !is_written {
-                found.retain(|address| !Network::is_private(*address));
+                found.retain(|address| !is_inside(*address));
                 if found.is_empty() {
                     return Err(format!("{host} has private addresses: {NOT_WRITTEN}").into());
                 }

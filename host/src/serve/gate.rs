@@ -133,7 +133,7 @@ impl Gate {
         let clients = own.map(|(_, clients)| clients).or(config.clients.as_ref());
         // An address that nobody far away can reach is for whoever comes there.
         let ip = address.ip();
-        let private = Network::PRIVATE.iter().any(|network| network.contains(ip));
+        let private = Network::is_private(ip);
         let ours = config.node.as_ref().and_then(|node| node.interface.as_deref());
         let kept = !ip.is_unspecified() && ours.is_some_and(|link| !interfaces::is_on_another(ip, link));
         let limits = config.clients.as_ref();
