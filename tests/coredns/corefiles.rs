@@ -107,16 +107,28 @@ pub const CASES: [Case; 15] = [
     },
     Case {
         title: "hosts",
-        differences: &[Difference {
-            settle: |asked, theirs, ours| {
-                let listed = ["web.example.org", "www.example.org", "six.example.org"].contains(&asked.name);
-                let reverse = asked.name == "1.0.0.10.in-addr.arpa";
-                if listed && asked.qtype == "PTR" || reverse && asked.qtype != "PTR" {
-                    *theirs = ours.clone();
-                }
+        differences: &[
+            Difference {
+                settle: |asked, theirs, ours| {
+                    let listed = ["web.example.org", "www.example.org", "six.example.org"].contains(&asked.name);
+                    let reverse = asked.name == "1.0.0.10.in-addr.arpa";
+                    if listed && asked.qtype == "PTR" || reverse && asked.qtype != "PTR" {
+                        *theirs = ours.clone();
+                    }
+                },
+                why: "A name of the table has no other records: also none of the type PTR, nor a reverse name of other types",
             },
-            why: "A name of the table has no other records: also none of the type PTR, nor a reverse name of other types",
-        }],
+            Difference {
+                settle: |asked, theirs, ours| {
+                    let denied = ours.answers.is_empty() && theirs.answers.is_empty();
+                    let own = format!("{}. soa ", asked.name);
+                    if denied && theirs.authority.is_empty() {
+                        ours.authority.retain(|(record, _)| !record.starts_with(&own));
+                    }
+                },
+                why: "A denial of the table has an SOA record, without which no cache keeps it (RFC 2308 section 2.2)",
+            },
+        ],
         text: ".:$PORT {\n bind $BIND\n hosts /nonexistent {\n 10.0.0.1 web.example.org www.example.org\n 10.0.0.2 web.example.org\n 2001:db8::7 six.example.org\n ttl 99\n fallthrough\n }\n cache\n forward . $UPSTREAM\n}",
         names: &[
             "web.example.org",
