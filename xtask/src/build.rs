@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::commands::{Failure, call, cargo, release_folder};
+use crate::commands::{Failure, answers, call, cargo, release_folder};
 use crate::setup;
 
 /// What makes the difference.
 const QUICK: &str = "xtask/quick.toml";
+
+/// What compiles our own crates for the day: rustc, with an opinion. So `check`, `test` and `run` share what is compiled, and
+/// dependencies, which `cargo clippy` would look through a second time, are those of the release.
+const CLIPPY: &str = "clippy-driver";
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,22 +51,15 @@ impl Build {
             // Compiled files lie where the release's do; what is run does not.
             command.args(["--config", &format!("build.build-dir={:?}", target())]);
             command.arg("--target-dir").arg(quick_folder());
+            if answers(Command::new(CLIPPY).arg("--version")) {
+                command.args(["--config", &format!("build.rustc-workspace-wrapper={CLIPPY:?}")]);
+            }
             // Not the commit: another one is no reason to compile again.
             command.env(
                 "DNSWEIR_BUILT",
                 concat!(env!("CARGO_PKG_VERSION"), "\nquick build, unoptimized"),
             );
         }
-        command
-    }
-
-    /// The same, where clippy is the compiler of our own crates, and a warning an error. What it compiles can be run; the
-    /// dependencies are those of every other build, which `cargo clippy` would look through a second time.
-    pub fn linted(self, subcommand: &str) -> Command {
-        let mut command = self.cargo(subcommand);
-        command.args(["--config", "build.rustc-workspace-wrapper=\"clippy-driver\""]);
-        // How `cargo clippy` passes on what stands behind its `--`.
-        command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
         command
     }
 

@@ -139,7 +139,7 @@ fn bench(args: &[String]) -> Result<(), Failure> {
 fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
     let build = Build::chosen(&mut words);
     build.programs(Some("dnsweir"))?;
-    let mut command = test::tests("test");
+    let mut command = Build::Quick.cargo("test");
     command.args(["--quiet", "--test", "histories", "--", "simulate"]);
     call(command.args(words).env("DNSWEIR_PROGRAMS", build.folder()))
 }

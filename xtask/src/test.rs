@@ -82,7 +82,7 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
     let prepared = build(&selection)?;
     let mut tested = Ok(());
     if selection.workspace {
-        let mut command = tests("test");
+        let mut command = Build::Quick.cargo("test");
         command.arg("--no-fail-fast").args(&selection.words);
         command.env("RUST_MIN_STACK", STACK);
         if std::env::var_os("RUST_TEST_THREADS").is_none() {
@@ -117,7 +117,7 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
 /// node need: most other tests wait most of the time.
 fn build(selection: &Selection) -> Result<Option<Child>, Failure> {
     setup::wasm_target()?;
-    let mut tests = tests("build");
+    let mut tests = Build::Quick.cargo("build");
     match selection.build {
         Build::Quick => call(tests.args(["--bins", "--tests"])).map(|()| None),
         Build::Release => {
@@ -129,14 +129,6 @@ fn build(selection: &Selection) -> Result<Option<Child>, Failure> {
                 failed => failed.and(cluster.map_or(Ok(()), is_prepared)).map(|()| None),
             }
         }
-    }
-}
-
-/// The tests are a quick build. Where the lints have been looked at just before, it is what they left.
-pub fn tests(subcommand: &str) -> Command {
-    match strict() {
-        true => Build::Quick.linted(subcommand),
-        false => Build::Quick.cargo(subcommand),
     }
 }
 
