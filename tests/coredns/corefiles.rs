@@ -110,7 +110,8 @@ pub const CASES: [Case; 15] = [
         differences: &[
             Difference {
                 settle: |asked, theirs, ours| {
-                    let listed = ["web.example.org", "www.example.org", "six.example.org"].contains(&asked.name);
+                    let listed =
+                        ["web.example.org", "www.example.org", "six.example.org"].contains(&asked.name);
                     let reverse = asked.name == "1.0.0.10.in-addr.arpa";
                     if listed && asked.qtype == "PTR" || reverse && asked.qtype != "PTR" {
                         *theirs = ours.clone();

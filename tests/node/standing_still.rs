@@ -177,7 +177,8 @@ impl Frozen {
             "/sys/fs/cgroup".into()
         }
         .join(name);
-        std::fs::create_dir(&group).expect("a control group");
+        // A run that was killed may have left one with this number.
+        std::fs::create_dir_all(&group).expect("a control group");
         let frozen = Frozen(group);
         frozen.write("cgroup.procs", &process.to_string());
         frozen.freeze(true);
