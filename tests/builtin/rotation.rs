@@ -53,6 +53,13 @@ fn clients_of_a_network_are_one_client() {
         .map(|last| first(&format!("127.7.{last}.{last}")))
         .collect();
     assert_eq!(network.len(), 1);
+    // What the proxy does for the filter is the filter's, too, if no call made it.
+    let metrics = proxy.metrics();
+    assert_eq!(
+        metrics.sum("dnsweir_filter_edits_total", &[("filter", "f")]),
+        20.0
+    );
+    assert!(metrics.sum("dnsweir_filter_edit_seconds_total", &[("filter", "f")]) > 0.0);
 
     let upstream = anything();
     let proxy = start(

@@ -28,6 +28,10 @@ pub struct FilterCounters {
     pub verdicts: VerdictCounters,
     /// Queries that a remembered verdict answered without a call.
     pub remembered: AtomicU64,
+    /// Responses whose message its verdicts changed, remembered ones among them.
+    pub edits: AtomicU64,
+    /// Time spent on that, in nanoseconds: the proxy's work, on what the filter said.
+    pub edit_nanoseconds: AtomicU64,
     /// Queries, responses and events that it was not called for, by reason.
     pub uncalled: UncalledCounters,
     /// Failed calls and failed starts, by reason.

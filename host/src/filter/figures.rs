@@ -25,6 +25,12 @@ impl Filter {
         let help = "Queries decided by a remembered verdict, without a call";
         let metric = figures.counter("filter_remembered", help);
         metric.add(&[filter], counters.remembered.load(Relaxed));
+        let help = "Responses whose message a verdict changed, remembered ones included";
+        let metric = figures.counter("filter_edits", help);
+        metric.add(&[filter], counters.edits.load(Relaxed));
+        let help = "Time spent on changing them, outside of the filter";
+        let metric = figures.counter("filter_edit_seconds", help);
+        metric.add_seconds(&[filter], counters.edit_nanoseconds.load(Relaxed) as f64 / 1e9);
         let help = "Responses held back because the filter said so";
         let metric = figures.counter("filter_delays", help);
         metric.add(&[filter], counters.delays.load(Relaxed));

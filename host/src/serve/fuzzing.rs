@@ -53,7 +53,7 @@ fn apply(verdict: &Verdict, response: &mut Response, question: &mut Vec<u8>) {
         Decision::Pass | Decision::Alias(_) | Decision::Ask(_) | Decision::Drop(_) => {}
     }
     if let Some(edit) = &verdict.edit {
-        response.edit_as(edit, question, true, || MESSAGE_MAXIMUM);
+        response.edit_as(edit, question, true, || MESSAGE_MAXIMUM, |_| {});
     }
 }
 

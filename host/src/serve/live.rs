@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crate::dns::{MESSAGE_MAXIMUM, rtype};
 use crate::filter::{self, Instance, Interest};
@@ -239,6 +241,18 @@ impl Live {
         let stages = &self.generation.pipelines[request.pipeline].stages;
         if let Some(Stage::Filter { filter, .. }) = stages.get(request.stage) {
             self.generation.filters[*filter].counters().drops.add(reason);
+        }
+    }
+
+    /// Counts an edit of a message by the filter at a stage.
+    pub fn count_edit(&self, request: &Request, stage: usize, took: Duration) {
+        let stages = &self.generation.pipelines[request.pipeline].stages;
+        if let Some(Stage::Filter { filter, .. }) = stages.get(stage) {
+            let counters = self.generation.filters[*filter].counters();
+            counters.edits.fetch_add(1, Relaxed);
+            counters
+                .edit_nanoseconds
+                .fetch_add(took.as_nanos() as u64, Relaxed);
         }
     }
 

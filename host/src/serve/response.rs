@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::cache::Entry;
 use crate::dns::Origin;
@@ -191,10 +192,18 @@ impl Response {
     #[inline]
     pub fn edit(&mut self, edit: &ResponseEdit, request: &Request, live: &Live, stage: usize) {
         let datagram = request.takes_datagrams();
-        self.edit_as(edit, &request.question, datagram, || live.room(request, stage));
+        let count = |took| live.count_edit(request, stage, took);
+        self.edit_as(
+            edit,
+            &request.question,
+            datagram,
+            || live.room(request, stage),
+            count,
+        );
     }
 
-    /// The same for this question, where no more octets than `room` will be of use.
+    /// The same for this question, where no more octets than `room` will be of use; `count` gets what a change of the message
+    /// took.
     // As `push_event` of a batch: there is next to nothing to do, but for every hit.
     #[inline]
     pub(super) fn edit_as(
@@ -203,9 +212,12 @@ impl Response {
         question: &[u8],
         datagram: bool,
         room: impl FnOnce() -> usize,
+        count: impl FnOnce(Duration),
     ) {
         if edit.changes_message() && !matches!(self.content, Content::Verbatim(_)) {
+            let begun = Instant::now();
             self.edit_message(edit, question, datagram, room());
+            count(begun.elapsed());
         }
         if edit.header_set & flag::AA != 0 {
             self.authoritative = true;
