@@ -193,8 +193,7 @@ impl Live {
         }
     }
 
-    /// Octets of a response that are of use to whoever gets it from a filter at this stage: above the cache, what the client takes.
-    #[cold]
+    /// Octets of a response that are of use to whoever gets it from this stage: above the cache, what the client takes.
     pub fn room(&self, request: &Request, stage: usize) -> usize {
         match stage < self.generation.pipelines[request.pipeline].cache_at {
             true => request.limit(),
@@ -272,6 +271,7 @@ impl Live {
             dnssec_ok: request.dnssec_ok(),
             subnet: request.route().1,
             signed: request.signed.as_deref(),
+            room: self.room(request, request.stage),
             client: request.client.address.ip(),
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
             zones: &self.generation.zones.lengths,

@@ -25,6 +25,8 @@ pub struct Question<'a> {
     pub subnet: Option<ClientSubnet>,
     /// The whole message, if it is signed and may only be relayed as it is (RFC 5625 section 4.5).
     pub signed: Option<&'a [u8]>,
+    /// Octets of an answer that are of use. One that the proxy writes itself has no more, and TC where something is missing.
+    pub room: usize,
     /// Whose share of what is bounded it takes.
     pub client: IpAddr,
     /// The zone of the configuration that the name belongs to.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dns::records::{Answer, Section};
 use crate::dns::writer::{Writer, Written};
-use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, build, rtype};
+use crate::dns::{CLASS_IN, build, rtype};
 use crate::source::{Question, Resolution};
 use crate::zonefile::Set;
 
@@ -91,7 +91,7 @@ impl<'z, 'q> Message<'z, 'q> {
         question.extend(self.question.qtype.to_be_bytes());
         question.extend(self.question.qclass.to_be_bytes());
         let empty = build::empty(&question, rcode);
-        let mut writer = Writer::new(&empty, question.len(), MESSAGE_MAXIMUM);
+        let mut writer = Writer::new(&empty, question.len(), self.question.room);
         let dnssec_ok = self.question.dnssec_ok;
         for section in [Section::Answer, Section::Authority] {
             for part in self.parts.iter().filter(|part| part.section == section) {

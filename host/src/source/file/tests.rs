@@ -9,7 +9,7 @@ use crate::dns::name::Name;
 use crate::dns::records::{Section, counts};
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::record_lines;
-use crate::dns::{CLASS_IN, rcode_text, rtype};
+use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rcode_text, rtype};
 use crate::source::{Question, Resolution};
 use crate::zonefile::{Bounds, read};
 
@@ -53,6 +53,11 @@ fn file(text: &str, fallthrough: &[&str]) -> File {
 }
 
 fn resolve(file: &File, name: &str, qtype: u16, dnssec_ok: bool) -> Resolution {
+    resolve_in(file, name, qtype, dnssec_ok, MESSAGE_MAXIMUM)
+}
+
+/// The same where no more octets are of use.
+fn resolve_in(file: &File, name: &str, qtype: u16, dnssec_ok: bool, room: usize) -> Resolution {
     let name = Name::parse(name).unwrap();
     file.immediate(&Question {
         name: name.as_bytes(),
@@ -62,6 +67,7 @@ fn resolve(file: &File, name: &str, qtype: u16, dnssec_ok: bool) -> Resolution {
         dnssec_ok,
         subnet: None,
         signed: None,
+        room,
         client: [127, 0, 0, 1].into(),
         zone: &Name::parse("example").unwrap(),
         zones: &SuffixMap::default(),
@@ -295,7 +301,11 @@ fn some_names_are_left_to_others() {
 
 /// The octets of an answer, its records by section, and whether it is truncated.
 fn counted(file: &File, name: &str, qtype: u16) -> (usize, [u16; 3], bool) {
-    let Resolution::Answer { answer, .. } = resolve(file, name, qtype, false) else {
+    counted_in(file, name, qtype, MESSAGE_MAXIMUM)
+}
+
+fn counted_in(file: &File, name: &str, qtype: u16, room: usize) -> (usize, [u16; 3], bool) {
+    let Resolution::Answer { answer, .. } = resolve_in(file, name, qtype, false, room) else {
         panic!("{name} is not answered");
     };
     let message = &answer.message;
@@ -357,4 +367,8 @@ fn of_a_set_that_no_message_holds_there_is_what_fits() {
     let (octets, [answers, ..], truncated) = counted(&file, "wide.example", rtype::A);
     assert_eq!((answers, truncated), (4094, true));
     assert!(octets <= 65_535, "{octets}");
+    // Of which a datagram takes less: no more is written.
+    let (octets, [answers, ..], truncated) = counted_in(&file, "wide.example", rtype::A, 512);
+    assert_eq!((answers, truncated), (30, true));
+    assert!(octets <= 512, "{octets}");
 }

@@ -96,7 +96,7 @@ impl Teller<'_> {
 
     fn at(&self, asked: &Asked<'_>, place: Place<'_>) -> Resolution {
         let qtype = asked.question.qtype;
-        let mut message = Message::new(&asked.section, self.rules.ttl);
+        let mut message = Message::new(&asked.section, asked.question.room, self.rules.ttl);
         match place {
             Place::Nowhere if let Some(targets) = self.search(asked) => {
                 return Resolution::Alias(Arc::new(Alias {
@@ -303,6 +303,9 @@ fn weight(count: usize) -> [u8; 2] {
 fn push_addresses(message: &mut Message, qtype: u16, found: &[Found<'_>]) {
     let mut told = HashSet::new();
     for found in found.iter().filter(|found| told.insert(found.address)) {
+        if message.is_full() {
+            break;
+        }
         push_asked_address(message, qtype, found.address);
     }
     if found.len() >= MOST_FOUND {

@@ -18,6 +18,8 @@ const POINTED: usize = 0x3fff;
 pub struct Message {
     octets: Vec<u8>,
     ttl_offsets: TtlOffsets,
+    /// The most octets.
+    limit: usize,
     ttl: u32,
     lowest_ttl: Option<u32>,
     /// Whether something did not fit.
@@ -39,11 +41,12 @@ impl Owner<'_> {
 }
 
 impl Message {
-    /// One without records, whose records will have a TTL of so many seconds.
-    pub fn new(question: &[u8], ttl: u32) -> Message {
+    /// One without records, which will have so many octets at most, and records with a TTL of so many seconds.
+    pub fn new(question: &[u8], limit: usize, ttl: u32) -> Message {
         Message {
             octets: build::empty(question, rcode::NOERROR),
             ttl_offsets: TtlOffsets::new(),
+            limit,
             ttl,
             lowest_ttl: None,
             is_full: false,
@@ -80,7 +83,8 @@ impl Message {
             }
             Owner::Name(name) => name,
         };
-        if build::push_record(&mut self.octets, section, owner, rtype, CLASS_IN, ttl, data) {
+        let has_room = self.octets.len() + owner.len() + 10 + data.len() <= self.limit;
+        if has_room && build::push_record(&mut self.octets, section, owner, rtype, CLASS_IN, ttl, data) {
             let ttl_at = self.octets.len() - data.len() - 6;
             self.ttl_offsets.push(ttl_at as u16);
             self.lowest_ttl = Some(self.lowest_ttl.map_or(ttl, |lowest| lowest.min(ttl)));

@@ -23,7 +23,7 @@ use crate::dns::name::Name;
 use crate::dns::records::Section;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::text::record_lines;
-use crate::dns::{CLASS_IN, rcode_text, rtype};
+use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, rcode_text, rtype};
 use crate::source::{Alias, Question, Resolution};
 
 /// A configuration that says nothing.
@@ -56,6 +56,8 @@ struct Zoo {
     hosts: Vec<IpAddr>,
     /// Whether clients ask, and not the proxy.
     direct: bool,
+    /// Octets of an answer that are of use to them.
+    room: usize,
 }
 
 impl Zoo {
@@ -69,6 +71,7 @@ impl Zoo {
             config,
             hosts: Vec::new(),
             direct: true,
+            room: MESSAGE_MAXIMUM,
         };
         zoo.index.complete = true;
         zoo.index.serial = 7;
@@ -124,6 +127,7 @@ impl Zoo {
             dnssec_ok: false,
             subnet: None,
             signed: None,
+            room: self.room,
             client,
             zone: &zone,
             zones: &SuffixMap::default(),

@@ -15,7 +15,7 @@ use crate::dns::parts::take_apart;
 use crate::dns::records::Section;
 use crate::dns::suffix_map::SuffixMap;
 use crate::dns::transfer::Record;
-use crate::dns::{CLASS_IN, QUESTION_TAIL, rtype};
+use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, QUESTION_TAIL, rtype};
 use crate::source::transfer::{Asked, Contents, Reply};
 use crate::source::{Question, Resolution};
 
@@ -129,6 +129,7 @@ impl Snapshot {
                 dnssec_ok: false,
                 subnet: None,
                 signed: None,
+                room: MESSAGE_MAXIMUM,
                 client: Ipv4Addr::UNSPECIFIED.into(),
                 zone: &self.zone,
                 zones: &SuffixMap::default(),

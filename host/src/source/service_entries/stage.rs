@@ -51,7 +51,7 @@ impl ServiceEntries {
             &question.qclass.to_be_bytes(),
         ]
         .concat();
-        let mut message = Message::new(&section, self.ttl);
+        let mut message = Message::new(&section, question.room, self.ttl);
         let is_asked_for = |address: &&std::net::IpAddr| address.is_ipv4() == (question.qtype == rtype::A);
         for address in addresses.iter().filter(is_asked_for) {
             message.push_address(ANSWER, Owner::QUESTION, *address);

@@ -147,6 +147,15 @@ fn a_wide_slice_is_cut_and_reported() {
         panic!("a port");
     };
     assert!(answer.answer_count() > 500);
+    // Of which a datagram takes less: no more is written.
+    zoo.room = 512;
+    let Resolution::Answer { answer, .. } =
+        zoo.resolve("cluster.local", "web.zoo.svc.cluster.local", rtype::A)
+    else {
+        panic!("addresses");
+    };
+    assert!(answer.message.len() <= 512, "{}", answer.message.len());
+    assert_eq!(answer.message[2] & 2, 2, "it is truncated");
 }
 
 /// A query looks through all slices of a service.
