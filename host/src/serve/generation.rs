@@ -9,7 +9,7 @@ use crate::dns::name::Name;
 use crate::dnstap::Tap;
 use crate::filter::{Engine, Filter, Outcomes};
 use crate::identity::NodePods;
-use crate::source::{self, Source};
+use crate::source::{self, Served, Source};
 
 use super::fingerprint;
 use super::gate::Gate;
@@ -287,20 +287,27 @@ fn tap(config: &Config, previous: Option<&Generation>) -> Option<Arc<Tap>> {
     })
 }
 
-/// The sources of the generation before, by what they are made of.
-struct KnownSources<'p>(HashMap<&'p source::Key, &'p Arc<Source>>);
+/// The sources of the generation before.
+struct KnownSources<'p> {
+    /// By what they are made of.
+    by_key: HashMap<&'p source::Key, &'p Arc<Source>>,
+    served: Served<'p>,
+}
 
 impl<'p> KnownSources<'p> {
     fn new(previous: Option<&'p Generation>) -> KnownSources<'p> {
         let sources = previous.map_or(&[][..], |previous| &previous.sources);
-        KnownSources(sources.iter().map(|source| (source.key(), source)).collect())
+        KnownSources {
+            by_key: sources.iter().map(|source| (source.key(), source)).collect(),
+            served: Source::served(sources),
+        }
     }
 
     /// The one with this key, or a new one.
     fn source(&self, config: &SourceConfig, key: source::Key, workers: usize) -> Arc<Source> {
-        match self.0.get(&key) {
+        match self.by_key.get(&key) {
             Some(same) => Arc::clone(same),
-            None => Source::new(config, key, workers),
+            None => Source::new(config, key, workers, &self.served),
         }
     }
 

@@ -36,7 +36,7 @@ use service_entries::ServiceEntries;
 
 pub use question::Question;
 pub use resolution::{Alias, Refused, Resolution, Resolved};
-pub use secondary::{AskedNotify, Notified};
+pub use secondary::{AskedNotify, Notified, Served};
 pub use status::{Status, UpstreamStatus};
 pub use transfer::{Asked as AskedTransfer, Reply as TransferReply, Transfer};
 
@@ -100,18 +100,28 @@ enum WorkerKind {
 }
 
 impl Source {
-    /// A source, for so many workers. `key`: that of this configuration.
-    pub fn new(config: &SourceConfig, key: Key, workers: usize) -> Arc<Source> {
+    /// A source, for so many workers. `key`: that of this configuration. `served`: the zones of those before it.
+    pub fn new(config: &SourceConfig, key: Key, workers: usize, served: &Served<'_>) -> Arc<Source> {
         let kind = match config {
             SourceConfig::Forward(forward) => Kind::Forward(Forwarder::new(forward, &key.zone, workers)),
             SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Box::new(Kubernetes::new(kubernetes))),
             SourceConfig::File(file) => Kind::File(File::new(file)),
-            SourceConfig::Secondary(secondary) => Kind::Secondary(Box::new(Secondary::new(secondary))),
+            SourceConfig::Secondary(secondary) => {
+                Kind::Secondary(Box::new(Secondary::new(secondary, served)))
+            }
             SourceConfig::ServiceEntries(entries) => {
                 Kind::ServiceEntries(Box::new(ServiceEntries::new(entries)))
             }
         };
         Arc::new(Source { key, kind })
+    }
+
+    /// The zones that these have from other servers.
+    pub fn served(sources: &[Arc<Source>]) -> Served<'_> {
+        Served::of(sources.iter().filter_map(|source| match &source.kind {
+            Kind::Secondary(secondary) => Some(&**secondary),
+            Kind::Forward(_) | Kind::Kubernetes(_) | Kind::ServiceEntries(_) | Kind::File(_) => None,
+        }))
     }
 
     /// What it was made of.

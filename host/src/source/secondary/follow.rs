@@ -28,13 +28,13 @@ const MOST: Duration = Duration::from_secs(60);
 /// Follows one zone.
 pub struct Follower {
     /// What workers see of it.
-    pub state: Arc<State>,
+    state: Arc<State>,
     /// What is written about it.
-    pub config: Arc<config::Secondary>,
+    config: Arc<config::Secondary>,
     /// Who has it from here.
-    pub outgoing: Option<Arc<Outgoing>>,
+    outgoing: Option<Arc<Outgoing>>,
     /// Until when what is known is served.
-    pub expires: Option<Instant>,
+    expires: Option<Instant>,
 }
 
 /// What an SOA record says of times.
@@ -63,6 +63,22 @@ impl Timers {
 }
 
 impl Follower {
+    /// Begins with what is known, which expires when it would have.
+    pub fn new(
+        state: &Arc<State>,
+        config: &Arc<config::Secondary>,
+        outgoing: Option<Arc<Outgoing>>,
+    ) -> Follower {
+        let known = state.zone.load_full();
+        let left = known.and_then(|known| Some(Timers::of(&known).expire.saturating_sub(state.age()?)));
+        Follower {
+            state: Arc::clone(state),
+            config: Arc::clone(config),
+            outgoing,
+            expires: left.map(|left| Instant::now() + left),
+        }
+    }
+
     /// Goes on for good.
     pub async fn run(mut self) {
         loop {

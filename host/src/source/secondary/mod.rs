@@ -17,4 +17,4 @@ mod state;
 mod tests;
 
 pub use notified::{AskedNotify, Notified};
-pub use stage::Secondary;
+pub use stage::{Secondary, Served};

@@ -1,5 +1,6 @@
 //! What `secondary` says as a source of answers.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -48,15 +49,31 @@ impl config::Secondary {
     }
 }
 
+/// Zones that are served, by name: what is to be asked for in another way goes on with them.
+#[derive(Default)]
+pub struct Served<'p>(HashMap<&'p Name, &'p State>);
+
+impl<'p> Served<'p> {
+    /// Those of some.
+    pub fn of(secondaries: impl Iterator<Item = &'p Secondary>) -> Served<'p> {
+        let states = secondaries.flat_map(|secondary| &secondary.states);
+        Served(states.map(|state| (&state.origin, &**state)).collect())
+    }
+}
+
 impl Secondary {
-    /// One that has nothing yet.
-    pub fn new(config: &config::Secondary) -> Secondary {
+    /// One that has what was served before of the same zones, and nothing of others yet.
+    pub fn new(config: &config::Secondary, served: &Served<'_>) -> Secondary {
         let origins = config
             .origins
             .iter()
             .filter_map(|origin| Name::parse(origin).ok());
+        let states = origins.map(|origin| match served.0.get(&origin) {
+            Some(former) => State::after(former, config.memory),
+            None => State::new(&origin),
+        });
         Secondary {
-            states: origins.map(|origin| State::new(&origin)).collect(),
+            states: states.collect(),
             fallthrough: Fallthrough::new(&config.fallthrough),
             outgoing: Outgoing::of_each(config.transfer.as_ref(), config.origins.len()),
             config: Arc::new(config.clone()),
@@ -85,12 +102,11 @@ impl Secondary {
         if self.begun.set(Instant::now()).is_err() {
             return;
         }
-        let followers = self.states.iter().enumerate().map(|(index, state)| Follower {
-            state: Arc::clone(state),
-            config: Arc::clone(&self.config),
-            outgoing: self.outgoing.get(index).cloned(),
-            expires: None,
-        });
+        let followers = self
+            .states
+            .iter()
+            .enumerate()
+            .map(|(index, state)| Follower::new(state, &self.config, self.outgoing.get(index).cloned()));
         let followers: Vec<Follower> = followers.collect();
         let follow = async move || drop(join_all(followers.into_iter().map(Follower::run)).await);
         match Background::start("secondary", follow) {

@@ -49,6 +49,17 @@ impl State {
         })
     }
 
+    /// What another one knows is known here, unless it takes more than so many octets: a reload that changes how a zone is
+    /// asked for goes on with the zone.
+    pub fn after(former: &State, memory: usize) -> Arc<State> {
+        let state = State::new(&former.origin);
+        if let Some(zone) = former.zone.load_full().filter(|zone| zone.octets <= memory) {
+            state.known.lock().checked = former.known.lock().checked;
+            state.publish(zone);
+        }
+        state
+    }
+
     /// Has queries answered from another zone.
     pub fn publish(&self, zone: Arc<Zone>) {
         self.zone.store(Some(zone));

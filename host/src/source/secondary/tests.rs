@@ -11,7 +11,7 @@ use super::super::transfer::{Contents as _, serial};
 use super::incoming::{Came, Incoming, Wrong};
 use super::primary::Primary;
 use super::state::State;
-use super::{AskedNotify, Notified, Secondary};
+use super::{AskedNotify, Notified, Secondary, Served};
 use crate::config::{self, SourceConfig};
 use crate::dns::name::Name;
 use crate::dns::transfer::{Record, Request, Response};
@@ -34,6 +34,10 @@ fn of(primary: SocketAddr, wait: Duration) -> config::Secondary {
         wait,
         transfer: None,
     }
+}
+
+fn new(config: &config::Secondary) -> Secondary {
+    Secondary::new(config, &Served::default())
 }
 
 fn soa(number: u32) -> Record {
@@ -402,8 +406,8 @@ fn only_primaries_are_listened_to() {
             Notified::Refused => None,
         })
     };
-    let open = Secondary::new(&config(None));
-    let signed = Secondary::new(&config(Some(key.clone())));
+    let open = new(&config(None));
+    let signed = new(&config(Some(key.clone())));
     // QR, NOTIFY, AA; with a signature or without.
     assert_eq!(
         told(&open, "192.0.2.1", &message(None), ORIGIN),
@@ -428,12 +432,41 @@ fn only_primaries_are_listened_to() {
 #[tokio::test]
 async fn what_was_waited_for_in_vain_is_not_waited_for_again() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let secondary = Secondary::new(&of(silent.local_addr().unwrap(), Duration::from_millis(10)));
+    let secondary = new(&of(silent.local_addr().unwrap(), Duration::from_millis(10)));
     secondary.bring_up().await;
     while secondary.not_ready().is_some() {
         tokio::task::yield_now().await;
     }
     assert!(futures_util::FutureExt::now_or_never(secondary.bring_up()).is_some());
+}
+
+/// A reload that says of a zone how it is asked for, or of whom, does not take it away.
+#[test]
+fn a_secondary_that_is_changed_goes_on_with_its_zone() {
+    let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let before = new(&of(address(1), Duration::ZERO));
+    let state = &before.states()[0];
+    state.publish(zone(7, &[]));
+    state.checked();
+    let changed = |config| {
+        let after = Secondary::new(&config, &Served::of([&before].into_iter()));
+        let state = &after.states()[0];
+        let serial = state.zone.load().as_ref().map(|zone| zone.serial);
+        (serial, state.has_come(), state.age().is_some())
+    };
+    let another = of(address(2), Duration::from_secs(60));
+    assert_eq!(changed(another.clone()), (Some(7), true, true));
+    // What is larger than it may be now has to come again, and be refused.
+    let smaller = config::Secondary {
+        memory: 1,
+        ..another.clone()
+    };
+    assert_eq!(changed(smaller), (None, false, false));
+    let other = config::Secondary {
+        origins: vec!["other.example.".into()],
+        ..another
+    };
+    assert_eq!(changed(other), (None, false, false));
 }
 
 /// Three that nobody answers keep a start as long as one: each has begun before the first is given up.
@@ -442,7 +475,14 @@ async fn sources_are_waited_for_side_by_side() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = of(silent.local_addr().unwrap(), Duration::from_secs(60));
     let config = SourceConfig::Secondary(config);
-    let sources = [1, 2, 3].map(|_| Source::new(&config, source::Key::of_zone(&config, &Name::ROOT), 1));
+    let sources = [1, 2, 3].map(|_| {
+        Source::new(
+            &config,
+            source::Key::of_zone(&config, &Name::ROOT),
+            1,
+            &Served::default(),
+        )
+    });
     let all_ask = async {
         let mut asking = Vec::new();
         while asking.len() < 3 {
