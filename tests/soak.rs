@@ -31,11 +31,19 @@ fn floods_cost_a_calm_client_nothing() {
         .filter(|flood| LIGHT.contains(&flood.name))
         .copied();
     rows.push(soak.all_at_once(&light.collect::<Vec<_>>(), 2 * EACH));
-    let ceiling = soak.proxy.metrics().sum("dnsweir_memory_ceiling_bytes", &[]);
+    let ceiling = soak
+        .stage
+        .proxy
+        .metrics()
+        .sum("dnsweir_memory_ceiling_bytes", &[]);
     for row in &rows {
         eprintln!("{row}");
         assert_eq!(row.seen.lost, 0, "{row}");
         assert!((row.peak as f64) < ceiling, "{row}: more than {ceiling} octets");
     }
-    assert!(soak.settles(), "{} descriptors", soak.proxy.process.descriptors());
+    assert!(
+        soak.settles(),
+        "{} descriptors",
+        soak.stage.proxy.process.descriptors()
+    );
 }

@@ -106,15 +106,20 @@ impl TlsClient {
     /// Connects to a server that has to be `name`.
     #[track_caller]
     pub fn connect(server: SocketAddr, name: &str, config: Arc<ClientConfig>) -> TlsClient {
-        let mut stream = TcpStream::connect_timeout(&server, PATIENCE).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        let stream = TcpStream::connect_timeout(&server, PATIENCE).expect("a connection");
+        TlsClient::over(stream, name, config).expect("a handshake")
+    }
+
+    /// The same over a connection that is there.
+    pub fn over(mut stream: TcpStream, name: &str, config: Arc<ClientConfig>) -> std::io::Result<TlsClient> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         let name = ServerName::try_from(name.to_owned()).expect("a name");
         let mut tls = ClientConnection::new(config, name).expect("a client");
         while tls.is_handshaking() {
-            tls.complete_io(&mut stream).expect("a handshake");
+            tls.complete_io(&mut stream)?;
         }
-        TlsClient(StreamOwned::new(tls, stream))
+        Ok(TlsClient(StreamOwned::new(tls, stream)))
     }
 
     /// Whether it goes on with an earlier session.

@@ -39,15 +39,15 @@ fn main() -> ExitCode {
     let (lost, failed) = rows.iter().fold((0, 0), |(lost, failed), row| {
         (lost + row.seen.lost, failed + row.seen.failed())
     });
-    let metrics = soak.proxy.metrics();
+    let metrics = soak.stage.proxy.metrics();
     let ceiling = metrics.sum("dnsweir_memory_ceiling_bytes", &[]) as u64;
-    let peak = soak.proxy.process.memory("VmHWM");
+    let peak = soak.stage.proxy.process.memory("VmHWM");
     println!(
         "\n{lost} queries of the calm client were lost, {failed} got no good answer; {:.1} of at most {:.1} MiB were \
          resident; {} descriptors are open, {} were before",
         peak as f64 / f64::from(1 << 20),
         ceiling as f64 / f64::from(1 << 20),
-        soak.proxy.process.descriptors(),
+        soak.stage.proxy.process.descriptors(),
         soak.descriptors,
     );
     match lost == 0 && peak <= ceiling && settled {

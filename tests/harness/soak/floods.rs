@@ -1,5 +1,11 @@
 //! What clients do that must not silence others. Each comes from addresses of its own.
 
+mod encrypted;
+mod own_answers;
+mod stages;
+
+pub use stages::Stage;
+
 use std::collections::VecDeque;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -15,11 +21,11 @@ pub struct Flood {
     /// What the table calls it.
     pub name: &'static str,
     /// The flood itself.
-    pub run: fn(SocketAddr, &AtomicBool),
+    pub run: fn(&Stage, &AtomicBool),
 }
 
 /// Each kind.
-pub const ALL: [Flood; 8] = [
+pub const ALL: [Flood; 16] = [
     flood("pointer chains", pointer_chains),
     flood("pipelining without reading", pipelining),
     flood("20 silent names", few_silent_names),
@@ -28,9 +34,26 @@ pub const ALL: [Flood; 8] = [
     flood("one octet a second", octets),
     flood("random names", random_names),
     flood("spoofed sources", spoofed_sources),
+    flood(
+        "1 500 SRV records whose targets have 1 500 addresses each",
+        own_answers::srv_sets,
+    ),
+    flood(
+        "a service of 1 000 endpoints and 1 000 ports",
+        own_answers::wide_slices,
+    ),
+    flood(
+        "a cached set of 2 000 addresses, put in another order",
+        own_answers::edits,
+    ),
+    flood("names that a filter traps at", own_answers::traps),
+    flood("reloads, every other one refused", own_answers::reloads),
+    flood("forged first datagrams of QUIC", encrypted::first_datagrams),
+    flood("POST requests whose bodies never come", encrypted::bodies),
+    flood("silent connections to the webhook", encrypted::webhook),
 ];
 
-const fn flood(name: &'static str, run: fn(SocketAddr, &AtomicBool)) -> Flood {
+const fn flood(name: &'static str, run: fn(&Stage, &AtomicBool)) -> Flood {
     Flood { name, run }
 }
 
@@ -82,7 +105,8 @@ fn chained(octets: usize) -> Vec<u8> {
     message
 }
 
-fn pointer_chains(server: SocketAddr, stop: &AtomicBool) {
+fn pointer_chains(stage: &Stage, stop: &AtomicBool) {
+    let server = stage.address();
     let udp = socket(client(1, 0));
     let (datagram, message) = (chained(4096), frame(&chained(65_535)));
     let mut streams: Vec<Option<TcpStream>> = (0..8).map(|_| None).collect();
@@ -111,7 +135,8 @@ fn push(stream: &mut Option<TcpStream>, from: IpAddr, server: SocketAddr, octets
     }
 }
 
-fn pipelining(server: SocketAddr, stop: &AtomicBool) {
+fn pipelining(stage: &Stage, stop: &AtomicBool) {
+    let server = stage.address();
     let queries = frame(&query("big.test", "TXT")).repeat(200);
     let mut streams: Vec<Option<TcpStream>> = (0..200).map(|_| None).collect();
     at_rate(1000, stop, |number| {
@@ -120,7 +145,8 @@ fn pipelining(server: SocketAddr, stop: &AtomicBool) {
     });
 }
 
-fn ask_for(server: SocketAddr, stop: &AtomicBool, flood: u8, per_second: u32, name: impl Fn(u64) -> String) {
+fn ask_for(stage: &Stage, stop: &AtomicBool, flood: u8, per_second: u32, name: impl Fn(u64) -> String) {
+    let server = stage.address();
     let socket = socket(client(flood, 0));
     socket.set_nonblocking(true).expect("a socket");
     at_rate(per_second, stop, |number| {
@@ -129,8 +155,8 @@ fn ask_for(server: SocketAddr, stop: &AtomicBool, flood: u8, per_second: u32, na
     });
 }
 
-fn few_silent_names(server: SocketAddr, stop: &AtomicBool) {
-    ask_for(server, stop, 3, 19_000, |number| {
+fn few_silent_names(stage: &Stage, stop: &AtomicBool) {
+    ask_for(stage, stop, 3, 19_000, |number| {
         format!("few{}.silent.test", number % 20)
     });
 }
@@ -142,14 +168,15 @@ fn salt() -> u128 {
         .map_or(0, |since| since.as_millis())
 }
 
-fn many_silent_names(server: SocketAddr, stop: &AtomicBool) {
+fn many_silent_names(stage: &Stage, stop: &AtomicBool) {
     let salt = salt();
-    ask_for(server, stop, 4, 2000, |number| {
+    ask_for(stage, stop, 4, 2000, |number| {
         format!("many{number}.{salt}.silent.test")
     });
 }
 
-fn idle_connections(server: SocketAddr, stop: &AtomicBool) {
+fn idle_connections(stage: &Stage, stop: &AtomicBool) {
+    let server = stage.address();
     // As many as this process may have, with some left for others.
     let most = raise_descriptors().saturating_sub(2000).clamp(100, 10_000);
     let mut open = VecDeque::new();
@@ -176,7 +203,8 @@ fn raise_descriptors() -> usize {
     usize::try_from(limit.rlim_max).unwrap_or(usize::MAX)
 }
 
-fn octets(server: SocketAddr, stop: &AtomicBool) {
+fn octets(stage: &Stage, stop: &AtomicBool) {
+    let server = stage.address();
     let mut streams: Vec<Option<TcpStream>> = (0..500).map(|_| None).collect();
     at_rate(500, stop, |number| {
         let at = number as usize % streams.len();
@@ -184,14 +212,15 @@ fn octets(server: SocketAddr, stop: &AtomicBool) {
     });
 }
 
-fn random_names(server: SocketAddr, stop: &AtomicBool) {
+fn random_names(stage: &Stage, stop: &AtomicBool) {
     let salt = salt();
-    ask_for(server, stop, 7, 2000, |number| {
+    ask_for(stage, stop, 7, 2000, |number| {
         format!("{number}.{salt}.random.test")
     });
 }
 
-fn spoofed_sources(server: SocketAddr, stop: &AtomicBool) {
+fn spoofed_sources(stage: &Stage, stop: &AtomicBool) {
+    let server = stage.address();
     let sockets: Vec<UdpSocket> = (0..250).map(|number| socket(client(8, number))).collect();
     // None of them reads what it gets.
     let query = query("hit0.calm.test", "A");

@@ -9,22 +9,17 @@ pub mod floods;
 pub mod upstream;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::guests::guest;
-use super::{Message, Proxy, client, until};
+use super::{Message, client, until};
 use calm::Seen;
-use floods::Flood;
-use upstream::Upstream;
+use floods::{Flood, Stage};
 
-/// The stage for all of it: a proxy, its upstreams, and what was there before the first flood.
+/// The stage for all of it, and what was there before the first flood.
 pub struct Soak {
-    /// The proxy.
-    pub proxy: Proxy,
-    upstreams: [Upstream; 2],
-    text: String,
+    /// The proxy and its neighbours.
+    pub stage: Stage,
     /// Open descriptors before.
     pub descriptors: usize,
 }
@@ -46,26 +41,15 @@ pub struct Row {
 impl Soak {
     /// Starts proxy and upstreams.
     pub fn start() -> Soak {
-        let upstreams = [Upstream::start(), Upstream::start()];
-        let forward = format!(
-            "forward \"{}\" \"{}\"",
-            upstreams[0].address, upstreams[1].address
-        );
-        let text = format!(
-            "filter \"hostile\" {{ module \"{}\"; limits memory=\"4MiB\" time=\"5ms\"; config {{ queries }} }}\n\
-             zone \"hostile.test\" {{ use \"hostile\"; {forward} }}\nzone \".\" {{ cache; {forward} }}",
-            guest("trap").display()
-        );
-        let proxy = Proxy::start(&text);
+        let stage = Stage::start();
         // What floods ask for that is answered from the cache, the largest answer there is among it.
-        proxy.connect().ask(&Message::query("big.test", "TXT"));
-        let descriptors = proxy.process.descriptors();
-        Soak {
-            proxy,
-            upstreams,
-            text,
-            descriptors,
-        }
+        stage.proxy.connect().ask(&Message::query("big.test", "TXT"));
+        until("the records of the cluster", || {
+            let services = stage.proxy.query("wide.zoo.svc.cluster.test", "A");
+            services.rcode() == "NOERROR"
+        });
+        let descriptors = stage.proxy.process.descriptors();
+        Soak { stage, descriptors }
     }
 
     /// The calm client beside a flood; none: alone.
@@ -77,23 +61,23 @@ impl Soak {
     /// The calm client beside several floods at once, while the configuration is loaded again and again, a filter traps,
     /// one upstream after the other is killed, and both lose packets.
     pub fn all_at_once(&mut self, floods: &[Flood], lasting: Duration) -> Row {
-        let row = self.beside("several of them".to_owned(), floods, lasting, |soak, second| {
-            let [first, other] = &soak.upstreams;
+        let row = self.beside("several of them".to_owned(), floods, lasting, |stage, second| {
+            let [first, other] = &stage.upstreams;
             let loss = if second.is_multiple_of(2) { 10 } else { 0 };
             first.lose(loss);
             other.lose(loss);
             first.kill(second % 4 == 1);
             other.kill(second % 4 == 3);
-            soak.proxy.rewrite(&soak.text);
-            soak.proxy.process.signal("HUP");
+            stage.proxy.rewrite(&stage.text);
+            stage.proxy.process.signal("HUP");
             if let Ok(socket) = std::net::UdpSocket::bind("127.0.0.1:0") {
-                let trap = Message::query("trap.hostile.test", "A").encode();
+                let trap = Message::query("trap.test", "A").encode();
                 for _ in 0..20 {
-                    let _ = socket.send_to(&trap, soak.proxy.address);
+                    let _ = socket.send_to(&trap, stage.address());
                 }
             }
         });
-        for upstream in &self.upstreams {
+        for upstream in &self.stage.upstreams {
             upstream.kill(false);
             upstream.lose(0);
         }
@@ -104,10 +88,10 @@ impl Soak {
     pub fn settles(&self) -> bool {
         let deadline = Instant::now() + super::PATIENCE;
         while Instant::now() < deadline {
-            let metrics = self.proxy.metrics();
+            let metrics = self.stage.proxy.metrics();
             let connections = metrics.sum("dnsweir_tcp_connections", &[]);
             // Some are those of workers' pools to upstreams, of this request, and sockets for queries.
-            if connections == 0.0 && self.proxy.process.descriptors() <= self.descriptors + 40 {
+            if connections == 0.0 && self.stage.proxy.process.descriptors() <= self.descriptors + 40 {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -120,38 +104,36 @@ impl Soak {
         phase: String,
         floods: &[Flood],
         lasting: Duration,
-        each_second: impl Fn(&Soak, u64),
+        each_second: impl Fn(&Stage, u64),
     ) -> Row {
-        let address = self.proxy.address;
-        calm::warm(address);
-        let stop = Arc::new(AtomicBool::new(false));
-        let threads: Vec<_> = floods
-            .iter()
-            .map(|&flood| {
-                let stop = Arc::clone(&stop);
-                std::thread::spawn(move || (flood.run)(address, &stop))
-            })
-            .collect();
-        let calm = calm::Client::start(address);
-        let begun = Instant::now();
-        let mut second = 0;
-        while begun.elapsed() < lasting {
-            std::thread::sleep(Duration::from_secs(1).min(lasting.saturating_sub(begun.elapsed())));
-            each_second(self, second);
-            second += 1;
-        }
-        let seen = calm.stop();
-        stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            let _ = thread.join();
-        }
-        assert!(self.proxy.process.running(), "the proxy ended beside {phase}");
+        let (stage, stop) = (&self.stage, AtomicBool::new(false));
+        calm::warm(stage.address());
+        let seen = std::thread::scope(|scope| {
+            for flood in floods {
+                scope.spawn(|| (flood.run)(stage, &stop));
+            }
+            let calm = calm::Client::start(stage.address());
+            let begun = Instant::now();
+            let mut second = 0;
+            while begun.elapsed() < lasting {
+                std::thread::sleep(Duration::from_secs(1).min(lasting.saturating_sub(begun.elapsed())));
+                each_second(stage, second);
+                second += 1;
+            }
+            let seen = calm.stop();
+            stop.store(true, Ordering::Relaxed);
+            seen
+        });
+        assert!(
+            self.stage.proxy.process.running(),
+            "the proxy ended beside {phase}"
+        );
         Row {
             phase,
             seen,
-            peak: self.proxy.process.memory("VmHWM"),
-            resident: self.proxy.process.memory("VmRSS"),
-            descriptors: self.proxy.process.descriptors(),
+            peak: self.stage.proxy.process.memory("VmHWM"),
+            resident: self.stage.proxy.process.memory("VmRSS"),
+            descriptors: self.stage.proxy.process.descriptors(),
         }
     }
 }
@@ -159,6 +141,18 @@ impl Soak {
 /// A query as octets.
 fn query(name: &str, qtype: &str) -> Vec<u8> {
     Message::query(name, qtype).encode()
+}
+
+/// Has the proxy know what is too much for a datagram.
+fn warm_over_tcp(stage: &Stage, name: &str) {
+    until("an answer to be in the cache", || {
+        !stage
+            .proxy
+            .connect()
+            .ask(&Message::query(name, "A"))
+            .answers
+            .is_empty()
+    });
 }
 
 /// Has the proxy know this name, however often it takes to ask beside a flood.

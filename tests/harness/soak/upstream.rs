@@ -121,7 +121,7 @@ fn serve_tcp(address: SocketAddr, fate: &Fate) {
 }
 
 /// Names below `silent.test` get nothing, those below `random.test` do not exist, `big.test` has as much text as a
-/// message holds, and every other name an address.
+/// message holds, `wide.edited.test` as many addresses, and every other name one.
 fn reply(query: &[u8], tcp: bool) -> Option<Vec<u8>> {
     let query = Message::decode(query).ok()?;
     let name = query.questions.first()?.name.to_ascii_lowercase();
@@ -131,16 +131,20 @@ fn reply(query: &[u8], tcp: bool) -> Option<Vec<u8>> {
     } else if name.ends_with("random.test.") {
         reply = reply.rcode_set("NXDOMAIN");
         reply.authority = vec![Record::parse("test. 300 SOA ns.test. root.test. 1 2 3 4 5")];
-    } else if name != "big.test." {
+    } else if !["big.test.", "wide.edited.test."].contains(&&*name) {
         reply.answers = vec![Record::parse(&format!("{name} 3600 A 192.0.2.1"))];
-    } else if tcp {
+    } else if !tcp {
+        reply = reply.set(flags::TC);
+    } else if name == "wide.edited.test." {
+        let record =
+            |number: u32| Record::parse(&format!("{name} 3600 A 10.3.{}.{}", number / 250, number % 250));
+        reply.answers = (0..2000).map(record).collect();
+    } else {
         let text = "x".repeat(250);
         reply.answers = vec![Record::parse(&format!(
             "{name} 3600 TXT {}",
             vec![text; 247].join(" ")
         ))];
-    } else {
-        reply = reply.set(flags::TC);
     }
     Some(reply.encode())
 }
