@@ -23,6 +23,10 @@ const QUERY: (f64, f64) = (8_000.0, 8.0);
 /// What an upstream's answer may cost at most, from its octets to what the cache keeps, and to a reply that is cut.
 const ANSWER: (f64, f64) = (20_000.0, 120.0);
 
+/// What an answer of the proxy's own may cost at most, from the octets of the query to those of the reply, whatever lies
+/// behind it.
+const OWN: (f64, f64) = (400_000.0, 120.0);
+
 /// Octets of the longest query that is read. The others that are counted fit without EDNS, and are as long as there are.
 const READ: f64 = 4096.0;
 
@@ -87,6 +91,26 @@ fn costs_no_more_than_its_octets(octets: f64) {
         (1.0..ANSWER.0 + ANSWER.1 * octets).contains(&answer),
         "{answer} for an answer of {octets} octets"
     );
+}
+
+/// Nor does what the proxy answers by itself: it costs what the client takes, and not what there would be to say.
+#[test]
+fn no_own_answer_costs_more_than_its_octets() {
+    if !needs(&["valgrind", RELEASE]) {
+        return;
+    }
+    for octets in [512, 65_535] {
+        for own in ["set", "hosts", "edited"] {
+            let (limit, count) = (octets.to_string(), 2);
+            let arguments = ["worst", "--own", own, "--octets", &limit, "--count", "2"];
+            let each = instructions("*own_answers::answer*", &arguments) / f64::from(count);
+            eprintln!("{own}: {each} instructions for {octets} octets");
+            assert!(
+                (1.0..OWN.0 + OWN.1 * f64::from(octets)).contains(&each),
+                "{own}: {each} instructions for {octets} octets"
+            );
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Made to be counted by callgrind, as a hit is: [`admit`] and [`read`] are the parts that count.
 
+mod own_answers;
+
 use std::error::Error;
 use std::hint::black_box;
 use std::io;
@@ -19,6 +21,8 @@ use dnsweir::measured::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
 use dnsweir::measured::filter::Engine;
 use dnsweir::measured::serve::{Admission, Batch, Client, Generation, Live, Shared, Worker};
 
+use own_answers::Own;
+
 /// Which message, and how often.
 #[derive(Args)]
 #[command(group(ArgGroup::new("message").required(true)))]
@@ -29,6 +33,9 @@ pub struct Settings {
     /// An answer, and what it is full of
     #[arg(long, value_enum, group = "message")]
     answer: Option<Filling>,
+    /// A query whose answer the proxy makes itself, and of what; --octets is what the client takes
+    #[arg(long, value_enum, group = "message")]
+    own: Option<Own>,
     /// Its size
     #[arg(long, value_name = "N", default_value_t = 512)]
     octets: usize,
@@ -43,10 +50,12 @@ pub struct Settings {
 ///
 /// When the proxy cannot be set up.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
-    match (settings.query, settings.answer) {
-        (Some(filling), _) => query(filling, settings.octets, settings.count),
-        (_, Some(filling)) => Ok(answer(filling, settings.octets, settings.count)),
-        _ => Err("neither a query nor an answer".into()),
+    let Settings { octets, count, .. } = *settings;
+    match (settings.query, settings.answer, settings.own) {
+        (Some(filling), ..) => query(filling, octets, count),
+        (_, Some(filling), _) => Ok(answer(filling, octets, count)),
+        (.., Some(own)) => own_answers::run(own, octets, count),
+        _ => Err("no message".into()),
     }
 }
 

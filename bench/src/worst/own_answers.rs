@@ -1,0 +1,202 @@
+//! Queries whose answers are the proxy's own work, from the octets of the query to those of the reply: zones as wide as they
+//! may be, and a filter that puts what is in the cache in another order.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use dnsweir::measured::config;
+use dnsweir::measured::dns::{MESSAGE_MAXIMUM, Transport};
+use dnsweir::measured::filter::{BUILTINS, Engine, Filter};
+use dnsweir::measured::serve::{
+    Admission, Batch, Client, DeferredReply, Generation, Live, Replies, Shared, Worker,
+};
+use tokio::runtime::LocalRuntime;
+
+/// What the answer is made of.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Own {
+    /// A set of as many addresses as a zone may have
+    Set,
+    /// Records that name as many hosts, each with as many addresses
+    Hosts,
+    /// A set from the cache, which a filter puts in another order
+    Edited,
+}
+
+/// Records of a name and type, of which a zone has no more.
+const WIDE: usize = 5000;
+
+/// As many as a message holds whole, so that they are kept.
+const KEPT: usize = 4000;
+
+impl Own {
+    /// What the configuration has besides a listener.
+    fn configuration(self, zone: &Path) -> String {
+        let (filter, stages) = match self {
+            Own::Set | Own::Hosts => ("", ""),
+            // As long as may be: counting takes its time.
+            Own::Edited => (
+                "filter \"rotation\" { module \"builtin:rotation\"; limits time=\"1s\" }",
+                "use \"rotation\"; cache;",
+            ),
+        };
+        format!("workers 1; {filter}\nzone \"own.test\" {{ {stages} file {zone:?} }}")
+    }
+
+    fn zone(self) -> String {
+        let mut zone = "$TTL 300\n@ SOA ns host 1 7200 3600 86400 300\n@ NS ns\nns A 192.0.2.53\n".to_owned();
+        let (owner, count) = match self {
+            Own::Set => ("wide", WIDE),
+            Own::Hosts => ("*", WIDE),
+            Own::Edited => ("wide", KEPT),
+        };
+        for number in 0..count {
+            let _ = writeln!(zone, "{owner} A 10.0.{}.{}", number / 250, number % 250);
+            if matches!(self, Own::Hosts) {
+                let _ = writeln!(zone, "wide SRV 0 0 1 t{number}");
+            }
+        }
+        zone
+    }
+
+    fn query(self) -> Vec<u8> {
+        let qtype = if matches!(self, Own::Hosts) { 33 } else { 1 };
+        let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        query.extend(b"\x04wide\x03own\x04test\0");
+        query.extend([0, qtype, 0, 1]);
+        query
+    }
+}
+
+/// Asks so many times, as somebody who takes so many octets. Says what the reply is.
+///
+/// # Errors
+///
+/// When the proxy cannot be set up, or does not answer.
+pub fn run(own: Own, octets: usize, count: u64) -> Result<String, Box<dyn Error>> {
+    let folder = Folder::new()?;
+    let zone = folder.0.join("zone");
+    fs::write(&zone, own.zone())?;
+    let address: SocketAddr = "127.0.0.1:53".parse()?;
+    let text = format!("listen \"{address}\"; {}", own.configuration(&zone));
+    let config = config::parse("the measurement", &text, Path::new("/"), BUILTINS)?;
+    let engine = Engine::printing_to(io::sink())?;
+    let generation = Arc::new(Generation::build(1, config, &engine, None, None)?);
+    let shared = Shared::new(1 << 30, None);
+    let client = Client {
+        address: "127.0.0.2:40000".parse()?,
+        server: shared.server(address),
+        transport: Transport::Tcp,
+        received: 0,
+        limit: octets.min(MESSAGE_MAXIMUM),
+        keepalive: None,
+    };
+    let instances = generation.filters.iter().map(Filter::instantiate);
+    let instances = instances.collect::<Result<Vec<_>, _>>()?;
+    let live = Live::new(generation, instances, None, Arc::clone(&shared), 0);
+    let query = own.query();
+    LocalRuntime::new()?.block_on(async {
+        let worker = Worker::new(shared, live);
+        let mut outbox = Outbox {
+            buffer: vec![0; MESSAGE_MAXIMUM],
+            length: Rc::default(),
+        };
+        // What is kept is kept then.
+        ask(&worker, &query, client, &mut outbox);
+        worker.drained().await;
+        outbox.length.set(0);
+        for _ in 0..count {
+            answer(&worker, &query, client, &mut outbox);
+        }
+        match outbox.length.get() {
+            0 => Err("no answer, or not at once".into()),
+            length => Ok(format!("{length} octets")),
+        }
+    })
+}
+
+/// What is counted.
+#[inline(never)]
+fn answer(worker: &Rc<Worker>, query: &[u8], client: Client, outbox: &mut Outbox) {
+    ask(worker, query, client, outbox);
+}
+
+fn ask(worker: &Rc<Worker>, query: &[u8], client: Client, outbox: &mut Outbox) {
+    let mut batch = Batch::default();
+    let client = Client {
+        received: worker.now(),
+        ..client
+    };
+    let admitted = worker.admit(&mut batch, query, client, &mut outbox.buffer);
+    debug_assert!(matches!(admitted, Admission::Travelling));
+    worker.run(&mut batch, outbox);
+}
+
+/// Where the last reply is left.
+struct Outbox {
+    buffer: Vec<u8>,
+    /// Its octets; none: it came later, or not at all.
+    length: Rc<Cell<usize>>,
+}
+
+impl Replies for Outbox {
+    fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
+        self.length.set(write(&mut self.buffer));
+    }
+
+    fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {
+        self.length.set(0);
+        Box::new(Late)
+    }
+}
+
+struct Late;
+
+impl DeferredReply for Late {
+    fn send(self: Box<Self>, _: &[u8]) {}
+}
+
+/// For the zone's file; gone when it goes.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Folder> {
+        let name = format!("dnsweir-bench-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder)?;
+        Ok(Folder(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They are what they are called: as large as a message can be, and no larger than the client takes.
+    #[test]
+    fn answers_are_as_large_as_may_be() -> Result<(), Box<dyn Error>> {
+        for own in Own::value_variants().iter().copied() {
+            let octets = |limit| -> Result<usize, Box<dyn Error>> {
+                let said = run(own, limit, 1)?;
+                Ok(said.trim_end_matches(" octets").parse()?)
+            };
+            assert!(octets(MESSAGE_MAXIMUM)? > 60_000, "{own:?}");
+            assert!((400..=512).contains(&octets(512)?), "{own:?}");
+        }
+        Ok(())
+    }
+}
