@@ -17,9 +17,11 @@ use crate::dns::query::Query;
 use crate::dns::records::Answer;
 use crate::dns::reply::{self, Body, Head, Ttl};
 use crate::dns::{HEADER, MESSAGE_MAXIMUM, build};
+pub use crate::filter::look_at_module as module;
 use crate::filter::{self, Decision, Outcome};
 use crate::listen::framing::{FRAME_MAXIMUM, Frames, KEPT_MAXIMUM, READ, Scratch};
 pub use crate::serve::fuzzing::response_path;
+pub use crate::source::fuzzing::{slice, zone};
 use crate::{config, dns};
 
 /// A message from a client: it is served, answered with an error, or met with silence; and any reply to it
@@ -237,16 +239,26 @@ mod tests {
         })
     }
 
+    type Target = fn(&[u8]);
+
     /// What the fuzzer found worth keeping holds with every change.
     #[test]
     fn the_corpus_holds() {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/config");
-        let mut count = 0;
-        for entry in std::fs::read_dir(&corpus).unwrap() {
-            config(&std::fs::read(entry.unwrap().path()).unwrap());
-            count += 1;
+        let targets: [(&str, Target); 4] = [
+            ("config", config),
+            ("module", module),
+            ("slice", slice),
+            ("zone", zone),
+        ];
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
+        for (target, run) in targets {
+            let mut count = 0;
+            for entry in std::fs::read_dir(corpus.join(target)).unwrap() {
+                run(&std::fs::read(entry.unwrap().path()).unwrap());
+                count += 1;
+            }
+            assert!(count > 0, "{target}: is this the right folder?");
         }
-        assert!(count > 100, "{count} files: is this the right folder?");
     }
 
     proptest! {
@@ -275,6 +287,26 @@ mod tests {
 
         #[test]
         fn octets_as_streams(octets in vec(any::<u8>(), 0..2000)) { framing(&octets) }
+
+        #[test]
+        fn words_as_zones(words in vec("[a-c*]|@|\\.|\n|\n|SOA|NS|A|SRV|CNAME|DNAME|MX|192\\.0\\.2\\.1|1|60|\\$TTL|\\$GENERATE 1-9|[()]", 0..60)) {
+            let head = "$TTL 60\n@ SOA a b 1 2 3 4 5\n@ NS a\n";
+            zone(format!("{head}{}\n", words.join(" ")).as_bytes())
+        }
+
+        #[test]
+        fn octets_as_modules(octets in vec(any::<u8>(), 0..200)) { module(&[&b"\0asm\x01\0\0\0"[..], &octets].concat()) }
+
+        #[test]
+        fn ports_and_addresses_as_slices(port in any::<u32>(), name in ".{0,70}", host in ".{0,70}", last in any::<u8>()) {
+            let object = serde_json::json!({
+                "metadata": {"name": "s", "namespace": "zoo", "labels": {"kubernetes.io/service-name": "web"}},
+                "addressType": "IPv4",
+                "ports": [{"name": name, "port": port, "protocol": "TCP"}],
+                "endpoints": [{"addresses": [format!("10.0.0.{last}")], "hostname": host}],
+            });
+            slice(object.to_string().as_bytes())
+        }
 
         #[test]
         fn damaged_responses_past_filters(verdicts in vec(any::<u8>(), 0..200), message in damaged()) {

@@ -174,7 +174,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "fuzzing",
-        &["listen", "serve", "filter", "cache", "config", "dns"],
+        &["listen", "serve", "source", "filter", "cache", "config", "dns"],
     ),
     (
         "run",

@@ -1,8 +1,24 @@
-//! Octets as a guest's verdicts, for the fuzz target.
+//! Octets as a module and as a guest's verdicts, for the fuzz targets.
 
 use super::bindings::dnsweir::filter::types;
-use super::check;
+use super::footprint::overhead;
 use super::verdict::{Outcome, QueryOutcome};
+use super::{check, face};
+use crate::config::Limits;
+
+/// Looks at octets as at a module, before anything is compiled: whatever they are, they are taken or refused in words, of which
+/// there are few.
+pub fn look_at_module(octets: &[u8]) {
+    let checks = [
+        overhead(octets, &Limits::default()).map(drop),
+        face::check(octets),
+        face::check_names(octets),
+    ];
+    for refused in checks.into_iter().filter_map(Result::err) {
+        let words = refused.to_string();
+        assert!(words.len() < 64 << 10, "{} octets of words", words.len());
+    }
+}
 
 /// Makes verdicts of octets, as a hostile guest would, and checks them as if one had returned them.
 pub fn check_octets(octets: &[u8]) -> Vec<QueryOutcome> {

@@ -80,7 +80,7 @@ pub use details::Known;
 pub use engine::Engine;
 pub use failure::{Failure, Reason};
 #[doc(hidden)]
-pub use fuzzing::check_octets;
+pub use fuzzing::{check_octets, look_at_module};
 pub use inspect::{Anatomy, Interface, Standing, inspect};
 pub use instance::Instance;
 pub use interest::Interest;

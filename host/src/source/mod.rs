@@ -11,6 +11,7 @@
 mod fallthrough;
 mod file;
 pub mod forward;
+pub mod fuzzing;
 mod kubernetes;
 mod question;
 mod resolution;

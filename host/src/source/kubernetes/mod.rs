@@ -6,6 +6,7 @@
 
 mod answer;
 mod cluster;
+pub(super) mod fuzzing;
 mod imports;
 mod index;
 pub(super) mod known;
