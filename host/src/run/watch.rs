@@ -13,14 +13,13 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use parking_lot::Mutex;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use inotify::{Event, Inotify};
+
+mod inotify;
 
 /// How long the files must have been quiet, so that none is read while it is written.
 const QUIET: Duration = Duration::from_millis(150);
@@ -39,14 +38,14 @@ const LINKS: usize = 40;
 
 /// Watches files.
 pub struct Changes {
-    watcher: Option<RecommendedWatcher>,
-    events: mpsc::UnboundedReceiver<News>,
-    /// When the first came that nothing has come of yet.
+    /// None: there is SIGHUP.
+    inotify: Option<Inotify>,
+    /// When the first news came that nothing has come of yet.
     since: Option<Instant>,
     /// Places that have been written to and not closed.
     open: BTreeSet<PathBuf>,
-    /// What is watched for, as the kernel names it: shared with the thread that hears of everything in the folders.
-    places: Arc<Mutex<BTreeSet<PathBuf>>>,
+    /// What is watched for, as the kernel names it.
+    places: BTreeSet<PathBuf>,
     /// The folders that are watched, and which ones they were: device and inode.
     folders: BTreeMap<PathBuf, Option<(u64, u64)>>,
     /// The files, and what their contents were when they were last taken as known.
@@ -56,23 +55,15 @@ pub struct Changes {
 impl Default for Changes {
     /// Watches nothing yet. Without inotify there is SIGHUP.
     fn default() -> Changes {
-        let (send, events) = mpsc::unbounded_channel();
-        let places = Arc::new(Mutex::new(BTreeSet::new()));
-        let watched = Arc::clone(&places);
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if let Some(news) = event.ok().and_then(|event| news(event, &watched.lock())) {
-                let _ = send.send(news);
-            }
-        });
-        let watcher = watcher
+        let inotify = Inotify::new();
+        let inotify = inotify
             .inspect_err(|error| tracing::warn!(%error, "cannot watch files for changes: reload with SIGHUP"))
             .ok();
         Changes {
-            watcher,
-            events,
+            inotify,
             since: None,
             open: BTreeSet::new(),
-            places,
+            places: BTreeSet::new(),
             folders: BTreeMap::new(),
             known: BTreeMap::new(),
         }
@@ -122,22 +113,22 @@ impl Changes {
             places.extend(inside.filter_map(|folder| Some(fs::canonicalize(folder).ok()?.join(ANY))));
             let folders = places.iter().filter_map(|place| place.parent());
             let folders: BTreeMap<_, _> = folders.map(|it| (it.to_owned(), identity(it))).collect();
-            if *self.places.lock() == places && self.folders == folders {
+            if self.places == places && self.folders == folders {
                 return;
             }
-            *self.places.lock() = places;
+            self.places = places;
             self.watch_folders(folders);
         }
     }
 
     fn watch_folders(&mut self, folders: BTreeMap<PathBuf, Option<(u64, u64)>>) {
         let before = std::mem::replace(&mut self.folders, folders);
-        let Some(watcher) = &mut self.watcher else { return };
+        let Some(inotify) = &mut self.inotify else { return };
         for (gone, _) in before
             .iter()
             .filter(|&(it, one)| self.folders.get(it) != Some(one))
         {
-            let _ = watcher.unwatch(gone);
+            inotify.unwatch(gone);
         }
         for (folder, one) in self
             .folders
@@ -146,7 +137,7 @@ impl Changes {
         {
             // One that is not there is waited for in the folder above.
             if one.is_some()
-                && let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive)
+                && let Err(error) = inotify.watch(folder)
             {
                 tracing::warn!(folder = %folder.display(), %error, "cannot watch a folder");
             }
@@ -163,12 +154,43 @@ impl Changes {
         changed
     }
 
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Written(places) => self.open.extend(places),
-            News::Whole(places) => self.open.retain(|place| !places.contains(place)),
-            News::Unknown => self.open.clear(),
+    /// Waits until something is told of the places, and takes it in. May be dropped and called again.
+    async fn hear(&mut self) {
+        let mut heard = false;
+        while !heard {
+            let Some(inotify) = &mut self.inotify else {
+                return std::future::pending().await;
+            };
+            match inotify.read().await {
+                Ok(events) => events.into_iter().for_each(|event| heard |= self.take(event)),
+                // What may have happened is looked for.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot be told of changes to files: looking at them");
+                    sleep(LATEST).await;
+                    heard |= self.take(Event::Unknown);
+                }
+            }
         }
+    }
+
+    /// Takes in what was done: whether it was to any of the places.
+    fn take(&mut self, event: Event) -> bool {
+        match event {
+            Event::Written(path) if self.is_watched(&path) => {
+                self.open.insert(path);
+            }
+            Event::Whole(path) if self.is_watched(&path) => {
+                self.open.remove(&path);
+            }
+            Event::Unknown => self.open.clear(),
+            Event::Written(_) | Event::Whole(_) => return false,
+        }
+        true
+    }
+
+    fn is_watched(&self, path: &Path) -> bool {
+        let any = |folder: &Path| self.places.contains(&folder.join(ANY));
+        self.places.contains(path) || path.parent().is_some_and(any)
     }
 
     /// When the files count as come to rest if nothing more is heard of them, of which the first was heard `since`.
@@ -187,17 +209,11 @@ impl Changes {
             let since = match self.since {
                 Some(since) => since,
                 None => {
-                    let news = match self.events.recv().await {
-                        Some(news) => news,
-                        None => std::future::pending().await,
-                    };
-                    self.hear(news);
+                    self.hear().await;
                     *self.since.insert(Instant::now())
                 }
             };
-            while let Ok(Some(news)) = timeout_at(self.rest(since), self.events.recv()).await {
-                self.hear(news);
-            }
+            while timeout_at(self.rest(since), self.hear()).await.is_ok() {}
             self.since = None;
             let files: Vec<PathBuf> = self.known.keys().cloned().collect();
             self.follow(&files);
@@ -210,37 +226,6 @@ impl Changes {
 
 /// Stands for whatever is in a folder, among the places that are watched.
 const ANY: &str = "*";
-
-/// What the kernel tells of some places.
-enum News {
-    /// They are being written to.
-    Written(Vec<PathBuf>),
-    /// They were closed after that, or others were put into their places.
-    Whole(Vec<PathBuf>),
-    /// It had more to say than it could keep.
-    Unknown,
-}
-
-/// What an event tells of the places, if anything.
-fn news(event: notify::Event, places: &BTreeSet<PathBuf>) -> Option<News> {
-    if event.need_rescan() {
-        return Some(News::Unknown);
-    }
-    let mut paths = event.paths;
-    let inside = |path: &PathBuf| {
-        path.parent()
-            .is_some_and(|folder| places.contains(&folder.join(ANY)))
-    };
-    paths.retain(|path| places.contains(path) || inside(path));
-    match event.kind {
-        _ if paths.is_empty() => None,
-        EventKind::Modify(ModifyKind::Data(_)) => Some(News::Written(paths)),
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(News::Whole(paths)),
-        // Reading the files is an event of its own, and of no interest.
-        EventKind::Access(_) => None,
-        _ => Some(News::Whole(paths)),
-    }
-}
 
 /// Which folder a path leads to now, if to one.
 fn identity(folder: &Path) -> Option<(u64, u64)> {
@@ -391,18 +376,16 @@ mod tests {
         fs::write(&file, "1").unwrap();
         let mut changes = Changes::default();
         changes.watch(std::slice::from_ref(&file));
-        let event = |path: &Path| notify::Event::new(EventKind::Any).add_path(path.to_owned());
-        let is_heard = |path: &Path| news(event(path), &changes.places.lock()).is_some();
-        assert!(is_heard(&file));
-        assert!(!is_heard(&folder.path().join("noise")));
-        let (send, events) = mpsc::unbounded_channel();
-        changes.events = events;
+        let mut is_heard = |path: PathBuf| changes.take(Event::Whole(path));
+        assert!(is_heard(file.clone()));
+        assert!(!is_heard(folder.path().join("noise")));
+        let always = file.clone();
         tokio::spawn(async move {
-            while send.send(News::Whole(Vec::new())).is_ok() {
+            loop {
+                fs::write(&always, "2").unwrap();
                 tokio::time::sleep(QUIET / 10).await;
             }
         });
-        fs::write(&file, "2").unwrap();
         noticed(&mut changes, "the file is written all the time").await;
     }
 
