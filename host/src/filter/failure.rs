@@ -58,7 +58,8 @@ impl Failure {
 
     /// What ended a call. `refused`: how much memory the guest had asked for beyond its limit, in octets, if it had.
     pub(super) fn of(error: &wasmtime::Error, refused: Option<usize>) -> Failure {
-        let (reason, what) = if error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {
+        let late = |trap: &Trap| matches!(trap, Trap::Interrupt | Trap::OutOfFuel);
+        let (reason, what) = if error.downcast_ref().is_some_and(late) {
             (
                 Reason::Time,
                 "it took longer than `limits time=` allows: ".to_owned(),

@@ -31,6 +31,8 @@ mod face;
 mod failure;
 mod figures;
 mod footprint;
+#[cfg(feature = "box-fuel")]
+mod fuel;
 mod fuzzing;
 mod health;
 mod inspect;

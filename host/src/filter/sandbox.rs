@@ -185,6 +185,8 @@ fn within<T>(mark: &Mark, store: &mut Store<World>, call: impl FnOnce(&mut Store
     store.data_mut().time.begin();
     // The next tick calls back, and so does each after it.
     store.set_epoch_deadline(1);
+    #[cfg(feature = "box-fuel")]
+    let call = |store: &mut Store<World>| super::fuel::spend(store, call);
     mark.during(|| call(store))
 }
 

@@ -11,7 +11,7 @@ pub const GUEST_STACK: usize = 256 << 10;
 /// What compiles modules, and runs what came of them if it was compiled with the same settings.
 pub(super) fn compiler(metered: bool) -> Result<wasmtime::Engine, EngineError> {
     let mut config = config();
-    config.consume_fuel(metered);
+    config.consume_fuel(metered || cfg!(feature = "box-fuel"));
     wasmtime::Engine::new(&config).map_err(EngineError::Wasm)
 }
 

@@ -40,6 +40,12 @@ impl TimeLimit {
         }
     }
 
+    /// The limit.
+    #[cfg(feature = "box-fuel")]
+    pub(super) fn whole(&self) -> Duration {
+        self.limit
+    }
+
     /// To be called when a call begins.
     #[inline]
     pub(super) fn begin(&mut self) {
