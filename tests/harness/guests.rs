@@ -60,9 +60,17 @@ fn module(name: &str) -> PathBuf {
     module
 }
 
-/// Builds all of them. In a target folder of their own: the one of this test may be locked by the
-/// cargo that runs it.
+/// Builds all of them.
 fn build() -> PathBuf {
+    let hostile = HOSTILE.map(|name| format!("hostile-{name}"));
+    let examples = EXAMPLES.map(|name| format!("example-{name}"));
+    let own = ["verdicts", "verbs"].map(str::to_owned);
+    build_some(&[&hostile[..], &examples, &own].concat())
+}
+
+/// Builds the modules of some packages, and returns the folder that they are in. In a target folder of their own: the one of
+/// this test may be locked by the cargo that runs it.
+pub fn build_some(packages: &[String]) -> PathBuf {
     let target = super::proxy::target("hostile");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -74,12 +82,8 @@ fn build() -> PathBuf {
             "--target-dir",
         ])
         .arg(&target);
-    for name in HOSTILE {
-        command.args(["--package", &format!("hostile-{name}")]);
-    }
-    command.args(["--package", "verdicts", "--package", "verbs"]);
-    for name in EXAMPLES {
-        command.args(["--package", &format!("example-{name}")]);
+    for package in packages {
+        command.args(["--package", package]);
     }
     command.envs(PROFILE);
     // What cargo tells the test about itself is not meant for the cargo that the test calls.

@@ -1,6 +1,6 @@
 //! How the project's own crates are compiled: quickly for the day, or as they ship.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{Failure, answers, call, cargo, release_folder};
@@ -45,12 +45,24 @@ impl Build {
     /// A cargo subcommand over the whole workspace. Always the whole: cargo chooses the features of shared dependencies by
     /// what is built together, and would compile hundreds of crates again for another choice.
     pub fn cargo(self, subcommand: &str) -> Command {
+        match self {
+            Build::Quick => self.cargo_into(subcommand, &quick_folder()),
+            Build::Release => self.bare(subcommand),
+        }
+    }
+
+    /// The same, with what is run in another folder; compiled files lie where the release's do.
+    pub fn cargo_into(self, subcommand: &str, folder: &Path) -> Command {
+        let mut command = self.bare(subcommand);
+        command.args(["--config", &format!("build.build-dir={:?}", target())]);
+        command.arg("--target-dir").arg(folder);
+        command
+    }
+
+    fn bare(self, subcommand: &str) -> Command {
         let mut command = cargo([subcommand, "--release", "--workspace"]);
         if self == Build::Quick {
             command.args(["--config", QUICK]);
-            // Compiled files lie where the release's do; what is run does not.
-            command.args(["--config", &format!("build.build-dir={:?}", target())]);
-            command.arg("--target-dir").arg(quick_folder());
             if answers(Command::new(CLIPPY).arg("--version")) {
                 command.args(["--config", &format!("build.rustc-workspace-wrapper={CLIPPY:?}")]);
             }
@@ -84,7 +96,7 @@ impl Build {
 }
 
 /// Cargo's target folder, wherever `CARGO_TARGET_DIR` or a configuration file put it.
-fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     let release = release_folder();
     release
         .parent()

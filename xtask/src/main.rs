@@ -19,6 +19,7 @@ mod lint;
 mod pack;
 mod released;
 mod setup;
+mod simulate;
 mod steady;
 mod test;
 
@@ -82,7 +83,7 @@ fn main() -> ExitCode {
         "sdk" => Build::Release.programs(None).and_then(|()| pack::sdk()),
         "setup" => setup::wasm_target(),
         "steady" => steady::steady(rest),
-        "simulate" => simulate(rest),
+        "simulate" => simulate::simulate(rest),
         "fuzz" => fuzz::fuzz(&rest),
         "bindings" => bindings(),
         "keep-filter" => released::keep(),
@@ -133,15 +134,6 @@ fn bench(args: &[String]) -> Result<(), Failure> {
             .args(args)
             .current_dir(root()),
     )
-}
-
-/// Plays histories in the box.
-fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
-    let build = Build::chosen(&mut words);
-    build.programs(Some("dnsweir"))?;
-    let mut command = Build::Quick.cargo("test");
-    command.args(["--quiet", "--test", "histories", "--", "simulate"]);
-    call(command.args(words).env("DNSWEIR_PROGRAMS", build.folder()))
 }
 
 /// Writes `guest-sdk/src/bindings.rs`. The test that compares it with `wit/` has what is generated.

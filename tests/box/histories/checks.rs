@@ -38,7 +38,9 @@ pub fn faults(outcome: &Outcome) -> Vec<String> {
             )),
         },
     }
-    let panics = outcome.log.lines().filter(|line| line.contains("panicked at"));
+    // Not those of filters, which the proxy tells of.
+    let is_ours = |line: &&str| line.contains("panicked at") && !line.contains(" filter: panicked at");
+    let panics = outcome.log.lines().filter(is_ours);
     faults.extend(panics.map(|line| format!("a panic: {line}")));
     if outcome.why.is_empty() && !matches!(outcome.ended, Ended::Silent(_)) {
         faults.push("the box wrote no report".to_owned());

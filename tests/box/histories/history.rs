@@ -5,15 +5,21 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use harness::guests::build_some;
 
 use crate::outcome::{Ended, Outcome};
 
 /// Configurations that histories name. Each is a file `NAME.kdl` in the program's folder; what it runs is `live.kdl`.
-pub const CONFIGURATIONS: [(&str, &str); 4] = [
+pub const CONFIGURATIONS: [(&str, &str); 7] = [
     ("one", include_str!("configurations/one.kdl")),
     ("other", include_str!("configurations/other.kdl")),
     ("filtered", include_str!("configurations/filtered.kdl")),
+    ("own", include_str!("configurations/own.kdl")),
+    ("waiting", include_str!("configurations/waiting.kdl")),
+    ("spinning", include_str!("configurations/spinning.kdl")),
     ("bad", include_str!("configurations/bad.kdl")),
 ];
 
@@ -25,7 +31,7 @@ const PLACE: &str = "proxy";
 const SILENT: f64 = 2.0;
 
 /// The same on the wall, for a process that waits for something outside of the box.
-const STUCK: Duration = Duration::from_secs(60);
+const STUCK: Duration = Duration::from_secs(300);
 
 /// How long a history may take, in real time.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -63,6 +69,12 @@ impl History {
         Outcome::read(folder, ended).map_err(failed)
     }
 
+    /// Whether a configuration is used at some time.
+    fn names(&self, configuration: &str) -> bool {
+        let file = format!(" {configuration}.kdl ");
+        self.configuration == configuration || self.lines.iter().any(|line| line.contains(&file))
+    }
+
     fn prepare(&self, folder: &Path) -> io::Result<()> {
         let place = folder.join(PLACE);
         for name in ["home", "control"] {
@@ -70,6 +82,12 @@ impl History {
         }
         for (name, text) in CONFIGURATIONS {
             fs::write(place.join(name).with_extension("kdl"), text)?;
+        }
+        fs::write(place.join("own.zone"), include_str!("configurations/own.zone"))?;
+        if ["filtered", "spinning"].iter().any(|name| self.names(name)) {
+            for (module, path) in modules() {
+                fs::copy(path, place.join(module))?;
+            }
         }
         let first = place.join(&self.configuration).with_extension("kdl");
         if !place.join("live.kdl").exists() {
@@ -82,6 +100,16 @@ impl History {
         }
         fs::write(folder.join("scenario"), text)
     }
+}
+
+/// The modules of filters that fail, by the names that configurations have for them.
+fn modules() -> &'static [(&'static str, PathBuf)] {
+    static MODULES: OnceLock<Vec<(&str, PathBuf)>> = OnceLock::new();
+    MODULES.get_or_init(|| {
+        let folder = build_some(&["hostile-trap", "hostile-spin"].map(str::to_owned));
+        let names = ["hostile_trap.wasm", "hostile_spin.wasm"];
+        names.map(|name| (name, folder.join(name))).into()
+    })
 }
 
 /// The program, in a folder.

@@ -7,6 +7,7 @@ use std::{fs, io};
 use crate::checks;
 use crate::history::History;
 use crate::plans;
+use crate::planted;
 use crate::sweep::Reference;
 
 /// Seeds that each is played with: a change of the program makes another history of a seed.
@@ -27,7 +28,8 @@ pub fn test(words: &[String]) -> Result<(), String> {
         let name = format!("box::{}", name(file));
         wanted.is_empty() || wanted.iter().any(|word| name.contains(*word))
     });
-    println!("\nrunning {} histories", files.len());
+    println!("\n{} planted faults apply", planted::apply(&wanted)?);
+    println!("running {} histories", files.len());
     if files.is_empty() {
         return Ok(());
     }
@@ -68,8 +70,15 @@ fn name(file: &Path) -> String {
 /// What does not hold.
 fn play(file: &Path, reference: &Reference) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let (history, changes) = read(&text);
     let mut wrong = Vec::new();
+    if let Some(each) = text.lines().find_map(|line| line.strip_prefix("each ")) {
+        for fault in reference.each(each) {
+            let (_, all) = reference.play_with(std::slice::from_ref(&fault))?;
+            wrong.extend(all.into_iter().map(|what| format!("{fault}: {what}")));
+        }
+        return Ok(wrong);
+    }
+    let (history, changes) = read(&text);
     for seed in 1..=SEEDS {
         let outcome = History {
             seed,

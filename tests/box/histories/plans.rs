@@ -23,6 +23,23 @@ const WEATHER: [&str; 8] = [
     "failing",
 ];
 
+/// Who is asked.
+const UPSTREAMS: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
+
+/// What can be wrong with the machine: which calls fail with what. Not `register` and `open`, without which nothing of the
+/// runtime goes on, and that fail in turn where calls are swept.
+const TROUBLES: [(&str, i32); 9] = [
+    ("socket", libc::EMFILE),
+    ("accept", libc::EMFILE),
+    ("connect", libc::ENETUNREACH),
+    ("read", libc::EIO),
+    ("write", libc::ENOSPC),
+    ("change", libc::ENOSPC),
+    ("change", libc::EACCES),
+    ("remove", libc::EACCES),
+    ("thread", libc::EAGAIN),
+];
+
 /// Those that both configurations name, and who reads the admin addresses of both.
 fn everybody() -> Vec<String> {
     let roles = [
@@ -89,25 +106,65 @@ pub fn start_again() -> History {
     }
 }
 
-/// Minutes of changing weather and configurations, then fine weather, then nobody asks, then the end.
-pub fn long(seed: u64, minutes: u64, every: u64) -> History {
+/// Configurations that serve one address for clients and one for the admin, or are no configurations at all (`bad`).
+const GOOD: [&str; 5] = ["one", "other", "filtered", "own", "waiting"];
+
+/// Minutes of changing weather, configurations and troubles, then fine weather, then nobody asks, then a few who are to be
+/// answered though the end comes.
+pub fn long(seed: u64, minutes: u64, every: u64, fuel: bool) -> History {
     let mut chance = Random::new(seed).branch(100);
-    let (well, quiet) = (minutes * 60 * SECOND, (minutes * 60 + 90) * SECOND);
+    let well = minutes * 60 * SECOND;
+    let quiet = well + 90 * SECOND;
+    let term = quiet + 60 * SECOND;
     let mut lines = everybody();
-    let manners = ["glibc", "musl", "go", "tcp", "hostile"];
-    for (index, manner) in manners.iter().enumerate() {
-        let every = every * manners.len() as u64 / (1 + chance.below(3));
-        lines.push(format!(
-            "client {manner} 10.1.0.{} 127.0.0.1:53 {every}ms {quiet}ms",
-            index + 1
-        ));
-    }
     lines.push("up 4000ms".to_owned());
-    lines.push(format!("well {well}ms"));
-    lines.push(format!("down {}ms", quiet + 60 * SECOND));
+    lines.push(format!("well {well}ms {}ms", term - 5 * SECOND));
+    lines.push(format!("down {term}ms"));
+    lines.extend(clients(&mut chance, every, quiet, term));
     lines.push("at 3000ms metrics quiet1".to_owned());
     lines.push("at 3500ms snapshot quiet1".to_owned());
-    for upstream in ["10.0.0.1", "10.0.0.2"] {
+    lines.extend(weather(&mut chance, well));
+    lines.extend(troubles(&mut chance, well));
+    let mut good = GOOD.to_vec();
+    // Without fuel it would not end in virtual time.
+    good.extend(fuel.then_some("spinning"));
+    lines.extend(operator(&mut chance, well, &good));
+    lines.push(format!("at {}ms metrics quiet2", quiet + 50 * SECOND));
+    lines.push(format!("at {}ms snapshot quiet2", quiet + 52 * SECOND));
+    for upstream in UPSTREAMS {
+        lines.push(format!("at {}ms weather {upstream} slow", term - 5 * SECOND));
+    }
+    lines.push(format!("at {term}ms term"));
+    lines.push(format!("at {}ms end", term + 60 * SECOND));
+    History {
+        seed,
+        configuration: good[chance.below(good.len() as u64) as usize].to_owned(),
+        lines,
+    }
+}
+
+/// One of each manner until it is quiet, and one who asks at the very last.
+fn clients(chance: &mut Random, every: u64, quiet: u64, term: u64) -> Vec<String> {
+    let manners = ["glibc", "musl", "go", "tcp", "hostile"];
+    let mut lines = Vec::new();
+    for (index, manner) in manners.iter().enumerate() {
+        let every = every * manners.len() as u64 / (1 + chance.below(3));
+        let ip = index + 1;
+        lines.push(format!(
+            "client {manner} 10.1.0.{ip} 127.0.0.1:53 {every}ms {quiet}ms"
+        ));
+    }
+    lines.push(format!("client own 10.1.0.6 127.0.0.1:53 3000ms {quiet}ms"));
+    let late = term - SECOND;
+    lines.push(format!(
+        "client glibc 10.1.0.7 127.0.0.1:53 {every}ms {late}ms {term}ms"
+    ));
+    lines
+}
+
+fn weather(chance: &mut Random, well: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    for upstream in UPSTREAMS {
         let mut at = 5 * SECOND;
         while at < well {
             let weather = WEATHER[chance.below(WEATHER.len() as u64) as usize];
@@ -116,30 +173,45 @@ pub fn long(seed: u64, minutes: u64, every: u64) -> History {
         }
         lines.push(format!("at {well}ms weather {upstream} fine"));
     }
+    lines
+}
+
+/// Calls that fail for a while, and streams that carry little at a time.
+fn troubles(chance: &mut Random, well: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut at = 10 * SECOND;
+    while at < well {
+        let lasts = (SECOND + chance.below(20 * SECOND)).min(well - at);
+        let one_in = [1, 4, 30][chance.below(3) as usize];
+        let trouble = match chance.below(2) {
+            0 => format!("short {} {one_in}", 1 + chance.below(400)),
+            _ => {
+                let (kind, errno) = TROUBLES[chance.below(TROUBLES.len() as u64) as usize];
+                format!("{kind} {errno} {one_in}")
+            }
+        };
+        lines.push(format!("at {at}ms trouble {trouble} {lasts}ms"));
+        at += SECOND + chance.below(90 * SECOND);
+    }
+    lines
+}
+
+/// Other configurations, signals, and a clock that is set.
+fn operator(chance: &mut Random, well: u64, good: &[&str]) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut at = 20 * SECOND;
     while at < well {
-        let configuration = ["one", "other", "filtered", "bad"][chance.below(4) as usize];
+        let place = chance.below(good.len() as u64 + 1) as usize;
+        let configuration = good.get(place).unwrap_or(&"bad");
         lines.push(format!("at {at}ms replace {configuration}.kdl live.kdl"));
         if chance.below(2) == 0 {
             lines.push(format!("at {}ms hup", at + chance.below(400)));
         }
         if chance.below(6) == 0 {
-            lines.push(format!(
-                "at {}ms step {}",
-                at + chance.below(SECOND),
-                chance.below(7200) as i64 - 3600
-            ));
+            let seconds = chance.below(7200) as i64 - 3600;
+            lines.push(format!("at {}ms step {seconds}", at + chance.below(SECOND)));
         }
         at += chance.below(120 * SECOND) + 10;
     }
-    lines.push(format!("at {}ms metrics quiet2", quiet + 55 * SECOND));
-    lines.push(format!("at {}ms snapshot quiet2", quiet + 57 * SECOND));
-    lines.push(format!("at {}ms term", quiet + 60 * SECOND));
-    lines.push(format!("at {}ms end", quiet + 120 * SECOND));
-    let configuration = ["one", "other", "filtered"][chance.below(3) as usize];
-    History {
-        seed,
-        configuration: configuration.to_owned(),
-        lines,
-    }
+    lines
 }

@@ -1,12 +1,13 @@
 //! Looks for histories in which something does not hold: `cargo xtask simulate`.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::history::History;
 use crate::outcome::Outcome;
 use crate::sweep::Fate;
-use crate::{checks, plans, sweep};
+use crate::{checks, plans, planted, sweep};
 
 const USAGE: &str = "\
 Usage: cargo xtask simulate [OPTIONS]
@@ -19,6 +20,8 @@ Usage: cargo xtask simulate [OPTIONS]
   --kills        kill the process at each of them, and start another one on what it left
   --same N       play the seed N times, and compare
   --file FILE    play one history
+  --planted      plant each fault of tests/box/planted in turn, and look for it; names say which
+  --fuel         have filters run by fuel, so that one that loops ends in virtual time
   --keep FOLDER  leave what a history leaves there: scenario, report, log";
 
 /// What is asked for.
@@ -31,6 +34,9 @@ struct Wanted {
     same: u64,
     file: Option<PathBuf>,
     keep: Option<PathBuf>,
+    /// The patch whose fault the program has.
+    planted: Option<PathBuf>,
+    fuel: bool,
 }
 
 impl Wanted {
@@ -46,6 +52,8 @@ impl Wanted {
             same: 0,
             file: None,
             keep: None,
+            planted: None,
+            fuel: false,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -63,6 +71,8 @@ impl Wanted {
                 "--changes" => wanted.changes = Some(Fate::Fails),
                 "--kills" => wanted.changes = Some(Fate::Kills),
                 "--file" => wanted.file = words.next().map(PathBuf::from),
+                "--planted" => wanted.planted = words.next().map(PathBuf::from),
+                "--fuel" => wanted.fuel = true,
                 "--keep" => wanted.keep = words.next().map(PathBuf::from),
                 _ => return Err(USAGE.to_owned()),
             }
@@ -71,7 +81,7 @@ impl Wanted {
     }
 
     fn history(&self, seed: u64) -> History {
-        plans::long(seed, self.virtual_minutes, self.every)
+        plans::long(seed, self.virtual_minutes, self.every, self.fuel)
     }
 
     fn play(&self, history: &History) -> Result<Outcome, String> {
@@ -106,6 +116,9 @@ pub fn simulate(words: &[String]) -> Result<(), String> {
         };
         let outcome = wanted.play(&history)?;
         return said(&[], &outcome, &checks::faults(&outcome));
+    }
+    if let Some(patch) = &wanted.planted {
+        return planted::find(patch, wanted.minutes);
     }
     if let Some(fate) = wanted.changes {
         return changes(fate);
@@ -189,6 +202,7 @@ fn changes(fate: Fate) -> Result<(), String> {
                 wrong.join("\n  ")
             );
         }
+        ControlFlow::Continue(())
     })?;
     println!("{points} calls in turn; {failed} histories in which something does not hold");
     if failed > 0 {

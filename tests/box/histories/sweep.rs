@@ -1,13 +1,14 @@
 //! Every call of a start, a reload and a stop that can fail, failed in turn.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use crate::checks::{difference, faults, has_started, held};
 use crate::outcome::Outcome;
 use crate::plans;
 
 /// How each kind of call fails.
-const ERRNOS: [(&str, i32); 13] = [
+const ERRNOS: [(&str, i32); 14] = [
     ("socket", libc::EMFILE),
     ("bind", libc::EADDRINUSE),
     ("listen", libc::EADDRINUSE),
@@ -21,6 +22,8 @@ const ERRNOS: [(&str, i32); 13] = [
     ("remove", libc::EIO),
     ("register", libc::ENOSPC),
     ("thread", libc::EAGAIN),
+    // Any: it does not fail, but does less.
+    ("short", libc::EINTR),
 ];
 
 /// What a history without faults holds: before the reload, and after it.
@@ -50,6 +53,16 @@ impl Reference {
                 outcome,
             }),
         }
+    }
+
+    /// The faults that `PHASE KIND ERRNO` stands for: one for each such call that there is without them.
+    pub fn each(&self, words: &str) -> Vec<String> {
+        let met = self.outcome.met.iter();
+        let mut of = met.filter_map(|(phase, kind, count)| {
+            let errno = words.strip_prefix(&format!("{phase} {kind} "))?;
+            Some((1..=*count).map(move |which| format!("fault {phase} {kind} {which} {errno}")))
+        });
+        of.next().into_iter().flatten().collect()
     }
 
     /// Plays the plan of changes with faults: what does not hold.
@@ -136,21 +149,24 @@ pub enum Fate {
     Kills,
 }
 
-/// Fails each call in turn, or kills the process there: how many there were, and what does not hold.
+/// Fails each call in turn, or kills the process there, and tells what came of it, until it is told to stop: how many there were.
 ///
 /// # Errors
 /// If no history can be played.
 pub fn sweep(
     fate: Fate,
     phases: &[&str],
-    mut tell: impl FnMut(&str, &Outcome, &[String]),
+    mut tell: impl FnMut(&str, &Outcome, &[String]) -> ControlFlow<()>,
 ) -> Result<usize, String> {
     let reference = Reference::play()?;
     let mut points = 0;
-    for (phase, kind, count) in &reference.outcome.met {
-        if !phases.contains(&phase.as_str()) {
-            continue;
-        }
+    // Where less is read or written than could be, the process is killed as well at the call itself.
+    let is_double = |kind: &String| fate == Fate::Kills && kind == "short";
+    let met = phases.iter().flat_map(|phase| {
+        let met = reference.outcome.met.iter();
+        met.filter(move |(of, kind, _)| of == phase && !is_double(kind))
+    });
+    for (phase, kind, count) in met {
         let errno = match fate {
             Fate::Fails => ERRNOS
                 .iter()
@@ -162,7 +178,9 @@ pub fn sweep(
             points += 1;
             let fault = format!("fault {phase} {kind} {which} {errno}");
             let (outcome, wrong) = reference.play_with(std::slice::from_ref(&fault))?;
-            tell(&fault, &outcome, &wrong);
+            if tell(&fault, &outcome, &wrong).is_break() {
+                return Ok(points);
+            }
         }
     }
     Ok(points)

@@ -8,7 +8,7 @@ mod upstream;
 use crate::kernel::kernel;
 use crate::net::{Event, Net, News};
 use crate::report::Report;
-use crate::scenario::{Deed, Role, Scenario};
+use crate::scenario::{Deed, Role, Scenario, Trouble};
 use crate::seed::Random;
 use client::Client;
 use reader::Reader;
@@ -24,6 +24,7 @@ pub enum Outcome {
     Phase(String),
     Step(i64),
     Snapshot(String),
+    Trouble(Trouble),
     End,
 }
 
@@ -100,6 +101,10 @@ impl Actors {
             Deed::Phase(name) => Outcome::Phase(name),
             Deed::Step(nanoseconds) => Outcome::Step(nanoseconds),
             Deed::Snapshot(name) => Outcome::Snapshot(name),
+            Deed::Trouble(trouble) => {
+                report.count(&format!("trouble {}", trouble.kind));
+                Outcome::Trouble(trouble)
+            }
             Deed::End => Outcome::End,
             Deed::Replace { from, to } => {
                 // A copy first, since a good file may come back later.

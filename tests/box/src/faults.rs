@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::scenario::{Fault, Scenario};
+use crate::scenario::{Fault, Scenario, Trouble};
+use crate::seed::Random;
 
 /// Calls that can fail, by what they are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +26,8 @@ pub enum Kind {
     /// Something to be told of: by epoll or inotify.
     Register,
     Thread,
+    /// Octets read from a file or written to it: some of them.
+    Short,
 }
 
 impl Kind {
@@ -43,6 +46,7 @@ impl Kind {
             Kind::Remove => "remove",
             Kind::Register => "register",
             Kind::Thread => "thread",
+            Kind::Short => "short",
         }
     }
 }
@@ -63,16 +67,37 @@ pub struct Faults {
     met: BTreeMap<(String, &'static str), u64>,
     /// What failed.
     failed: Vec<String>,
+    /// What is wrong with the machine, and until when.
+    troubles: Vec<(Trouble, u64)>,
+    chance: Random,
 }
 
 impl Faults {
-    pub fn new(scenario: &Scenario) -> Faults {
+    pub fn new(scenario: &Scenario, chance: Random) -> Faults {
         Faults {
             phase: "start".to_owned(),
             faults: scenario.faults.clone(),
             met: BTreeMap::new(),
             failed: Vec::new(),
+            troubles: Vec::new(),
+            chance,
         }
+    }
+
+    /// Something is wrong with the machine from now on, for a while.
+    pub fn trouble(&mut self, trouble: Trouble, now: u64) {
+        let until = now + trouble.lasts;
+        self.troubles.push((trouble, until));
+    }
+
+    /// What a call of a kind fails with, by chance.
+    fn draws(&mut self, kind: Kind, now: u64) -> Option<i32> {
+        self.troubles.retain(|(_, until)| now < *until);
+        let mut of_kind = self
+            .troubles
+            .iter()
+            .filter(|(trouble, _)| trouble.kind == kind.name());
+        of_kind.find_map(|(trouble, _)| (self.chance.below(trouble.one_in) == 0).then_some(trouble.errno))
     }
 
     /// Another phase begins.
@@ -81,7 +106,10 @@ impl Faults {
     }
 
     /// A call that can fail is made, about something.
-    pub fn meets(&mut self, kind: Kind, what: &str) -> Fate {
+    pub fn meets(&mut self, kind: Kind, what: &str, now: u64) -> Fate {
+        if let Some(errno) = self.draws(kind, now) {
+            return Fate::Fails(errno);
+        }
         // What is asked of the machine when there is nothing to do is no part of any phase.
         if self.phase == "calm" {
             return Fate::Passes;

@@ -94,6 +94,8 @@ pub enum Event {
     Ends(Number),
     /// The connection is broken off, for this end.
     Breaks(Number),
+    /// Streams have the room again that they usually have.
+    Widens,
     /// An actor wanted to be woken, and why.
     Wakes { actor: usize, why: u64 },
 }
@@ -141,6 +143,8 @@ pub struct Net {
     pub edges: Vec<Number>,
     /// Which addresses are whose.
     pub outside: BTreeMap<IpAddr, usize>,
+    /// Octets that a stream takes and carries at a time, and until when, if that is less than usual.
+    narrow: Option<(usize, u64)>,
 }
 
 impl Net {
@@ -155,6 +159,7 @@ impl Net {
             chance,
             edges: Vec::new(),
             outside: BTreeMap::new(),
+            narrow: None,
         }
     }
 
@@ -364,6 +369,7 @@ impl Net {
             Event::Comes(number, octets) => self.came(number, octets),
             Event::Ends(number) => self.ended(number),
             Event::Breaks(number) => self.broken(number),
+            Event::Widens => self.widen(),
             Event::Wakes { actor, why } => Some(News::Wakes { actor, why }),
         })
     }
@@ -386,7 +392,7 @@ impl Net {
                     libc::EPOLLIN
                 }
             }
-            Kind::Stream(stream) => stream.ready(),
+            Kind::Stream(stream) => stream.ready(self.room()),
         };
         if socket.error != 0 {
             events |= libc::EPOLLERR | libc::EPOLLIN | libc::EPOLLOUT;

@@ -13,6 +13,7 @@ pub enum Role {
         ip: IpAddr,
         server: SocketAddr,
         every: u64,
+        from: u64,
         until: u64,
     },
     /// Somebody who reads the admin address.
@@ -41,7 +42,22 @@ pub enum Deed {
     },
     /// The admin address is read.
     Metrics(String),
+    /// Calls of a kind fail for a while, by chance.
+    Trouble(Trouble),
     End,
+}
+
+/// What is wrong with the machine for a while.
+#[derive(Debug, Clone)]
+pub struct Trouble {
+    /// Of calls; or `short`: streams have little room and arrive in pieces, and files are read and written by pieces.
+    pub kind: String,
+    /// What calls fail with.
+    pub errno: i32,
+    /// One call in so many.
+    pub one_in: u64,
+    /// Nanoseconds.
+    pub lasts: u64,
 }
 
 /// A call that fails.
@@ -65,8 +81,8 @@ pub struct Scenario {
     pub roles: Vec<Role>,
     pub deeds: Vec<(u64, Deed)>,
     pub faults: Vec<Fault>,
-    /// From when on upstreams are well; nanoseconds.
-    pub well: u64,
+    /// From when on upstreams are well, and until when; nanoseconds.
+    pub well: (u64, u64),
     /// From when on every query is to be answered.
     pub up: u64,
     /// From when on nobody expects an answer any more.
@@ -78,6 +94,7 @@ impl Scenario {
     pub fn read(text: &str) -> Scenario {
         let mut scenario = Scenario {
             down: u64::MAX,
+            well: (0, u64::MAX),
             ..Scenario::default()
         };
         for line in text.lines() {
@@ -95,17 +112,22 @@ impl Scenario {
             ["report", path] => self.report = path.to_owned(),
             ["up", at] => self.up = time(at)?,
             ["down", at] => self.down = time(at)?,
-            ["well", at] => self.well = time(at)?,
+            ["well", from] => self.well = (time(from)?, u64::MAX),
+            ["well", from, until] => self.well = (time(from)?, time(until)?),
             ["upstream", ip] => self.roles.push(Role::Upstream { ip: ip.parse().ok()? }),
             ["reader", ip, server] => self.roles.push(Role::Reader {
                 ip: ip.parse().ok()?,
                 server: server.parse().ok()?,
             }),
-            ["client", manner, ip, server, every, until] => self.roles.push(Role::Client {
+            ["client", manner, ip, server, every, until] => {
+                self.take(&["client", manner, ip, server, every, "0ms", until])?;
+            }
+            ["client", manner, ip, server, every, from, until] => self.roles.push(Role::Client {
                 manner: manner.to_owned(),
                 ip: ip.parse().ok()?,
                 server: server.parse().ok()?,
                 every: time(every)?,
+                from: time(from)?,
                 until: time(until)?,
             }),
             ["fault", phase, kind, which, errno] => self.faults.push(Fault {
@@ -139,6 +161,12 @@ fn read_deed(words: &[&str]) -> Option<Deed> {
             name: name.to_owned(),
         },
         ["metrics", name] => Deed::Metrics(name.to_owned()),
+        ["trouble", kind, errno, one_in, lasts] => Deed::Trouble(Trouble {
+            kind: kind.to_owned(),
+            errno: errno.parse().ok()?,
+            one_in: one_in.parse().ok().filter(|one_in| *one_in > 0)?,
+            lasts: time(lasts)?,
+        }),
         ["end"] => Deed::End,
         _ => return None,
     })

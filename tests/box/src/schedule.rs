@@ -125,6 +125,7 @@ pub fn wait(waits: Waits, deadline: u64) {
     let (Some(index), Some(world)) = (this(), world()) else {
         return;
     };
+    world.settle(index);
     let own = world.threads[index].gate;
     world.threads[index].waits = waits;
     world.threads[index].deadline = deadline;

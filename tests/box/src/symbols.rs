@@ -8,6 +8,7 @@ mod chance;
 mod descriptors;
 mod events;
 mod files;
+pub mod memory;
 mod messages;
 mod sockets;
 mod threads;
@@ -30,7 +31,7 @@ pub fn seen() {
 /// Whether a call is to fail: with `errno` set then.
 pub fn fails(kind: Kind, what: &str) -> bool {
     let Some(world) = world() else { return false };
-    match world.faults.meets(kind, what) {
+    match world.faults.meets(kind, what, world.net.now) {
         crate::faults::Fate::Passes => false,
         crate::faults::Fate::Fails(errno) => {
             fail(errno);
@@ -38,6 +39,14 @@ pub fn fails(kind: Kind, what: &str) -> bool {
         }
         crate::faults::Fate::Kills => world.end_by_force(),
     }
+}
+
+/// Whether a call is to read or write less than it could.
+pub fn shortened() -> bool {
+    world().is_some_and(|world| {
+        let fate = world.faults.meets(Kind::Short, "", world.net.now);
+        matches!(fate, crate::faults::Fate::Fails(_))
+    })
 }
 
 /// Ready, or not yet: what a call tries.

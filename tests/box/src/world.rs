@@ -9,9 +9,10 @@ use crate::net::{Net, Number};
 use crate::polls::{Polls, Source};
 use crate::pulse;
 use crate::report::Report;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Trouble};
 use crate::schedule::{Drawn, NEVER, Thread, Waits};
 use crate::seed::Random;
+use crate::symbols::memory;
 
 /// The time of the clock that can be set, at the start: a day in January 2027.
 pub const EPOCH: u64 = 1_800_000_000_000_000_000;
@@ -27,6 +28,9 @@ const PREEMPTS: u64 = 48;
 
 /// Milliseconds of real time that a child may take before what it has written so far is looked at.
 const CHILD: i64 = 5_000;
+
+/// Milliseconds of real time after which a child does not end: it may get little of a busy machine.
+const LONGEST_CHILD: i64 = 300_000;
 
 /// Milliseconds of real time after which a world in which nothing can happen any more has come to its end.
 const STANDSTILL: i64 = 2_000;
@@ -74,7 +78,7 @@ impl World {
             shares: BTreeMap::new(),
             chance: seed.branch(3),
             secrets: seed.branch(4),
-            faults: Faults::new(scenario),
+            faults: Faults::new(scenario, seed.branch(5)),
             actors,
             report: Report::new(scenario),
             stepped: 0,
@@ -145,11 +149,22 @@ impl World {
 
     /// Charges a call to a thread: whether the baton is to be passed on.
     pub fn charge(&mut self, thread: usize) -> bool {
-        self.net.now += CALL;
-        self.threads[thread].charged += CALL;
+        self.spend(thread, CALL);
         self.report.calls += 1;
         pulse::beat();
         self.chance.below(PREEMPTS) == 0
+    }
+
+    /// Lets so much time pass for a thread, and what it owes for memory.
+    fn spend(&mut self, thread: usize, nanoseconds: u64) {
+        let all = nanoseconds + memory::owed();
+        self.net.now += all;
+        self.threads[thread].charged += all;
+    }
+
+    /// A thread is about to wait: what it did until now took its time.
+    pub fn settle(&mut self, thread: usize) {
+        self.spend(thread, 0);
     }
 
     /// Wakes threads that wait at an address: how many.
@@ -176,6 +191,14 @@ impl World {
         }
     }
 
+    /// Something is wrong with the machine for a while.
+    fn trouble(&mut self, trouble: Trouble) {
+        if trouble.kind == "short" {
+            self.net.narrow(trouble.errno as usize, trouble.lasts);
+        }
+        self.faults.trouble(trouble, self.net.now);
+    }
+
     /// Lets happen what is due.
     fn happen(&mut self) {
         while let Some(news) = self.net.happen() {
@@ -186,6 +209,7 @@ impl World {
                 Outcome::Signal(signal) => self.signals.push_back(signal),
                 Outcome::Phase(phase) => self.faults.enter(&phase),
                 Outcome::Step(nanoseconds) => self.stepped += nanoseconds,
+                Outcome::Trouble(trouble) => self.trouble(trouble),
                 Outcome::Snapshot(name) => {
                     let threads = self
                         .threads
@@ -294,7 +318,7 @@ impl World {
             if real_milliseconds() - since > CHILD && self.look_outside() {
                 return true;
             }
-            if real_milliseconds() - since > 10 * CHILD {
+            if real_milliseconds() - since > LONGEST_CHILD {
                 self.report
                     .violation(self.net.now, "a child process does not end");
                 self.end("a child process");

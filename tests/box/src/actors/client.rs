@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::message::{self, AGE, NXDOMAIN, SERVFAIL, SPANS};
+use super::message::{self, A, AGE, NXDOMAIN, SERVFAIL, SPANS, SRV};
 use crate::net::{Event, Net, News, Number};
 use crate::report::Report;
 use crate::scenario::{Role, Scenario};
@@ -13,6 +13,12 @@ const SECOND: u64 = 1_000_000_000;
 
 /// By when an answer is there, whatever upstreams do: `deadline` of a `forward`, and what a busy moment takes.
 const IN_TIME: u64 = 8 * SECOND;
+
+/// How long an answer takes that the proxy has by itself (docs/limits.md): what a worker may spend on one, and others before it.
+const AT_ONCE: u64 = SECOND / 10;
+
+/// What [`Manner::Own`] asks for. No configuration forwards it anywhere but to upstreams, which have no such record.
+const OWN: &str = "srv.own.test";
 
 /// How long after an answer, or after it should have come, a second one is recognized.
 const REMEMBERED: u64 = 30 * SECOND;
@@ -37,7 +43,9 @@ enum Manner {
     Go,
     /// Over TCP, up to three at once.
     Tcp,
-    /// Octets of any kind, connections left half way.
+    /// Twice over UDP, for the largest set of the configuration's own zone.
+    Own,
+    /// Octets of any kind, connections left half way, names on which filters fail.
     Hostile,
 }
 
@@ -59,10 +67,12 @@ pub struct Client {
     ip: IpAddr,
     server: SocketAddr,
     every: u64,
+    from: u64,
     until: u64,
     up: u64,
     down: u64,
-    fine: u64,
+    /// When upstreams have been well for a while, and until when they are.
+    fine: (u64, u64),
     port: u16,
     /// By port and ID.
     asked: BTreeMap<(u16, u16), Asked>,
@@ -81,6 +91,7 @@ impl Client {
             ip,
             server,
             every,
+            from,
             until,
         } = role
         else {
@@ -93,15 +104,17 @@ impl Client {
                 "musl" => Manner::Musl,
                 "go" => Manner::Go,
                 "tcp" => Manner::Tcp,
+                "own" => Manner::Own,
                 _ => Manner::Hostile,
             },
             ip: *ip,
             server: *server,
             every: *every,
+            from: *from,
             until: *until,
             up: scenario.up,
             down: scenario.down,
-            fine: scenario.well + RECOVERED,
+            fine: (scenario.well.0 + RECOVERED, scenario.well.1),
             port: 1024,
             asked: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -155,6 +168,9 @@ impl Client {
     }
 
     fn name(&mut self) -> String {
+        if self.manner == Manner::Own {
+            return OWN.to_owned();
+        }
         let number = self.chance.below(NAMES);
         let kind = if number.is_multiple_of(7) { "no" } else { "host" };
         format!("{kind}{number}.example")
@@ -174,17 +190,24 @@ impl Client {
             );
         }
         // Before it is up, nobody is there to be asked.
-        if net.now < self.up || net.now >= self.until {
+        if net.now < self.up.max(self.from) || net.now >= self.until {
             return;
         }
         let port = self.fresh_port();
         match self.manner {
             Manner::Tcp => self.dial(port, net),
             Manner::Hostile => self.offend(port, net),
-            Manner::Glibc | Manner::Musl | Manner::Go => {
+            Manner::Glibc | Manner::Musl | Manner::Go | Manner::Own => {
                 let (id, name) = (self.chance.next() as u16, self.name());
                 self.send(port, id, name, 1, net, report);
             }
+        }
+    }
+
+    fn asks_for(&self) -> u8 {
+        match self.manner {
+            Manner::Own => SRV,
+            _ => A,
         }
     }
 
@@ -200,7 +223,7 @@ impl Client {
             0,
             SocketAddr::new(self.ip, port),
             self.server,
-            message::query(id, &name),
+            message::query(id, &name, self.asks_for()),
         );
         let asked = Asked {
             name,
@@ -261,7 +284,7 @@ impl Client {
         let first = self.chance.next() as u16;
         for more in 0..=self.chance.below(3) as u16 {
             let (id, name) = (first.wrapping_add(more), self.name());
-            octets.extend(message::framed(&message::query(id, &name)));
+            octets.extend(message::framed(&message::query(id, &name, A)));
             report.count("asked by clients");
             let asked = Asked {
                 name,
@@ -280,8 +303,15 @@ impl Client {
         if self.chance.below(4) == 0 {
             return self.dial(port, net);
         }
+        // On which a filter fails or does not end, where the configuration has one.
+        if self.chance.below(3) == 0 {
+            let kind = if self.chance.below(2) == 0 { "trap" } else { "spin" };
+            let name = format!("{kind}{}.example", self.chance.below(3));
+            let octets = message::query(self.chance.next() as u16, &name, A);
+            return net.inject(0, SocketAddr::new(self.ip, port), self.server, octets);
+        }
         let name = self.name();
-        let mut octets = message::query(self.chance.next() as u16, &name);
+        let mut octets = message::query(self.chance.next() as u16, &name, A);
         for _ in 0..=self.chance.below(4) {
             let at = self.chance.below(octets.len() as u64) as usize;
             octets[at] = self.chance.next() as u8;
@@ -314,7 +344,8 @@ impl Client {
                 &format!("{} got answer {answers} to one query for {name}", self.ip),
             );
         }
-        if waited > IN_TIME {
+        let most = if message::is_own(reply) { AT_ONCE } else { IN_TIME };
+        if waited > most {
             report.violation(
                 now,
                 &format!("{} waited {} ms for {name}", self.ip, waited / 1_000_000),
@@ -329,7 +360,7 @@ impl Client {
 
     /// What is wrong with an answer.
     fn fault(&self, name: &str, reply: &[u8], rcode: u8, now: u64) -> Option<String> {
-        let well = now > self.fine && now < self.down;
+        let well = now > self.fine.0 && now < self.fine.1.min(self.down);
         if message::question(reply).is_none_or(|(_, asked)| asked != name) {
             return Some("the answer is to another question".to_owned());
         }
@@ -337,6 +368,7 @@ impl Client {
             SERVFAIL if well => Some("SERVFAIL, though upstreams are well".to_owned()),
             SERVFAIL => None,
             NXDOMAIN if message::is_missing(name) => None,
+            0 if self.manner == Manner::Own => None,
             0 if !message::is_missing(name) => {
                 let Some(address) = message::first_address(reply) else {
                     return Some("no address".to_owned());

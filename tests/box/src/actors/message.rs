@@ -10,15 +10,19 @@ pub const SPANS: u64 = 200;
 pub const SERVFAIL: u8 = 2;
 pub const NXDOMAIN: u8 = 3;
 
-/// A query for the A record of a name, by its labels.
-pub fn query(id: u16, name: &str) -> Vec<u8> {
+/// The types that are asked for here (RFC 1035 section 3.2.2, RFC 2782).
+pub const A: u8 = 1;
+pub const SRV: u8 = 33;
+
+/// A query for the records of a type and a name, by its labels.
+pub fn query(id: u16, name: &str, qtype: u8) -> Vec<u8> {
     let mut octets = id.to_be_bytes().to_vec();
     octets.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     for label in name.split('.') {
         octets.push(label.len() as u8);
         octets.extend(label.as_bytes());
     }
-    octets.extend([0, 0, 1, 0, 1]);
+    octets.extend([0, 0, qtype, 0, 1]);
     octets
 }
 
@@ -41,6 +45,11 @@ pub fn question(message: &[u8]) -> Option<(&[u8], String)> {
         at += 1 + length;
     }
     Some((message.get(12..at + 5)?, name))
+}
+
+/// Whether a reply comes from who has the zone: no upstream does (RFC 1035 section 4.1.1, AA).
+pub fn is_own(reply: &[u8]) -> bool {
+    reply.get(2).is_some_and(|flags| flags & 4 != 0)
 }
 
 /// Whether a name is one that nobody has.

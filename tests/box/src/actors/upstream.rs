@@ -10,6 +10,10 @@ use crate::seed::Random;
 
 const MILLISECOND: u64 = 1_000_000;
 
+/// Queries that one source port may send, and nanoseconds after which it is taken for another socket's.
+const PORT_QUERIES: u32 = 16;
+const PORT_REST: u64 = 2_000_000_000;
+
 /// What an upstream is like for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weather {
@@ -39,6 +43,8 @@ pub struct Upstream {
     /// Replies that leave later, by the reason to wake.
     later: BTreeMap<u64, (Number, Vec<u8>)>,
     next: u64,
+    /// How many queries each port sent in its life, and when the last came.
+    ports: BTreeMap<u16, (u32, u64)>,
 }
 
 impl Upstream {
@@ -49,6 +55,7 @@ impl Upstream {
             connections: BTreeMap::new(),
             later: BTreeMap::new(),
             next: 1,
+            ports: BTreeMap::new(),
         }
     }
 
@@ -91,6 +98,7 @@ impl Upstream {
     /// A query over UDP.
     fn asked(&mut self, query: Datagram, net: &mut Net, report: &mut Report) {
         report.count("asked over UDP");
+        self.notes(query.from.port(), net.now, report);
         let Some(reply) = self.reply(&query.octets, true, net.now) else {
             return;
         };
@@ -108,6 +116,20 @@ impl Upstream {
             _ => {}
         }
         net.inject(wait, from, to, reply);
+    }
+
+    /// Who has found out a port is to have few IDs to guess at (RFC 5452 section 4.5).
+    fn notes(&mut self, port: u16, now: u64, report: &mut Report) {
+        let (count, last) = self.ports.entry(port).or_insert((0, now));
+        // Long enough after the last query it is another socket's, by chance.
+        *count = if now - *last > PORT_REST { 1 } else { *count + 1 };
+        *last = now;
+        if *count == PORT_QUERIES + 1 {
+            report.violation(
+                now,
+                &format!("more than {PORT_QUERIES} queries came from port {port}"),
+            );
+        }
     }
 
     /// Forgeries that arrive first.

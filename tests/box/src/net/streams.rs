@@ -8,6 +8,9 @@ use super::{BUFFER, Errno, Event, Kind, Net, News, Number, Socket};
 /// How long who asks for a connection waits before it asks again, and how often.
 const ASKS_AGAIN: u64 = 1_000_000_000;
 
+/// Nanoseconds between the pieces of what was written at once.
+const APART: u64 = 10_000;
+
 /// One end of a connection.
 pub struct Stream {
     /// The other end, while there is one.
@@ -38,12 +41,13 @@ impl Stream {
         }
     }
 
-    pub(super) fn ready(&self) -> i32 {
+    /// What it is ready for, where it may have so many octets under way.
+    pub(super) fn ready(&self, room: usize) -> i32 {
         let mut events = 0;
         if !self.came.is_empty() || self.ended {
             events |= libc::EPOLLIN;
         }
-        if self.sent < BUFFER || self.closed {
+        if self.sent < room || self.closed {
             events |= libc::EPOLLOUT;
         }
         if self.ended {
@@ -65,6 +69,27 @@ impl Net {
             } => Some(stream),
             _ => None,
         }
+    }
+
+    /// Octets that the program may have under way in a stream.
+    pub(super) fn room(&self) -> usize {
+        self.narrow.map_or(BUFFER, |(octets, _)| octets)
+    }
+
+    /// Streams have room for so many octets for a while, and carry no more of them in one piece: what a program sees of it is
+    /// that calls write and read less than they were given.
+    pub fn narrow(&mut self, octets: usize, lasts: u64) {
+        self.narrow = Some((octets.max(1), self.now + lasts));
+        self.after(lasts, Event::Widens);
+    }
+
+    pub(super) fn widen(&mut self) -> Option<News> {
+        if self.narrow.is_some_and(|(_, until)| until <= self.now) {
+            self.narrow = None;
+            let streams = self.sockets.iter().filter(|(_, socket)| socket.is_stream());
+            self.edges.extend(streams.map(|(number, _)| *number));
+        }
+        None
     }
 
     /// Has a stream take connections.
@@ -204,7 +229,8 @@ impl Net {
     /// # Errors
     /// As send(2).
     pub fn write(&mut self, number: Number, octets: &[u8]) -> Result<usize, Errno> {
-        let (now, way) = (self.now, self.way());
+        let (now, way, most) = (self.now, self.way(), self.room());
+        let piece = self.narrow.map_or(usize::MAX, |(octets, _)| octets);
         let socket = self.socket(number).ok_or(libc::EBADF)?;
         if socket.error != 0 {
             return Err(std::mem::take(&mut socket.error));
@@ -219,16 +245,21 @@ impl Net {
         let room = if outside {
             octets.len()
         } else {
-            BUFFER.saturating_sub(stream.sent)
+            most.saturating_sub(stream.sent)
         };
         if room == 0 && !octets.is_empty() {
             return Err(libc::EAGAIN);
         }
         let length = octets.len().min(room);
         stream.sent += length;
-        stream.last = stream.last.max(now + way) + 1;
-        let after = stream.last - now;
-        self.after(after, Event::Comes(other, octets[..length].to_vec()));
+        let first = stream.last.max(now + way) + 1;
+        let pieces = octets[..length].chunks(piece.min(length.max(1)));
+        // Each long enough after the other to be read alone.
+        let times = (0..).map(|index| first + index * APART);
+        stream.last = first + (pieces.len().max(1) as u64 - 1) * APART;
+        for (at, piece) in times.zip(pieces) {
+            self.after(at - now, Event::Comes(other, piece.to_vec()));
+        }
         Ok(length)
     }
 

@@ -3,9 +3,9 @@
 use libc::{c_int, c_long, c_ulong, c_void, iovec, size_t, ssize_t};
 
 use super::messages::{gather, receive, scatter, send};
-use super::{Tried, fails, seen, until};
+use super::{Tried, fails, seen, shortened, until};
 use crate::faults::Kind;
-use crate::kernel::{fail, pass};
+use crate::kernel::{fail, kernel, pass};
 use crate::schedule::{NEVER, world};
 use crate::world::Thing;
 
@@ -119,6 +119,30 @@ fn add(counter: u32, octets: &[u8]) -> Result<usize, i32> {
     if added { Ok(8) } else { Err(libc::EAGAIN) }
 }
 
+/// Some of the octets, where a file is read or written by pieces: half of the first that are asked for.
+///
+/// # Safety
+/// There are so many vectors.
+unsafe fn some(descriptor: c_int, vectors: *const iovec, count: c_int) -> Option<iovec> {
+    if count < 1 || !is_file(descriptor) {
+        return None;
+    }
+    // SAFETY: the caller's promise, and there is one.
+    let first = unsafe { *vectors };
+    (first.iov_len > 1 && shortened()).then(|| iovec {
+        iov_len: first.iov_len.div_ceil(2),
+        ..first
+    })
+}
+
+/// Whether a descriptor of the kernel's is a file: all else comes whole, as pipes and counters do.
+fn is_file(descriptor: c_int) -> bool {
+    // SAFETY: a C structure of integers, for which zero is a value.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    let found = kernel!(libc::SYS_fstat, descriptor, &raw mut status);
+    found == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG
+}
+
 /// What a symbol returns.
 pub fn result(result: Result<usize, i32>) -> ssize_t {
     match result {
@@ -146,6 +170,10 @@ pub unsafe extern "C" fn readv(descriptor: c_int, vectors: *const iovec, count_:
     let Some(what) = thing(descriptor) else {
         if fails(Kind::Read, "") {
             return -1;
+        }
+        // SAFETY: the caller's promise.
+        if let Some(some) = unsafe { some(descriptor, vectors, count_) } {
+            return pass!(libc::SYS_read, descriptor, some.iov_base, some.iov_len) as ssize_t;
         }
         return pass!(libc::SYS_readv, descriptor, vectors, count_) as ssize_t;
     };
@@ -185,6 +213,10 @@ pub unsafe extern "C" fn writev(descriptor: c_int, vectors: *const iovec, count:
     let Some(what) = thing(descriptor) else {
         if descriptor > 2 && fails(Kind::Write, "") {
             return -1;
+        }
+        // SAFETY: the caller's promise.
+        if let Some(some) = unsafe { some(descriptor, vectors, count) } {
+            return pass!(libc::SYS_write, descriptor, some.iov_base, some.iov_len) as ssize_t;
         }
         return pass!(libc::SYS_writev, descriptor, vectors, count) as ssize_t;
     };

@@ -1,0 +1,123 @@
+//! Faults that are planted on purpose, each a patch in `planted/`: whether it still applies to the sources, and how soon the
+//! program that has it is found out. `cargo xtask simulate --planted` makes such programs.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use crate::sweep::{self, Fate};
+use crate::{checks, plans};
+
+/// Minutes of changing weather in each history that is played to find one: short, so that many are begun.
+const MINUTES: u64 = 2;
+
+/// Milliseconds from one query of a client's to the next.
+const EVERY: u64 = 20;
+
+/// Names those that do not apply any more, of those whose names contain one of the words.
+///
+/// # Errors
+/// If there is no `git`, or patches do not apply.
+pub fn apply(words: &[&String]) -> Result<usize, String> {
+    let mut files = list().map_err(|error| format!("cannot list planted faults: {error}"))?;
+    files.retain(|file| {
+        let name = format!("box::planted::{}", file.display());
+        words.is_empty() || words.iter().any(|word| name.contains(*word))
+    });
+    let mut stale = Vec::new();
+    for file in &files {
+        let check = Command::new("git")
+            .args(["apply", "--check"])
+            .arg(file)
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+            .output();
+        let output = check.map_err(|error| format!("cannot run git: {error}"))?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            stale.push(format!("{} does not apply any more:\n{why}", file.display()));
+        }
+    }
+    match stale.is_empty() {
+        true => Ok(files.len()),
+        false => Err(stale.join("\n")),
+    }
+}
+
+fn list() -> io::Result<Vec<PathBuf>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("planted");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        files.push(entry?.path());
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "patch"));
+    files.sort();
+    Ok(files)
+}
+
+/// Looks for what the program does wrong that has the fault of this patch, for so many minutes, and prints how it was found.
+///
+/// # Errors
+/// If it was not.
+pub fn find(patch: &Path, minutes: u64) -> Result<(), String> {
+    let text = fs::read_to_string(patch).map_err(|error| format!("{}: {error}", patch.display()))?;
+    let said = |word: &str| {
+        let head = text.lines().take_while(|line| !line.starts_with("--- "));
+        let mut values = head.filter_map(|line| line.strip_prefix(word)?.strip_prefix(": "));
+        values.next().map(str::to_owned)
+    };
+    let longest = Duration::from_secs(60 * minutes);
+    match said("look").as_deref() {
+        None => by_histories(longest, said("build").as_deref() == Some("fuel")),
+        Some("changes") => by_sweep(Fate::Fails, longest),
+        Some("kills") => by_sweep(Fate::Kills, longest),
+        Some(other) => Err(format!("{}: look: {other}?", patch.display())),
+    }
+}
+
+fn by_histories(longest: Duration, fuel: bool) -> Result<(), String> {
+    let begin = Instant::now();
+    for seed in 1.. {
+        let outcome = plans::long(seed, MINUTES, EVERY, fuel).play()?;
+        if let Some(wrong) = checks::faults(&outcome).first() {
+            found(&format!("seed {seed}"), begin, wrong);
+            return Ok(());
+        }
+        if begin.elapsed() > longest {
+            return Err(format!("not found in {seed} seeds, {:.0?}", begin.elapsed()));
+        }
+    }
+    Ok(())
+}
+
+fn by_sweep(fate: Fate, longest: Duration) -> Result<(), String> {
+    let begin = Instant::now();
+    let (mut tried, mut done) = (0, false);
+    let swept = sweep::sweep(fate, &["reload", "start", "stop"], |fault, _, wrong| {
+        tried += 1;
+        if let Some(wrong) = wrong.first() {
+            found(&format!("call {tried}, `{fault}`"), begin, wrong);
+            done = true;
+        }
+        match done || begin.elapsed() > longest {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    match swept {
+        _ if done => Ok(()),
+        Ok(_) => Err(format!("not found at {tried} calls, {:.0?}", begin.elapsed())),
+        // It does not hold even where nothing fails.
+        Err(wrong) => {
+            found("no call", begin, &wrong);
+            Ok(())
+        }
+    }
+}
+
+fn found(how: &str, begin: Instant, wrong: &str) {
+    let first = wrong.lines().next().unwrap_or_default();
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("{how} | {seconds:.0} s | {first}");
+}

@@ -1,0 +1,179 @@
+//! Plays histories of the proxy in the box (docs/simulation.md): of the proxy as it is, of one whose filters run by fuel, and of
+//! copies that each have a fault planted, to see how soon it is found.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+use crate::build::{Build, target};
+use crate::commands::{Failure, call, root};
+use crate::setup;
+
+/// Patches of the sources, each of which plants a fault.
+const PLANTED: &str = "tests/box/planted";
+
+/// The feature of the proxy in which filters run by fuel. No artifact has it.
+const FUEL: &str = "dnsweir/box-fuel";
+
+/// Has the copies' proxy be another one for cargo, which names what it compiles by what it is compiled like: both are kept in one
+/// folder, where the dependencies are the same, and neither is taken for the other.
+const APART: &str = "profile.release.package.dnsweir.debug=\"line-tables-only\"";
+
+/// Plays what the words say.
+pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
+    if let Some(at) = words.iter().position(|word| word == "--planted") {
+        words.remove(at);
+        return planted(&words);
+    }
+    let build = Build::chosen(&mut words);
+    let fuel = words.iter().any(|word| word == "--fuel");
+    let programs = match fuel {
+        true => with_fuel(build)?,
+        false => {
+            build.programs(Some("dnsweir"))?;
+            build.folder()
+        }
+    };
+    call(histories(&programs).args(words))
+}
+
+/// The runner, which starts programs of a folder.
+fn histories(programs: &Path) -> Command {
+    let mut command = Build::Quick.cargo("test");
+    command.args(["--quiet", "--test", "histories", "--", "simulate"]);
+    command.env("DNSWEIR_PROGRAMS", programs);
+    command
+}
+
+/// Builds the proxy whose filters run by fuel.
+fn with_fuel(build: Build) -> Result<PathBuf, Failure> {
+    setup::wasm_target()?;
+    let folder = target().join("fuel");
+    let mut command = build.cargo_into("build", &folder);
+    call(command.args(["--bin", "dnsweir", "--features", FUEL]))?;
+    Ok(folder.join("release"))
+}
+
+/// Plants each fault whose name contains one of the words, and looks for it.
+fn planted(words: &[String]) -> Result<(), Failure> {
+    let mut minutes = "5".to_owned();
+    let mut names = Vec::new();
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--minutes" => minutes.clone_from(rest.next().ok_or("--minutes needs a value")?),
+            name => names.push(name),
+        }
+    }
+    let patches = patches(&names).map_err(|error| format!("{PLANTED}: {error}"))?;
+    let tree = target().join("planted/tree");
+    copy(&tree).map_err(|error| format!("{}: {error}", tree.display()))?;
+    let mut missed = Vec::new();
+    for patch in patches {
+        let name = patch
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        match find(&tree, &patch, &minutes) {
+            Ok(found) => println!("| {name} | {found} |"),
+            Err(failure) => {
+                println!("| {name} | {failure} |");
+                missed.push(name);
+            }
+        }
+    }
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("not found: {}", missed.join(", "))),
+    }
+}
+
+fn patches(names: &[&str]) -> io::Result<Vec<PathBuf>> {
+    let mut patches = Vec::new();
+    for entry in fs::read_dir(root().join(PLANTED))? {
+        patches.push(entry?.path());
+    }
+    patches.retain(|patch| {
+        let name = patch.to_string_lossy();
+        patch.extension().is_some_and(|extension| extension == "patch")
+            && (names.is_empty() || names.iter().any(|wanted| name.contains(wanted)))
+    });
+    patches.sort();
+    Ok(patches)
+}
+
+/// Plants one, builds, looks for it, and takes it out again: how it was found.
+fn find(tree: &Path, patch: &Path, minutes: &str) -> Result<String, Failure> {
+    let text = fs::read_to_string(patch).map_err(|error| format!("{}: {error}", patch.display()))?;
+    if text
+        .lines()
+        .any(|line| line.starts_with("+++ ") && !line.starts_with("+++ b/host/src/"))
+    {
+        // What is compiled of other folders is kept where that of this one's is.
+        return Err("it changes what is not in host/src".to_owned());
+    }
+    apply(tree, patch, &[])?;
+    let found = build(tree, text.contains("\nbuild: fuel\n")).and_then(|programs| {
+        let mut command = histories(&programs);
+        command.arg("--planted").arg(patch).args(["--minutes", minutes]);
+        let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+        let output = output.map_err(|error| format!("cannot look for it: {error}"))?;
+        let (said, why) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        match output.status.success() {
+            true => Ok(said.trim().to_owned()),
+            false => Err(why.lines().next().unwrap_or("it says nothing").to_owned()),
+        }
+    });
+    apply(tree, patch, &["--reverse"])?;
+    found
+}
+
+/// `git apply`, which takes a folder below a repository's for a part of it unless it finds none.
+fn apply(tree: &Path, patch: &Path, options: &[&str]) -> Result<(), Failure> {
+    let mut command = Command::new("git");
+    command.arg("apply").args(options).arg(patch).current_dir(tree);
+    let above = tree.parent().unwrap_or(tree);
+    command.env("GIT_CEILING_DIRECTORIES", above);
+    match command.stderr(Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err("does not apply any more".to_owned()),
+    }
+}
+
+/// Builds the proxy of the copy, with a fault or without.
+fn build(tree: &Path, fuel: bool) -> Result<PathBuf, Failure> {
+    let folder = target().join(if fuel { "planted/fuel" } else { "planted/built" });
+    let mut command = Build::Quick.cargo_into("build", &folder);
+    command.args(["--quiet", "--bin", "dnsweir", "--config", APART]);
+    if fuel {
+        command.args(["--features", FUEL]);
+    }
+    call(command.current_dir(tree))?;
+    Ok(folder.join("release"))
+}
+
+/// Copies the sources, with their times, so that only what is changed is compiled again.
+fn copy(tree: &Path) -> io::Result<()> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
+        .current_dir(root())
+        .output()?;
+    if tree.exists() {
+        fs::remove_dir_all(tree)?;
+    }
+    for name in String::from_utf8_lossy(&listed.stdout).split_terminator('\0') {
+        let (from, to) = (root().join(name), tree.join(name));
+        if !from.is_file() {
+            continue;
+        }
+        fs::create_dir_all(to.parent().unwrap_or(tree))?;
+        fs::copy(&from, &to)?;
+        let written = fs::metadata(&from)?.modified()?;
+        fs::File::options().write(true).open(&to)?.set_modified(written)?;
+    }
+    Ok(())
+}
