@@ -39,6 +39,67 @@ fn health_and_readiness() {
     );
 }
 
+/// The status code for a request with these headers, beside those that it needs.
+fn asked_with(proxy: &Proxy, path: &str, headers: &str) -> u16 {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(proxy.admin).expect("a connection");
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"
+    )
+    .expect("a sent request");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    let code = response.split_whitespace().nth(1).expect("a status");
+    code.parse().expect("a number")
+}
+
+/// A page whose name leads here reads nothing of what clients ask. Whoever checks health is not asked by which name.
+#[test]
+fn pages_of_other_sites_read_no_status() {
+    let proxy = Proxy::start("admin \"$ADMIN\" host=\"dns.lan\"\nzone \".\" { forward \"127.0.0.1:9\" }");
+    let own = format!("Host: {}\r\n", proxy.admin);
+    for (headers, expected) in [
+        (own.as_str(), 200),
+        ("Host: localhost:9253\r\n", 200),
+        ("Host: DNS.lan:9253\r\n", 200),
+        (&format!("{own}Origin: http://{}\r\n", proxy.admin), 200),
+        ("Host: evil.example:9253\r\n", 421),
+        (
+            "Host: evil.example:9253\r\nOrigin: http://evil.example:9253\r\n",
+            421,
+        ),
+        (&format!("{own}Origin: http://evil.example\r\n"), 421),
+    ] {
+        for path in ["/", "/status"] {
+            assert_eq!(asked_with(&proxy, path, headers), expected, "{path} {headers}");
+        }
+        for path in ["/health", "/ready", "/metrics"] {
+            assert_eq!(asked_with(&proxy, path, headers), 200, "{path} {headers}");
+        }
+    }
+}
+
+#[test]
+fn an_address_may_serve_health_and_metrics_alone() {
+    let text = "admin \"$ADMIN\" status=#false\nzone \".\" { forward \"127.0.0.1:9\" }";
+    let proxy = Proxy::start(text);
+    let codes =
+        |proxy: &Proxy| ["/health", "/ready", "/metrics", "/", "/status"].map(|path| proxy.get(path).0);
+    assert_eq!(codes(&proxy), [200, 200, 200, 404, 404]);
+    let top = proxy::command()
+        .args(["top", "--once", "--admin", &proxy.admin.to_string()])
+        .output()
+        .expect("a program");
+    let complaint = String::from_utf8_lossy(&top.stderr);
+    assert!(
+        !top.status.success() && complaint.contains("status=#false"),
+        "{complaint}"
+    );
+    proxy.reload(&text.replace(" status=#false", ""));
+    assert_eq!(codes(&proxy), [200; 5]);
+}
+
 /// Clients that connect and say nothing are not in the way of one that asks.
 #[test]
 fn silent_clients_do_not_keep_others_out() {

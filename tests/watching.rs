@@ -10,8 +10,10 @@ use serde_json::Value;
 use crate::harness::address::fresh_socket;
 use crate::harness::browser::Browser;
 
+use crate::harness::namespace::Namespace;
+use crate::harness::process::Process;
 use crate::harness::upstream::Gate;
-use crate::harness::{Message, Proxy, Reply, Upstream, client, forward_once, needs, proxy, until};
+use crate::harness::{Message, Proxy, Reply, Upstream, client, forward_once, needs, proxy, tools, until};
 
 /// A proxy before one that answers most names, has no answer to some, and waits for the gate with others.
 fn start(more: &str) -> (Proxy, Upstream, Gate) {
@@ -123,6 +125,48 @@ fn the_configuration_may_keep_it_to_itself() {
         shown.contains("dnsweir ") && !shown.contains("often.test"),
         "{shown}"
     );
+}
+
+/// Where others than the host itself get, names and clients are shown if the configuration says so.
+#[test]
+fn names_and_clients_are_shown_on_loopback() {
+    if !needs(&["root", "ip", "nsenter", "dig"]) {
+        return;
+    }
+    let network = Namespace::new();
+    tools::output(
+        network
+            .tool("ip")
+            .args(["addr", "add", "192.0.2.77/32", "dev", "lo"]),
+    );
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("dnsweir.kdl");
+    let text = "listen \"127.0.0.1\"\nadmin \"127.0.0.1\" \"192.0.2.77\"\n\
+                filter \"table\" { module \"builtin:hosts\"; config { host \"often.test\" \"192.0.2.7\" } }\n\
+                zone \".\" { use \"table\" }\n";
+    std::fs::write(&file, text).expect("a configuration file");
+    let _process = Process::start(proxy::command_in(&network).arg("run").arg("--config").arg(&file));
+    let shows = |admin: &str| {
+        let mut dig = network.tool("dig");
+        dig.args(["@127.0.0.1", "+notcp", "+tries=1", "+time=1", "often.test"]);
+        let _ = dig.output().expect("dig");
+        let mut top = proxy::command_in(&network);
+        top.args(["top", "--once", "--interval", "1", "--admin", admin]);
+        let shown = String::from_utf8(top.output().expect("a program").stdout).expect("text");
+        shown.contains("dnsweir ").then(|| shown.contains("often.test"))
+    };
+    until("the name to be shown on loopback", || {
+        shows("127.0.0.1:9253") == Some(true)
+    });
+    assert_eq!(shows("192.0.2.77:9253"), Some(false));
+    std::fs::write(
+        &file,
+        text.replace("192.0.2.77\"\n", "192.0.2.77\" queries=#true\n"),
+    )
+    .expect("a configuration file");
+    until("the name to be shown when asked for", || {
+        shows("192.0.2.77:9253") == Some(true)
+    });
 }
 
 #[test]

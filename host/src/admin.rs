@@ -1,17 +1,20 @@
 //! The admin address over HTTP: `/health`, `/ready`, `/metrics`, `/status`, and a page for a browser.
 //!
-//! Served by the main thread, which answers no query. It shows; nothing can be changed through it.
+//! Served by the main thread, which answers no query. It shows; nothing can be changed through it. Health and metrics are there for
+//! everybody who gets here. What clients ask is theirs: it is shown on loopback addresses, unless the configuration says otherwise.
 
+mod addressed;
 mod connected;
 mod readiness;
 mod server;
 mod status;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hyper::StatusCode;
-use hyper::header::CONTENT_SECURITY_POLICY;
+use hyper::header::{CONTENT_SECURITY_POLICY, HeaderMap};
 
 use crate::metrics;
 use crate::plain_text::escape_json;
@@ -23,8 +26,8 @@ pub use server::{CONNECTIONS, Listener, Reply, Server, text, typed};
 /// What a browser shows: one file, without anything to build.
 const PAGE: &str = include_str!("admin/page.html");
 
-/// What the proxy shows of itself at a path.
-pub fn reply(path: &str, state: &Arc<State>) -> Reply {
+/// What the proxy shows of itself at a path, to whoever reached it `at` this address.
+pub fn reply(at: SocketAddr, path: &str, headers: &HeaderMap, state: &Arc<State>) -> Reply {
     match path {
         // Whoever restarts what is not healthy is meant to: a worker that hangs does not come back often.
         "/health" if state.hanging.load(Ordering::Relaxed) > 0 => text(
@@ -36,20 +39,33 @@ pub fn reply(path: &str, state: &Arc<State>) -> Reply {
             reasons if reasons.is_empty() => text(StatusCode::OK, format!("ready\n{}", notes(state))),
             reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
         },
-        "/" => page(),
         "/metrics" => typed(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(state)),
-        "/status" => {
-            let status = serde_json::to_string_pretty(&status::status(state)).unwrap_or_default();
-            // What objects and servers are called, and what they say, is theirs. A String takes everything.
-            let mut plain = String::with_capacity(status.len());
-            let _ = escape_json(&mut plain, &status);
-            typed(StatusCode::OK, "application/json", plain + "\n")
+        "/" | "/status" => {
+            let admin = state.generation.read().config.admin.clone();
+            if !admin.status {
+                let none = "there are /health, /ready and /metrics here, since `admin` has status=#false\n";
+                return text(StatusCode::NOT_FOUND, none.into());
+            }
+            match (addressed::refusal(headers, admin.host.as_deref()), path) {
+                (Some(refusal), _) => refusal,
+                (None, "/") => page(),
+                (None, _) => status(state, admin.queries.unwrap_or(at.ip().is_loopback())),
+            }
         }
         _ => text(
             StatusCode::NOT_FOUND,
             "there are /, /health, /ready, /metrics and /status\n".into(),
         ),
     }
+}
+
+/// All that there is to say now, with or without who asks for what.
+fn status(state: &State, queries: bool) -> Reply {
+    let status = serde_json::to_string_pretty(&status::status(state, queries)).unwrap_or_default();
+    // What objects and servers are called, and what they say, is theirs. A String takes everything.
+    let mut plain = String::with_capacity(status.len());
+    let _ = escape_json(&mut plain, &status);
+    typed(StatusCode::OK, "application/json", plain + "\n")
 }
 
 /// The page for a browser. It asks this address for /status and /metrics, and nobody for anything else.

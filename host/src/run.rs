@@ -489,7 +489,7 @@ impl Proxy {
             tokio::spawn(name_leftovers(Plan::of(config)));
         }
         let addresses: Vec<_> = config.listen.addresses.iter().map(ToString::to_string).collect();
-        let admin: Vec<_> = config.admin.iter().map(ToString::to_string).collect();
+        let admin: Vec<_> = config.admin.addresses.iter().map(ToString::to_string).collect();
         tracing::info!(
             listen = addresses.join(" "),
             admin = admin.join(" "),
@@ -507,7 +507,7 @@ impl Proxy {
     /// Binds the admin addresses of a configuration that are not served yet.
     fn bind_admin(&self, config: &Config) -> io::Result<Vec<AdminDoor>> {
         let is_served = |address: &SocketAddr| self.admin.iter().any(|(served, _)| served == address);
-        let added = config.admin.iter().filter(|address| !is_served(address));
+        let added = config.admin.addresses.iter().filter(|address| !is_served(address));
         let mut doors = Vec::new();
         for &address in added {
             let predecessor = node::Predecessors::of(address);
@@ -539,13 +539,15 @@ impl Proxy {
 
     /// Serves what was bound, and what a configuration does not have not any more.
     fn open(&mut self, doors: Doors, config: &Config) {
-        self.admin.retain(|(served, _)| config.admin.contains(served));
+        self.admin.retain(|(served, _)| config.admin.addresses.contains(served));
         let mut predecessors = self.state.predecessors.write();
-        predecessors.retain(|one| config.admin.contains(&one.address()));
+        predecessors.retain(|one| config.admin.addresses.contains(&one.address()));
         for door in doors.admin {
             predecessors.push(door.predecessor);
             let state = Arc::clone(&self.state);
-            let server = door.listener.serve(move |path| admin::reply(path, &state));
+            let server = door
+                .listener
+                .serve(move |path, headers| admin::reply(door.address, path, headers, &state));
             self.admin.push((door.address, server));
         }
         if let Some(control) = doors.control {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -76,8 +76,8 @@ impl Listener {
         }
     }
 
-    /// Serves GET and HEAD by `reply` on the calling runtime, which `reply` must not hold up.
-    pub fn serve(self, reply: impl Fn(&str) -> Reply + Clone + Send + Sync + 'static) -> Server {
+    /// Serves GET and HEAD by `reply`, which gets path and headers, on the calling runtime, which `reply` must not hold up.
+    pub fn serve(self, reply: impl Fn(&str, &HeaderMap) -> Reply + Clone + Send + Sync + 'static) -> Server {
         Server(tokio::spawn(async move {
             // A request has a head, and no more is read of it.
             let connected = Connected::new(CONNECTIONS, usize::MAX);
@@ -89,7 +89,9 @@ impl Listener {
                             let service = service_fn(|request: Request<Incoming>| {
                                 guest.asks();
                                 let reply = match *request.method() {
-                                    Method::GET | Method::HEAD => reply(request.uri().path()),
+                                    Method::GET | Method::HEAD => {
+                                        reply(request.uri().path(), request.headers())
+                                    }
                                     _ => not_allowed(),
                                 };
                                 async { Ok::<_, Infallible>(reply) }

@@ -42,7 +42,7 @@ pub(super) struct Status {
     /// The pods that may ask, if the configuration wants to know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pods: Option<String>,
-    /// Absent if the configuration says so.
+    /// Absent where the configuration says so, or the address is not the host's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     queries: Option<QueriesStatus>,
 }
@@ -279,8 +279,8 @@ fn zone_statuses(generation: &Generation) -> Vec<ZoneStatus> {
     zones.collect()
 }
 
-/// What there is to say now.
-pub(super) fn status(state: &State) -> Status {
+/// What there is to say now, with or without who asks for what.
+pub(super) fn status(state: &State, queries: bool) -> Status {
     let reasons = not_ready(state);
     let generation = state.generation.read();
     let stats = state.shared.cache.stats();
@@ -332,9 +332,6 @@ pub(super) fn status(state: &State) -> Status {
             })
             .collect(),
         pods: generation.pods.as_ref().map(|pods| pods.status()),
-        queries: generation
-            .config
-            .admin_queries
-            .then(|| queries_status(&state.shared, generation.pods.as_deref())),
+        queries: queries.then(|| queries_status(&state.shared, generation.pods.as_deref())),
     }
 }

@@ -1,11 +1,10 @@
-//! `listen` and `admin`: where clients and operators ask.
+//! `listen`: where clients ask.
 
 use std::net::SocketAddr;
 
-use kdl::{KdlNode, KdlValue};
+use kdl::KdlNode;
 
-use super::address::address;
-use super::decode::{Mistakes, Shape, arguments, block, boolean, child, head};
+use super::decode::{Mistakes, Shape, arguments, block, child, head};
 use super::error::{Diagnostic, Span};
 use super::units::{duration, ms, s, size};
 use super::{Encryption, Identity, Listen, clients, decode, encrypted};
@@ -29,17 +28,9 @@ pub(super) const LISTEN: Shape = Shape {
     repeated: &["clients"],
 };
 
-pub(super) const ADMIN: Shape = Shape {
-    properties: &["queries"],
-    ..Shape::plain(1..=8, r#"admin "127.0.0.1:9253""#)
-};
-
-/// The port of `admin` unless written: the one that the metrics of node-cache have.
-const ADMIN_PORT: u16 = 9253;
-
 /// The listen addresses with their places, for everything that must not clash with them.
 #[derive(Default)]
-pub(super) struct Listeners(Vec<(SocketAddr, Span)>);
+pub(super) struct Listeners(pub(super) Vec<(SocketAddr, Span)>);
 
 impl Listeners {
     /// The listener that gets what is sent to `to`, and its place. A wildcard listener gets what is
@@ -66,7 +57,7 @@ impl Listeners {
 
     /// The listener that cannot have its port beside a server on this address, and its place. A wildcard takes the port on
     /// every address.
-    fn sharing_port_with(&self, admin: SocketAddr) -> Option<(SocketAddr, Span)> {
+    pub fn sharing_port_with(&self, admin: SocketAddr) -> Option<(SocketAddr, Span)> {
         let same = |listener: &SocketAddr| {
             let own = listener.ip().to_canonical();
             let wildcard = own.is_unspecified() || admin.ip().is_unspecified();
@@ -191,55 +182,6 @@ fn identity(
     }
 }
 
-/// Whether `admin` shows names and clients.
-pub(super) fn decode_admin_queries(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> bool {
-    let node = child(nodes, "admin");
-    node.and_then(|node| mistakes.property(node, "queries", boolean))
-        .unwrap_or(true)
-}
-
-/// Decodes `admin`. Its ports must not be ones that a listener takes TCP queries on.
-pub(super) fn decode_admin(
-    mistakes: &mut Mistakes,
-    nodes: &[KdlNode],
-    listeners: &Listeners,
-) -> Vec<SocketAddr> {
-    let Some(node) = child(nodes, "admin") else {
-        return Vec::new();
-    };
-    mistakes.check(node, &ADMIN);
-    let mut found: Vec<(SocketAddr, Span)> = Vec::new();
-    for entry in arguments(node) {
-        let Some(admin) = mistakes.value("admin", entry, |value: &KdlValue| address(ADMIN_PORT)(value))
-        else {
-            continue;
-        };
-        let span = Span::from(entry.span());
-        if let Some((listener, place)) = listeners.sharing_port_with(admin) {
-            let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
-            mistakes.push(
-                Diagnostic::new(span, problem)
-                    .other(place, "a listener serves UDP and TCP")
-                    .help("give `admin` another port: admin \"127.0.0.1:9253\""),
-            );
-        }
-        let own = Listeners(found.clone());
-        match own.sharing_port_with(admin) {
-            Some((other, first)) => mistakes.push(
-                Diagnostic::new(
-                    span,
-                    format!("{admin} is served already: {other} includes it, or is the same"),
-                )
-                .label("again")
-                .other(first, "first here")
-                .help("keep one of them"),
-            ),
-            None => found.push((admin, span)),
-        }
-    }
-    found.into_iter().map(|(admin, _)| admin).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::{config, problems};
@@ -339,35 +281,5 @@ mod tests {
         ] {
             assert_eq!(problems(&format!("{text}\n{REST}")), [expected], "{text}");
         }
-    }
-
-    #[test]
-    fn admin_does_not_share_a_port_with_a_listener() {
-        let found = |listen: &str, admin: &str| {
-            problems(&format!("listen \"{listen}\"\nadmin \"{admin}\"\n{REST}")).len()
-        };
-        assert_eq!(found("127.0.0.1:9253", "127.0.0.1"), 1);
-        assert_eq!(found("127.0.0.2:9253", "0.0.0.0"), 1);
-        assert_eq!(found("0.0.0.0:9253", "127.0.0.1"), 1);
-        assert_eq!(found("0.0.0.0:9253", "192.0.2.1"), 1);
-        assert_eq!(found("127.0.0.2:9253", "127.0.0.1"), 0);
-        assert_eq!(found("[::1]:9253", "0.0.0.0"), 0);
-        assert_eq!(found("127.0.0.1", "127.0.0.1"), 0);
-    }
-
-    #[test]
-    fn admin_is_off_unless_written() {
-        let admin = |text: &str| config(&format!("listen \"127.0.0.1\"\n{text}\n{REST}")).admin;
-        assert_eq!(admin(""), []);
-        assert_eq!(admin("admin \"127.0.0.1\""), ["127.0.0.1:9253".parse().unwrap()]);
-        assert_eq!(
-            admin("admin \"[::1]:80\" \"0.0.0.0:80\""),
-            ["[::1]:80".parse().unwrap(), "0.0.0.0:80".parse().unwrap()]
-        );
-        let text = format!("listen \"127.0.0.1\"\nadmin \"127.0.0.1\" \"0.0.0.0\"\n{REST}");
-        assert_eq!(
-            problems(&text),
-            ["0.0.0.0:9253 is served already: 127.0.0.1:9253 includes it, or is the same"]
-        );
     }
 }

@@ -17,8 +17,8 @@ use super::module::{Builtins, Module};
 use super::signatures::Signatures;
 use super::units::{duration, s, size};
 use super::{
-    Config, ConfigNode, Encryption, Listen, Zone, address, clients, config_block, dnstap, encrypted, forward,
-    include, listen, node, pods, registries, service_entries, signatures, source, tsig, zone,
+    Config, ConfigNode, Encryption, Listen, Zone, address, admin, clients, config_block, dnstap, encrypted,
+    forward, include, listen, node, pods, registries, service_entries, signatures, source, tsig, zone,
 };
 
 /// What may stand in a file.
@@ -183,8 +183,7 @@ fn decode(
 
     Some(Config {
         clients: child(nodes, "clients").map(|node| clients::decode(mistakes, &clients::CLIENTS, node)),
-        admin: listen::decode_admin(mistakes, nodes, &listeners),
-        admin_queries: listen::decode_admin_queries(mistakes, nodes),
+        admin: admin::decode(mistakes, nodes, &listeners),
         control: control(mistakes, folder, nodes),
         dnstap: dnstap::decode(mistakes, folder, nodes),
         await_upstreams: await_upstreams(mistakes, nodes),

@@ -8,6 +8,7 @@
 //! them all; its examples are parsed by a test here.
 
 mod address;
+mod admin;
 mod cache;
 mod clients;
 pub(crate) mod config_block;
@@ -92,9 +93,7 @@ pub struct Config {
     /// Who may, on listeners that say nothing else; none: as it is by default.
     pub clients: Option<Clients>,
     /// Where `/metrics`, `/health`, `/ready` and `/status` are served.
-    pub admin: Vec<SocketAddr>,
-    /// `queries` of `admin`: whether `/status` shows names and clients.
-    pub admin_queries: bool,
+    pub admin: Admin,
     /// `control "PATH"`: a unix socket for `dnsweir cache` and `dnsweir log-level`.
     pub control: Option<PathBuf>,
     /// `dnstap "PLACE" { … }`: who is told of messages.
@@ -183,8 +182,7 @@ impl Config {
                 clients: Vec::new(),
             },
             clients: None,
-            admin: Vec::new(),
-            admin_queries: true,
+            admin: Admin::default(),
             control: None,
             dnstap: None,
             await_upstreams: Duration::ZERO,
@@ -210,6 +208,30 @@ impl Config {
     /// an address that cannot be bound. [`Filter::config_place`] has the places of the former.
     pub fn report(&self, diagnostics: Vec<Diagnostic>) -> Report {
         Report::new(self.source.clone(), diagnostics)
+    }
+}
+
+/// `admin "ADDRESS"…`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// Where it is served.
+    pub addresses: Vec<SocketAddr>,
+    /// `host`: the name by which a browser may look, beside addresses and `localhost`.
+    pub host: Option<String>,
+    /// `status`: whether there is more than health and metrics.
+    pub status: bool,
+    /// `queries`: whether `/status` shows names and clients; none: on loopback addresses.
+    pub queries: Option<bool>,
+}
+
+impl Default for Admin {
+    fn default() -> Admin {
+        Admin {
+            addresses: Vec::new(),
+            host: None,
+            status: true,
+            queries: None,
+        }
     }
 }
 

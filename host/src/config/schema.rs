@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use super::decode::Shape;
 use super::{
-    cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module, node,
-    pods, refresh, registries, secondary, service_entries, signatures, source, transfer, tsig, wasi, zone,
-    zone_file,
+    admin, cache, clients, dnstap, encrypted, filter, forward, include, kubernetes, listen, load, module,
+    node, pods, refresh, registries, secondary, service_entries, signatures, source, transfer, tsig, wasi,
+    zone, zone_file,
 };
 
 /// The nodes with a shape of their own: in whose block they stand, nobody's at the top, and their name.
@@ -23,7 +23,7 @@ pub(super) const SHAPES: &[(&str, &str, &Shape)] = &[
     ("clients", "refuse", &clients::ALLOW),
     ("clients", "queries", &clients::QUERIES),
     ("clients", "responses", &clients::RESPONSES),
-    ("", "admin", &listen::ADMIN),
+    ("", "admin", &admin::ADMIN),
     ("", "dnstap", &dnstap::DNSTAP),
     ("dnstap", "messages", &dnstap::MESSAGES),
     ("", "registries", &registries::REGISTRIES),

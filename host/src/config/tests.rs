@@ -43,7 +43,7 @@ fn what_is_not_written_has_a_default() {
     assert!((1..=4).contains(&config.workers));
     assert_eq!(config.cache_memory, 32 << 20);
     assert_eq!(config.waiting_queries, 8192);
-    assert!(config.admin.is_empty() && config.node.is_none());
+    assert!(config.admin.addresses.is_empty() && config.node.is_none());
     assert!(config.filters.is_empty() && config.files.is_empty());
 }
 

@@ -459,11 +459,13 @@ impl Server {
             );
         }
         if !self.admin.is_empty() {
-            nodes.push(
-                self.admin
-                    .iter()
-                    .fold(Node::new("admin"), |node, at| node.text(&at.to_string())),
-            );
+            let admin = self
+                .admin
+                .iter()
+                .fold(Node::new("admin"), |node, at| node.text(&at.to_string()));
+            let as_there =
+                "CoreDNS has health and metrics there. Without status=#false, /status is there, too.";
+            nodes.push(admin.raw("status=#false").comment(as_there));
         }
         nodes.extend(self.workers.map(|workers| Node::new("workers").number(workers)));
         nodes.extend(self.draft.filters.nodes());

@@ -207,7 +207,7 @@ impl Plan {
             link: node.interface.clone().map(|name| Link { name, addresses }),
             rules: ruled
                 .iter()
-                .flat_map(|&listener| rules_for(node, listener, &config.admin))
+                .flat_map(|&listener| rules_for(node, listener, &config.admin.addresses))
                 .collect(),
             detours: ruled
                 .iter()

@@ -46,6 +46,7 @@ impl Proxy {
         let served: Vec<SocketAddr> = self.admin.iter().map(|(served, _)| *served).collect();
         config
             .admin
+            .addresses
             .iter()
             .filter(move |address| !served.contains(address))
     }

@@ -84,7 +84,7 @@ impl Descriptors {
             most = most.saturating_add(source.most_sockets(workers));
         }
         let of_worker = WORKER + GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
-        let admin = GENERATIONS * config.admin.len() * (1 + admin::CONNECTIONS);
+        let admin = GENERATIONS * config.admin.addresses.len() * (1 + admin::CONNECTIONS);
         let pods = GENERATIONS * identity::DESCRIPTORS * usize::from(config.pods.is_some());
         let fixed = BASE + pods + forward::PROBE_SOCKETS + workers * of_worker + admin + listen::LEAVING;
         // Enough that connections which are kept leave as many sockets for queries over UDP.

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::figures::Look;
 use super::samples::Samples;
+use crate::plain_text::one_line;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -64,7 +65,14 @@ async fn attempt(admin: SocketAddr, path: &str) -> Result<Bytes, String> {
     connection.abort();
     match status.is_success() {
         true => Ok(body.map_err(text)?.to_bytes()),
-        false => Err(format!("{path} is answered with {status}")),
+        false => {
+            // It says why.
+            let said = body.map(|body| one_line(String::from_utf8_lossy(&body.to_bytes()).trim(), 200));
+            Err(format!(
+                "{path} is answered with {status}: {}",
+                said.unwrap_or_default()
+            ))
+        }
     }
 }
 

@@ -92,7 +92,7 @@ async fn serve(options: Options) -> Result<(), Stop> {
     let admin = options.admin.unwrap_or_else(|| everywhere(9253));
     let admin = admin::Listener::bind(admin, Port::Own).map_err(machine)?;
     let (shown, ready) = (Arc::clone(&webhook), identity.clone());
-    let _admin = admin.serve(move |path| reply(path, &shown, ready.borrow().is_some()));
+    let _admin = admin.serve(move |path, _| reply(path, &shown, ready.borrow().is_some()));
     let address = options.listen.unwrap_or_else(|| everywhere(8443));
     let listener = tokio::net::TcpListener::bind(address).await;
     let listener = listener.map_err(|error| Stop::Machine(format!("cannot listen on {address}: {error}")))?;

@@ -18,6 +18,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $mode := .Values.mode -}}
 listen {{ if eq $mode "cluster-address" }}{{ $cluster }}{{ else }}{{ include "dnsweir.localAddress" . }}{{ end }}
 admin {{ quote .Values.admin }}
+{{- /* Others get where the node's own programs alone do not: health and metrics are all there is. */ -}}
+{{- if not (regexMatch "^(127\\.|\\[::1\\])" .Values.admin) }} status=#false{{ end }}
 
 zone "." {
     {{- if .Values.serviceEntries.enabled }}

@@ -1,0 +1,173 @@
+//! `admin`: where operators look, and what they are shown.
+
+use std::net::SocketAddr;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::Admin;
+use super::address::address;
+use super::decode::{Mistakes, Shape, Wrong, arguments, boolean, child, property, text};
+use super::error::{Diagnostic, Span};
+use super::listen::Listeners;
+
+pub(super) const ADMIN: Shape = Shape {
+    properties: &["host", "status", "queries"],
+    ..Shape::plain(1..=8, r#"admin "127.0.0.1:9253""#)
+};
+
+/// The port unless written: the one that the metrics of node-cache have.
+const PORT: u16 = 9253;
+
+/// Decodes `admin`. Its ports must not be ones that a listener takes TCP queries on.
+pub(super) fn decode(mistakes: &mut Mistakes, nodes: &[KdlNode], listeners: &Listeners) -> Admin {
+    let Some(node) = child(nodes, "admin") else {
+        return Admin::default();
+    };
+    mistakes.check(node, &ADMIN);
+    let admin = Admin {
+        addresses: addresses(mistakes, node, listeners),
+        host: mistakes.property(node, "host", host),
+        status: mistakes.property(node, "status", boolean).unwrap_or(true),
+        queries: mistakes.property(node, "queries", boolean),
+    };
+    let written = [
+        ("host", admin.host.is_some()),
+        ("queries", admin.queries == Some(true)),
+    ];
+    for (name, _) in written
+        .into_iter()
+        .filter(|(_, is_there)| *is_there && !admin.status)
+    {
+        if let Some(entry) = property(node, name) {
+            let problem = format!("`{name}` is about /status, which is not there with status=#false");
+            mistakes.push(Diagnostic::new(entry.span().into(), problem).help("leave out one of the two"));
+        }
+    }
+    admin
+}
+
+fn addresses(mistakes: &mut Mistakes, node: &KdlNode, listeners: &Listeners) -> Vec<SocketAddr> {
+    let mut found: Vec<(SocketAddr, Span)> = Vec::new();
+    for entry in arguments(node) {
+        let Some(admin) = mistakes.value("admin", entry, |value: &KdlValue| address(PORT)(value)) else {
+            continue;
+        };
+        let span = Span::from(entry.span());
+        if let Some((listener, place)) = listeners.sharing_port_with(admin) {
+            let problem = format!("{admin} is taken: {listener} already accepts TCP connections");
+            mistakes.push(
+                Diagnostic::new(span, problem)
+                    .other(place, "a listener serves UDP and TCP")
+                    .help("give `admin` another port: admin \"127.0.0.1:9253\""),
+            );
+        }
+        let own = Listeners(found.clone());
+        match own.sharing_port_with(admin) {
+            Some((other, first)) => mistakes.push(
+                Diagnostic::new(
+                    span,
+                    format!("{admin} is served already: {other} includes it, or is the same"),
+                )
+                .label("again")
+                .other(first, "first here")
+                .help("keep one of them"),
+            ),
+            None => found.push((admin, span)),
+        }
+    }
+    found.into_iter().map(|(admin, _)| admin).collect()
+}
+
+/// A name as browsers write it in `Host`, without a port.
+fn host(value: &KdlValue) -> Result<String, Wrong> {
+    let name = text(value)?;
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+    match (1..=253).contains(&name.len()) && name.chars().all(is_name) {
+        true => Ok(name),
+        false => Err(Wrong::new(
+            "is not the name of a host",
+            "write what stands in the address bar, without scheme and port: host=\"dns.example.org\"",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, problems};
+    use super::*;
+
+    const REST: &str = "zone \".\" { forward \"192.0.2.1\" }\n";
+
+    fn admin(text: &str) -> Admin {
+        config(&format!("listen \"127.0.0.1\"\n{text}\n{REST}")).admin
+    }
+
+    #[test]
+    fn it_does_not_share_a_port_with_a_listener() {
+        let found = |listen: &str, admin: &str| {
+            problems(&format!("listen \"{listen}\"\nadmin \"{admin}\"\n{REST}")).len()
+        };
+        assert_eq!(found("127.0.0.1:9253", "127.0.0.1"), 1);
+        assert_eq!(found("127.0.0.2:9253", "0.0.0.0"), 1);
+        assert_eq!(found("0.0.0.0:9253", "127.0.0.1"), 1);
+        assert_eq!(found("0.0.0.0:9253", "192.0.2.1"), 1);
+        assert_eq!(found("127.0.0.2:9253", "127.0.0.1"), 0);
+        assert_eq!(found("[::1]:9253", "0.0.0.0"), 0);
+        assert_eq!(found("127.0.0.1", "127.0.0.1"), 0);
+    }
+
+    #[test]
+    fn it_is_off_unless_written() {
+        let addresses = |text: &str| admin(text).addresses;
+        assert_eq!(addresses(""), []);
+        assert_eq!(
+            addresses("admin \"127.0.0.1\""),
+            ["127.0.0.1:9253".parse().unwrap()]
+        );
+        assert_eq!(
+            addresses("admin \"[::1]:80\" \"0.0.0.0:80\""),
+            ["[::1]:80".parse().unwrap(), "0.0.0.0:80".parse().unwrap()]
+        );
+        let text = format!("listen \"127.0.0.1\"\nadmin \"127.0.0.1\" \"0.0.0.0\"\n{REST}");
+        assert_eq!(
+            problems(&text),
+            ["0.0.0.0:9253 is served already: 127.0.0.1:9253 includes it, or is the same"]
+        );
+    }
+
+    #[test]
+    fn what_is_shown_has_defaults_and_bounds() {
+        let shown = |text: &str| {
+            let admin = admin(&format!("admin \"127.0.0.2\" {text}"));
+            (admin.host, admin.status, admin.queries)
+        };
+        assert_eq!(shown(""), (None, true, None));
+        assert_eq!(
+            shown("host=\"dns.example\" queries=#true"),
+            (Some("dns.example".into()), true, Some(true))
+        );
+        assert_eq!(shown("status=#false"), (None, false, None));
+        assert_eq!(shown("status=#false queries=#false"), (None, false, Some(false)));
+        for (text, problem) in [
+            (
+                "host=\"http://dns.example\"",
+                "`host`: \"http://dns.example\" is not the name of a host",
+            ),
+            (
+                "host=\"dns.example:80\"",
+                "`host`: \"dns.example:80\" is not the name of a host",
+            ),
+            (
+                "status=#false queries=#true",
+                "`queries` is about /status, which is not there with status=#false",
+            ),
+            (
+                "status=#false host=\"dns.example\"",
+                "`host` is about /status, which is not there with status=#false",
+            ),
+        ] {
+            let text = format!("listen \"127.0.0.1\"\nadmin \"127.0.0.2\" {text}\n{REST}");
+            assert_eq!(problems(&text), [problem], "{text}");
+        }
+    }
+}
