@@ -1336,7 +1336,9 @@ pub mod dnsweir {
             /// What happens to a response, decided with the query or when the response
             /// is there. Applied where the filter stands: a filter below `cache` changes
             /// what is stored, one above changes what is sent. The answer to a signed query
-            /// (RFC 8945) stays as it is.
+            /// (RFC 8945, RFC 2931) is relayed as it is or not at all: if its records, its
+            /// rcode or bits of its header would change, the client gets REFUSED. The order
+            /// of its records, their TTLs and the reason stay as they are.
             #[derive(Clone, PartialEq)]
             pub struct ResponseEdit {
                 /// Which rcodes become which others: (found, put instead). At most 64.

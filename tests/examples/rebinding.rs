@@ -1,7 +1,8 @@
 //! `rebinding`: private addresses in answers about public names.
 
 use super::{anything, documented, start, upstream_says};
-use crate::harness::{Proxy, Upstream};
+use crate::harness::message::Record;
+use crate::harness::{Message, Proxy, Upstream};
 
 #[test]
 fn the_documented_configuration_removes_private_addresses() {
@@ -49,4 +50,32 @@ fn networks_are_added_and_names_allowed() {
     let proxy = start("rebinding", config, &upstream);
     assert_eq!(proxy.query("www.example", "A").answers.len(), 0);
     assert_eq!(proxy.query("www.test", "A").answers(), upstream_says("www.test"));
+}
+
+/// Nobody here can check a signature, and so none is a way around the filter. What it would not change is relayed.
+#[test]
+fn a_signature_is_no_way_around_it() {
+    let upstream = Upstream::zone(&["evil.example. 300 A 192.168.1.1", "good.example. 300 A 192.0.2.1"]);
+    let proxy = Proxy::start(&documented("rebinding", upstream.address, &[]));
+    let signed = |name: &str| {
+        // Some algorithm, some time, and a code of 32 octets that no key has made (RFC 8945 section 4.2).
+        let mut data = b"\x0bhmac-sha256\0\0\0\x65\0\0\0\x01\x2c\0\x20".to_vec();
+        data.extend([7; 32]);
+        data.extend([0x12, 0x34, 0, 0, 0, 0]);
+        let mut query = Message::query(name, "A");
+        query.additional.push(Record {
+            name: ".".to_owned(),
+            rtype: 250,
+            class: 255,
+            ttl: 0,
+            data,
+        });
+        let answer = proxy.ask(&query);
+        (answer.rcode(), answer.answers())
+    };
+    assert_eq!(signed("evil.example"), ("REFUSED".into(), vec![]));
+    assert_eq!(
+        signed("good.example"),
+        ("NOERROR".into(), vec!["good.example. A 192.0.2.1".into()])
+    );
 }

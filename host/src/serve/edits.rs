@@ -9,9 +9,10 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 use rand::seq::SliceRandom;
 
+use crate::dns::name::skip_plain;
 use crate::dns::parts::{Part, covered, put_together, take_apart};
 use crate::dns::records::Section;
-use crate::dns::rtype;
+use crate::dns::{HEADER, QUESTION_TAIL, rtype, u16_at};
 use crate::filter::{Order, RecordEdit, ResourceRecord, Selector};
 
 /// The message with its records edited, in order, cut to `limit` octets. None if they cannot be read.
@@ -24,12 +25,7 @@ pub(super) fn edited(
     limit: usize,
     edits: &[RecordEdit],
 ) -> Option<Vec<u8>> {
-    let mut records = Records::default();
-    for part in take_apart(message, question_length).ok()? {
-        records.add(part);
-    }
-    records.given = records.parts.len();
-    records.order = (0..records.given).collect();
+    let mut records = Records::of(take_apart(message, question_length).ok()?);
     // Orders within sets, one after the other, come to one.
     let mut turn = None;
     for edit in edits {
@@ -46,6 +42,23 @@ pub(super) fn edited(
     records.forget_signatures();
     let parts = records.order.iter().map(|&at| &records.parts[at]);
     Some(put_together(message, question_length, limit, parts))
+}
+
+/// Whether edits would take records out of a message or put others in. None if it cannot be read.
+///
+/// Their order means nothing (RFC 2181 section 5), and those that are about the message itself are nobody's to edit.
+pub(super) fn would_change(message: &[u8], edits: &[RecordEdit]) -> Option<bool> {
+    // An error may have no question.
+    let question_length = match u16_at(message, 4) {
+        0 => 0,
+        _ => skip_plain(message, HEADER).ok()? + QUESTION_TAIL - HEADER,
+    };
+    let mut parts = take_apart(message, question_length).ok()?;
+    parts.retain(|part| ![rtype::OPT, rtype::TSIG, rtype::SIG].contains(&part.rtype));
+    let mut records = Records::of(parts);
+    let of_data = |edit: &&RecordEdit| !matches!(edit, RecordEdit::Order(_));
+    edits.iter().filter(of_data).for_each(|edit| records.edit(edit));
+    Some(records.order.len() != records.given || records.order.iter().any(|&at| at >= records.given))
 }
 
 /// Another order of each set, whose places stay: a chain of aliases is sets of one, and stays as it is.
@@ -88,6 +101,17 @@ struct Records<'m> {
 type Set = (Section, Rc<[u8]>, u16);
 
 impl<'m> Records<'m> {
+    /// Those of a message.
+    fn of(parts: Vec<Part<'m>>) -> Records<'m> {
+        let mut records = Records::default();
+        for part in parts {
+            records.add(part);
+        }
+        records.given = records.parts.len();
+        records.order = (0..records.given).collect();
+        records
+    }
+
     /// Notes a record, which has no place yet.
     fn add(&mut self, part: Part<'m>) -> usize {
         let is_alike = |last: &&Part<'_>| {
@@ -444,6 +468,48 @@ mod tests {
         let mut shuffled = orders(&[Rotate(1), Shuffle, Rotate(3)]);
         shuffled.sort_unstable();
         assert_eq!(shuffled, [1, 2, 3, 4]);
+    }
+
+    /// What a signature would cover is other records, and neither their order nor what is about the message.
+    #[test]
+    fn what_takes_out_or_puts_in_changes_a_message() {
+        let mut message = response();
+        assert!(build::push_record(
+            &mut message,
+            10,
+            b"\0",
+            rtype::TSIG,
+            255,
+            0,
+            &[0; 16]
+        ));
+        let changes = |edit| would_change(&message, &[edit]).unwrap();
+        let of_type = |rtype| Selector {
+            rtype: Some(rtype),
+            ..selector()
+        };
+        let additional = Selector {
+            section: Some(Section::Additional),
+            ..selector()
+        };
+        assert!(changes(RecordEdit::Remove(of_type(rtype::A))));
+        assert!(changes(RecordEdit::Replace(of_type(rtype::AAAA), Vec::new())));
+        assert!(changes(RecordEdit::Append(Section::Additional, address(5))));
+        assert!(!changes(RecordEdit::Remove(of_type(rtype::MX))));
+        assert!(!changes(RecordEdit::Replace(
+            of_type(rtype::MX),
+            vec![address(8)]
+        )));
+        assert!(!changes(RecordEdit::Remove(additional)));
+        assert!(!changes(RecordEdit::Order(Order::Permute([4, 3].into()))));
+        assert_eq!(
+            would_change(&[0; HEADER], &[RecordEdit::Remove(selector())]),
+            Some(false)
+        );
+        assert_eq!(
+            would_change(&message[..40], &[RecordEdit::Remove(selector())]),
+            None
+        );
     }
 
     /// Of what an edit leaves, so much is written as there is room for.

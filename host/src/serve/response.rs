@@ -214,7 +214,16 @@ impl Response {
         room: impl FnOnce() -> usize,
         count: impl FnOnce(Duration),
     ) {
-        if edit.changes_message() && !matches!(self.content, Content::Verbatim(_)) {
+        if let Content::Verbatim(message) = &self.content {
+            if changes_signed(edit, message, self.rcode, datagram) {
+                *self = Response {
+                    store: false,
+                    ..Response::error(rcode::REFUSED, ExtendedError::Other)
+                };
+            }
+            return;
+        }
+        if edit.changes_message() {
             let begun = Instant::now();
             self.edit_message(edit, question, datagram, room());
             count(begun.elapsed());
@@ -453,6 +462,23 @@ impl Response {
         }
         Some(answer)
     }
+}
+
+/// Whether an edit would have a signed answer say something else: other records, another rcode, or other bits of the header. It is
+/// relayed as it is or not at all (RFC 5625 section 4.5): were it relayed all the same, a signature, which nobody here can check, would be
+/// the way around a policy. The order of its records, their TTLs and a reason beside it stay as they are.
+#[cold]
+#[inline(never)]
+fn changes_signed(edit: &ResponseEdit, message: &[u8], rcode: u16, datagram: bool) -> bool {
+    let mut set = edit.header_set;
+    if !datagram {
+        set &= !flag::TC;
+    }
+    let flags = u16_at(message, 2);
+    flags & set != set
+        || flags & edit.header_clear != 0
+        || edit.rcodes.iter().any(|&(from, to)| from == rcode && to != rcode)
+        || edits::would_change(message, &edit.records).unwrap_or(true)
 }
 
 fn explain(answer: &mut Answer, error: &Ede) {
