@@ -6,7 +6,7 @@ pub(super) const PODS: usize = 4096;
 /// Namespaces that are followed, each by a watch of its own.
 pub(super) const NAMESPACES: usize = 256;
 
-/// Octets of the labels and annotations of one object, beyond which it is nobody that could be told of.
+/// Octets of the labels and annotations of one object, beyond which it is known without these.
 pub(super) const OF_OBJECT: usize = 24 << 10;
 
 /// Octets that are taken beside what the configuration bounds: pods without labels, and the tables.

@@ -20,7 +20,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const BASE: usize = 512;
 const OF_LABEL: usize = 96;
 
-/// A pod that has not ended.
+/// A pod that has not ended, whether or not it is being deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodObject {
     /// Its namespace's name.
@@ -43,8 +43,6 @@ pub struct PodObject {
     pub host: Box<[IpAddr]>,
     /// Whether it is on the node's network.
     pub on_host: bool,
-    /// Whether there is no room for what it says: it is nobody who could be told of, but its addresses are its own.
-    pub untold: bool,
 }
 
 /// A namespace.
@@ -61,8 +59,8 @@ impl PodObject {
     pub(super) fn read(object: core::Pod) -> Result<Reading<PodObject>, Infallible> {
         let (metadata, spec) = (object.metadata, object.spec.unwrap_or_default());
         let status = object.status.unwrap_or_default();
-        let ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        if ended || metadata.deletion_timestamp.is_some() {
+        // One that is being deleted runs on for as long as it likes to be given.
+        if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
             return Ok(Reading::Nothing);
         }
         let of_pod = status.pod_ips.unwrap_or_default().into_iter().map(|one| one.ip);
@@ -76,25 +74,14 @@ impl PodObject {
             addresses: addresses(of_pod.chain(status.pod_ip)),
             host: addresses(of_host.chain(status.host_ip)),
             on_host: spec.host_network.unwrap_or_default(),
-            untold: false,
             labels: metadata.labels.clone().unwrap_or_default(),
             annotations: annotations(metadata),
         }))
     }
 
-    /// The same without what it says of itself.
-    pub(super) fn untold(self) -> PodObject {
-        PodObject {
-            labels: Labels::new(),
-            annotations: Labels::new(),
-            untold: true,
-            ..self
-        }
-    }
-
-    /// Whether it says more than anybody can be told.
-    pub(super) fn is_too_large(&self) -> bool {
-        text(&self.labels) + text(&self.annotations) > OF_OBJECT
+    /// Leaves out what there is no room for of what it says of itself, and tells what that is.
+    pub(super) fn fit(&mut self, room: usize) -> Option<&'static str> {
+        fit(&mut self.labels, &mut self.annotations, room)
     }
 
     /// About how many octets it takes.
@@ -112,9 +99,9 @@ impl Namespace {
         }))
     }
 
-    /// Whether it says more than anybody can be told.
-    pub(super) fn is_too_large(&self) -> bool {
-        text(&self.labels) + text(&self.annotations) > OF_OBJECT
+    /// As [`PodObject::fit`].
+    pub(super) fn fit(&mut self, room: usize) -> Option<&'static str> {
+        fit(&mut self.labels, &mut self.annotations, room)
     }
 
     /// About how many octets it takes.
@@ -134,6 +121,25 @@ fn addresses(texts: impl Iterator<Item = String>) -> Box<[IpAddr]> {
     addresses.sort_unstable();
     addresses.dedup();
     addresses.into()
+}
+
+/// Annotations go first: labels are what objects are told apart by, and a name always stays, or whoever has an object could take its
+/// identity off.
+fn fit(labels: &mut Labels, annotations: &mut Labels, room: usize) -> Option<&'static str> {
+    let fits = |labels: &Labels, annotations: &Labels| {
+        let said = text(labels) + text(annotations);
+        said <= OF_OBJECT && BASE + octets(labels) + octets(annotations) <= room
+    };
+    let says_nothing = labels.is_empty() && annotations.is_empty();
+    if says_nothing || fits(labels, annotations) {
+        return None;
+    }
+    annotations.clear();
+    if fits(labels, annotations) {
+        return Some("annotations");
+    }
+    labels.clear();
+    Some("labels and annotations")
 }
 
 fn text(labels: &Labels) -> usize {

@@ -50,7 +50,7 @@ pub(super) struct Roster<'a> {
 /// A namespace that is followed.
 #[derive(Default)]
 struct Followed {
-    /// What is known of it; none: nothing, or there is no room for it.
+    /// What is known of it; none: nothing.
     object: Option<Arc<Namespace>>,
     /// Whether the list that is under way has named it.
     named: bool,
@@ -115,18 +115,13 @@ impl<'a> Roster<'a> {
         }
     }
 
-    fn keep(&mut self, key: Box<str>, pod: PodObject) {
+    fn keep(&mut self, key: Box<str>, mut pod: PodObject) {
         let before = self.pods.get(&key).map_or(0, |known| known.octets());
         let room = self.memory.saturating_sub(self.octets - before);
-        let pod = match pod.is_too_large() || pod.octets() > room {
-            true => {
-                self.state.pods.refuse(&format!(
-                    "{key} does not fit with its labels and annotations, and has no identity"
-                ));
-                pod.untold()
-            }
-            false => pod,
-        };
+        if let Some(what) = pod.fit(room) {
+            let problem = format!("{key} is known without its {what}, for which there is no room");
+            self.state.pods.refuse(&problem);
+        }
         let is_full = self.pods.len() >= PODS;
         match self.pods.entry(key) {
             Entry::Occupied(known) if **known.get() == pod => {}
@@ -161,16 +156,14 @@ impl<'a> Roster<'a> {
                 followed.named = false;
                 return;
             }
-            Change::Object(_, Reading::Present(namespace)) => {
+            Change::Object(_, Reading::Present(mut namespace)) => {
                 followed.named = true;
                 let room = self.memory.saturating_sub(self.octets - before);
-                let fits = !namespace.is_too_large() && namespace.octets() <= room;
-                if !fits {
-                    self.state.namespaces.refuse(&format!(
-                        "{name} does not fit with its labels and annotations, and its pods have no identity"
-                    ));
+                if let Some(what) = namespace.fit(room) {
+                    let problem = format!("{name} is known without its {what}, for which there is no room");
+                    self.state.namespaces.refuse(&problem);
                 }
-                fits.then_some(namespace)
+                Some(namespace)
             }
             Change::Object(_, Reading::Unchanged) => return,
             Change::Object(_, Reading::Nothing) | Change::Gone(_) => None,
@@ -226,7 +219,6 @@ impl<'a> Roster<'a> {
         for (key, object) in &self.pods {
             let namespace = self.namespaces.get(&object.namespace);
             if let Some(namespace) = namespace.and_then(|followed| followed.object.as_ref())
-                && !object.untold
                 && !self.crowded
             {
                 let known = self.identities.get(key).filter(|known| {

@@ -120,7 +120,6 @@ fn pods_are_known_with_their_namespaces() {
 #[test]
 fn pods_that_end_are_nobody() {
     for end in [
-        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}}),
         json!({"status": {"phase": "Succeeded"}}),
         json!({"status": {"phase": "Failed"}}),
     ] {
@@ -134,6 +133,27 @@ fn pods_that_end_are_nobody() {
     assert_eq!(node.who("10.0.0.1"), "shop/web");
     node.hear([News::Pod(Change::ListEnds)]);
     assert_eq!(node.who("10.0.0.1"), "unknown");
+}
+
+/// A pod that is deleted runs on for its grace period, which whoever deletes it chooses: no tenant takes its identity off like that.
+#[test]
+fn a_pod_that_is_being_deleted_stays_who_it_is() {
+    let mut node = shop();
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 86400}});
+    node.hear([pod("shop/web", 1, "10.0.0.1", deleted.clone())]);
+    assert_eq!(node.who("10.0.0.1"), "shop/web");
+    // Until the address is another's,
+    node.hear([pod("shop/next", 2, "10.0.0.1", json!({}))]);
+    assert_eq!(node.who("10.0.0.1"), "shop/next");
+    // or it has ended, or is gone.
+    for end in [
+        pod("shop/web", 1, "10.0.0.1", json!({"status": {"phase": "Failed"}})),
+        News::Pod(Change::Gone("shop/web".into())),
+    ] {
+        let mut node = shop();
+        node.hear([pod("shop/web", 1, "10.0.0.1", deleted.clone()), end]);
+        assert_eq!(node.who("10.0.0.1"), "unknown");
+    }
 }
 
 #[test]
@@ -216,28 +236,60 @@ fn namespaces_that_go_take_their_pods_along() {
     assert_eq!(node.who("10.0.0.1"), "unknown");
 }
 
+/// What a pod or a namespace says of itself beyond what is kept takes neither's name away.
 #[test]
-fn what_does_not_fit_is_nobody() {
-    let large = json!({"metadata": {"annotations": {"note": "x".repeat(OF_OBJECT)}}});
+fn what_does_not_fit_is_left_out_and_the_name_stays() {
     let mut node = shop();
-    node.hear([pod("shop/web", 1, "10.0.0.1", large.clone())]);
-    assert_eq!(node.who("10.0.0.1"), "unknown");
-    node.hear([pod("shop/web", 1, "10.0.0.1", json!({}))]);
-    assert_eq!(node.who("10.0.0.1"), "shop/web");
-    node.hear(namespace("shop", json!({"note": "x".repeat(OF_OBJECT)})));
-    assert_eq!(node.who("10.0.0.1"), "unknown");
+    let said = |node: &Node| {
+        let Identity::Pod(known) = node.identity("10.0.0.1") else {
+            panic!("{}", node.who("10.0.0.1"))
+        };
+        let count = |labels: &super::Labels| labels.len();
+        let (object, namespace) = (&known.object, &known.namespace);
+        [
+            count(&object.labels),
+            count(&object.annotations),
+            count(&namespace.labels),
+            count(&namespace.annotations),
+        ]
+    };
+    let large = json!({"note": "x".repeat(OF_OBJECT), "team": "a"});
+    let more = |labels: &Value, annotations: &Value| {
+        pod(
+            "shop/web",
+            1,
+            "10.0.0.1",
+            json!({"metadata": {"labels": labels, "annotations": annotations}}),
+        )
+    };
+    let small = json!({"team": "a"});
+    node.hear([more(&small, &large)]);
+    assert_eq!(said(&node), [1, 0, 0, 1], "annotations go first");
+    node.hear([more(&large, &small)]);
+    assert_eq!(said(&node), [0, 0, 0, 1]);
+    node.hear([more(&small, &small)]);
+    assert_eq!(said(&node), [1, 1, 0, 1]);
+    node.hear(namespace("shop", large));
+    assert_eq!(said(&node), [1, 1, 0, 0]);
+    let refused =
+        |followed: &crate::api_server::Followed| followed.refused.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(
+        (refused(&node.state.pods), refused(&node.state.namespaces)),
+        (2, 1)
+    );
     // What `kubectl apply` keeps for itself is not kept.
     let kept = json!({"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(OF_OBJECT)});
     node.hear(namespace("shop", kept));
-    assert_eq!(node.who("10.0.0.1"), "shop/web");
+    assert_eq!(refused(&node.state.namespaces), 1);
     // Many that fit each and not together.
     let mut node = Node::new(1 << 16);
     let half = json!({"metadata": {"annotations": {"note": "x".repeat(OF_OBJECT / 2)}}});
     node.hear([pod("shop/first", 1, "10.0.0.1", json!({}))]);
     node.hear(namespace("shop", json!({})));
     node.hear((0..20).map(|n| pod(&format!("shop/p{n}"), n, &format!("10.0.1.{n}"), half.clone())));
-    let known = (0..20).filter(|n| node.who(&format!("10.0.1.{n}")) != "unknown");
-    assert!((1..20).contains(&known.count()));
+    let known = |n: &u32| node.who(&format!("10.0.1.{n}")) == format!("shop/p{n}");
+    assert_eq!((0..20).filter(known).count(), 20);
+    assert!((1..20).contains(&refused(&node.state.pods)));
     let octets = node.state.octets.load(std::sync::atomic::Ordering::Relaxed);
     assert!(octets <= (1 << 16) + 20 * 512, "{octets}");
 }
@@ -259,8 +311,6 @@ fn too_many_pods_are_nobody() {
     node.hear([News::Pod(Change::ListBegins)]);
     node.hear([pod("shop/web", 1, "10.0.0.1", json!({}))]);
     node.hear([News::Pod(Change::ListEnds)]);
-    // There was no room for what it says of itself before the others went.
-    node.hear([pod("shop/web", 1, "10.0.0.1", json!({}))]);
     assert_eq!(node.who("10.0.0.1"), "shop/web");
 }
 
