@@ -220,8 +220,9 @@ fn filter(command: FilterCommand) -> ExitCode {
         FilterCommand::Verify {
             reference,
             signers,
+            repository,
             access,
-        } => tools::artifacts::verify(&reference, &signers, &access),
+        } => tools::artifacts::verify(&reference, &signers, repository.as_deref(), &access),
         FilterCommand::Record {
             from,
             count,

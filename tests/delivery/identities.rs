@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{run, said, status};
 use crate::authors::swapping::build;
 use crate::harness::registry::{CONFIG, LAYER, Registry, TOOLS};
-use crate::harness::sigstore::{Signing, Sigstore};
+use crate::harness::sigstore::{BUNDLE, Signing, Sigstore};
 use crate::harness::{Proxy, Upstream, needs, until};
 
 /// Puts a build of the filter there, and returns its digest.
@@ -17,7 +17,7 @@ fn put(registry: &Registry, number: u32) -> String {
 /// Has somebody sign it.
 fn sign(registry: &Registry, sigstore: &Sigstore, signing: Signing<'_>) {
     let bundle = sigstore.bundle(&signing).to_string();
-    registry.attach("team/chain", signing.digest, &bundle);
+    registry.attach("team/chain", signing.digest, &bundle, Some(BUNDLE));
 }
 
 fn text(registry: &Registry, root: &Path, upstream: &Upstream) -> String {
@@ -101,4 +101,39 @@ fn an_identity_signs_a_filter() {
     sign(&registry, &ours, by(subject, &second));
     until("the new module to be in force", || filter()["artifact"] == second);
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
+}
+
+/// What an index says of a bundle may be missing, or be the type of its configuration, as libraries of cosign's have written it.
+#[test]
+fn a_bundle_is_known_by_its_manifest() {
+    if !needs(TOOLS) {
+        return;
+    }
+    let (registry, sigstore) = (Registry::start(), Sigstore::new());
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("trusted_root.json");
+    fs::write(&root, sigstore.trust_root().to_string()).expect("a file");
+    let root = root.display().to_string();
+    let reference = registry.reference("team/chain:1");
+    for (number, said_type) in [None, Some("application/vnd.oci.empty.v1+json"), Some(BUNDLE)]
+        .into_iter()
+        .enumerate()
+    {
+        let digest = put(&registry, number as u32);
+        let signing = Signing {
+            digest: &digest,
+            ..Signing::default()
+        };
+        let bundle = sigstore.bundle(&signing).to_string();
+        registry.attach("team/chain", &digest, &bundle, said_type);
+        let verified = said(
+            &registry,
+            folder.path(),
+            &verify(&reference, &root, signing.subject),
+        );
+        assert!(
+            verified.contains(&digest) && verified.contains("names no repository"),
+            "{said_type:?}: {verified}"
+        );
+    }
 }

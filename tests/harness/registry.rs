@@ -154,8 +154,8 @@ impl Registry {
     }
 
     /// Has a bundle refer to an artifact of its, as cosign does at a registry that lists no referrers: an index under the
-    /// tag of the artifact's digest.
-    pub fn attach(&self, name: &str, digest: &str, bundle: &str) {
+    /// tag of the artifact's digest, which says of which type the bundle is.
+    pub fn attach(&self, name: &str, digest: &str, bundle: &str, said: Option<&str>) {
         let described = |media_type: &str, octets: &[u8]| {
             let (digest, size) = (self.put_blob(name, octets), octets.len());
             serde_json::json!({ "mediaType": media_type, "digest": digest, "size": size })
@@ -168,7 +168,7 @@ impl Registry {
         .to_string();
         let referrer = self.put_manifest(name, "referrer", manifest.as_bytes());
         let index = serde_json::json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [{
-            "mediaType": MANIFEST, "digest": referrer, "size": manifest.len(), "artifactType": BUNDLE,
+            "mediaType": MANIFEST, "digest": referrer, "size": manifest.len(), "artifactType": said,
         }] });
         let tag = digest.replace(':', "-");
         self.put_typed(name, &tag, INDEX, index.to_string().as_bytes());

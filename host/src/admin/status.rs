@@ -244,7 +244,7 @@ fn filter_status(state: &State, filter: &Filter, config: &config::Filter, test_c
         module: config.module.to_string(),
         digest: filter.digest().to_string(),
         artifact: artifact.map(|artifact| artifact.digest.clone()),
-        signed_by: artifact.and_then(|artifact| artifact.signer.clone()),
+        signed_by: artifact.and_then(|artifact| Some(artifact.signer.as_ref()?.name.clone())),
         reverted: config.reverted.clone(),
         pull_error: match &config.module {
             Module::Artifact(reference) => state.deliveries.error(reference),

@@ -8,7 +8,7 @@ use super::decode::{Mistakes, Shape, Wrong, arguments, block, boolean, child, he
 use super::error::{Diagnostic, Source, Span};
 use super::files::{DATA, Files, unreadable_help};
 use super::module::{self, Builtins, Module, Written};
-use super::signatures::{self, Signatures};
+use super::signatures::{self, Signatures, SignedBy};
 use super::units::{duration, ms, s, size};
 use super::{Filter, Limits, OnError, TestCasesFile, config_block, refresh, wasi};
 
@@ -188,10 +188,10 @@ impl<'a> Filters<'a> {
         }));
     }
 
-    /// Those of whom one must have signed the module.
-    fn signed_by(&self, mistakes: &mut Mistakes, nodes: &[KdlNode], module: Option<&Written>) -> Vec<String> {
+    /// What the module's signature must be.
+    fn signed_by(&self, mistakes: &mut Mistakes, nodes: &[KdlNode], module: Option<&Written>) -> SignedBy {
         let Some(node) = child(nodes, "signed-by") else {
-            return Vec::new();
+            return SignedBy::default();
         };
         if module.is_some_and(|written| !matches!(written.module, Module::Artifact(_))) {
             let problem = "`signed-by` is for modules from registries alone";
@@ -199,7 +199,7 @@ impl<'a> Filters<'a> {
                 Diagnostic::new(head(node), problem)
                     .help("remove it, or write: module \"oci://REGISTRY/NAME:TAG\""),
             );
-            return Vec::new();
+            return SignedBy::default();
         }
         signatures::signed_by(mistakes, self.signatures, node)
     }

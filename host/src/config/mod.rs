@@ -80,7 +80,7 @@ pub use refresh::{Refresh, RefreshOrigin, RefreshSource};
 pub use registries::Registries;
 pub use schema::schema;
 pub use signatures::{
-    ISSUER_HELP, Key, SUBJECT_HELP, Signatures, SigningIdentity, TrustRoot, is_issuer, is_subject,
+    ISSUER_HELP, Key, SUBJECT_HELP, Signatures, SignedBy, SigningIdentity, TrustRoot, is_issuer, is_subject,
 };
 pub use spell::spell;
 pub use units::{spell_duration, spell_size};
@@ -336,8 +336,8 @@ pub struct Filter {
     pub artifact: Option<Delivered>,
     /// Why its module and `config` are not those in the file: calls of that filter failed for many.
     pub reverted: Option<String>,
-    /// `signed-by "NAME"…`: the keys and identities of which one must have signed its module; none: any will do.
-    pub signed_by: Vec<String>,
+    /// `signed-by`: what its module's signature must be.
+    pub signed_by: SignedBy,
     /// What happens when it fails.
     pub on_error: OnError,
     /// Whether the proxy is not ready while it is suspended.
@@ -381,8 +381,17 @@ impl Filter {
 pub struct Delivered {
     /// The digest of its manifest, beginning with `sha256:`.
     pub digest: String,
-    /// The key that it was signed with, if one had to have.
-    pub signer: Option<String>,
+    /// Who has signed it, if somebody had to have.
+    pub signer: Option<Signer>,
+}
+
+/// Who has signed an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signer {
+    /// What the key or identity is called.
+    pub name: String,
+    /// Whether the signature says of which repository the artifact is. If not, it is as good for any other name.
+    pub says_repository: bool,
 }
 
 /// A file with a filter's test cases, not looked into here.

@@ -110,7 +110,7 @@ pub(super) fn is_host(text: &str) -> bool {
 }
 
 /// The distribution specification: `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`, several of them with `/` between.
-fn is_repository(text: &str) -> bool {
+pub(super) fn is_repository(text: &str) -> bool {
     let is_part = |part: &str| {
         let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         part.starts_with(outer)

@@ -5,6 +5,7 @@ use kdl::{KdlNode, KdlValue};
 use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
 use super::error::{Diagnostic, Span};
 use super::files::{Files, unreadable_help};
+use super::reference::is_repository;
 
 pub(super) const SIGNATURES: Shape = Shape {
     example: r#"signatures { key "platform" "/etc/dnsweir/cosign.pub" }"#,
@@ -27,7 +28,19 @@ pub(super) const IDENTITY: Shape = Shape {
 /// What names a trust root.
 const TRUST_ROOT: &str = "trust-root \"/etc/dnsweir/trusted_root.json\"";
 
-pub(super) const SIGNED_BY: Shape = Shape::plain(1..=16, r#"signed-by "platform""#);
+pub(super) const SIGNED_BY: Shape = Shape {
+    properties: &["for"],
+    ..Shape::plain(0..=16, r#"signed-by "platform""#)
+};
+
+/// `signed-by "NAME"… for="REPOSITORY"`: what a filter wants of its module's signature.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SignedBy {
+    /// The keys and identities of which one must have signed; none: any will do.
+    pub names: Vec<String>,
+    /// The repository that the signature must name, if it names one; none: that of the module's reference.
+    pub repository: Option<String>,
+}
 
 /// `signatures { … }`: those of whom one must have signed a module that is pulled; nobody: no signature is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -232,9 +245,13 @@ pub fn is_issuer(text: &str) -> bool {
     !text.is_empty() && !text.contains('*')
 }
 
-/// Decodes a filter's `signed-by`: names of keys and identities.
-pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: &KdlNode) -> Vec<String> {
+/// Decodes a filter's `signed-by`.
+pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: &KdlNode) -> SignedBy {
     mistakes.check(node, &SIGNED_BY);
+    if node.entries().is_empty() {
+        let empty = Diagnostic::new(head(node), "`signed-by` says neither by whom nor for what");
+        mistakes.push(empty.help(format!("write: {}, or remove it", SIGNED_BY.example)));
+    }
     let known: Vec<&str> = signatures.names().map(|(name, _)| name).collect();
     let key = |value: &KdlValue| {
         let name = text(value)?;
@@ -246,16 +263,32 @@ pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: 
             )),
         }
     };
-    arguments(node)
-        .filter_map(|entry| mistakes.value("signed-by", entry, key))
-        .collect()
+    SignedBy {
+        names: arguments(node)
+            .filter_map(|entry| mistakes.value("signed-by", entry, key))
+            .collect(),
+        repository: mistakes.property(node, "for", repository),
+    }
 }
+
+/// A name within a registry.
+fn repository(value: &KdlValue) -> Result<String, Wrong> {
+    text(value).and_then(|name| {
+        is_repository(&name)
+            .then_some(name)
+            .ok_or_else(|| Wrong::new("is no name within a registry", REPOSITORY_HELP))
+    })
+}
+
+/// What to write for the repository that a signature must name.
+pub const REPOSITORY_HELP: &str = "write the name without the registry: \"filters/block-list\"";
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::super::tests::{parse_in, problems};
+    use super::SignedBy;
 
     const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
 
@@ -321,9 +354,15 @@ mod tests {
             parse_in(folder.path(), &text)
         };
         let module = "module \"oci://r.example/f:1\"";
-        assert!(parse(module).unwrap().filters[0].signed_by.is_empty());
+        assert_eq!(parse(module).unwrap().filters[0].signed_by, SignedBy::default());
         let named = parse(&format!("{module}; signed-by \"alice\" \"release\"")).unwrap();
-        assert_eq!(named.filters[0].signed_by, ["alice", "release"]);
+        assert_eq!(named.filters[0].signed_by.names, ["alice", "release"]);
+        let from_elsewhere = parse(&format!("{module}; signed-by for=\"dns/f\"")).unwrap();
+        let signed_by = &from_elsewhere.filters[0].signed_by;
+        assert_eq!(
+            (signed_by.names.len(), signed_by.repository.as_deref()),
+            (0, Some("dns/f"))
+        );
         assert_eq!(named.signatures.keys[0].pem, "a");
         assert_eq!(named.signatures.trust_root.unwrap().json, "{}");
         let identity = &named.signatures.identities[0];
@@ -333,6 +372,14 @@ mod tests {
             (
                 format!("{module}; signed-by \"alcie\""),
                 "`signed-by`: \"alcie\" is none of the keys and identities in `signatures`",
+            ),
+            (
+                format!("{module}; signed-by"),
+                "`signed-by` says neither by whom nor for what",
+            ),
+            (
+                format!("{module}; signed-by for=\"r.example:5000/f\""),
+                "`for`: \"r.example:5000/f\" is no name within a registry",
             ),
             (
                 "module \"builtin:log\"; signed-by \"alice\"".to_owned(),

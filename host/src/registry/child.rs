@@ -150,21 +150,25 @@ async fn simple_signatures(
     Ok(signatures)
 }
 
-/// The bundles that refer to an artifact.
+/// The bundles that refer to an artifact. Where a registry lists no referrers, whoever signs writes an index in its place, and some write
+/// another type into it than the manifest has: then the manifests say.
 async fn bundles(
     client: &Client,
     artifact: &Reference,
     auth: &RegistryAuth,
 ) -> Result<Vec<Signature>, String> {
-    let index = client.pull_referrers(artifact, Some(BUNDLE)).await;
-    let index = index.map_err(|error| format!("who refers to it: {}", words(&error)))?;
+    let mut referrers = Vec::new();
+    for wanted in [Some(BUNDLE), None] {
+        if referrers.is_empty() {
+            let index = client.pull_referrers(artifact, wanted).await;
+            let index = index.map_err(|error| format!("who refers to it: {}", words(&error)))?;
+            referrers = index.manifests;
+        }
+    }
     // Not every registry chooses among them.
-    let bundles = index
-        .manifests
-        .iter()
-        .filter(|entry| entry.artifact_type.as_deref() == Some(BUNDLE));
+    referrers.sort_by_key(|entry| entry.artifact_type.as_deref() != Some(BUNDLE));
     let mut signatures = Vec::new();
-    for entry in bundles.take(MOST_SIGNATURES) {
+    for entry in referrers.iter().take(MOST_SIGNATURES) {
         let Some(manifest) =
             manifest(client, &artifact.clone_with_digest(entry.digest.clone()), auth).await?
         else {

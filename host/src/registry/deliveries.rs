@@ -17,7 +17,7 @@ use super::artifact::Artifact;
 use super::kept::Kept;
 use super::pull::{Pulled, pull};
 use super::signature::Policy;
-use crate::config::{Config, Delivered, Diagnostic, Module, Reference, Registries, Report};
+use crate::config::{Config, Delivered, Diagnostic, Module, Reference, Registries, Report, SignedBy, Signer};
 use crate::figures::Figures;
 use crate::private_folder::PrivateFolder;
 
@@ -54,7 +54,7 @@ struct Tags {
     registries: Registries,
     policy: Policy,
     /// Each with what every filter that uses it wants of its signers.
-    wanted: Vec<(Reference, Vec<Vec<String>>)>,
+    wanted: Vec<(Reference, Vec<SignedBy>)>,
 }
 
 /// Why there is no artifact.
@@ -120,13 +120,13 @@ impl Deliveries {
         reference: &Reference,
         registries: &Registries,
         policy: &Policy,
-        names: &[String],
-    ) -> Result<(Artifact, Option<String>), String> {
+        wants: &SignedBy,
+    ) -> Result<(Artifact, Option<Signer>), String> {
         let known = self.newest.lock().get(reference).cloned();
         let known = known.or_else(|| self.kept.find(reference));
         let mut refused = None;
         if let Some(artifact) = known {
-            match policy.signer(&artifact, names) {
+            match policy.signer(&artifact, wants, &reference.repository) {
                 Ok(signer) => {
                     self.newest.lock().insert(reference.clone(), artifact.clone());
                     return Ok((artifact, signer));
@@ -136,11 +136,11 @@ impl Deliveries {
             }
         }
         match self
-            .pull_new(reference, registries, policy, &[names.to_vec()], None)
+            .pull_new(reference, registries, policy, std::slice::from_ref(wants), None)
             .await
         {
             Ok(Some(artifact)) => {
-                let signer = policy.signer(&artifact, names)?;
+                let signer = policy.signer(&artifact, wants, &reference.repository)?;
                 Ok((artifact, signer))
             }
             Ok(None) => Err("the registry named nothing new".into()),
@@ -158,7 +158,7 @@ impl Deliveries {
         reference: &Reference,
         registries: &Registries,
         policy: &Policy,
-        wanted: &[Vec<String>],
+        wanted: &[SignedBy],
         known: Option<&str>,
     ) -> Result<Option<Artifact>, Failure> {
         let counters = &self.counters;
@@ -174,7 +174,7 @@ impl Deliveries {
         };
         if let Some(why) = wanted
             .iter()
-            .find_map(|names| policy.signer(&artifact, names).err())
+            .find_map(|wants| policy.signer(&artifact, wants, &reference.repository).err())
         {
             counters.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Failure::Refused(why));
@@ -198,7 +198,7 @@ impl Deliveries {
 
     /// From now on `config` answers queries: its tags stand for what it has, and are looked at.
     pub fn accept(&self, config: &Config) {
-        let mut wanted: Vec<(Reference, Vec<Vec<String>>)> = Vec::new();
+        let mut wanted: Vec<(Reference, Vec<SignedBy>)> = Vec::new();
         let mut references = Vec::new();
         for filter in &config.filters {
             let (Module::Artifact(reference), Some(artifact)) = (&filter.module, &filter.artifact) else {
@@ -212,7 +212,7 @@ impl Deliveries {
                 tracing::warn!(%reference, %error, "cannot remember what a tag stands for");
             }
             match wanted.iter_mut().find(|(known, _)| known == reference) {
-                Some((_, names)) => names.push(filter.signed_by.clone()),
+                Some((_, all)) => all.push(filter.signed_by.clone()),
                 None => wanted.push((reference.clone(), vec![filter.signed_by.clone()])),
             }
         }
@@ -267,7 +267,7 @@ impl Deliveries {
         }
     }
 
-    async fn look_at(&self, reference: &Reference, wanted: &[Vec<String>], tags: &Tags) {
+    async fn look_at(&self, reference: &Reference, wanted: &[SignedBy], tags: &Tags) {
         let known = self
             .newest
             .lock()

@@ -3,14 +3,15 @@
 //! Two forms are read, both of cosign: simple signing (<https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>),
 //! and the bundles of sigstore, version 0.3, around a statement of in-toto
 //! (<https://docs.sigstore.dev/about/bundle/>). Both are checked with public keys that the configuration names, and bundles
-//! with a certificate against its [trust root](identity).
+//! with a certificate against its [trust root](identity). A simple signature says of which repository an artifact is, and is for no
+//! other one; a bundle does not.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey, VerificationAlgorithm};
 
 use super::artifact::{Artifact, Form, Signature};
-use crate::config::{Diagnostic, Signatures};
+use crate::config::{Diagnostic, Signatures, SignedBy, Signer};
 use claim::{bundle, is_for, simple};
 use identity::Identities;
 
@@ -81,15 +82,22 @@ impl Policy {
         !self.keys.is_empty() || self.identities.is_some()
     }
 
-    /// The key or identity that has signed `artifact`, one of those called as in `names` if there are any. None if no
+    /// The key or identity that has signed `artifact`, as a filter wants it. `repository` is where the artifact is from. None if no
     /// signature is needed.
     ///
     /// # Errors
     /// When it has no such signature.
-    pub fn signer(&self, artifact: &Artifact, names: &[String]) -> Result<Option<String>, String> {
+    pub fn signer(
+        &self,
+        artifact: &Artifact,
+        wants: &SignedBy,
+        repository: &str,
+    ) -> Result<Option<Signer>, String> {
         if !self.asks() {
             return Ok(None);
         }
+        let names = &wants.names;
+        let repository = wants.repository.as_deref().unwrap_or(repository);
         let keys = self.keys.iter().map(|key| key.name.as_str());
         let all = keys.chain(self.identities.iter().flat_map(Identities::names));
         let wanted =
@@ -103,8 +111,8 @@ impl Policy {
         }
         let mut reasons: Vec<String> = Vec::new();
         for signature in &artifact.signatures {
-            match self.signer_of(signature, &wanted, &artifact.digest) {
-                Ok(name) => return Ok(Some(name.to_owned())),
+            match self.signer_of(signature, &wanted, &artifact.digest, repository) {
+                Ok(signer) => return Ok(Some(signer)),
                 Err(reason) if reasons.contains(&reason) => {}
                 Err(reason) => reasons.push(reason),
             }
@@ -116,13 +124,25 @@ impl Policy {
         ))
     }
 
-    /// Which of the `wanted` has signed the artifact with this digest.
-    fn signer_of(&self, signature: &Signature, wanted: &[&str], digest: &str) -> Result<&str, String> {
+    /// Which of the `wanted` has signed the artifact with this digest, for this repository if the signature names one.
+    fn signer_of(
+        &self,
+        signature: &Signature,
+        wanted: &[&str],
+        digest: &str,
+        repository: &str,
+    ) -> Result<Signer, String> {
         let read = match &signature.form {
             Form::Simple(encoded) => simple(&signature.octets, encoded)?,
             Form::Bundle => match (bundle(&signature.octets)?, &self.identities) {
                 (Some(claim), _) => claim,
-                (None, Some(identities)) => return identities.signer(&signature.octets, wanted, digest),
+                (None, Some(identities)) => {
+                    let name = identities.signer(&signature.octets, wanted, digest)?.to_owned();
+                    return Ok(Signer {
+                        name,
+                        says_repository: false,
+                    });
+                }
                 (None, None) => {
                     return Err("a bundle is signed with a certificate, and only keys are taken".into());
                 }
@@ -132,7 +152,17 @@ impl Policy {
         let by = keys.find(|key| key.has_signed(&read.message, &read.signature));
         let by = by.ok_or("a signature is wrong, or by another key")?;
         is_for(&read.digests, digest, &by.name)?;
-        Ok(&by.name)
+        match &read.repository {
+            Some(named) if named != repository => Err(format!(
+                "a signature by {:?} is for {named:?}, not for {repository:?}: if that is the same, say so with signed-by for={named:?}, \
+                 or --for {named}",
+                by.name
+            )),
+            named => Ok(Signer {
+                name: by.name.clone(),
+                says_repository: named.is_some(),
+            }),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Stop, engine, load_whole};
-use crate::config::SourceConfig;
+use crate::config::{Module, SourceConfig};
 use crate::serve::generation::Generation;
 
 /// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
@@ -28,8 +28,16 @@ pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
     let delivered = generation.config.filters.iter().filter_map(|filter| {
         let artifact = filter.artifact.as_ref()?;
         let signer = artifact.signer.as_ref();
-        let signer = signer.map_or("no signature asked for".to_owned(), |name| {
-            format!("signed with {name:?}")
+        let signer = signer.map_or("no signature asked for".to_owned(), |signer| {
+            let name = &signer.name;
+            // A digest in the configuration says which one is meant.
+            match (&filter.module, signer.says_repository) {
+                (Module::Artifact(reference), false) if reference.is_movable() => format!(
+                    "signed with {name:?}; the signature names no repository: whatever {name:?} has signed is taken under this \
+                     name, unless the digest is written"
+                ),
+                _ => format!("signed with {name:?}"),
+            }
         });
         Some(format!(
             "filter {:?} is {}, {signer}",

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Stop;
-use crate::config::{self, Key, Reference, Registries, Signatures, SigningIdentity, Span, TrustRoot};
+use crate::config::{
+    self, Key, Reference, Registries, Signatures, SignedBy, Signer, SigningIdentity, Span, TrustRoot,
+};
 use crate::filter::{self, Engine};
 use crate::registry::{self, Artifact, Policy, Pulled};
 
@@ -171,23 +173,45 @@ pub fn pull(text: &str, output: Option<&Path>, access: &Access) -> Result<String
     ))
 }
 
-/// Says which of the `signers` has signed an artifact.
+/// Says which of the `signers` has signed an artifact, for the repository that it is in or for another one.
 ///
 /// # Errors
 /// When none has.
-pub fn verify(text: &str, signers: &Signers, access: &Access) -> Result<String, Stop> {
+pub fn verify(
+    text: &str,
+    signers: &Signers,
+    repository: Option<&str>,
+    access: &Access,
+) -> Result<String, Stop> {
     let policy = Policy::new(&signers.read()?).map_err(|wrong| {
         let wrong: Vec<String> = wrong.into_iter().map(|wrong| wrong.message).collect();
         Stop::Refused(wrong.join("\n"))
     })?;
     let (reference, artifact) = fetch(text, access)?;
     let refused = |why| Stop::Refused(format!("{text}: {why}"));
+    let wants = SignedBy {
+        names: Vec::new(),
+        repository: repository.map(str::to_owned),
+    };
     let signer = policy
-        .signer(&artifact, &[])
-        .map_err(refused)?
-        .unwrap_or_default();
+        .signer(&artifact, &wants, &reference.repository)
+        .map_err(refused)?;
+    // One is asked for on the command line.
+    let Some(Signer {
+        name,
+        says_repository,
+    }) = signer
+    else {
+        return Err(Stop::Refused(format!(
+            "{text}: nobody is named who may have signed it"
+        )));
+    };
+    let unproved = match says_repository {
+        true => "",
+        false => "the signature names no repository: it is as good for this artifact under any other name\n",
+    };
     Ok(format!(
-        "{}\nis signed with {signer}\n",
+        "{}\nis signed with {name}\n{unproved}",
         reference.with_digest(&artifact.digest)
     ))
 }

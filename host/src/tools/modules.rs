@@ -54,7 +54,7 @@ fn block(name: String, module: Module, code: Bytes, config: Vec<ConfigNode>) -> 
         code,
         artifact: None,
         reverted: None,
-        signed_by: Vec::new(),
+        signed_by: config::SignedBy::default(),
         on_error: OnError::default(),
         unready: false,
         probation: 0,

@@ -42,7 +42,7 @@ pub(super) fn block(module: Vec<u8>) -> config::Filter {
         code: module.into(),
         artifact: None,
         reverted: None,
-        signed_by: Vec::new(),
+        signed_by: config::SignedBy::default(),
         on_error: OnError::Bypass,
         unready: false,
         probation: 0,

@@ -18,6 +18,8 @@ pub struct Claim {
     pub signature: Vec<u8>,
     /// The artifacts that it is about.
     pub digests: Vec<String>,
+    /// The repository of which they are, if it says so, without its registry: that may be a mirror.
+    pub repository: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -27,6 +29,8 @@ struct Simple {
 
 #[derive(Deserialize)]
 struct Critical {
+    #[serde(default)]
+    identity: Named,
     image: Image,
     r#type: String,
 }
@@ -35,6 +39,12 @@ struct Critical {
 #[serde(rename_all = "kebab-case")]
 struct Image {
     docker_manifest_digest: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Named {
+    docker_reference: String,
 }
 
 /// What a simple signature says, whose own octets are `encoded` in Base64.
@@ -51,7 +61,23 @@ pub fn simple(payload: &[u8], encoded: &str) -> Result<Claim, String> {
         message: payload.to_vec(),
         signature: STANDARD.decode(encoded).map_err(|_| broken)?,
         digests: vec![read.critical.image.docker_manifest_digest],
+        repository: repository(&read.critical.identity.docker_reference),
     })
+}
+
+/// The repository in a reference as docker writes it, `HOST/NAME:TAG@DIGEST`, of which all but the name may be missing. The first part
+/// is a host if it has a dot or a port, or is `localhost` (<https://github.com/distribution/reference>).
+fn repository(reference: &str) -> Option<String> {
+    let named = reference.split_once('@').map_or(reference, |(named, _)| named);
+    let named = match named.rsplit_once(':') {
+        Some((named, tag)) if !tag.contains('/') => named,
+        _ => named,
+    };
+    let name = match named.split_once('/') {
+        Some((host, name)) if host.contains(['.', ':']) || host == "localhost" => name,
+        _ => named,
+    };
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 #[derive(Deserialize)]
@@ -122,6 +148,7 @@ pub fn bundle(octets: &[u8]) -> Result<Option<Claim>, String> {
         message,
         signature: STANDARD.decode(&signature.sig).map_err(|_| broken)?,
         digests,
+        repository: None,
     }))
 }
 
@@ -148,5 +175,30 @@ pub fn is_for(claimed: &[String], digest: &str, by: &str) -> Result<(), String> 
             "a signature by {by:?} is for {}",
             claimed.first().map_or("nothing", String::as_str)
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_named_without_its_registry() {
+        for (reference, expected) in [
+            ("r.example/dns/block-list", Some("dns/block-list")),
+            (
+                "r.example:5000/dns/block-list:1@sha256:00",
+                Some("dns/block-list"),
+            ),
+            ("localhost/block-list", Some("block-list")),
+            ("[::1]:5000/a/b", Some("a/b")),
+            ("index.docker.io/library/a", Some("library/a")),
+            ("dns/block-list:1", Some("dns/block-list")),
+            ("a", Some("a")),
+            ("", None),
+            ("r.example/", None),
+        ] {
+            assert_eq!(repository(reference).as_deref(), expected, "{reference}");
+        }
     }
 }

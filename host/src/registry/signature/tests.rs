@@ -6,6 +6,9 @@ use super::super::artifact::tests::artifact;
 use super::*;
 use crate::config::{Key, Span};
 
+/// Whom a signature is for, as far as it says.
+const REPOSITORY: &str = "a";
+
 mod identities;
 
 /// What a simple signature says that it is, and what a statement is about.
@@ -14,29 +17,27 @@ const STATEMENT: &str = "application/vnd.in-toto+json";
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// Somebody who signs.
-enum Signer {
+enum Pen {
     Ecdsa(EcdsaKeyPair),
     Edwards(Ed25519KeyPair),
 }
 
-impl Signer {
-    fn ecdsa() -> Signer {
+impl Pen {
+    fn ecdsa() -> Pen {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
-        Signer::Ecdsa(
-            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pair.as_ref(), &random).unwrap(),
-        )
+        Pen::Ecdsa(EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pair.as_ref(), &random).unwrap())
     }
 
-    fn edwards() -> Signer {
+    fn edwards() -> Pen {
         let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-        Signer::Edwards(Ed25519KeyPair::from_pkcs8(pair.as_ref()).unwrap())
+        Pen::Edwards(Ed25519KeyPair::from_pkcs8(pair.as_ref()).unwrap())
     }
 
     fn key(&self, name: &str) -> Key {
         let (prefix, key) = match self {
-            Signer::Ecdsa(pair) => (P256, pair.public_key().as_ref()),
-            Signer::Edwards(pair) => (EDWARDS, pair.public_key().as_ref()),
+            Pen::Ecdsa(pair) => (P256, pair.public_key().as_ref()),
+            Pen::Edwards(pair) => (EDWARDS, pair.public_key().as_ref()),
         };
         let text = STANDARD.encode([prefix, key].concat());
         let pem = format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n");
@@ -49,12 +50,12 @@ impl Signer {
 
     fn sign(&self, message: &[u8]) -> String {
         STANDARD.encode(match self {
-            Signer::Ecdsa(pair) => pair
+            Pen::Ecdsa(pair) => pair
                 .sign(&SystemRandom::new(), message)
                 .unwrap()
                 .as_ref()
                 .to_vec(),
-            Signer::Edwards(pair) => pair.sign(message).as_ref().to_vec(),
+            Pen::Edwards(pair) => pair.sign(message).as_ref().to_vec(),
         })
     }
 
@@ -97,7 +98,12 @@ fn signer(signatures: Vec<Signature>, keys: &[Key], names: &[&str]) -> Result<Op
     let mut artifact = artifact(b"module");
     artifact.signatures = signatures;
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    policy(keys).signer(&artifact, &names)
+    let wants = SignedBy {
+        names,
+        repository: None,
+    };
+    let signer = policy(keys).signer(&artifact, &wants, REPOSITORY)?;
+    Ok(signer.map(|signer| signer.name))
 }
 
 fn policy(keys: &[Key]) -> Policy {
@@ -114,8 +120,8 @@ fn of_keys(keys: &[Key]) -> Signatures {
 #[test]
 fn both_forms_by_both_algorithms_are_taken() {
     let digest = artifact(b"module").digest;
-    for alice in [Signer::ecdsa(), Signer::edwards()] {
-        let keys = [Signer::ecdsa().key("bob"), alice.key("alice")];
+    for alice in [Pen::ecdsa(), Pen::edwards()] {
+        let keys = [Pen::ecdsa().key("bob"), alice.key("alice")];
         for signature in [
             alice.simple(&digest, SIMPLE_TYPE),
             alice.bundle(&digest, STATEMENT, SIGNED),
@@ -144,7 +150,7 @@ fn changed(mut signature: Signature, from: &str, to: &str) -> Signature {
 
 #[test]
 fn other_signatures_are_refused_by_name() {
-    let (alice, bob) = (Signer::ecdsa(), Signer::ecdsa());
+    let (alice, bob) = (Pen::ecdsa(), Pen::ecdsa());
     let (digest, other) = (artifact(b"module").digest, artifact(b"other").digest);
     let keys = [alice.key("alice"), bob.key("bob")];
     let of_simple = "a signature is wrong, or by another key";
@@ -154,7 +160,7 @@ fn other_signatures_are_refused_by_name() {
             &[][..],
             "is not signed, and must be by \"alice\" or \"bob\"",
         ),
-        (vec![Signer::ecdsa().simple(&digest, SIMPLE_TYPE)], &[], of_simple),
+        (vec![Pen::ecdsa().simple(&digest, SIMPLE_TYPE)], &[], of_simple),
         (vec![bob.simple(&digest, SIMPLE_TYPE)], &["alice"], of_simple),
         (
             vec![changed(alice.simple(&other, SIMPLE_TYPE), &other, &digest)],
@@ -201,9 +207,51 @@ fn other_signatures_are_refused_by_name() {
     }
 }
 
+/// What is signed as one artifact is not taken under another's name, wherever its registry is.
+#[test]
+fn a_signature_is_for_the_repository_that_it_names() {
+    let alice = Pen::ecdsa();
+    let mut artifact = artifact(b"module");
+    let of = |named: &str, digest: &str| {
+        let payload = serde_json::json!({ "critical": {
+            "identity": { "docker-reference": named },
+            "image": { "docker-manifest-digest": digest }, "type": SIMPLE_TYPE,
+        }, "optional": null })
+        .to_string();
+        Signature {
+            form: Form::Simple(alice.sign(payload.as_bytes())),
+            octets: payload.into(),
+        }
+    };
+    let policy = policy(&[alice.key("alice")]);
+    let taken = |artifact: &Artifact, repository: Option<&str>| {
+        let wants = SignedBy {
+            names: Vec::new(),
+            repository: repository.map(str::to_owned),
+        };
+        let signer = policy.signer(artifact, &wants, "dns/block-list")?;
+        Ok::<_, String>(signer.map(|signer| signer.says_repository))
+    };
+    artifact.signatures = vec![of("mirror.example:5000/dns/block-list", &artifact.digest)];
+    assert_eq!(taken(&artifact, None), Ok(Some(true)));
+    assert!(taken(&artifact, Some("dns/other")).is_err());
+    artifact.signatures = vec![of("r.example/dns/other", &artifact.digest)];
+    let wrong = taken(&artifact, None).unwrap_err();
+    assert!(
+        wrong.contains("is for \"dns/other\", not for \"dns/block-list\""),
+        "{wrong}"
+    );
+    assert_eq!(taken(&artifact, Some("dns/other")), Ok(Some(true)));
+    // Those that name none prove none.
+    artifact.signatures = vec![of("", &artifact.digest)];
+    assert_eq!(taken(&artifact, None), Ok(Some(false)));
+    artifact.signatures = vec![alice.bundle(&artifact.digest, STATEMENT, SIGNED)];
+    assert_eq!(taken(&artifact, None), Ok(Some(false)));
+}
+
 #[test]
 fn keys_that_are_none_are_told() {
-    let good = Signer::ecdsa().key("good");
+    let good = Pen::ecdsa().key("good");
     // RSA, as far as its beginning tells.
     let rsa = STANDARD.encode([0x30, 0x82, 0x01, 0x22]);
     for pem in [
@@ -260,6 +308,7 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEbx78avA85+2vurYBO2gixRb5az6g
             octets: Bytes::from_static(payload.as_bytes()),
         },
     ] {
-        assert_eq!(policy.signer_of(&signature, &["cosign"], digest), Ok("cosign"));
+        let signer = policy.signer_of(&signature, &["cosign"], digest, "filters/a");
+        assert_eq!(signer.unwrap().name, "cosign");
     }
 }

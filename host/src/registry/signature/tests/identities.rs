@@ -49,7 +49,17 @@ fn by(signatures: &Signatures, bundle: &Value, names: &[&str]) -> Result<Option<
     let mut artifact = artifact(b"module");
     artifact.signatures = vec![signed(bundle)];
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    Policy::new(signatures).unwrap().signer(&artifact, &names)
+    let wants = SignedBy {
+        names,
+        repository: None,
+    };
+    let signer = Policy::new(signatures)
+        .unwrap()
+        .signer(&artifact, &wants, REPOSITORY)?;
+    Ok(signer.map(|signer| {
+        assert!(!signer.says_repository, "no bundle does");
+        signer.name
+    }))
 }
 
 /// What is changed in a JSON text, at a pointer.
@@ -100,7 +110,7 @@ fn who_is_configured_is_taken_long_after() {
         release
     );
     // Beside a key; and neither stands for the other.
-    let alice = Signer::ecdsa();
+    let alice = Pen::ecdsa();
     let both = Signatures {
         keys: vec![alice.key("alice")],
         ..signatures(&root, SUBJECT, ISSUER)
