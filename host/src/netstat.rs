@@ -73,12 +73,17 @@ pub fn holder(address: SocketAddr, protocol: Protocol) -> Holder {
     in_the_way.retain(|one| overlap(one.address, address));
     let own = own_sockets();
     match in_the_way.iter().find(|one| !own.contains(&one.inode)) {
-        Some(other) => Holder::Other {
-            process: process_with(other.inode),
-            user: other.user,
-        },
+        Some(other) => owner(other),
         None if in_the_way.is_empty() => Holder::Unseen,
         None => Holder::Ourselves,
+    }
+}
+
+/// Whose a socket of another process is.
+pub fn owner(socket: &Bound) -> Holder {
+    Holder::Other {
+        process: process_with(socket.inode),
+        user: socket.user,
     }
 }
 
@@ -137,7 +142,7 @@ pub fn own_sockets() -> HashSet<u64> {
 }
 
 /// The process that has a socket, as far as we may look into others.
-fn process_with(inode: u64) -> Option<(u32, String)> {
+pub fn process_with(inode: u64) -> Option<(u32, String)> {
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let name = entry.file_name();
         let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {

@@ -35,7 +35,7 @@ fn the_deployed_configuration_plans_what_it_says() {
     command.env("KUBE_DNS_SERVICE_HOST", "10.96.0.10");
     let plan = harness::tools::output(command.args(["node", "plan", "--config"]).arg(file));
     let lines: Vec<_> = plan.lines().take(2).collect();
-    assert_eq!(lines, ["link dnsweir", "address 10.96.0.10"]);
+    assert_eq!(lines, ["link nodelocaldns-dw", "address 10.96.0.10"]);
     let switch = "iptables -t raw -I PREROUTING -p udp -d 10.96.0.10 --dport 53 -m socket -j NOTRACK";
     assert!(plan.contains(switch), "{plan}");
 }

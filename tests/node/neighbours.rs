@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -329,6 +331,38 @@ fn a_neighbours_addresses_and_rules_on_the_same_link_are_left_alone() {
     terminate(proxy);
     let left = theirs(&world);
     assert_eq!(left, "", "the link is empty, and goes");
+}
+
+/// Anybody may bind a port of ours and take an abstract name. What then stays is named, with who has it, and `down` fails.
+#[test]
+fn what_down_cannot_take_away_is_an_exit_status() {
+    let Some(_place) = place(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    assert!(world.dnsweir(&["node", "up"], CONFIG).status.success());
+    let squatter = bind(&world, "10.96.0.10:5353".parse().expect("an address"), true);
+    let named = world.within("node", || {
+        let name = UnixAddr::from_abstract_name("dnsweir-reconciler-me").expect("a name");
+        UnixDatagram::bind_addr(&name).expect("a socket")
+    });
+    let named = named.join().expect("a socket");
+    let down = world.dnsweir(&["node", "down"], CONFIG);
+    let said = String::from_utf8_lossy(&down.stderr);
+    assert_eq!(down.status.code(), Some(71), "{said}");
+    for why in [
+        "cannot take away 10.96.0.10 with its rules and its link: ",
+        " is bound to 10.96.0.10:5353. End that process",
+        "cannot take away the links for the self-test: ",
+        "which has the socket @dnsweir-reconciler-me",
+    ] {
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    drop((squatter, named));
+    let down = world.dnsweir(&["node", "down"], CONFIG);
+    assert!(down.status.success(), "{down:?}");
+    let left = world.script("ip -o link");
+    for name in [" dnsweir:", " dnsweir-test"] {
+        assert!(!left.contains(name), "{name}: {left}");
+    }
 }
 
 /// contentful's plugin, and two versions of Deckhouse's module.

@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use harness::until;
+use harness::process::Process;
+use harness::{proxy, until};
 
 use super::falling::CONFIG;
 use super::load::{Answer, Load, Protocol};
@@ -129,6 +130,54 @@ fn clients_that_keep_their_ports_are_answered_before_and_after() {
             assert!(fates.of(Answer::Cluster) > 0 && fates.of(Answer::Proxy) > 0);
         }
     }
+}
+
+/// What was called `dnsweir` before is called as Calico and MetalLB expect of such links: of two links that carry the same, the old one goes
+/// with the process that looks after it, or if that was killed, with the next check of the new one.
+#[test]
+fn a_link_gets_another_name_without_a_gap() {
+    let Some(_place) = place(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let new = CONFIG.replace("interface \"nodelocaldns\"", "interface \"nodelocaldns-dw\"");
+    let old = new.replace("nodelocaldns-dw", "dnsweir");
+    assert_ne!(new, old);
+    let links = || {
+        let all = world.script("ip -o link");
+        ["dnsweir", "nodelocaldns-dw"].map(|name| all.contains(&format!(" {name}: ")))
+    };
+    let first = world.start(&old);
+    let loads = LISTENED.map(|server| (server, Load::start(&world.pod(), server, Protocol::Udp)));
+    assert_eq!(links(), [true, false]);
+    // From a file of its own: the first one would take the new name, too, from its file.
+    let file = world.folder().join("successor.kdl");
+    std::fs::write(&file, &new).expect("a configuration file");
+    let mut command = world.on_node(&proxy::program().display().to_string());
+    command.args(["run", "--config"]).arg(file);
+    let second = Process::start(proxy::with_own_cache(&mut command));
+    second.logged("answering queries");
+    assert_eq!(links(), [true, true], "each looks after its own");
+    terminate(first);
+    assert_eq!(links(), [false, true]);
+    // Some load for this state.
+    thread::sleep(Duration::from_millis(200));
+    for (server, load) in loads {
+        let fates = load.stop();
+        assert_eq!(
+            fates.of(Answer::Proxy),
+            fates.count(),
+            "{server}: {} lost",
+            fates.lost()
+        );
+    }
+    terminate(second);
+    let mut killed = world.start(&old);
+    killed.signal("KILL");
+    killed.ended();
+    assert_eq!(links(), [true, false], "left behind");
+    let third = world.start(&new);
+    until("the old link to go", || links() == [false, true]);
+    terminate(third);
+    assert_eq!(links(), [false, false]);
 }
 
 /// Each takes the other for its successor.

@@ -251,6 +251,45 @@ pub async fn made_by_others(handle: &Handle, name: &str) -> Result<Option<Vec<Ip
     }))
 }
 
+/// Takes away links that we made under another name and that carry nothing that the wanted one does not: an earlier configuration's, whose
+/// process was killed. Returns what it did, in words.
+pub async fn lower_former(handle: &Handle, wanted: &Link) -> Result<Vec<String>, Error> {
+    let failed = |why| {
+        error(
+            Kind::InterfaceCheck,
+            &wanted.name,
+            format!("cannot be compared with other links: {why}"),
+        )
+    };
+    let mut done = Vec::new();
+    for other in links(handle).await.map_err(failed)? {
+        let Some(name) = name_of(&other).filter(|name| *name != wanted.name && is_made_by_us(&other)) else {
+            continue;
+        };
+        let found = find(handle, name).await?.filter(|found| found.ours);
+        let is_carried =
+            |carried: &Carried| is_automatic(carried.ip) || wanted.addresses.contains(&carried.ip);
+        let Some(former) = found.filter(|found| found.addresses.iter().all(is_carried)) else {
+            continue;
+        };
+        match handle.link().del(former.index).execute().await.map_err(io_error) {
+            Ok(()) => done.push(format!("deleted link {name}, in whose place is {}", wanted.name)),
+            Err(why) if why.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(why) => {
+                let text = format!("cannot be deleted: {why}");
+                return Err(error(Kind::InterfaceCheck, name, text));
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Whether a link bears our alias.
+pub(super) fn is_made_by_us(link: &LinkMessage) -> bool {
+    let mut attributes = link.attributes.iter();
+    attributes.any(|attribute| matches!(attribute, LinkAttribute::IfAlias(alias) if alias == ALIAS))
+}
+
 async fn make(handle: &Handle, name: &str) -> Result<String, Error> {
     let dummy = LinkDummy::new(name).build();
     let kind = match handle.link().add(dummy).execute().await.map_err(io_error) {
@@ -341,10 +380,7 @@ async fn find(handle: &Handle, name: &str) -> Result<Option<Found>, Error> {
         index,
         up: link.header.flags.contains(LinkFlags::Up),
         ours: lonely && addresses.iter().all(single),
-        made_by_us: link
-            .attributes
-            .iter()
-            .any(|attribute| matches!(attribute, LinkAttribute::IfAlias(alias) if alias == ALIAS)),
+        made_by_us: is_made_by_us(link),
         addresses,
     }))
 }

@@ -32,7 +32,6 @@ pub use forerunners::{Leftover, find as find_leftovers, remove as remove_leftove
 use network::{Network, Pair, in_time, no_pair};
 pub use news::News;
 pub use outcome::Outcome;
-use peers::Presence;
 pub use peers::{Predecessors, Turns};
 pub use plan::Plan;
 pub use preflight::{obstacles, occupied};
@@ -141,7 +140,7 @@ pub async fn up(plan: &Plan) -> Outcome {
     outcome
 }
 
-/// Takes away everything that is planned. Goes on after errors.
+/// Takes away everything that is planned. Goes on after errors; what stays since others use it is one.
 pub async fn down(plan: &Plan) -> Outcome {
     let network = match Network::open() {
         Ok(network) => network,
@@ -151,13 +150,33 @@ pub async fn down(plan: &Plan) -> Outcome {
     let mut outcome = network.forget(plan.leaving(), ips.clone()).await;
     outcome.extend(network.drop_link(plan).await);
     // A process that runs has its own use for them.
-    if Presence::nobody() {
-        outcome.extend(network.drop_pair(plan).await);
+    match peers::reconciling() {
+        None => {
+            outcome.extend(network.drop_former(plan).await);
+            outcome.extend(network.drop_pair(plan).await);
+        }
+        Some(who) if plan.self_test.is_some() => {
+            let what = "the links for the self-test";
+            outcome.errors.push(stays(what, &format!("{who} says that it uses them")));
+        }
+        Some(_) => {}
     }
     let spared = outcome.spared.clone();
     let gone = ips.into_iter().filter(|ip| !spared.contains(ip));
     outcome.extend(network.forget(Vec::new(), gone.collect()).await);
+    for ip in &outcome.spared {
+        let what = format!("{ip} with its rules and its link");
+        outcome.errors.push(stays(&what, &peers::holder(*ip)));
+    }
     outcome
+}
+
+/// Something is there that was to go.
+fn stays(what: &str, why: &str) -> Error {
+    Error {
+        kind: Kind::InterfaceCheck,
+        text: format!("cannot take away {what}: {why}. End that process, and run this again"),
+    }
 }
 
 /// A plan as text, a line for each thing.

@@ -175,6 +175,16 @@ impl Network {
         outcome
     }
 
+    /// Links go that an earlier configuration called otherwise, of which the planned one carries everything. To be called where no other process
+    /// of our kind looks after them.
+    pub async fn drop_former(&self, plan: &Plan) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(link) = &plan.link {
+            outcome.add(in_time(link::lower_former(&self.handle, link)).await);
+        }
+        outcome
+    }
+
     /// The addresses go, except those that another process needs, and with the last one the link.
     pub async fn drop_link(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();

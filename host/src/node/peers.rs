@@ -126,24 +126,33 @@ impl Presence {
 
     /// Whether there is no other one. Whoever else listens on our addresses is a program of another kind then.
     pub fn is_alone(&self) -> bool {
-        present().iter().all(|name| *name == self.name)
-    }
-
-    /// Whether there is none at all.
-    pub fn nobody() -> bool {
-        present().is_empty()
+        present().iter().all(|(name, _)| *name == self.name)
     }
 }
 
-/// The names of all processes of our kind.
-fn present() -> Vec<String> {
-    let text = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
-    let words = text.split_ascii_whitespace();
-    let names = words.filter_map(|word| word.strip_prefix('@'));
-    names
-        .filter(|name| name.starts_with(RECONCILER))
-        .map(String::from)
-        .collect()
+/// A process that says that it reconciles the node's network, in words: one of our kind, or whoever has taken the name.
+pub fn reconciling() -> Option<String> {
+    let (name, inode) = present().into_iter().next()?;
+    let process = match netstat::process_with(inode) {
+        Some((id, program)) => format!("process {id} ({program})"),
+        None => "an unknown process".into(),
+    };
+    Some(format!("{process}, which has the socket @{name}"))
+}
+
+/// The names of all processes of our kind, and the inodes of these sockets.
+fn present() -> Vec<(String, u64)> {
+    // Names are octets, and others choose theirs.
+    let table = std::fs::read("/proc/thread-self/net/unix").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    // Address, references, protocol, flags, type, state, inode, name.
+    let sockets = table.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(6);
+        let inode = words.next()?.parse().ok()?;
+        let name = words.next()?.strip_prefix('@')?;
+        name.starts_with(RECONCILER).then(|| (name.to_owned(), inode))
+    });
+    sockets.collect()
 }
 
 /// Who listened on an address over TCP before we did.
@@ -205,6 +214,15 @@ pub fn others_hold(ips: &[IpAddr]) -> Vec<IpAddr> {
     ips.iter().filter(held).copied().collect()
 }
 
+/// Who is bound to an address, in words.
+pub fn holder(ip: IpAddr) -> String {
+    let others = of_others(&[Protocol::Udp, Protocol::Tcp]);
+    match others.iter().find(|one| one.address.ip() == ip) {
+        Some(one) => format!("{} is bound to {}", netstat::owner(one), one.address),
+        None => "a process was bound to it, and is not any more".into(),
+    }
+}
+
 /// Sockets of other processes that take what anybody sends.
 fn of_others(protocols: &[Protocol]) -> Vec<netstat::Bound> {
     let own = netstat::own_sockets();
@@ -260,7 +278,13 @@ mod tests {
         let second = Presence::announce().unwrap();
         assert!(!first.is_alone() && !second.is_alone());
         drop(first);
+        // What others call theirs hides nobody.
+        let odd = UnixAddr::from_abstract_name(b"\xff\xfe dnsweir").unwrap();
+        let _odd = UnixDatagram::bind_addr(&odd).unwrap();
         assert!(second.is_alone());
+        let said = reconciling().unwrap();
+        let own = format!("process {} (", std::process::id());
+        assert!(said.starts_with(&own) && said.ends_with(&second.name), "{said}");
     }
 
     /// Runs in a network namespace of its own, where nobody else has a turn; without the right to make one, in this one.

@@ -256,11 +256,20 @@ impl Task {
                 outcome.extend(self.network.drop_pair(&old).await);
             }
         }
+        outcome.extend(self.drop_former().await);
         self.tell(&outcome);
         self.spare(&outcome);
         self.counters.tried(&outcome.errors);
         self.counters.guarded(&self.guarded, &outcome);
         outcome.errors
+    }
+
+    /// A predecessor that lives takes its own link away. For one that was killed, somebody else has to.
+    async fn drop_former(&self) -> Outcome {
+        match self.is_alone() {
+            true => self.network.drop_former(&self.carried).await,
+            false => Outcome::default(),
+        }
     }
 
     async fn unguard(&mut self) -> Reply {
@@ -390,6 +399,12 @@ impl Task {
             self.repaired(&rules);
             self.counters.guarded(&self.guarded, &rules);
             outcome.extend(rules);
+        }
+        if !self.carried.is_empty() {
+            let _turn = self.turn().await;
+            let former = self.drop_former().await;
+            self.tell(&former);
+            outcome.extend(former);
         }
         self.counters.tried(&outcome.errors);
         self.spare(&outcome);

@@ -45,7 +45,7 @@ zone{{ range .domains }} {{ quote . }}{{ end }} {
 {{- end }}
 
 node {
-    interface "dnsweir"
+    interface "nodelocaldns-dw"
     {{- if ne $mode "no-kube-proxy" }}
     iptables
     {{- if eq $mode "ipvs" }}
