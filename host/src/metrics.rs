@@ -228,6 +228,9 @@ fn network(state: &State, figures: &mut Figures) {
     figures
         .gauge("node_obstacles", help)
         .add(&[], get(&node.obstacles));
+    let help = "Whether another dnsweir has looked after this node's network beside this one for more than two minutes";
+    let beside = node.beside.read().is_some();
+    figures.gauge("node_beside", help).add(&[], u64::from(beside));
     let help = "Listeners whose rules apply only while their heartbeat continues";
     figures
         .gauge("node_heartbeats", help)

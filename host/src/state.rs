@@ -53,7 +53,7 @@ pub struct State {
 }
 
 impl State {
-    /// What the configuration names and cannot be used on this machine, or not yet, for people.
+    /// What the configuration names and cannot be used on this machine, or not yet, and who is in our place, for people.
     pub fn notes(&self) -> Vec<String> {
         let generation = self.generation.read();
         let config = &generation.config;
@@ -62,6 +62,7 @@ impl State {
         let listeners = listeners.iter().map(|(address, _)| absent(address));
         let nobody = config.listen.addresses.iter().copied().filter_map(reaches_nobody);
         let unusable = config.unusable.iter().cloned();
-        listeners.chain(nobody).chain(unusable).collect()
+        let beside = self.node.beside.read().clone();
+        listeners.chain(nobody).chain(unusable).chain(beside).collect()
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Status {
     not_ready: Vec<String>,
     reloads: Reloads,
     listen: Vec<String>,
-    /// What the configuration names and cannot be used, or not yet.
+    /// What the configuration names and cannot be used, or not yet, and another process that does the same.
     notes: Vec<String>,
     memory: MemoryStatus,
     cache: CacheStatus,

@@ -24,6 +24,8 @@ pub struct Counters {
     pub unheard_packets: AtomicU64,
     /// What was found to stand in the way when it was last looked for.
     pub obstacles: AtomicU64,
+    /// Another process of our kind that has stayed for longer than a takeover lasts, and what to do about it.
+    pub beside: RwLock<Option<String>>,
     /// The listeners whose rules are listening for heartbeats. Whoever serves them sends some.
     pub heartbeats: RwLock<Vec<SocketAddr>>,
     /// Whether that heartbeats are not possible has been said.

@@ -157,7 +157,8 @@ pub async fn down(plan: &Plan) -> Outcome {
         }
         Some(who) if plan.self_test.is_some() => {
             let what = "the links for the self-test";
-            outcome.errors.push(stays(what, &format!("{who} says that it uses them")));
+            let why = format!("they are in use by {who}");
+            outcome.errors.push(stays(what, &why));
         }
         Some(_) => {}
     }

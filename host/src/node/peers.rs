@@ -5,12 +5,13 @@
 //! docs/decisions/0005-handover.md says why they are asked this way.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
@@ -107,8 +108,14 @@ async fn wait() -> Result<UnixListener, String> {
 }
 
 /// Beginning of the names by which processes of our kind know that there are others. What follows is random: in their
-/// containers, all of them may have the same process id.
+/// containers, all of them may have the same process id. At the end is the pod's name, if [`POD`] says it.
 const RECONCILER: &str = "dnsweir-reconciler-";
+
+/// The variable of the environment that has the name of the pod that we are.
+const POD: &str = "POD_NAME";
+
+/// How long a process and its successor may look after a node together. One that is told to end has ended long before.
+const TOGETHER: Duration = Duration::from_secs(120);
 
 /// Tells others of our kind, for as long as this process lives, that it reconciles the node's network.
 pub struct Presence {
@@ -119,29 +126,75 @@ pub struct Presence {
 impl Presence {
     /// Tells them.
     pub fn announce() -> io::Result<Presence> {
-        let name = format!("{RECONCILER}{:016x}", rand::random::<u64>());
+        let mut name = format!("{RECONCILER}{:016x}", rand::random::<u64>());
+        let pod = std::env::var(POD).unwrap_or_default();
+        // As Kubernetes has names (RFC 1123), of which an abstract address has room for so much.
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || ['-', '.'].contains(&letter);
+        if (1..=64).contains(&pod.len()) && pod.chars().all(is_name) {
+            name = format!("{name}-{pod}");
+        }
         let bound = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(&name)?)?;
         Ok(Presence { name, _bound: bound })
     }
 
     /// Whether there is no other one. Whoever else listens on our addresses is a program of another kind then.
     pub fn is_alone(&self) -> bool {
-        present().iter().all(|(name, _)| *name == self.name)
+        self.other().is_none()
+    }
+
+    /// Another one.
+    pub fn other(&self) -> Option<Other> {
+        others().find(|other| other.name != self.name)
     }
 }
 
-/// A process that says that it reconciles the node's network, in words: one of our kind, or whoever has taken the name.
-pub fn reconciling() -> Option<String> {
-    let (name, inode) = present().into_iter().next()?;
-    let process = match netstat::process_with(inode) {
-        Some((id, program)) => format!("process {id} ({program})"),
-        None => "an unknown process".into(),
-    };
-    Some(format!("{process}, which has the socket @{name}"))
+/// A process that says that it reconciles the node's network: one of our kind, or whoever has taken the name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    name: String,
+    inode: u64,
 }
 
-/// The names of all processes of our kind, and the inodes of these sockets.
-fn present() -> Vec<(String, u64)> {
+/// As a pod, or as a process as far as it can be seen from here.
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let random = RECONCILER.len() + 16;
+        match self.name.get(random..).and_then(|rest| rest.strip_prefix('-')) {
+            Some(pod) => write!(f, "the pod {pod}")?,
+            None => match netstat::process_with(self.inode) {
+                Some((id, program)) => write!(f, "process {id} ({program})")?,
+                None => f.write_str("an unknown process")?,
+            },
+        }
+        write!(f, ", which has the socket @{}", self.name)
+    }
+}
+
+/// A process that says that it reconciles the node's network, if there is one.
+pub fn reconciling() -> Option<Other> {
+    others().next()
+}
+
+/// Another process beside this one, and since when.
+#[derive(Default)]
+pub struct Company {
+    since: Option<(Other, Instant)>,
+}
+
+impl Company {
+    /// Takes in who is there `now`. Who has been for longer than a takeover lasts.
+    pub fn look(&mut self, other: Option<Other>, now: Instant) -> Option<&Other> {
+        self.since = other.map(|other| match self.since.take() {
+            Some((known, since)) if known == other => (known, since),
+            _ => (other, now),
+        });
+        let (other, since) = self.since.as_ref()?;
+        (now.duration_since(*since) >= TOGETHER).then_some(other)
+    }
+}
+
+/// All processes of our kind.
+fn others() -> impl Iterator<Item = Other> {
     // Names are octets, and others choose theirs.
     let table = std::fs::read("/proc/thread-self/net/unix").unwrap_or_default();
     let table = String::from_utf8_lossy(&table);
@@ -150,9 +203,12 @@ fn present() -> Vec<(String, u64)> {
         let mut words = line.split_ascii_whitespace().skip(6);
         let inode = words.next()?.parse().ok()?;
         let name = words.next()?.strip_prefix('@')?;
-        name.starts_with(RECONCILER).then(|| (name.to_owned(), inode))
+        name.starts_with(RECONCILER).then(|| Other {
+            name: name.to_owned(),
+            inode,
+        })
     });
-    sockets.collect()
+    sockets.collect::<Vec<_>>().into_iter()
 }
 
 /// Who listened on an address over TCP before we did.
@@ -282,9 +338,36 @@ mod tests {
         let odd = UnixAddr::from_abstract_name(b"\xff\xfe dnsweir").unwrap();
         let _odd = UnixDatagram::bind_addr(&odd).unwrap();
         assert!(second.is_alone());
-        let said = reconciling().unwrap();
+        let said = reconciling().unwrap().to_string();
         let own = format!("process {} (", std::process::id());
         assert!(said.starts_with(&own) && said.ends_with(&second.name), "{said}");
+    }
+
+    /// An upgrade takes seconds. Two that stay are two installations.
+    #[test]
+    fn who_stays_longer_than_a_takeover_is_named() {
+        let other = |name: &str| {
+            Some(Other {
+                name: format!("{RECONCILER}0123456789abcdef{name}"),
+                inode: 0,
+            })
+        };
+        let (mut company, begin) = (Company::default(), Instant::now());
+        let mut look = |other, seconds| {
+            let now = begin + Duration::from_secs(seconds);
+            company.look(other, now).map(ToString::to_string)
+        };
+        assert_eq!(look(other("-old"), 0), None);
+        assert_eq!(look(other("-old"), 119), None);
+        assert_eq!(
+            look(other("-old"), 120).as_deref(),
+            Some("the pod old, which has the socket @dnsweir-reconciler-0123456789abcdef-old")
+        );
+        assert_eq!(look(other(""), 121), None, "another one");
+        assert_eq!(look(None, 300), None);
+        assert_eq!(look(other(""), 301), None);
+        let said = look(other(""), 421).unwrap();
+        assert!(said.starts_with("an unknown process, "), "{said}");
     }
 
     /// Runs in a network namespace of its own, where nobody else has a turn; without the right to make one, in this one.

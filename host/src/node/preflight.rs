@@ -77,7 +77,10 @@ async fn all(handle: &Handle) -> Result<Carried, Error> {
         let own = addresses
             .iter()
             .filter(|address| address.header.index == message.header.index);
-        carried.extend(own.map(|address| (name.clone(), link::address_of(address))));
+        // What we made under another name goes by itself.
+        if !link::is_made_by_us(message) {
+            carried.extend(own.map(|address| (name.clone(), link::address_of(address))));
+        }
         carried.push((name, None));
     }
     Ok(carried)

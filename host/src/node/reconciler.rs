@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt};
 use rtnetlink::MulticastGroup;
@@ -18,7 +18,7 @@ use super::error::{Error, Kind};
 use super::link::{address_of, destination_of, name_of};
 use super::network::{Network, Pair, no_netlink};
 use super::outcome::Outcome;
-use super::peers::{Presence, Turn, Turns, others_hold, others_listen};
+use super::peers::{Company, Presence, Turn, Turns, others_hold, others_listen};
 use super::plan::{Plan, Rule};
 use super::preflight::obstacles;
 use super::self_test::Tester;
@@ -34,6 +34,9 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often we look whether a process has ended whose addresses and rules were left alone.
 const NEIGHBOUR: Duration = Duration::from_secs(1);
+
+/// How often we look whether another process of our kind is there.
+const COMPANY: Duration = Duration::from_secs(5);
 
 /// The task that reconciles the network with a plan. Its commands are done in order, and none begins before the one
 /// before it has ended; dropped, it leaves everything as it is.
@@ -95,6 +98,7 @@ impl Reconciler {
             carried: Plan::default(),
             guarded: Plan::default(),
             spared: Vec::new(),
+            company: Company::default(),
         };
         let task = tokio::spawn(task.run(received, messages));
         Ok(Reconciler {
@@ -168,6 +172,8 @@ struct Task {
     guarded: Plan,
     /// Not wanted, and left alone, since another process was bound to them when we last looked.
     spared: Vec<IpAddr>,
+    /// Another process of our kind.
+    company: Company,
 }
 
 impl Task {
@@ -176,7 +182,7 @@ impl Task {
         mut commands: mpsc::UnboundedReceiver<(Command, oneshot::Sender<Reply>)>,
         mut messages: impl Stream<Item = News> + Unpin,
     ) {
-        let mut ticks = ticks(INTERVAL);
+        let (mut ticks, mut looks) = (ticks(INTERVAL), ticks(COMPANY));
         loop {
             tokio::select! {
                 // A command makes what the news would ask for, or makes it unwanted.
@@ -200,6 +206,7 @@ impl Task {
                     let _ = self.repair_link().await;
                 }
                 _ = ticks.tick() => self.repair().await,
+                _ = looks.tick() => self.look_for_company(),
                 () = sleep(NEIGHBOUR), if !self.spared.is_empty() => {
                     if others_hold(&self.spared) != self.spared {
                         self.repair().await;
@@ -318,6 +325,24 @@ impl Task {
         }
         let ips = taken.iter().map(SocketAddr::ip).collect();
         self.network.hand_over(wanted, ips).await
+    }
+
+    /// Says who stays beside us for longer than a takeover lasts: clients are spread over both, and whichever of them stops running loses
+    /// what it gets, for as long as the other one's heartbeats keep it from being passed by.
+    fn look_for_company(&mut self) {
+        let other = self.presence.as_ref().and_then(Presence::other);
+        let stays = self.company.look(other, Instant::now());
+        let said = stays.map(|other| {
+            format!(
+                "another dnsweir looks after this node's network beside this one: {other}. Each gets a part of the queries, and is missed \
+                 for seconds if it stops running. Remove one of the two installations"
+            )
+        });
+        let mut known = self.counters.beside.write();
+        if let Some(said) = said.as_ref().filter(|said| known.as_ref() != Some(said)) {
+            tracing::error!("node: {said}");
+        }
+        *known = said;
     }
 
     /// Whether no other process of our kind reconciles this node.
