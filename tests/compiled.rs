@@ -65,6 +65,31 @@ fn what_was_compiled_is_kept_and_checked() {
     }
 }
 
+/// What was put there by somebody who has not read the key, or under the name of another module, is compiled again.
+#[test]
+fn what_another_key_says_is_not_taken() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let caches = ["one", "other"].map(|name| folder.path().join(name));
+    let code = |cache: &Path| {
+        let kept = files(cache);
+        let file = kept
+            .into_iter()
+            .find(|file| file.extension().is_some_and(|extension| extension == "cwasm"));
+        file.expect("a compiled filter")
+    };
+    let begin = |cache: &Path| std::fs::read(code(cache)).expect("a file")[..32].to_vec();
+    let [ours, theirs] = caches.each_ref().map(|cache| {
+        start(cache);
+        begin(cache)
+    });
+    let [own, other] = caches.each_ref().map(|cache| code(cache));
+    assert_eq!(own.file_name(), other.file_name(), "the same module");
+    assert_ne!(ours, theirs);
+    std::fs::copy(&other, &own).expect("a copy");
+    start(&caches[0]);
+    assert_eq!(begin(&caches[0]), ours, "compiled again");
+}
+
 /// Compiled code is code: a folder that others can write to is not read from.
 #[test]
 fn a_folder_that_others_can_write_to_is_refused() {

@@ -270,7 +270,7 @@ impl Setup {
 pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
     let mut engine = Engine::printing_to(io::sink())?;
     if let Some(folder) = &setup.compiled {
-        engine = engine.with_compiled_cache(CompiledCache::new(PrivateFolder::open(folder)?));
+        engine = engine.with_compiled_cache(CompiledCache::new(PrivateFolder::open(folder)?)?);
     }
     let build = || -> Result<Generation, config::Report> {
         let config = config::parse("the benchmark", &setup.config, Path::new("/"), BUILTINS)?;

@@ -1,8 +1,13 @@
-//! What a child process gives up before it works on what strangers wrote.
+//! What a child process gives up before it works on what strangers wrote: memory and time without end, and what it does not need of paths,
+//! the network and other processes. Whoever breaks a compiler or a client of registries finds nothing there to go on from.
+
+mod landlock;
+mod system_calls;
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::process::exit;
 use std::time::Duration;
 
@@ -21,12 +26,55 @@ pub struct Confinement {
     pub time: Duration,
 }
 
+/// What a child process may reach beside the files that it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing.
+    Nothing,
+    /// Servers, and what it takes to find them and to know them by their certificates.
+    Servers,
+}
+
+/// What says where servers are, and whose certificates are trusted: of these, what there is.
+const ABOUT_SERVERS: [&str; 20] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/run/systemd/resolve",
+    // Where the C library finds names is for libraries of its own to say.
+    "/etc/ld.so.cache",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/ca-certificates",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+    // Links to files elsewhere.
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/ssl/cert.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+];
+
+/// The variables of the environment that name other certificates.
+pub const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// Whether this kernel can keep paths from a process (Landlock). If it cannot, a child that pulls could open what its user may.
+pub fn keeps_paths() -> bool {
+    landlock::version().is_some()
+}
+
 /// Confines this process, which has no rights, for the rest of its life. `parent` is the process that waits for it.
 ///
 /// # Errors
 ///
 /// When the kernel refuses a limit: then nothing is safe to be done.
-pub fn confine(parent: u32, confinement: Confinement) -> io::Result<()> {
+pub fn confine(parent: u32, confinement: Confinement, reach: Reach) -> io::Result<()> {
     // What std opens is closed on exec; this is for what a library or whoever started us left open.
     // SAFETY: nothing in this process has opened anything but standard input, output and error yet.
     done(unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) })?;
@@ -50,7 +98,27 @@ pub fn confine(parent: u32, confinement: Confinement) -> io::Result<()> {
     // SAFETY: takes numbers and no memory.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    Ok(())
+    wall_in(reach)
+}
+
+/// Takes away what is out of reach.
+fn wall_in(reach: Reach) -> io::Result<()> {
+    match reach {
+        Reach::Nothing => {
+            landlock::restrict(&[], false)?;
+            match system_calls::refuse() {
+                // A kernel without such filters; Landlock may be there.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+                done => done,
+            }
+        }
+        Reach::Servers => {
+            let named = CERTIFICATES.map(|name| std::env::var_os(name).unwrap_or_default());
+            let mut readable: Vec<&Path> = ABOUT_SERVERS.iter().map(Path::new).collect();
+            readable.extend(named.iter().map(Path::new));
+            landlock::restrict(&readable, true)
+        }
+    }
 }
 
 /// A file that has no name but for who looks at this process, and that a child gets only if it is told to.

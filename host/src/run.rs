@@ -215,7 +215,13 @@ impl End {
 fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
     let engine = Engine::new().map_err(machine)?.compiling_aside();
     Ok(match folder {
-        Some(folder) => engine.with_compiled_cache(CompiledCache::new(folder.clone())),
+        Some(folder) => match CompiledCache::new(folder.clone()) {
+            Ok(cache) => engine.with_compiled_cache(cache),
+            Err(error) => {
+                tracing::warn!(%error, "compiled filters are not kept: the folder's key cannot be had");
+                engine
+            }
+        },
         None => engine,
     })
 }
@@ -507,7 +513,11 @@ impl Proxy {
     /// Binds the admin addresses of a configuration that are not served yet.
     fn bind_admin(&self, config: &Config) -> io::Result<Vec<AdminDoor>> {
         let is_served = |address: &SocketAddr| self.admin.iter().any(|(served, _)| served == address);
-        let added = config.admin.addresses.iter().filter(|address| !is_served(address));
+        let added = config
+            .admin
+            .addresses
+            .iter()
+            .filter(|address| !is_served(address));
         let mut doors = Vec::new();
         for &address in added {
             let predecessor = node::Predecessors::of(address);
@@ -539,7 +549,8 @@ impl Proxy {
 
     /// Serves what was bound, and what a configuration does not have not any more.
     fn open(&mut self, doors: Doors, config: &Config) {
-        self.admin.retain(|(served, _)| config.admin.addresses.contains(served));
+        self.admin
+            .retain(|(served, _)| config.admin.addresses.contains(served));
         let mut predecessors = self.state.predecessors.write();
         predecessors.retain(|one| config.admin.addresses.contains(&one.address()));
         for door in doors.admin {

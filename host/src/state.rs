@@ -8,11 +8,16 @@ use std::time::SystemTime;
 use parking_lot::{Mutex, RwLock};
 
 use crate::ceiling::Ceiling;
+use crate::confine;
 use crate::listen::{Address, ClientConnections, reaches_nobody};
 use crate::node;
 use crate::registry::Deliveries;
 use crate::serve::Shared;
 use crate::serve::generation::Generation;
+
+/// What a kernel without Landlock means.
+const NO_LANDLOCK: &str = "this kernel has no Landlock, or it is switched off: the process that pulls modules from registries may open what this \
+                           user may, and the one that compiles filters is kept from paths by a filter of system calls alone";
 
 /// What the admin address shows of the process.
 pub struct State {
@@ -63,6 +68,12 @@ impl State {
         let nobody = config.listen.addresses.iter().copied().filter_map(reaches_nobody);
         let unusable = config.unusable.iter().cloned();
         let beside = self.node.beside.read().clone();
-        listeners.chain(nobody).chain(unusable).chain(beside).collect()
+        let open = (!confine::keeps_paths()).then(|| NO_LANDLOCK.to_owned());
+        listeners
+            .chain(nobody)
+            .chain(unusable)
+            .chain(beside)
+            .chain(open)
+            .collect()
     }
 }

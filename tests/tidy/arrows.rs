@@ -67,7 +67,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "registry",
-        &["filter", "confine", "private_folder", "figures", "config"],
+        &[
+            "filter",
+            "fetch",
+            "confine",
+            "private_folder",
+            "figures",
+            "config",
+        ],
     ),
     ("cases", &["filter", "identity", "config", "dns"]),
     (
@@ -98,7 +105,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "identity", "registry", "listen", "serve", "filter", "source", "output", "config",
         ],
     ),
-    ("state", &["registry", "ceiling", "listen", "node", "serve"]),
+    (
+        "state",
+        &["registry", "ceiling", "confine", "listen", "node", "serve"],
+    ),
     (
         "metrics",
         &[
@@ -237,7 +247,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("socket2", &["datagrams", "listen", "source", "admin", "node"]),
     ("etherparse", &["node"]),
     ("oci_client", &["registry"]),
-    ("ring", &["registry", "source"]),
+    ("ring", &["filter", "registry", "source"]),
     ("sigstore_verify", &["registry"]),
     (
         "base64",
@@ -298,7 +308,9 @@ const CRATES: &[(&str, &[&str])] = &[
 const SOCKETS: &[&str] = &["UdpSocket", "TcpStream", "TcpListener", "TcpSocket"];
 
 /// Who may.
-const WITH_SOCKETS: &[&str] = &["dnstap", "listen", "source", "admin", "fetch", "top", "webhook"];
+const WITH_SOCKETS: &[&str] = &[
+    "dnstap", "listen", "source", "admin", "fetch", "registry", "top", "webhook",
+];
 
 #[test]
 fn rooms_use_only_what_their_arrows_say() {

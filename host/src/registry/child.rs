@@ -18,13 +18,13 @@ use super::artifact::{
 };
 use super::client::{Host, is_missing, words};
 use super::job::Job;
-use crate::confine::{Confinement, confine};
+use crate::confine::{Confinement, Reach, confine};
 
 /// Does the job on standard input for the process `parent`, and writes the artifact to standard output, or what is wrong to
 /// standard error. Returns the exit code. To be called before this process does anything else.
 #[expect(clippy::print_stderr, reason = "the parent reads it there")]
 pub fn serve(parent: u32, confinement: Confinement) -> u8 {
-    let done = confine(parent, confinement)
+    let done = confine(parent, confinement, Reach::Servers)
         .and_then(|()| {
             let mut job = Vec::new();
             io::stdin().read_to_end(&mut job)?;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::artifact::{Artifact, UNCHANGED};
 use super::job::Job;
 use crate::config::{Reference, Registries, spell_duration, spell_size};
-use crate::confine::file_in_memory;
+use crate::confine::{CERTIFICATES, file_in_memory};
 use crate::filter::one_line;
 
 /// This program, also when its file has been replaced.
@@ -108,8 +108,7 @@ async fn in_child(job: &[u8], registries: &Registries) -> Result<Bytes, String> 
 
 /// Where the system's certificates are, if they are not where they are as a rule.
 fn certificates() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
-    let names = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
-    names
+    CERTIFICATES
         .into_iter()
         .filter_map(|name| Some((name, std::env::var_os(name)?)))
 }

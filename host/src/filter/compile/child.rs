@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::translate::compile;
-use crate::confine::{Confinement, confine, file_in_memory};
+use crate::confine::{Confinement, Reach, confine, file_in_memory};
 use crate::filter::cancel::Cancel;
 use crate::filter::load_error::LoadError;
 use crate::filter::settings;
@@ -136,7 +136,7 @@ fn failure(status: ExitStatus, complaint: &str, confinement: Confinement) -> Loa
 /// wrong to standard error. Returns the exit code. To be called before this process does anything else.
 #[expect(clippy::print_stderr, reason = "the parent reads it there")]
 pub fn serve(parent: u32, confinement: Confinement, metered: bool) -> u8 {
-    let done = confine(parent, confinement)
+    let done = confine(parent, confinement, Reach::Nothing)
         .map_err(LoadError::Machine)
         .and_then(|()| {
             let mut module = Vec::new();
