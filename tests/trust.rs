@@ -64,6 +64,50 @@ fn items(text: &str) -> Vec<String> {
     items
 }
 
+/// Roles list and watch; only the webhook has objects of its own. What needs nothing of the node meets Pod Security's level *restricted*.
+#[test]
+fn manifests_ask_for_no_more_than_is_used() {
+    let read = |path: &str| fs::read_to_string(root().join("deploy").join(path)).expect(path);
+    for path in [
+        "cluster-dns/rbac.yaml",
+        "components/pods/rbac.yaml",
+        "components/multicluster/kustomization.yaml",
+        "components/service-entries/kustomization.yaml",
+        "components/verified-pods/kustomization.yaml",
+        "helm/dnsweir/templates/rbac.yaml",
+    ] {
+        let text = read(path);
+        let verbs: Vec<&str> = text.split("verbs: ").skip(1).collect();
+        assert!(!verbs.is_empty(), "{path}");
+        assert!(
+            verbs.iter().all(|verbs| verbs.starts_with("[list, watch]}")),
+            "{path}"
+        );
+    }
+    assert!(
+        !read("cluster-dns/rbac.yaml").contains("pods]"),
+        "for verified-pods alone"
+    );
+    for path in ["cluster-dns/deployment.yaml", "webhook/deployment.yaml"] {
+        let text = read(path);
+        for word in [
+            "runAsNonRoot: true",
+            "seccompProfile: {type: RuntimeDefault}",
+            "allowPrivilegeEscalation: false",
+            "capabilities: {drop: [ALL]}",
+        ] {
+            assert!(text.contains(word), "{path}: {word}");
+        }
+        for word in ["hostNetwork", "hostPath", "hostPID", "privileged: true"] {
+            assert!(!text.contains(word), "{path}: {word}");
+        }
+    }
+    let capabilities = "capabilities: {drop: [ALL], add: [NET_ADMIN, NET_RAW, NET_BIND_SERVICE]}";
+    for path in ["base/daemonset.yaml", "helm/dnsweir/templates/daemonset.yaml"] {
+        assert!(read(path).contains(capabilities), "{path}");
+    }
+}
+
 #[test]
 fn a_filter_sees_its_own_zones_only() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));
