@@ -11,6 +11,7 @@ use std::thread;
 use crate::authors::swapping::build;
 use crate::harness::registry::{AUTH, CONFIG, LAYER, MANIFEST, Registry, Signer, TOOLS};
 use crate::harness::tools::Perf;
+use crate::harness::web::{WebServer, page};
 use crate::harness::{Proxy, Upstream, address, needs, proxy, until};
 
 mod identities;
@@ -295,6 +296,31 @@ fn what_cannot_be_asked_is_told() {
     // An authority that nobody named.
     let said = check("", &reference);
     assert!(said.contains("UnknownIssuer"), "{said}");
+}
+
+/// Neither by a redirect nor as where tokens are to be had: what answers there may be a cloud's metadata service.
+#[test]
+fn a_registry_leads_to_no_private_address() {
+    let (registry, inside) = (WebServer::plain(), WebServer::plain());
+    inside.serve("{\"token\": \"secret\"}", "a");
+    // The same address under a name that nobody has written.
+    let elsewhere = format!("http://localhost:{}/token", inside.address.port());
+    let plain = format!(
+        "registries {{ plain-http \"{}\"; time \"10s\" }}",
+        registry.address
+    );
+    let reference = format!("oci://{}/a:1", registry.address);
+    let token = format!("www-authenticate: Bearer realm=\"{elsewhere}\",service=\"s\"\r\n");
+    let location = format!("location: {elsewhere}\r\n");
+    for (status, header) in [("401 Unauthorized", token), ("307 Temporary Redirect", location)] {
+        registry.answer(move |_| page(status, &header, ""));
+        let said = check(&plain, &reference);
+        assert!(
+            said.contains("only a host that the configuration names"),
+            "{status}: {said}"
+        );
+        assert!(inside.requests().is_empty(), "{status}");
+    }
 }
 
 /// A tag that names something else by now: what answers goes on answering, and says why.

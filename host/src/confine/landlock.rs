@@ -61,17 +61,17 @@ pub fn version() -> Option<u32> {
 }
 
 /// Leaves this thread, and those that it will start, no path but to read what is at and below these, of which those that are not there are
-/// left out; no TCP but to connect if it `connects`; and no way to other processes. Nothing happens where the kernel has no Landlock.
+/// left out; no TCP unless it has the `network`; and no way to other processes. Nothing happens where the kernel has no Landlock.
 ///
 /// # Errors
 /// When the kernel has it, and refuses.
-pub fn restrict(readable: &[&Path], connects: bool) -> io::Result<()> {
+pub fn restrict(readable: &[&Path], network: bool) -> io::Result<()> {
     let Some(version) = version() else { return Ok(()) };
     let rights = FILE_RIGHTS[(version as usize).min(FILE_RIGHTS.len()) - 1];
-    let network = if connects { BIND } else { BIND | CONNECT };
+    let has_rule = version >= TCP && !network;
     let ruleset = Ruleset {
         files: (1 << rights) - 1,
-        network: if version >= TCP { network } else { 0 },
+        network: if has_rule { BIND | CONNECT } else { 0 },
         scopes: if version >= SCOPES { OUTSIDE } else { 0 },
     };
     // SAFETY: the kernel reads as many octets as the structure has, which outlives the call.
@@ -143,12 +143,12 @@ mod tests {
     /// In a thread of its own, which alone is restricted.
     fn restricted<T: Send + 'static>(
         readable: &'static [&str],
-        connects: bool,
+        network: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> T {
         let alone = move || {
             let paths: Vec<&Path> = readable.iter().map(Path::new).collect();
-            restrict(&paths, connects).unwrap();
+            restrict(&paths, network).unwrap();
             work()
         };
         std::thread::spawn(alone).join().unwrap()

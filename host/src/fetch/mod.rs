@@ -14,4 +14,4 @@ mod upstreams;
 
 pub use client::Client;
 pub use copies::Copies;
-pub use upstreams::Upstreams;
+pub use upstreams::{NOT_WRITTEN, Upstreams, is_inside};

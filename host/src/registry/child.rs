@@ -1,6 +1,7 @@
 //! What the child process does that pulls: it asks hosts, and writes what they have to standard output.
 //!
-//! The client of registries reads whatever a host sends into memory, however much that is. So it runs in a process with
+//! The client of registries reads whatever a host sends into memory, however much that is, and goes wherever a host sends it, but for what a
+//! [guard] keeps it from. So it runs in a process with
 //! limits, which knows the password of these hosts and no other, and which nobody has to believe: whoever started it
 //! holds what it writes against digests and signatures.
 
@@ -16,7 +17,8 @@ use super::artifact::{
     self, Artifact, BUNDLE, Form, LARGEST_SIGNATURE, MANIFEST, MOST_SIGNATURES, SIMPLE, SIMPLE_SIGNATURE,
     Signature, UNCHANGED,
 };
-use super::client::{Host, is_missing, words};
+use super::client::{Host, Way, is_missing, words};
+use super::guard::Guard;
 use super::job::Job;
 use crate::confine::{Confinement, Reach, confine};
 
@@ -56,16 +58,37 @@ pub fn serve(parent: u32, confinement: Confinement) -> u8 {
 async fn pull(job: &Job) -> Result<Vec<Bytes>, String> {
     let mut errors = Vec::new();
     for host in &job.hosts {
-        match pull_from(host, job).await {
+        let guard = guard(job).await.map_err(|error| error.to_string())?;
+        match pull_from(host, job, guard.as_ref()).await {
             Ok(parts) => return Ok(parts),
-            Err(error) => errors.push(format!("{}: {error}", host.name)),
+            Err(error) => {
+                let why = guard.and_then(|guard| guard.problem());
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                errors.push(format!("{}: {error}{why}", host.name));
+            }
         }
     }
     Err(errors.join("; "))
 }
 
-async fn pull_from(host: &Host, job: &Job) -> Result<Vec<Bytes>, String> {
-    let client = host.client(&job.way)?;
+/// What keeps a registry from having us ask anybody, unless that is for a proxy of the configuration to do.
+async fn guard(job: &Job) -> io::Result<Option<Guard>> {
+    if job.way.proxy.is_some() {
+        return Ok(None);
+    }
+    // Each without its port, as in a URL.
+    let written = job.hosts.iter().map(|host| match host.name.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name.to_owned(),
+        _ => host.name.clone(),
+    });
+    Guard::start(written.collect()).await.map(Some)
+}
+
+async fn pull_from(host: &Host, job: &Job, guard: Option<&Guard>) -> Result<Vec<Bytes>, String> {
+    let client = host.client(&Way {
+        ca: job.way.ca.clone(),
+        proxy: job.way.proxy.clone().or(guard.map(Guard::url)),
+    })?;
     let auth = host.auth();
     let reference = match (&job.digest, &job.tag) {
         (Some(digest), _) => {

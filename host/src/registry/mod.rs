@@ -10,6 +10,7 @@ mod child;
 mod client;
 mod credentials;
 mod deliveries;
+mod guard;
 mod job;
 mod kept;
 mod pull;
