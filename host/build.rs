@@ -6,13 +6,14 @@ use std::process::{Command, exit};
 use std::{env, fs};
 
 /// Folders in `filters/`, which `src/filter/builtin.rs` embeds.
-const FILTERS: [&str; 10] = [
+const FILTERS: [&str; 11] = [
     "acl",
     "dns64",
     "hosts",
     "log",
     "minimal",
     "nodecache",
+    "rebinding",
     "rewrite",
     "rotation",
     "template",

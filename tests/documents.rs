@@ -130,13 +130,14 @@ fn what_is_shown_of_test_cases_holds() {
     }
 }
 
-const BUILT_IN: [&str; 10] = [
+const BUILT_IN: [&str; 11] = [
     "log",
     "rewrite",
     "nodecache",
     "hosts",
     "template",
     "acl",
+    "rebinding",
     "rotation",
     "dns64",
     "minimal",

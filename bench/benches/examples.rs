@@ -221,7 +221,7 @@ fn run(case: &Case, upstream: &Upstream) {
     let Case {
         name, config, asked, ..
     } = case;
-    let (module, size) = match ["hosts", "rotation", "dns64"].contains(name) {
+    let (module, size) = match ["hosts", "rebinding", "rotation", "dns64"].contains(name) {
         true => (format!("builtin:{name}"), 0),
         false => {
             let module = example(name);

@@ -154,10 +154,15 @@ fn cases_give_messages_and_details() {
         "response \"a.example\" \"A\" {{\n    given {{ {records} }}\n    pass\n    {stripped}\n    count \"stripped\" 1\n}}\n"
     );
     fs::write(&cases, text_of_file).expect("a file");
-    let module = example("rebinding");
     said(
         folder.path(),
-        &["filter", "test", text(&module), "--test-cases", text(&cases)],
+        &[
+            "filter",
+            "test",
+            "builtin:rebinding",
+            "--test-cases",
+            text(&cases),
+        ],
     );
 
     // A mistake in what is given is told where it is.

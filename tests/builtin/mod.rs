@@ -7,6 +7,7 @@ mod hosts;
 mod log;
 mod minimal;
 mod nodecache;
+mod rebinding;
 mod rewrite;
 mod rotation;
 mod template;

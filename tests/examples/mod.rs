@@ -13,7 +13,6 @@ mod maintenance;
 mod namespace_answers;
 mod policy_zones;
 mod rate_limit;
-mod rebinding;
 mod search_path;
 mod services;
 mod split_horizon;
@@ -88,7 +87,7 @@ fn recorded_questions_get_the_recorded_answers() {
         let module = example(name).display().to_string();
         recorded(&module, &cases);
     }
-    for name in ["dns64", "rotation"] {
+    for name in ["dns64", "rebinding", "rotation"] {
         let cases = root().join("filters").join(name).join("test-cases.kdl");
         recorded(&format!("builtin:{name}"), &cases);
     }

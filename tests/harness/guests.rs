@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 const HOSTILE: [&str; 6] = ["trap", "spin", "bomb", "garbage", "chain", "asker"];
 
 /// Folders of `examples` that hold one in Rust.
-pub const EXAMPLES: [&str; 18] = [
+pub const EXAMPLES: [&str; 17] = [
     "big-block-list",
     "block-list",
     "canary",
@@ -21,7 +21,6 @@ pub const EXAMPLES: [&str; 18] = [
     "namespace-answers",
     "policy-zones",
     "rate-limit",
-    "rebinding",
     "search-path",
     "services",
     "split-horizon",

@@ -58,10 +58,10 @@ const GALLERY: [&str; 12] = [
     "examples/maintenance",
     "examples/policy-zones",
     "examples/rate-limit",
-    "examples/rebinding",
     "examples/tenants",
     "examples/traffic",
     "filters/dns64",
+    "filters/rebinding",
     "filters/rotation",
 ];
 const FILTER: usize = 150;

@@ -9,6 +9,7 @@ pub const BUILTINS: &[(&str, &[u8])] = &[
     ("log", include_bytes!(env!("DNSWEIR_FILTER_LOG"))),
     ("minimal", include_bytes!(env!("DNSWEIR_FILTER_MINIMAL"))),
     ("nodecache", include_bytes!(env!("DNSWEIR_FILTER_NODECACHE"))),
+    ("rebinding", include_bytes!(env!("DNSWEIR_FILTER_REBINDING"))),
     ("rewrite", include_bytes!(env!("DNSWEIR_FILTER_REWRITE"))),
     ("rotation", include_bytes!(env!("DNSWEIR_FILTER_ROTATION"))),
     ("template", include_bytes!(env!("DNSWEIR_FILTER_TEMPLATE"))),

@@ -9,7 +9,7 @@ use dnsweir_filter::hickory::rr::rdata::svcb::{IpHint, SVCB, SvcParamKey, SvcPar
 use dnsweir_filter::hickory::rr::rdata::{A, CNAME, HTTPS};
 use dnsweir_filter::test::{self, Node, Running, node};
 use dnsweir_filter::{Answer, ExtendedError, Rcode, ResponseEdit, ResponseVerdict, Section, Selector, Type};
-use example_rebinding::Rebinding;
+use dnsweir_filter_rebinding::Rebinding;
 
 fn start(config: impl IntoIterator<Item = Node>) -> Running<Rebinding> {
     test::start(config).unwrap()
