@@ -162,6 +162,117 @@ fn aliases_are_resolved_through_their_own_zone() {
     );
 }
 
+/// Names with aliases of several lengths, and others.
+fn aliases() -> Upstream {
+    Upstream::start(|asked| {
+        let name = asked.name();
+        let lines: &[&str] = match name.as_str() {
+            "abc.test." => &["abc.test. 5 CNAME def.old.", "def.old. 5 A 192.0.2.99"],
+            "gone.test." => &["gone.test. 5 CNAME none.old."],
+            "chain.test." => &[
+                "chain.test. 5 CNAME one.test.",
+                "one.test. 5 CNAME two.prod.",
+                "two.prod. 5 CNAME three.test.",
+                "three.test. 5 A 192.0.2.99",
+            ],
+            "dotted.test." => &["dotted.test. 5 CNAME a.web.b.site."],
+            "two.staging." => &["two.staging. 7 CNAME final.test.", "final.test. 7 A 192.0.2.7"],
+            "lost.new." | "none.new." => return asked.denial("NXDOMAIN", None),
+            _ => return asked.answer(&[&format!("{name} 300 A 192.0.2.1")]),
+        };
+        asked.answer(lines)
+    })
+}
+
+/// Aliases of an answer lead elsewhere, each kind of match: to what the new target resolves to, and says of itself.
+#[test]
+fn targets_of_aliases_are_rewritten() {
+    let upstream = aliases();
+    let rules = r##"
+        target "exact" "def.old" "xyz.new" then="continue"
+        target "exact" "none.old" "none.new" then="continue"
+        target "suffix" "prod" "staging" then="continue"
+        target "regex" #"(.*)\.web\.(.*)\.site\.$"# "{1}.webapp.{2}.org." final-dot=#true
+        name "exact" "unreached.test" "other.test"
+    "##;
+    for pipeline in ["use \"f\"; cache", "cache; use \"f\""] {
+        let proxy = start("rewrite", rules, pipeline, &upstream);
+        for _ in 0..2 {
+            for (name, answers) in [
+                (
+                    "abc.test",
+                    &["abc.test. CNAME xyz.new.", "xyz.new. A 192.0.2.1"][..],
+                ),
+                (
+                    "chain.test",
+                    &[
+                        "chain.test. CNAME one.test.",
+                        "one.test. CNAME two.staging.",
+                        "two.staging. CNAME final.test.",
+                        "final.test. A 192.0.2.7",
+                    ],
+                ),
+                (
+                    "dotted.test",
+                    &[
+                        "dotted.test. CNAME a.webapp.b.org.",
+                        "a.webapp.b.org. A 192.0.2.1",
+                    ],
+                ),
+                ("plain.test", &["plain.test. A 192.0.2.1"]),
+                ("gone.test", &["gone.test. CNAME none.new."]),
+                ("unreached.test", &["unreached.test. A 192.0.2.1"]),
+            ] {
+                assert_eq!(proxy.query(name, "A").answers(), answers, "{name}, {pipeline}");
+            }
+            // RFC 6604 section 3: of the last name.
+            assert_eq!(proxy.query("gone.test", "A").rcode(), "NXDOMAIN", "{pipeline}");
+        }
+    }
+    assert_eq!(upstream.count("other.test"), 0);
+}
+
+/// A target whose own alias leads to what is rewritten to it ends, too.
+#[test]
+fn loops_of_targets_end() {
+    let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 5 CNAME loop.test.", asked.name())]));
+    let proxy = above("target \"exact\" \"loop.test\" \"target.test\"", &upstream);
+    let answer = proxy.query("a.test", "A");
+    assert!(
+        !answer.answers.is_empty() && answer.answers.len() < 50,
+        "{answer}"
+    );
+    assert!(upstream.count("target.test") < 20);
+}
+
+/// What records lead to is changed with the name.
+#[test]
+fn names_in_data_are_rewritten() {
+    let upstream = Upstream::start(|asked| match asked.is("MX") {
+        true => asked.answer(&[
+            &format!("{} 300 MX 10 mail.new.test.", asked.name()),
+            &format!("{} 300 MX 20 backup.example.", asked.name()),
+        ]),
+        false => asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]),
+    });
+    let rules = r##"name "suffix" "old.test" "new.test" { value "suffix" "new.test" "old.test"; }"##;
+    let proxy = above(rules, &upstream);
+    for _ in 0..2 {
+        let answer = proxy.query("old.test", "MX");
+        assert_eq!(
+            answer.answers(),
+            [
+                "old.test. MX 10 mail.old.test.",
+                "old.test. MX 20 backup.example."
+            ]
+        );
+    }
+    assert_eq!(
+        proxy.query("new.test", "MX").answers()[0],
+        "new.test. MX 10 mail.new.test."
+    );
+}
+
 /// An alias to itself, or two to each other, end.
 #[test]
 fn alias_loops_end() {

@@ -95,3 +95,19 @@ fn what_an_alias_leads_to_follows_it() {
     );
     assert_eq!(upstream.count("web.test"), 1);
 }
+
+/// Expressions that take the dot at the end of a name for granted, as those for CoreDNS do.
+#[test]
+fn expressions_may_see_the_last_dot() {
+    let upstream = anything();
+    let config = r##"
+        template "TXT" { match "^a[.]test.$" #"^b\.test(\.)$"# #"^c\x2etest\x2e\z"# final-dot=#true; answer "{name} TXT \"{0}\"" }
+    "##;
+    let proxy = start("template", config, "use \"f\"", &upstream);
+    for name in ["a.test", "b.test", "c.test"] {
+        assert_eq!(
+            proxy.query(name, "TXT").answers(),
+            [format!("{name}. TXT \"{name}.\"")]
+        );
+    }
+}

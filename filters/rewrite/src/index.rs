@@ -121,6 +121,8 @@ impl Action {
             Action::Name { pattern, .. } | Action::Cname { pattern, .. } => {
                 pattern.matches(now.name(), now.text())
             }
+            // Where an alias leads is not known yet.
+            Action::Target(_) => true,
             Action::Ttl { pattern, .. } | Action::Rcode { pattern, .. } => {
                 pattern.matches(now.asked, &now.asked_text)
             }
@@ -131,7 +133,7 @@ impl Action {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Replacement;
+    use crate::pattern::{Replacement, TextPattern};
     use dnsweir_filter::{Class, NameBuf, Type};
 
     fn name(text: &str) -> NameBuf {
@@ -148,7 +150,7 @@ mod tests {
                 let patterns = [
                     Pattern::Exact(name.clone()),
                     Pattern::Below(name.clone()),
-                    Pattern::Substring("b.".to_owned()),
+                    Pattern::Text(TextPattern::substring("b.")),
                     Pattern::Suffix(name.clone()),
                 ];
                 let mut patterns: Vec<_> = patterns.into_iter().collect();
@@ -167,6 +169,7 @@ mod tests {
                                 pattern,
                                 replacement,
                                 keep: false,
+                                values: Vec::new(),
                             },
                         },
                     });

@@ -1,8 +1,9 @@
 //! Changes what is asked, and what comes back: names, types, classes, TTLs, response codes.
 //!
 //! Every decision depends on the question alone, edits of the response included, so each is made once
-//! and remembered by the host. There is no response phase.
+//! and remembered by the host. Only where rules are about names in the data of answers, there is a response phase.
 
+mod answers;
 mod index;
 mod pattern;
 mod rule;
@@ -11,10 +12,11 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use dnsweir_filter::{
-    Answer, Class, Filter, Invalid, Manifest, Name, NameBuf, Query, Rcode, ResponseEdit, Rewrite, Setup,
-    Type, Verdict, count,
+    Answer, Answers, Class, Filter, Invalid, Manifest, Name, NameBuf, Query, Rcode, Response, ResponseEdit,
+    ResponseVerdict, Rewrite, Setup, Type, Verdict, count,
 };
 
+use answers::{OnAnswers, Reworked};
 use index::Index;
 use rule::{Action, Rule};
 
@@ -26,12 +28,14 @@ const REMEMBER: Duration = Duration::from_secs(3600);
 pub struct Rewriter {
     rules: Vec<Rule>,
     index: Index,
+    /// Whether any rule is about names in the data of answers.
+    looks_at_answers: bool,
 }
 
 impl Filter for Rewriter {
     fn configure(setup: Setup<'_>) -> Result<(Rewriter, Manifest), Invalid> {
         let config = setup.config();
-        let nodes = config.nodes(&["name", "type", "class", "ttl", "rcode", "cname"]);
+        let nodes = config.nodes(&["name", "type", "class", "ttl", "rcode", "cname", "target"]);
         if nodes.is_empty() {
             let _ = config
                 .mistake("no rules are configured")
@@ -40,12 +44,43 @@ impl Filter for Rewriter {
         }
         let rules: Vec<Rule> = nodes.iter().filter_map(|node| Rule::read(*node).ok()).collect();
         let index = Index::new(&rules);
-        let manifest = index.narrow(Manifest::new().queries());
-        Ok((Rewriter { rules, index }, manifest))
+        let looks_at_answers = rules.iter().any(|rule| rule.action.needs_answers());
+        let mut manifest = index.narrow(Manifest::new().queries());
+        if looks_at_answers {
+            manifest = manifest.responses().messages().asks();
+        }
+        let filter = Rewriter {
+            rules,
+            index,
+            looks_at_answers,
+        };
+        Ok((filter, manifest))
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
-        self.decide(query).remember(REMEMBER)
+        let course = self.course(query);
+        let unchanged = self.looks_at_answers && course.on_answers.is_empty();
+        let verdict = course.into_verdict(query).remember(REMEMBER);
+        match unchanged {
+            true => verdict.skip_response(),
+            false => verdict,
+        }
+    }
+
+    fn response(&mut self, response: &Response<'_>) -> ResponseVerdict {
+        match self.reworked(response, None) {
+            Reworked::Same => ResponseVerdict::pass(),
+            Reworked::Asks(ask) => ResponseVerdict::ask(ask),
+            Reworked::Edited(edit) => ResponseVerdict::edit(edit),
+        }
+    }
+
+    /// What the new target of an alias resolves to. Where that is not to be had, the answer stays what it was.
+    fn response_answers(&mut self, response: &Response<'_>, answers: &Answers<'_>) -> ResponseVerdict {
+        match self.reworked(response, answers.get(0)) {
+            Reworked::Edited(edit) => ResponseVerdict::edit(edit),
+            Reworked::Same | Reworked::Asks(_) => ResponseVerdict::pass(),
+        }
     }
 }
 
@@ -60,51 +95,94 @@ struct Question<'q> {
     class: Class,
 }
 
+/// What the rules make of a query.
+struct Course<'q, 'r> {
+    question: Question<'q>,
+    edit: Option<ResponseEdit>,
+    keep_answers: bool,
+    alias: Option<NameBuf>,
+    /// Whether a rule made what is no name.
+    invalid: bool,
+    /// What is done with names in the data of its answers, in the order of the rules.
+    on_answers: Vec<OnAnswers<'r>>,
+}
+
 impl Rewriter {
-    fn decide(&self, query: &Query<'_>) -> Verdict {
-        let mut now = Question::new(query.name(), query.qtype(), query.class());
-        let mut edit = None;
-        let mut keep_answers = false;
-        let mut alias = None;
+    fn course<'q, 'r>(&'r self, query: &Query<'q>) -> Course<'q, 'r> {
+        let mut course = Course {
+            question: Question::new(query.name(), query.qtype(), query.class()),
+            edit: None,
+            keep_answers: false,
+            alias: None,
+            invalid: false,
+            on_answers: Vec::new(),
+        };
         let mut from = 0;
-        while let Some((number, rule)) = self.index.next(&self.rules, from, &now) {
-            match &rule.action {
-                Action::Name {
-                    pattern,
-                    replacement,
-                    keep,
-                } => match pattern.replace(now.name(), replacement) {
-                    Ok(name) => {
-                        now.rename(name);
-                        keep_answers |= keep;
-                    }
-                    Err(_) => {
-                        // Passing the old name on would answer a question nobody meant to be asked.
-                        count("invalid_names", 1);
-                        return Verdict::answer(Answer::new(Rcode::SERVFAIL));
-                    }
-                },
-                Action::Type { to, .. } => now.qtype = *to,
-                Action::Class { to, .. } => now.class = *to,
-                Action::Ttl { bounds, .. } => edit = Some(bounds.put_into(edit.unwrap_or_default())),
-                Action::Rcode { from, to, .. } => {
-                    edit = Some(edit.unwrap_or_else(ResponseEdit::new).rcode(*from, *to));
-                }
-                Action::Cname { target, .. } => {
-                    alias = Some(target.clone());
-                    break;
-                }
-            }
-            if rule.stop {
+        while let Some((number, rule)) = self.index.next(&self.rules, from, &course.question) {
+            course.apply(&rule.action);
+            if rule.stop || course.alias.is_some() || course.invalid {
                 break;
             }
             from = number + 1;
         }
-        let verdict = match alias {
+        course
+    }
+
+    /// What becomes of an answer. `found` is what the new target of an alias resolves to, once it was asked for.
+    fn reworked(&self, response: &Response<'_>, found: Option<dnsweir_filter::Found<'_>>) -> Reworked {
+        let course = self.course(response.query());
+        if course.on_answers.is_empty() {
+            return Reworked::Same;
+        }
+        match response.read() {
+            Ok(message) => answers::rework(response, &message, &course.on_answers, found),
+            Err(_) => Reworked::Same,
+        }
+    }
+}
+
+impl<'r> Course<'_, 'r> {
+    fn apply(&mut self, action: &'r Action) {
+        let now = &mut self.question;
+        match action {
+            Action::Name {
+                pattern,
+                replacement,
+                keep,
+                values,
+            } => match pattern.replace(now.name(), replacement) {
+                Ok(name) => {
+                    now.rename(name);
+                    self.keep_answers |= keep;
+                    self.on_answers.extend(values.iter().map(OnAnswers::Values));
+                }
+                Err(_) => self.invalid = true,
+            },
+            Action::Type { to, .. } => now.qtype = *to,
+            Action::Class { to, .. } => now.class = *to,
+            Action::Ttl { bounds, .. } => {
+                self.edit = Some(bounds.put_into(self.edit.take().unwrap_or_default()));
+            }
+            Action::Rcode { from, to, .. } => {
+                let edit = self.edit.take().unwrap_or_default();
+                self.edit = Some(edit.rcode(*from, *to));
+            }
+            Action::Cname { target, .. } => self.alias = Some(target.clone()),
+            Action::Target(change) => self.on_answers.push(OnAnswers::Targets(change)),
+        }
+    }
+
+    fn into_verdict(self, query: &Query<'_>) -> Verdict {
+        if self.invalid {
+            // Passing the old name on would answer a question nobody meant to be asked.
+            count("invalid_names", 1);
+            return Verdict::answer(Answer::new(Rcode::SERVFAIL));
+        }
+        let verdict = match self.alias {
             Some(target) => Verdict::alias(target),
-            None => now.into_verdict(query, keep_answers),
+            None => self.question.into_verdict(query, self.keep_answers),
         };
-        match edit {
+        match self.edit {
             Some(edit) => verdict.edit(edit),
             None => verdict,
         }

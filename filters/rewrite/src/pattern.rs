@@ -1,7 +1,7 @@
 //! What a rule matches a name with, and what it puts in its place.
 //!
 //! Exact names and suffixes go by labels. The other patterns go by the text of a name: lowercase, with
-//! escapes (RFC 1035 section 5.1), without the dot at the end.
+//! escapes (RFC 1035 section 5.1), without the dot at the end unless a rule wants it.
 
 use std::cell::OnceCell;
 
@@ -46,6 +46,19 @@ pub enum Pattern {
     Suffix(NameBuf),
     /// Below this name: a suffix written with a dot in front.
     Below(NameBuf),
+    /// What the text of a name must be like.
+    Text(TextPattern),
+}
+
+/// What the text of a name must be like.
+pub struct TextPattern {
+    how: TextMatch,
+    /// Whether the dot at the end belongs to the text.
+    final_dot: bool,
+}
+
+/// How a text matches.
+enum TextMatch {
     /// Text at the front.
     Prefix(String),
     /// Text anywhere.
@@ -79,39 +92,36 @@ impl Pattern {
         if text.is_empty() {
             return Err(node.mistake("the text to match is empty").argument(1).report());
         }
-        match kind {
-            Kind::Exact => node.argument(1).map(Pattern::Exact),
-            Kind::Suffix => match text.strip_prefix('.') {
-                Some(name) if !name.is_empty() => name_at(node, 1, name).map(Pattern::Below),
-                _ => node.argument(1).map(Pattern::Suffix),
-            },
+        let how = match kind {
+            Kind::Exact => return node.argument(1).map(Pattern::Exact),
+            Kind::Suffix => {
+                return match text.strip_prefix('.') {
+                    Some(name) if !name.is_empty() => name_at(node, 1, name).map(Pattern::Below),
+                    _ => node.argument(1).map(Pattern::Suffix),
+                };
+            }
             // Lowercase like the names. Not so expressions, where `\D` is not `\d`.
-            Kind::Prefix => Ok(Pattern::Prefix(text.to_ascii_lowercase())),
-            Kind::Substring => Ok(Pattern::Substring(text.to_ascii_lowercase())),
-            Kind::Regex => RegexBuilder::new(&text)
-                .case_insensitive(true)
-                .build()
-                .map(Pattern::Regex)
-                .map_err(|reason| {
-                    let message = "this is not a valid regular expression";
-                    node.mistake(message)
-                        .argument(1)
-                        .help(reason.to_string())
-                        .report()
-                }),
-        }
+            Kind::Prefix => TextMatch::Prefix(text.to_ascii_lowercase()),
+            Kind::Substring => TextMatch::Substring(text.to_ascii_lowercase()),
+            Kind::Regex => {
+                let regex = RegexBuilder::new(&text).case_insensitive(true).build();
+                TextMatch::Regex(regex.map_err(|reason| {
+                    let wrong = node.mistake("this is not a valid regular expression");
+                    wrong.argument(1).help(reason.to_string()).report()
+                })?)
+            }
+        };
+        let final_dot = node.property("final-dot")?.unwrap_or(false);
+        Ok(Pattern::Text(TextPattern { how, final_dot }))
     }
 
     /// Whether a name is like this. Its text is made for the first pattern that goes by it, not for each.
     pub fn matches(&self, name: Name<'_>, text: &OnceCell<String>) -> bool {
-        let text = || text.get_or_init(|| text_of(name));
         match self {
             Pattern::Exact(exact) => name == *exact,
             Pattern::Suffix(suffix) => name.is_at_or_below(suffix),
             Pattern::Below(suffix) => name != *suffix && name.is_at_or_below(suffix),
-            Pattern::Prefix(prefix) => text().starts_with(prefix),
-            Pattern::Substring(part) => text().contains(part),
-            Pattern::Regex(regex) => regex.is_match(text()),
+            Pattern::Text(pattern) => pattern.matches(text.get_or_init(|| name.to_string())),
         }
     }
 
@@ -123,8 +133,10 @@ impl Pattern {
                 let text: String = node.argument(2)?;
                 name_at(node, 2, text.strip_prefix('.').unwrap_or(&text)).map(Replacement::Name)
             }
-            Pattern::Prefix(_) | Pattern::Substring(_) => node.argument(2).map(Replacement::Text),
-            Pattern::Regex(regex) => {
+            Pattern::Text(TextPattern {
+                how: TextMatch::Regex(regex),
+                ..
+            }) => {
                 let text: String = node.argument(2)?;
                 template(&text, regex.captures_len())
                     .map(Replacement::Template)
@@ -135,6 +147,7 @@ impl Pattern {
                             .report()
                     })
             }
+            Pattern::Text(_) => node.argument(2).map(Replacement::Text),
         }
     }
 
@@ -151,39 +164,62 @@ impl Pattern {
                 }
             }
             (_, Replacement::Name(new)) => Ok(new.clone()),
-            (Pattern::Prefix(prefix), Replacement::Text(new)) => {
-                let text = text_of(name);
-                [new, text.strip_prefix(prefix.as_str()).unwrap_or(&text)]
-                    .concat()
-                    .parse()
-            }
-            (Pattern::Substring(part), Replacement::Text(new)) => text_of(name).replace(part, new).parse(),
-            (Pattern::Regex(regex), Replacement::Template(parts)) => {
-                let text = text_of(name);
-                let Some(groups) = regex.captures(&text) else {
-                    return Ok(name.into());
-                };
-                let mut new = String::new();
-                for part in parts {
-                    new.push_str(match part {
-                        Part::Literal(text) => text,
-                        // A group that took no part in the match is empty.
-                        Part::Group(number) => groups.get(*number).map_or("", |group| group.as_str()),
-                    });
-                }
-                new.parse()
-            }
+            (Pattern::Text(pattern), replacement) => match pattern.replaced(&name.to_string(), replacement) {
+                Some(text) => text.parse(),
+                None => Ok(name.into()),
+            },
             // No pattern reads another's kind of replacement.
             _ => Ok(name.into()),
         }
     }
 }
 
-/// Text without the dot at the end.
-fn text_of(name: Name<'_>) -> String {
-    let mut text = name.to_string();
-    text.pop();
-    text
+impl TextPattern {
+    #[cfg(test)]
+    pub fn substring(part: &str) -> TextPattern {
+        TextPattern {
+            how: TextMatch::Substring(part.to_owned()),
+            final_dot: false,
+        }
+    }
+
+    /// As much of a name's text as it looks at.
+    fn seen<'t>(&self, text: &'t str) -> &'t str {
+        match self.final_dot {
+            true => text,
+            false => text.strip_suffix('.').unwrap_or(text),
+        }
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        let text = self.seen(text);
+        match &self.how {
+            TextMatch::Prefix(prefix) => text.starts_with(prefix),
+            TextMatch::Substring(part) => text.contains(part),
+            TextMatch::Regex(regex) => regex.is_match(text),
+        }
+    }
+
+    /// The text of a name with the replacement in it; none: it does not match.
+    fn replaced(&self, text: &str, replacement: &Replacement) -> Option<String> {
+        let text = self.seen(text);
+        match (&self.how, replacement) {
+            (TextMatch::Prefix(prefix), Replacement::Text(new)) => {
+                Some([new, text.strip_prefix(prefix.as_str())?].concat())
+            }
+            (TextMatch::Substring(part), Replacement::Text(new)) => Some(text.replace(part, new)),
+            (TextMatch::Regex(regex), Replacement::Template(parts)) => {
+                let groups = regex.captures(text)?;
+                let part = |part: &Part| match part {
+                    Part::Literal(text) => text.clone(),
+                    // A group that took no part in the match is empty.
+                    Part::Group(number) => groups.get(*number).map_or("", |group| group.as_str()).to_owned(),
+                };
+                Some(parts.iter().map(part).collect())
+            }
+            _ => None,
+        }
+    }
 }
 
 fn name_at(node: Node<'_>, argument: usize, text: &str) -> Result<NameBuf, Invalid> {

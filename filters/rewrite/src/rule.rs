@@ -1,5 +1,6 @@
 //! The rules as they are written.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use dnsweir_filter::{Class, FromValue, Invalid, NameBuf, Node, Rcode, ResponseEdit, Ttl, Type, Value};
@@ -22,6 +23,8 @@ pub enum Action {
         replacement: Replacement,
         /// Whether answers keep the new name.
         keep: bool,
+        /// What becomes of names in the data of answers.
+        values: Vec<Change>,
     },
     /// `type`
     Type { from: Type, to: Type },
@@ -37,6 +40,29 @@ pub enum Action {
     },
     /// `cname`
     Cname { pattern: Pattern, target: NameBuf },
+    /// `target`
+    Target(Change),
+}
+
+/// A change of names.
+pub struct Change {
+    pattern: Pattern,
+    replacement: Replacement,
+}
+
+impl Change {
+    fn read(node: Node<'_>) -> Result<Change, Invalid> {
+        let pattern = Pattern::read(node)?;
+        let replacement = pattern.read_replacement(node)?;
+        Ok(Change { pattern, replacement })
+    }
+
+    /// What a name becomes; none: it is not meant, or what comes out is no name.
+    pub fn of(&self, name: &NameBuf) -> Option<NameBuf> {
+        let name = name.as_name();
+        let matches = self.pattern.matches(name, &OnceCell::new());
+        matches.then(|| self.pattern.replace(name, &self.replacement).ok())?
+    }
 }
 
 impl Action {
@@ -47,7 +73,7 @@ impl Action {
             | Action::Ttl { pattern, .. }
             | Action::Rcode { pattern, .. }
             | Action::Cname { pattern, .. } => Some(pattern),
-            Action::Type { .. } | Action::Class { .. } => None,
+            Action::Type { .. } | Action::Class { .. } | Action::Target(_) => None,
         }
     }
 
@@ -55,6 +81,15 @@ impl Action {
     /// sees; rules about questions build on one another.
     pub fn looks_at_asked(&self) -> bool {
         matches!(self, Action::Ttl { .. } | Action::Rcode { .. })
+    }
+
+    /// Whether answers have to be looked at for it.
+    pub fn needs_answers(&self) -> bool {
+        match self {
+            Action::Target(_) => true,
+            Action::Name { values, .. } => !values.is_empty(),
+            _ => false,
+        }
     }
 }
 
@@ -192,14 +227,17 @@ impl Action {
                     target: target?,
                 })
             }
+            "target" => Change::read(node).map(Action::Target),
             _ => {
-                let (keep, pattern) = (node.property("answers"), Pattern::read(node));
-                let pattern = pattern?;
-                let replacement = pattern.read_replacement(node)?;
+                let keep = node.property("answers");
+                let values: Result<Vec<Change>, Invalid> =
+                    node.nodes(&["value"]).into_iter().map(Change::read).collect();
+                let Change { pattern, replacement } = Change::read(node)?;
                 Ok(Action::Name {
                     pattern,
                     replacement,
                     keep: keep? == Some(Answers::Keep),
+                    values: values?,
                 })
             }
         }

@@ -224,6 +224,57 @@ fn ten_thousand_rules_keep_their_order() {
     assert_eq!(start(rules).query(&a("h7.test")), to("h7.first.example"));
 }
 
+/// Expressions that take the dot at the end of a name for granted, as those for CoreDNS do.
+#[test]
+fn a_name_may_have_its_last_dot() {
+    for expression in [
+        r"^a\.test\.$",
+        "^a[.]test[.]$",
+        "^a.test.$",
+        r"^a(\.)test(\.)$",
+        r"^a\x2etest\x2e\z",
+    ] {
+        let dotted = rule("name", "regex", expression)
+            .arg("b.test")
+            .prop("final-dot", true);
+        assert_eq!(start([dotted]).query(&a("a.test")), to("b.test"), "{expression}");
+    }
+    let all = rule("name", "regex", "(.+)")
+        .arg("{1}example")
+        .prop("final-dot", true);
+    assert_eq!(start([all]).query(&a("a.test")), to("a.test.example"));
+    let prefix = rule("ttl", "prefix", "a.test.").arg("7s");
+    let bounds = ResponseEdit::new()
+        .ttl_min(Duration::from_secs(7))
+        .ttl_max(Duration::from_secs(7));
+    assert_eq!(start([prefix.clone()]).query(&a("a.test")), pass());
+    let dotted = prefix.prop("final-dot", true);
+    assert_eq!(start([dotted]).query(&a("a.test")), pass().edit(bounds));
+    let part = rule("rcode", "substring", ".test.")
+        .arg("SERVFAIL")
+        .arg("NXDOMAIN")
+        .prop("final-dot", true);
+    let edit = ResponseEdit::new().rcode(Rcode::SERVFAIL, Rcode::NXDOMAIN);
+    assert_eq!(start([part]).query(&a("a.test")), pass().edit(edit));
+}
+
+/// The list ends at a rule about targets, which is for every query.
+#[test]
+fn targets_are_looked_at_where_their_rule_was_reached() {
+    let rules = || {
+        [
+            rule("name", "exact", "a.test").arg("b.test"),
+            rule("target", "suffix", "old").arg("new"),
+        ]
+    };
+    let mut filter = start(rules());
+    assert_eq!(filter.query(&a("a.test")), to("b.test").skip_response());
+    assert_eq!(filter.query(&a("c.test")), pass());
+    let mut behind = rules().to_vec();
+    behind.reverse();
+    assert_eq!(start(behind).query(&a("a.test")), pass());
+}
+
 #[test]
 fn mistakes_are_told() {
     let told = |config: Node| {

@@ -31,6 +31,8 @@ pub struct Template {
 /// What matches names, and the records for them.
 struct Expression {
     regex: Option<Regex>,
+    /// Whether the dot at the end of a name belongs to what is matched.
+    final_dot: bool,
     answer: Vec<Pattern>,
     authority: Vec<Pattern>,
     additional: Vec<Pattern>,
@@ -81,10 +83,15 @@ impl Template {
     pub fn read(node: Node<'_>, zones: &[NameBuf]) -> Result<Template, Invalid> {
         let types = node.optional_arguments(0);
         let own = node.node("zone")?.map(|zone| zone.arguments(0)).transpose();
-        let regexes = match node.node("match")? {
+        let matching = node.node("match")?;
+        let final_dot = matching
+            .map(|matching| matching.property("final-dot"))
+            .transpose();
+        let regexes = match matching {
             Some(matching) => expressions(matching),
             None => Ok(vec![None]),
         };
+        let final_dot = final_dot?.flatten().unwrap_or(false);
         let rcode = node.setting_or("rcode", Rcode::NOERROR);
         let error = node.node("error")?.map(extended_error).transpose();
         let fails = node.setting_or("otherwise", Otherwise(false)).0;
@@ -97,6 +104,7 @@ impl Template {
                 authority: authority?,
                 additional: additional?,
                 regex,
+                final_dot,
             });
         }
         Ok(Template {
@@ -131,9 +139,12 @@ impl Template {
             .filter(|zone| query.name().is_at_or_below(*zone));
         let zone = within.max_by_key(|zone| zone.as_name().as_wire().len())?;
         let name = query.name().to_string();
-        // Of a name, the text without the dot at the end, as everywhere in the configuration.
-        let text = name.strip_suffix('.').unwrap_or(&name);
         for expression in &self.expressions {
+            // Of a name, the text without the dot at the end, as everywhere in the configuration.
+            let text = match expression.final_dot {
+                true => &name,
+                false => name.strip_suffix('.').unwrap_or(&name),
+            };
             let groups = match &expression.regex {
                 None => None,
                 Some(regex) => match regex.captures(text) {

@@ -1,0 +1,148 @@
+//! Changes names in the data of answers: where aliases lead, and what records name.
+
+use std::time::Duration;
+
+use dnsweir_filter::hickory::rr::{self, RData, rdata};
+use dnsweir_filter::{
+    Ask, Found, Message, NameBuf, Rdata, Record, Response, ResponseEdit, Section, Selector,
+};
+
+use crate::rule::Change;
+
+/// What a rule does with names in the data of an answer.
+pub enum OnAnswers<'r> {
+    /// Aliases lead elsewhere.
+    Targets(&'r Change),
+    /// Records name others.
+    Values(&'r Change),
+}
+
+/// What becomes of an answer.
+pub enum Reworked {
+    /// What it was.
+    Same,
+    /// Something else, once this is known.
+    Asks(Ask),
+    /// Something else.
+    Edited(ResponseEdit),
+}
+
+/// The sections of an answer, while they change.
+struct Sections {
+    records: [Vec<rr::Record>; 3],
+    changed: bool,
+}
+
+const SECTIONS: [Section; 3] = [Section::Answer, Section::Authority, Section::Additional];
+
+/// Applies rules, the last one first: what a later rule has changed below an earlier one is undone above it first. One alias of an
+/// answer gets another target.
+pub fn rework(
+    response: &Response<'_>,
+    message: &Message,
+    rules: &[OnAnswers<'_>],
+    mut found: Option<Found<'_>>,
+) -> Reworked {
+    let mut sections = Sections {
+        records: [message.answers(), message.authority(), message.additional()].map(<[_]>::to_vec),
+        changed: false,
+    };
+    let (mut retargeted, mut rcode) = (false, response.rcode());
+    for rule in rules.iter().rev() {
+        match rule {
+            OnAnswers::Values(change) => sections.rename(change),
+            OnAnswers::Targets(_) if retargeted => {}
+            OnAnswers::Targets(change) => {
+                let Some((index, target)) = sections.alias(change) else {
+                    continue;
+                };
+                let Some(found) = found.take() else {
+                    let ask = Ask::new().lookup(&target, response.query().qtype());
+                    return Reworked::Asks(ask);
+                };
+                let Some(behind) = found.read().ok().filter(|_| found.answered()) else {
+                    return Reworked::Same;
+                };
+                sections.lead(index, &target, &behind);
+                // The response code is that of the last name of the chain (RFC 6604 section 3).
+                (retargeted, rcode) = (true, found.rcode());
+            }
+        }
+    }
+    match sections.changed {
+        true => Reworked::Edited(sections.edit().rcode(response.rcode(), rcode)),
+        false => Reworked::Same,
+    }
+}
+
+impl Sections {
+    /// The first alias whose target changes, and the new one.
+    fn alias(&self, change: &Change) -> Option<(usize, NameBuf)> {
+        self.records[0]
+            .iter()
+            .enumerate()
+            .find_map(|(index, record)| match &record.data {
+                RData::CNAME(target) => Some((index, change.of(&NameBuf::try_from(&target.0).ok()?)?)),
+                _ => None,
+            })
+    }
+
+    /// Has an alias lead elsewhere: to what is behind its new target.
+    fn lead(&mut self, index: usize, target: &NameBuf, behind: &Message) {
+        let answers = &mut self.records[0];
+        answers.truncate(index + 1);
+        answers.retain(|record| matches!(record.data, RData::CNAME(_)));
+        if let Some(alias) = answers.last_mut() {
+            alias.data = RData::CNAME(rdata::CNAME(target.as_name().into()));
+        }
+        answers.extend_from_slice(behind.answers());
+        // What was said of the old target, such as that it does not exist.
+        self.records[1] = behind.authority().to_vec();
+        self.records[2].clear();
+        self.changed = true;
+    }
+
+    /// Changes the names in the data of records.
+    fn rename(&mut self, change: &Change) {
+        for record in self.records.iter_mut().flatten() {
+            let Some(name) = name_in(&mut record.data) else {
+                continue;
+            };
+            let old = NameBuf::try_from(&*name).ok();
+            if let Some(new) = old.and_then(|old| change.of(&old).filter(|new| *new != old.as_name())) {
+                *name = new.as_name().into();
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Puts all of them in the place of what was there.
+    fn edit(self) -> ResponseEdit {
+        let mut edit = ResponseEdit::new();
+        for (section, records) in SECTIONS.into_iter().zip(self.records) {
+            edit = edit.remove(Selector::all().section(section));
+            for record in records {
+                let Ok(owner) = NameBuf::try_from(&record.name) else {
+                    continue;
+                };
+                let ttl = Duration::from_secs(record.ttl.into());
+                edit = edit.append(section, Record::new(&owner, ttl, Rdata::from(record.data)));
+            }
+        }
+        edit
+    }
+}
+
+/// The name in the data of a record that an answer leads on to; none: it has no such name.
+fn name_in(data: &mut RData) -> Option<&mut rr::Name> {
+    match data {
+        RData::CNAME(data) => Some(&mut data.0),
+        RData::MX(data) => Some(&mut data.exchange),
+        RData::NAPTR(data) => Some(&mut data.replacement),
+        RData::NS(data) => Some(&mut data.0),
+        RData::PTR(data) => Some(&mut data.0),
+        RData::SOA(data) => Some(&mut data.mname),
+        RData::SRV(data) => Some(&mut data.target),
+        _ => None,
+    }
+}
