@@ -14,6 +14,7 @@
 mod build;
 mod check;
 mod commands;
+mod coredns_suite;
 mod fuzz;
 mod lint;
 mod pack;
@@ -60,6 +61,7 @@ Now and then:
   steady [ARGS…]     `test ARGS…` ten times beside eight threads that spin (--runs N, --load N); goes on where it stopped
   simulate [ARGS…]   play the proxy in a world of its own for two minutes, a history a seed; --help and docs/simulation.md
   fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
+  coredns-suite [T…] run CoreDNS's own tests against dnsweir, and compare with the table of docs/coredns-suite.md (--write); needs Go
   bindings           generate guest-sdk/src/bindings.rs from wit/
   keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
 
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         "steady" => steady::steady(rest),
         "simulate" => simulate::simulate(rest),
         "fuzz" => fuzz::fuzz(&rest),
+        "coredns-suite" => coredns_suite::suite(rest),
         "bindings" => bindings(),
         "keep-filter" => released::keep(),
         "" | "help" | "--help" | "-h" => {
