@@ -6,14 +6,14 @@ use std::process::Output;
 use crate::harness::certificates::Authority;
 use crate::harness::{Proxy, proxy};
 
-fn import(corefile: &Path) -> Output {
+pub fn import(corefile: &Path) -> Output {
     let mut command = proxy::command();
     command.arg("import").arg(corefile);
     command.output().expect("dnsweir import")
 }
 
 /// What is printed of a Corefile, which must be valid.
-fn imported(text: &str) -> String {
+pub fn imported(text: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let corefile = folder.path().join("Corefile");
     std::fs::write(&corefile, text).expect("a Corefile");
@@ -27,7 +27,7 @@ fn imported(text: &str) -> String {
 }
 
 /// What is wrong with a Corefile.
-fn refused(text: &str) -> String {
+pub fn refused(text: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let corefile = folder.path().join("Corefile");
     std::fs::write(&corefile, text).expect("a Corefile");
@@ -65,6 +65,36 @@ fn the_corpus_is_translated() {
     }
     assert!(count >= 10, "{count} Corefiles");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What platforms come with: each is a configuration that is valid, word for word of the corpus.
+#[test]
+fn the_defaults_of_platforms_are_imported() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corefiles");
+    for platform in [
+        "kubeadm",
+        "k3s",
+        "kops",
+        "eks",
+        "aks",
+        "aks-localdns",
+        "gke",
+        "openshift",
+        "talos",
+        "deckhouse",
+        "rke2",
+        "microk8s",
+        "minikube",
+        "kind",
+        "nodelocaldns",
+    ] {
+        let done = import(&folder.join(format!("{platform}.Corefile")));
+        assert!(
+            done.status.success(),
+            "{platform}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
 }
 
 #[test]
@@ -268,8 +298,6 @@ fn blocks_for_tls_are_listeners_for_tls() {
     }
     let bare = refused("tls://. {\n bind 127.0.0.1\n forward . 192.0.2.2\n}\n");
     assert!(bare.contains("tls:// needs a certificate"), "{bare}");
-    let mixed = refused(". {\n bind 127.0.0.1\n forward . 192.0.2.2 tls://192.0.2.3\n}\n");
-    assert!(mixed.contains("are asked in one way"), "{mixed}");
 }
 
 /// Blocks for some clients only: each client gets the answers of its own, and the cache keeps them apart.

@@ -46,6 +46,7 @@ mod failover;
 mod following;
 mod forwarding;
 mod hostile;
+mod imported;
 mod instructions;
 mod kubernetes;
 mod passing_on;

@@ -123,8 +123,11 @@ pub enum Command {
         /// Write the configuration to a file instead.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+        /// Translate the blocks that can be, and have the others refuse what they are asked.
+        #[arg(long)]
+        partly: bool,
         /// Print what becomes of each of CoreDNS's plugins and options.
-        #[arg(long, conflicts_with_all = ["corefile", "out"])]
+        #[arg(long, conflicts_with_all = ["corefile", "out", "partly"])]
         table: bool,
     },
     /// Show or forget the answers in the cache of a running dnsweir, whose configuration has a `control` socket.

@@ -19,6 +19,7 @@ use dnsweir::args::{
 };
 use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Spectators, Stop, by_hand};
+use dnsweir::tools::explain::Asked;
 use dnsweir::{
     Confinement, Outcome, compile_for_parent, control, log, nodecache, output, pull_for_parent, tools, top,
     webhook,
@@ -65,20 +66,19 @@ fn main() -> ExitCode {
             client,
             times,
             json,
-        } => {
-            log::start(LogLevel::Warn.into(), false);
-            let query = tools::explain::Asked { name, qtype, client };
-            tool(tools::explain::explain(&config, &query, times, json))
-        }
+        } => explain(&config, &Asked { name, qtype, client }, times, json),
         Command::Dev { config, source } => {
             // What matters is shown in the view.
             log::start(LogLevel::Warn.into(), false);
             tool(tools::dev::dev(&config, &source).map(|()| String::new()))
         }
         Command::Filter(command) => filter(command),
-        Command::Import { corefile, out, .. } => {
-            tool(tools::import::run(corefile.as_deref(), out.as_deref()))
-        }
+        Command::Import {
+            corefile,
+            out,
+            partly,
+            ..
+        } => import(corefile.as_deref(), out.as_deref(), partly),
         Command::Cache { command } => cache(&command),
         Command::LogLevel { level, control } => {
             tell(&control.path, Ok(control::Request::LogLevel(level.into())))
@@ -192,6 +192,19 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::PullModule(_)
         | Command::CompileFilter { .. } => Some(Needs::Nothing),
     }
+}
+
+fn explain(config: &Path, asked: &Asked, times: u16, json: bool) -> ExitCode {
+    log::start(LogLevel::Warn.into(), false);
+    tool(tools::explain::explain(config, asked, times, json))
+}
+
+fn import(corefile: Option<&Path>, out: Option<&Path>, partly: bool) -> ExitCode {
+    let imported = tools::import::run(corefile, out, partly);
+    if let Ok(Some(report)) = imported.as_ref().map(|imported| &imported.refused) {
+        eprintln!("What these blocks are asked is refused, since they cannot be translated:\n\n{report}");
+    }
+    tool(imported.map(|imported| imported.text))
 }
 
 fn filter(command: FilterCommand) -> ExitCode {

@@ -45,7 +45,7 @@ use crate::serve::Shared;
 use crate::serve::generation::{Generation, Loaded};
 use crate::serve::trace::TraceSink;
 use crate::state::State;
-pub use check::check;
+pub use check::{check, check_text};
 pub use config_origin::ConfigOrigin;
 use descriptors::Descriptors;
 pub(crate) use refresh::Refresher;

@@ -35,7 +35,7 @@ pub mod fuzzing;
 pub mod gate;
 pub mod generation;
 mod held;
-mod interfaces;
+pub mod interfaces;
 mod inward;
 mod live;
 mod lookups;

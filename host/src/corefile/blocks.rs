@@ -21,6 +21,29 @@ pub struct Block {
     pub keys: Vec<Token>,
     /// What is in the braces, in order.
     pub plugins: Vec<Plugin>,
+    /// Why nothing of it is translated but where it answers, and for whom: it refuses what is asked.
+    pub refused: Vec<String>,
+}
+
+impl Block {
+    /// Whether something in it begins at an offset.
+    pub fn has(&self, offset: usize) -> bool {
+        let lines = self.plugins.iter().flat_map(|plugin| {
+            let options = plugin.options.iter().map(PluginOption::span);
+            options.chain([plugin.span()])
+        });
+        let keys = self.keys.iter().map(|key| key.span);
+        keys.chain(lines)
+            .any(|span| (span.start..span.end()).contains(&offset))
+    }
+
+    /// What is left of it if it refuses what is asked.
+    pub fn refusing(mut self, reasons: Vec<String>) -> Block {
+        let stays = |plugin: &Plugin| ["bind", "tls", "view"].contains(&plugin.name.text.as_str());
+        self.plugins.retain(stays);
+        self.refused = reasons;
+        self
+    }
 }
 
 /// A plugin, as one block uses it once.
@@ -157,7 +180,11 @@ impl Reader<'_> {
                 }
                 None => {
                     let plugins = self.plugins()?;
-                    blocks.push(Block { keys, plugins });
+                    blocks.push(Block {
+                        keys,
+                        plugins,
+                        refused: Vec::new(),
+                    });
                 }
             }
         }

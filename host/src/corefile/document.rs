@@ -1,4 +1,8 @@
-//! Writing KDL, with comments.
+//! Writing KDL, with comments, and which word of a Corefile each line comes from.
+
+use std::ops::Range;
+
+use crate::config::Span;
 
 /// A node, with what is said about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -6,6 +10,28 @@ pub struct Node {
     head: String,
     comments: Vec<String>,
     children: Vec<Node>,
+    origin: Origin,
+}
+
+/// What a node comes from. It makes no difference between nodes that are the same otherwise.
+#[derive(Debug, Clone, Copy, Default)]
+struct Origin(Option<Span>);
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Origin) -> bool {
+        true
+    }
+}
+
+impl Eq for Origin {}
+
+/// A text of nodes.
+#[derive(Debug, Default)]
+pub struct Document {
+    /// In KDL.
+    pub text: String,
+    /// Parts of it and what they come from, in the order of where they end: what is inside of another comes first.
+    pub origins: Vec<(Range<usize>, Span)>,
 }
 
 /// Columns of a comment.
@@ -22,6 +48,11 @@ impl Node {
     /// A string.
     pub fn text(self, text: &str) -> Node {
         self.raw(&quoted(text))
+    }
+
+    /// Strings.
+    pub fn texts<'t>(self, texts: impl IntoIterator<Item = &'t str>) -> Node {
+        texts.into_iter().fold(self, Node::text)
     }
 
     /// A value that is written as it is.
@@ -59,6 +90,12 @@ impl Node {
         self
     }
 
+    /// What it comes from, unless that is known already.
+    pub fn from(mut self, span: Span) -> Node {
+        self.origin.0.get_or_insert(span);
+        self
+    }
+
     /// A comment in front of it.
     pub fn comment(mut self, text: impl Into<String>) -> Node {
         self.comments.push(text.into());
@@ -80,28 +117,32 @@ impl Node {
     pub fn bare(&self) -> Node {
         Node {
             head: self.head.clone(),
-            comments: Vec::new(),
             children: self.children.iter().map(Node::bare).collect(),
+            ..Node::default()
         }
     }
 
     /// Appends it to a text, with its comments in front of it.
-    pub fn write(&self, depth: usize, out: &mut String) {
+    pub fn write(&self, depth: usize, out: &mut Document) {
         let indent = "    ".repeat(depth);
         for comment in &self.comments {
-            write_comment(&indent, comment, out);
+            write_comment(&indent, comment, &mut out.text);
         }
-        out.push_str(&indent);
-        out.push_str(&self.head);
+        let start = out.text.len();
+        out.text.push_str(&indent);
+        out.text.push_str(&self.head);
         if !self.children.is_empty() {
-            out.push_str(" {\n");
+            out.text.push_str(" {\n");
             for child in &self.children {
                 child.write(depth + 1, out);
             }
-            out.push_str(&indent);
-            out.push('}');
+            out.text.push_str(&indent);
+            out.text.push('}');
         }
-        out.push('\n');
+        if let Some(origin) = self.origin.0 {
+            out.origins.push((start..out.text.len(), origin));
+        }
+        out.text.push('\n');
     }
 }
 

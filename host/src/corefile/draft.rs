@@ -1,5 +1,6 @@
 //! What is common to all zones while a configuration is drafted: what is wrong, and the filters.
 
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::{Diagnostic, Span, spell_duration};
@@ -14,11 +15,20 @@ use super::tokens::Token;
 pub struct Draft {
     pub mistakes: Vec<Diagnostic>,
     pub filters: Filters,
+    /// Where relative paths begin.
+    pub folder: PathBuf,
+    /// Where those of a block with `root` begin.
+    pub root: PathBuf,
 }
 
 impl Draft {
     pub fn mistake(&mut self, span: Span, problem: impl Into<String>, help: impl Into<String>) {
         self.mistakes.push(Diagnostic::new(span, problem).help(help));
+    }
+
+    /// The whole path of a file of a block.
+    pub fn path(&self, text: &str) -> String {
+        whole(&self.root, text)
     }
 
     /// The zones that words name; those that name none are reported.
@@ -52,6 +62,13 @@ impl Draft {
     }
 }
 
+/// A path that begins at a folder unless it is a whole one.
+pub fn whole(folder: &Path, text: &str) -> String {
+    let path = folder.join(text);
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    parts.collect::<PathBuf>().display().to_string()
+}
+
 /// A duration in our words: a whole number and one unit.
 pub fn spelled(time: Duration) -> String {
     spell_duration(Duration::from_millis(time.as_millis() as u64))
@@ -59,7 +76,11 @@ pub fn spelled(time: Duration) -> String {
 
 /// Filters that zones use, each once.
 #[derive(Default)]
-pub struct Filters(Vec<(String, Node)>);
+pub struct Filters {
+    known: Vec<(String, Node)>,
+    /// The plugin that is being translated.
+    pub origin: Span,
+}
 
 impl Filters {
     /// The stage that uses a filter with this configuration.
@@ -67,16 +88,17 @@ impl Filters {
         let of = |name: &str| {
             let node = Node::new("filter")
                 .text(name)
-                .child(Node::new("module").text(&format!("builtin:{module}")));
+                .child(Node::new("module").text(&format!("builtin:{module}")))
+                .from(self.origin);
             match config.is_empty() {
                 true => node,
                 false => node.child(Node::new("config").children(config.clone())),
             }
         };
-        if let Some((known, _)) = self.0.iter().find(|(known, node)| *node == of(known)) {
+        if let Some((known, _)) = self.known.iter().find(|(known, node)| *node == of(known)) {
             return Node::new("use").text(known);
         }
-        let taken = |name: &str| self.0.iter().any(|(known, _)| known == name);
+        let taken = |name: &str| self.known.iter().any(|(known, _)| known == name);
         let mut unique = name.to_owned();
         for number in 2.. {
             if !taken(&unique) {
@@ -84,12 +106,13 @@ impl Filters {
             }
             unique = format!("{name}-{number}");
         }
-        self.0.push((unique.clone(), of(&unique)));
+        let node = of(&unique);
+        self.known.push((unique.clone(), node));
         Node::new("use").text(&unique)
     }
 
     /// What defines them.
     pub fn nodes(&self) -> impl Iterator<Item = Node> {
-        self.0.iter().map(|(_, node)| node.clone())
+        self.known.iter().map(|(_, node)| node.clone())
     }
 }

@@ -8,12 +8,8 @@ use super::sites::{Site, are_about, is_in};
 
 /// `file DBFILE [ZONES…]` for one of its zones, and whether what does not exist there is left to others.
 pub fn file(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
-    let path = plugin.arguments.first().map_or("", |word| &word.text);
-    if !path.starts_with('/') {
-        let problem = format!("{path} is no whole path");
-        draft.mistake(plugin.span(), problem, "write one that begins with /");
-    }
-    let mut node = Node::new("file").text(path);
+    let path = draft.path(plugin.arguments.first().map_or("", |word| &word.text));
+    let mut node = Node::new("file").text(&path);
     // The zone that the file has; a block for part of it may have been cut out.
     let named = plugin
         .arguments

@@ -3,12 +3,15 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use crate::config::Span;
+
 use super::blocks::{Plugin, PluginOption};
 use super::document::{Node, quoted};
 use super::draft::Draft;
 use super::rewrite;
 use super::sites::are_about;
 use super::tokens::Token;
+use super::values;
 
 /// Whether a line in a plugin's braces is no option but a part of its data.
 pub fn is_row(plugin: &str, option: &PluginOption) -> bool {
@@ -34,6 +37,7 @@ pub fn stage(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             Some(draft.filters.stage(name, name, Vec::new()))
         }
         "hosts" => hosts(draft, plugin, zone),
+        "local" => Some(local(draft, plugin)),
         _ => None,
     }
 }
@@ -49,7 +53,7 @@ pub fn rewrite(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
             .flat_map(|row| [&row.name].into_iter().chain(&row.arguments));
         let words: Vec<&Token> = plugin.arguments.iter().chain(rows).collect();
         match rewrite::rule(&words) {
-            Ok(rule) => rules.push(rule),
+            Ok(rule) => rules.push(rule.from(plugin.span())),
             Err((problem, help)) => draft.mistake(plugin.span(), problem, help),
         }
     }
@@ -97,7 +101,10 @@ fn acl_rule(draft: &mut Draft, row: &PluginOption, names: &[String]) -> Option<N
     let texts = |node: Node, texts: &[String]| texts.iter().fold(node, |node, text| node.text(text));
     let mut node = networks
         .iter()
-        .fold(Node::new(&action), |node, network| node.text(network));
+        .fold(Node::new(&action), |node, network| {
+            node.text(&values::network(network))
+        })
+        .from(row.span());
     if !names.is_empty() {
         node = node.child(texts(Node::new("name"), names));
     }
@@ -208,12 +215,10 @@ const COMBINED: &str = "{remote}:{port} - {>id} {>opcode} \"{type} {class} {name
 /// `hosts [FILE [ZONES…]]`
 fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     let mut config = Vec::new();
-    let path = plugin.arguments.first().map_or("/etc/hosts", |word| &word.text);
-    if !path.starts_with('/') {
-        let problem = format!("{path} is no whole path");
-        draft.mistake(plugin.span(), problem, "write one that begins with /");
-    } else if Path::new(path).exists() {
-        config.push(Node::new("file").raw(&format!("(file){}", quoted(path))));
+    let path = draft.path(plugin.arguments.first().map_or("/etc/hosts", |word| &word.text));
+    let is_there = Path::new(&path).exists();
+    if is_there {
+        config.push(Node::new("file").raw(&format!("(file){}", quoted(&path))));
     }
     let (mut on, mut through) = (Vec::new(), false);
     for option in &plugin.options {
@@ -224,35 +229,83 @@ fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             }
             "no_reverse" => config.push(Node::new("reverse").raw("#false")),
             "fallthrough" => through |= are_about(&option.arguments, zone),
-            address if is_row("hosts", option) => {
-                for name in &option.arguments {
-                    on.push((name.text.to_ascii_lowercase(), address.to_owned()));
+            address => {
+                // One IPv4 address, in whichever form (RFC 4291 section 2.5.5.2).
+                if let Ok(address) = address.parse::<IpAddr>() {
+                    let address = address.to_canonical().to_string();
+                    let names = option.arguments.iter().map(|name| name.text.to_ascii_lowercase());
+                    on.extend(names.map(|name| (name, address.clone(), option.span())));
                 }
             }
-            _ => {}
         }
+    }
+    // A table of nothing that leaves everything to others.
+    if !is_there && on.is_empty() && through {
+        return None;
     }
     config.extend(listed(on));
     if !through {
         config.push(Node::new("unlisted").text("servfail"));
     }
-    (!config.is_empty()).then(|| draft.filters.stage("hosts", "hosts", config))
+    Some(draft.filters.stage("hosts", "hosts", config))
+}
+
+/// `local`: `localhost`, and names below it or that begin so, and the networks of this host and of none (RFC 6303).
+fn local(draft: &mut Draft, plugin: &Plugin) -> Node {
+    let is_off = |option: &PluginOption| {
+        option.name.text == "localhost_prefix" && option.arguments.iter().any(|word| word.text == "off")
+    };
+    let mut host = Node::new("match").text(r"(?:^|\.)localhost$");
+    if !plugin.options.iter().any(is_off) {
+        host = host.text(r"^localhost\.");
+    }
+    const ZONES: [&str; 3] = ["0.in-addr.arpa.", "127.in-addr.arpa.", "255.in-addr.arpa."];
+    const SOA: &str = "604800 IN SOA localhost. root.localhost. 1 0 0 0 604800";
+    let reverse = || Node::new("zone").texts(ZONES);
+    let denial = |node: Node, owner: &str| node.child(Node::new("authority").text(&format!("{owner} {SOA}")));
+    let answer = |node: Node, text: &str| node.child(Node::new("answer").text(text));
+    let template = |qtype: &str| Node::new("template").text(qtype).child(host.clone());
+    let apexes = ZONES.map(|zone| format!("^{}$", zone.trim_end_matches('.').replace('.', r"\.")));
+    let apex = Node::new("match").texts(apexes.each_ref().map(String::as_str));
+    let pointer = Node::new("match").text(r"^1\.0\.0\.127\.in-addr\.arpa$");
+    let config = vec![
+        answer(template("A"), "{name} 604800 IN A 127.0.0.1"),
+        answer(template("AAAA"), "{name} 604800 IN AAAA ::1"),
+        denial(Node::new("template").child(host.clone()), "{name}"),
+        answer(
+            Node::new("template").text("SOA").child(apex.clone()),
+            &format!("{{name}} {SOA}"),
+        ),
+        answer(
+            Node::new("template").text("NS").child(apex.clone()),
+            "{name} 604800 IN NS localhost.",
+        ),
+        denial(Node::new("template").child(apex), "{name}"),
+        answer(
+            Node::new("template").text("PTR").child(pointer.clone()),
+            "{name} 604800 IN PTR localhost.",
+        ),
+        denial(Node::new("template").child(pointer), "127.in-addr.arpa."),
+        denial(Node::new("template").child(reverse()), "{zone}").child(Node::new("rcode").text("NXDOMAIN")),
+    ];
+    draft.filters.stage("local", "template", config)
 }
 
 /// The names of a table, each with all its addresses.
-fn listed(rows: Vec<(String, String)>) -> Vec<Node> {
-    let mut names: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, address) in rows {
-        match names.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, addresses)) if addresses.contains(&address) => {}
-            Some((_, addresses)) => addresses.push(address),
-            None => names.push((name, vec![address])),
+fn listed(rows: Vec<(String, String, Span)>) -> Vec<Node> {
+    let mut names: Vec<(String, Vec<String>, Span)> = Vec::new();
+    for (name, address, span) in rows {
+        match names.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, addresses, _)) if addresses.contains(&address) => {}
+            Some((_, addresses, _)) => addresses.push(address),
+            None => names.push((name, vec![address], span)),
         }
     }
-    let node = |(name, addresses): (String, Vec<String>)| {
+    let node = |(name, addresses, span): (String, Vec<String>, Span)| {
         addresses
             .iter()
             .fold(Node::new("host").text(&name), |node, address| node.text(address))
+            .from(span)
     };
     names.into_iter().map(node).collect()
 }

@@ -1,12 +1,13 @@
 //! `cache` and `forward`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
-use super::draft::{Draft, spelled};
+use super::draft::{Draft, spelled, whole};
 use super::key;
 use super::sites::are_about;
 use super::tokens::Token;
@@ -60,6 +61,7 @@ pub fn cache(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
         }
     };
     let node = Node::new("cache")
+        .from(plugin.span())
         .child(bounds("success", success))
         .child(bounds("denial", denial));
     Some(node.children(others))
@@ -175,9 +177,21 @@ pub fn forwards(draft: &mut Draft, plugins: &[&Plugin], any: bool) -> Vec<Node> 
     let mut nodes = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
         let last = index + 1 == plugins.len();
-        let Some((node, passes_on)) = forward(draft, plugin, any, last) else {
+        let ways = ways(draft, plugin);
+        let Some((last_way, others)) = ways.split_last() else {
             continue;
         };
+        for way in others {
+            // As one of several, which are tried in turn. What one of them says stands.
+            let (node, _) = forward(draft, plugin, way.clone(), any, true);
+            let comment = "CoreDNS has all upstreams in one list, in whichever way they are asked. Here, those of the next way are asked after a failure.";
+            nodes.push(
+                node.without("next")
+                    .comment(comment)
+                    .child(Node::new("next").text("SERVFAIL")),
+            );
+        }
+        let (node, passes_on) = forward(draft, plugin, last_way.clone(), any, last);
         nodes.push(node);
         if !passes_on {
             break;
@@ -186,9 +200,9 @@ pub fn forwards(draft: &mut Draft, plugins: &[&Plugin], any: bool) -> Vec<Node> 
     nodes
 }
 
-/// `forward FROM TO…`, and whether it leaves anything to the next one.
-fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<(Node, bool)> {
-    let mut node = upstreams(draft, plugin)?;
+/// `forward FROM TO…` for upstreams that are asked in one way, and whether it leaves anything to the next one.
+fn forward(draft: &mut Draft, plugin: &Plugin, mut node: Node, any: bool, last: bool) -> (Node, bool) {
+    node = node.from(plugin.span());
     let mut except = Node::new("except");
     let mut next: Vec<String> = Vec::new();
     for option in &plugin.options {
@@ -211,7 +225,7 @@ fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<
                     }
                 }
             }
-            _ => node = node.children(setting(draft, option)),
+            _ => node = node.children(setting(draft, option).map(|setting| setting.from(option.span()))),
         }
     }
     if ["tls://", "https://", "quic://"]
@@ -243,9 +257,9 @@ fn forward(draft: &mut Draft, plugin: &Plugin, any: bool, last: bool) -> Option<
             next.iter()
                 .fold(Node::new("next"), |node, outcome| node.text(outcome)),
         );
-        return Some((node, true));
+        return (node, true);
     }
-    Some((node, excepts))
+    (node, excepts)
 }
 
 /// An option that is one setting of ours.
@@ -290,15 +304,23 @@ fn setting(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
         "max_age" => lasting(draft, option, "max-age", ms(1000)..=ms(86_400_000)),
         "health_check" => {
             let (every, others) = option.arguments.split_first()?;
-            if let Some(other) = others.first() {
-                let help = "remove it: an upstream is asked for the NS records of its zone";
-                draft.mistake(other.span, format!("`{}` is not supported", other.text), help);
-            }
             let Some(every) = duration(&every.text) else {
                 draft.mistake(every.span, format!("`health_check` needs {TIME}"), "");
                 return None;
             };
-            Some(Node::new("probe").text(&spelled(every.clamp(ms(10), ms(60_000)))))
+            let words: Vec<&str> = others.iter().map(|word| word.text.as_str()).collect();
+            if !matches!(
+                words[..],
+                [] | ["no_rec"] | ["domain", _] | ["no_rec", "domain", _] | ["domain", _, "no_rec"]
+            ) {
+                let help = "write it like: health_check 5s no_rec domain example.org";
+                draft.mistake(option.span(), "this is no `health_check`", help);
+            }
+            let node = Node::new("probe").text(&spelled(every.clamp(ms(10), ms(60_000))));
+            Some(match words[..] {
+                [] => node,
+                _ => node.comment("Whatever `health_check` says of the question, upstreams are asked for the NS records of their zone."),
+            })
         }
         _ => None,
     }
@@ -325,15 +347,15 @@ fn lasting(
     Some(Node::new(name).text(&spelled(time.clamp(*within.start(), *within.end()))))
 }
 
-/// `forward "ADDRESS"…`
-fn upstreams(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+/// `forward "ADDRESS"…` for each way in which upstreams are asked: one `forward` of ours asks all of them in one.
+fn ways(draft: &mut Draft, plugin: &Plugin) -> Vec<Node> {
     let [from, to @ ..] = &plugin.arguments[..] else {
         draft.mistake(
             plugin.span(),
             "`forward` needs a name and an upstream",
             "write it like: forward . 192.0.2.1",
         );
-        return None;
+        return Vec::new();
     };
     if let Err((problem, help)) = key::zones(&from.text) {
         draft.mistake(from.span, problem, help);
@@ -344,11 +366,10 @@ fn upstreams(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
             "`forward` needs an upstream",
             "write it like: forward . 192.0.2.1",
         );
-        return None;
+        return Vec::new();
     }
     let name = servername(draft, plugin);
-    let (mut node, mut known) = (Node::new("forward"), Vec::new());
-    let mut first: Option<Option<&str>> = None;
+    let mut ways: Vec<(Option<&str>, Vec<String>)> = Vec::new();
     for word in to {
         let (scheme, text) = match word.text.split_once("://") {
             None => (None, word.text.as_str()),
@@ -361,26 +382,20 @@ fn upstreams(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
                 continue;
             }
         };
-        if *first.get_or_insert(scheme) != scheme {
-            let problem = "the upstreams of one `forward` are asked in one way, and these are not";
-            draft.mistake(
-                word.span,
-                problem,
-                "give each way a `forward` of its own, with `next SERVFAIL` in the first",
-            );
-            continue;
-        }
         let text = match scheme {
             Some(scheme) => encrypted(draft, word, scheme, text, name),
             None => plain(draft, word, text),
         };
         let Some(text) = text else { continue };
-        if !known.contains(&text) {
-            node = node.text(&text);
-            known.push(text);
+        match ways.iter_mut().find(|(known, _)| *known == scheme) {
+            Some((_, known)) if known.contains(&text) => {}
+            Some((_, known)) => known.push(text),
+            None => ways.push((scheme, vec![text])),
         }
     }
-    (!known.is_empty()).then_some(node)
+    let node =
+        |(_, addresses): (_, Vec<String>)| Node::new("forward").texts(addresses.iter().map(String::as_str));
+    ways.into_iter().map(node).collect()
 }
 
 /// `tls_servername NAME`
@@ -404,17 +419,29 @@ fn servername<'p>(draft: &mut Draft, plugin: &'p Plugin) -> Option<&'p str> {
 
 /// An upstream without a scheme.
 fn plain(draft: &mut Draft, word: &Token, text: &str) -> Option<String> {
+    // A program that asks the unspecified address asks its own host.
+    let own = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    };
+    if let Ok(address) = text.parse::<SocketAddr>().map(own) {
+        return Some(address.to_string());
+    }
     let bare = text.split('%').next().unwrap_or(text);
-    let address =
-        bare.parse::<IpAddr>().is_ok() || text.parse::<SocketAddr>().is_ok() || text.starts_with('[');
-    // A file is a path from somewhere else for us than for CoreDNS, unless it is a whole one.
-    if !address && !text.starts_with('/') {
-        let problem = format!("{text} is neither an address nor the whole path of a file");
+    let address = bare.parse::<IpAddr>().is_ok() || text.starts_with('[');
+    if address || text.starts_with('/') {
+        return Some(text.to_owned());
+    }
+    // Whatever `root` says.
+    let path = whole(&draft.folder, text);
+    if !Path::new(&path).is_file() {
+        let problem = format!("{text} is neither an address nor a file");
         let help = "write the upstream's address, or a path such as /etc/resolv.conf";
         draft.mistake(word.span, problem, help);
         return None;
     }
-    Some(text.to_owned())
+    Some(path)
 }
 
 /// `tls://IP[%NAME][:PORT]`, with the name that is written for all unless it has one.
@@ -472,7 +499,11 @@ fn tls(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
             return None;
         }
     };
-    let certificate = |(file, key): (&str, &str)| Node::new("certificate").text(file).property("key", key);
-    let ca = ca.map(|ca| Node::new("ca").text(ca));
+    let certificate = |(file, key): (&str, &str)| {
+        Node::new("certificate")
+            .text(&draft.path(file))
+            .property("key", &draft.path(key))
+    };
+    let ca = ca.map(|ca| Node::new("ca").text(&draft.path(ca)));
     Some(Node::new("tls").children(ca.into_iter().chain(identity.map(certificate))))
 }

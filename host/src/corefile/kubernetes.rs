@@ -2,14 +2,14 @@
 
 use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
-use super::draft::{Draft, spelled};
+use super::draft::{Draft, spelled, whole};
 use super::key;
 use super::sites::{Site, are_about, is_for, is_in};
 use super::values::duration;
 
 /// `kubernetes [ZONES…]` for one of its zones, and whether what does not exist there is left to others.
 pub fn kubernetes(draft: &mut Draft, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
-    let mut node = Node::new("kubernetes");
+    let mut node = Node::new("kubernetes").from(plugin.span());
     let domain = domain(plugin, site);
     match &domain {
         Some(domain) => node = node.child(Node::new("domain").text(domain)),
@@ -143,7 +143,9 @@ fn child(draft: &mut Draft, option: &PluginOption) -> Option<Node> {
         }
         "kubeconfig" => {
             let mut words = words();
-            let node = Node::new("kubeconfig").text(words.next().unwrap_or_default());
+            let file = words.next().unwrap_or_default();
+            // CoreDNS has no `root` for this one.
+            let node = Node::new("kubeconfig").text(&whole(&draft.folder, file));
             Some(match words.next() {
                 Some(context) => node.property("context", context),
                 None => node,

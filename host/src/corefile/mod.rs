@@ -17,6 +17,7 @@ mod filters;
 mod forward;
 mod key;
 mod kubernetes;
+mod options;
 mod rewrite;
 mod sites;
 mod template;
@@ -27,12 +28,15 @@ mod values;
 mod view;
 mod words;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Report, Source, read_source};
+use crate::config::{Diagnostic, Report, Source, Span, read_source};
+
+use blocks::Corefile;
 
 pub use document::Node;
-pub use translate::Options;
+pub use options::Options;
 pub use words::table;
 
 /// A configuration that means what a Corefile meant.
@@ -42,6 +46,34 @@ pub struct Translation {
     pub text: String,
     /// What was read beside the Corefile itself: files, and folders that files were looked for in.
     pub files: Vec<PathBuf>,
+    /// What could not be said, where the blocks with that refuse what they are asked.
+    pub refused: Option<Report>,
+    /// The Corefile.
+    source: Source,
+    /// Parts of the text, and what they come from.
+    origins: Vec<(Range<usize>, Span)>,
+}
+
+impl Translation {
+    /// What is wrong with the configuration, said of the words of the Corefile that it comes from.
+    pub fn retold(&self, report: &Report) -> Report {
+        let retell = |diagnostic: &Diagnostic| {
+            let at = diagnostic.span.start;
+            let origin = self.origins.iter().find(|(part, _)| part.contains(&at));
+            let line = self.text[..at.min(self.text.len())].lines().count().max(1) - 1;
+            let written = self.text.lines().nth(line).unwrap_or_default().trim();
+            Diagnostic {
+                span: origin.map_or(Span::default(), |(_, span)| *span),
+                label: format!("in dnsweir's words: {written}"),
+                other: None,
+                ..diagnostic.clone()
+            }
+        };
+        Report::new(
+            self.source.clone(),
+            report.diagnostics().iter().map(retell).collect(),
+        )
+    }
 }
 
 /// Reads the Corefile at `path` and translates it.
@@ -61,10 +93,46 @@ pub fn translate(source: Source, folder: &Path, options: &Options) -> Result<Tra
     let variable = |name: &str| std::env::var(name).ok();
     let read = blocks::read(source, folder, &variable);
     let corefile = read.map_err(|(source, mistake)| Report::new(source, vec![mistake]))?;
-    let text = translate::translate(&corefile, options)
-        .map_err(|mistakes| Report::new(corefile.source.clone(), mistakes))?;
+    let report = |mistakes| Report::new(corefile.source.clone(), mistakes);
+    let (written, refused) = match translate::translate(&corefile, options) {
+        Err(mistakes) if options.partly => {
+            let refusing = refusing(&corefile, &mistakes);
+            (
+                translate::translate(&refusing, options).map_err(report)?,
+                Some(report(mistakes)),
+            )
+        }
+        written => (written.map_err(report)?, None),
+    };
     Ok(Translation {
-        text,
+        text: written.text,
         files: corefile.files,
+        refused,
+        source: corefile.source,
+        origins: written.origins,
     })
+}
+
+/// The same with blocks that refuse what they are asked in the place of those with mistakes.
+fn refusing(corefile: &Corefile, mistakes: &[Diagnostic]) -> Corefile {
+    let blocks = corefile.blocks.iter().cloned().map(|block| {
+        let here = mistakes.iter().filter(|mistake| block.has(mistake.span.start));
+        let reason = |mistake: &Diagnostic| {
+            format!(
+                "Line {}: {}.",
+                corefile.source.line(mistake.span),
+                mistake.message
+            )
+        };
+        let reasons: Vec<String> = here.map(reason).collect();
+        match reasons.is_empty() {
+            true => block,
+            false => block.refusing(reasons),
+        }
+    });
+    Corefile {
+        source: corefile.source.clone(),
+        blocks: blocks.collect(),
+        files: corefile.files.clone(),
+    }
 }

@@ -32,11 +32,7 @@ pub fn rule(words: &[&Token]) -> Result<Node, Wrong> {
         "class" => two("class", rest)?,
         "ttl" => ttl(rest)?,
         "rcode" => rcode(rest)?,
-        "cname" => {
-            let (kind, from, rest) = matched(rest, 1)?;
-            // It always ends the list.
-            return Ok(Node::new("cname").text(kind).text(&from).text(rest[0]));
-        }
+        "cname" => target(rest)?,
         "edns0" => return Err(("EDNS options are not rewritten".into(), "remove it")),
         other => {
             return Err((
@@ -75,18 +71,37 @@ fn matched<'w>(words: &[&'w str], after: usize) -> Result<(&'static str, String,
 /// What a name is compared with.
 fn from(kind: &str, text: &str) -> String {
     match kind {
-        "regex" => without_last_dot(text),
+        "regex" => text.to_owned(),
         _ => dotted(text),
     }
 }
 
-/// An expression for names that end where CoreDNS's have a last dot.
-pub fn without_last_dot(expression: &str) -> String {
-    match (expression.strip_suffix(r"\.$"), expression.strip_suffix(r"\.")) {
-        (Some(before), _) if !before.ends_with('\\') => format!("{before}$"),
-        (_, Some(before)) if !before.ends_with('\\') => format!(r"{before}(?:\.|$)"),
-        _ => expression.to_owned(),
+/// Has what is compared as a text see the dot that CoreDNS's names end in.
+fn with_final_dot(node: Node, kind: &str) -> Node {
+    match kind {
+        "exact" | "suffix" => node,
+        _ => node.raw("final-dot=#true"),
     }
+}
+
+/// `cname [KIND] FROM TO`: a rule about answers. Of the kinds, only `exact` takes a dot at the end for granted.
+fn target(words: &[&str]) -> Result<Node, Wrong> {
+    let (kind, _, rest) = matched(words, 1)?;
+    let from = words[words.len() - 2].to_ascii_lowercase();
+    let (from, to) = match kind {
+        "exact" => (dotted(&from), dotted(rest[0])),
+        "suffix" if !from.ends_with('.') || !rest[0].ends_with('.') => {
+            return Err((
+                "names end in a dot, and a suffix without one matches none".into(),
+                "write it like: rewrite cname suffix old.example. new.example.",
+            ));
+        }
+        _ => (from, rest[0].to_ascii_lowercase()),
+    };
+    Ok(with_final_dot(
+        Node::new("target").text(kind).text(&from).text(&to),
+        kind,
+    ))
 }
 
 fn dotted(text: &str) -> String {
@@ -121,18 +136,42 @@ fn name(words: &[&str]) -> Result<Node, Wrong> {
         .text(kind)
         .text(&from(kind, words[0]))
         .text(&dotted(words[1]));
-    match &words[2..] {
-        // The names in answers to these are always changed back.
-        [] if kind == "exact" => Ok(node),
-        [] => Ok(node.property("answers", "keep")),
-        ["answer", "auto"] => Ok(node),
-        ["answer", "name", _, _] => Ok(node.comment(
-            "CoreDNS changes the names of records by an expression here; dnsweir gives them the name that was asked for.",
-        )),
-        _ => Err((
-            "this way of changing answers is not supported".into(),
-            "write `answer auto`: the name that was asked for is put back",
-        )),
+    answers(with_final_dot(node, kind), kind, &words[2..])
+}
+
+/// `answer auto`, `answer name FROM TO`, `answer value FROM TO`, any of them several times; the word `answer` may be left out from the
+/// second on.
+fn answers(mut node: Node, kind: &str, words: &[&str]) -> Result<Node, Wrong> {
+    // The names in answers to these are always changed back.
+    let (mut reverts, mut rest) = (kind == "exact", words);
+    loop {
+        rest = match rest {
+            [] if reverts => return Ok(node),
+            [] => return Ok(node.property("answers", "keep")),
+            ["answer", rest @ ..] if !rest.is_empty() => rest,
+            ["auto", rest @ ..] => {
+                reverts = true;
+                rest
+            }
+            ["name", _, _, rest @ ..] => {
+                reverts = true;
+                node = node.comment(
+                    "CoreDNS changes the names of records by an expression here; dnsweir gives them the name that was asked for.",
+                );
+                rest
+            }
+            ["value", from, to, rest @ ..] => {
+                let value = Node::new("value").text("regex").text(from).text(&dotted(to));
+                node = node.child(with_final_dot(value, "regex"));
+                rest
+            }
+            _ => {
+                return Err((
+                    "this is no way of changing answers".into(),
+                    "write: answer auto, answer name FROM TO, answer value FROM TO",
+                ));
+            }
+        };
     }
 }
 
@@ -152,7 +191,7 @@ fn two(field: &str, words: &[&str]) -> Result<Node, Wrong> {
 /// `ttl [KIND] NAME SECONDS`, `… MIN-MAX`
 fn ttl(words: &[&str]) -> Result<Node, Wrong> {
     let (kind, from, rest) = matched(words, 1)?;
-    let node = Node::new("ttl").text(kind).text(&from);
+    let node = with_final_dot(Node::new("ttl").text(kind).text(&from), kind);
     let wrong = || {
         (
             format!("{} is no TTL", rest[0]),
@@ -179,9 +218,7 @@ fn ttl(words: &[&str]) -> Result<Node, Wrong> {
 fn rcode(words: &[&str]) -> Result<Node, Wrong> {
     let (kind, from, rest) = matched(words, 2)?;
     let code = |text: &str| text.to_ascii_uppercase();
-    Ok(Node::new("rcode")
-        .text(kind)
-        .text(&from)
-        .text(&code(rest[0]))
-        .text(&code(rest[1])))
+    let node = Node::new("rcode").text(kind).text(&from);
+    let node = node.text(&code(rest[0])).text(&code(rest[1]));
+    Ok(with_final_dot(node, kind))
 }

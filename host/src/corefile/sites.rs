@@ -8,6 +8,7 @@ use crate::config::{Diagnostic, Encryption, Span};
 
 use super::blocks::{Block, Plugin};
 use super::key::{self, Key};
+use super::options::Options;
 use super::tokens::Token;
 use super::view;
 
@@ -25,10 +26,10 @@ pub struct Site<'a> {
 }
 
 /// The sites of all blocks; what cannot be told is added to `mistakes`.
-pub fn sites<'a>(blocks: &'a [Block], port: u16, mistakes: &mut Vec<Diagnostic>) -> Vec<Site<'a>> {
+pub fn sites<'a>(blocks: &'a [Block], options: &Options, mistakes: &mut Vec<Diagnostic>) -> Vec<Site<'a>> {
     let mut sites: Vec<Site<'a>> = Vec::new();
     for block in blocks {
-        let addresses = bound(block, mistakes);
+        let addresses = bound(block, options, mistakes);
         let clients = view::networks(block, mistakes);
         let mut of_block: Vec<((u16, Option<Encryption>), Site<'a>)> = Vec::new();
         for token in &block.keys {
@@ -39,7 +40,7 @@ pub fn sites<'a>(blocks: &'a [Block], port: u16, mistakes: &mut Vec<Diagnostic>)
                     continue;
                 }
             };
-            let (port, scheme) = (key.port.unwrap_or(port), key.scheme);
+            let (port, scheme) = (key.port.unwrap_or(options.port), key.scheme);
             let zones = key.zones.into_iter().map(|zone| (zone, token.span));
             match of_block.iter_mut().find(|(known, _)| *known == (port, scheme)) {
                 Some((_, site)) => site.zones.extend(zones),
@@ -66,17 +67,16 @@ pub fn sites<'a>(blocks: &'a [Block], port: u16, mistakes: &mut Vec<Diagnostic>)
 }
 
 /// The addresses that a block is bound to: those of `bind`, or all that the host has.
-fn bound(block: &Block, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
+fn bound(block: &Block, options: &Options, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     let binds = || block.plugins.iter().filter(|plugin| plugin.name.text == "bind");
-    for word in binds().flat_map(|bind| &bind.arguments) {
-        match word.text.parse() {
-            Ok(address) => addresses.push(address),
-            Err(_) => {
-                let interface = Diagnostic::new(word.span, format!("{} is no IP address", word.text));
-                mistakes.push(interface.help("write the addresses of the interface that is meant"));
-            }
-        }
+    for bind in binds() {
+        let except = bind.options.iter().filter(|option| option.name.text == "except");
+        let except: Vec<IpAddr> = except
+            .flat_map(|option| listed(&option.arguments, options, mistakes))
+            .collect();
+        let all = listed(&bind.arguments, options, mistakes);
+        addresses.extend(all.into_iter().filter(|address| !except.contains(address)));
     }
     for bind in binds().filter(|bind| bind.arguments.is_empty()) {
         let bare = Diagnostic::new(bind.span(), "`bind` needs an address");
@@ -84,6 +84,29 @@ fn bound(block: &Block, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
     }
     if binds().next().is_none() {
         addresses = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    }
+    addresses
+}
+
+/// The addresses that are written, and those that interfaces have now. An IPv6 address of one link only is left out.
+fn listed(words: &[Token], options: &Options, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for word in words {
+        if let Ok(address) = word.text.parse() {
+            addresses.push(address);
+            continue;
+        }
+        let found = options.addresses_of.map(|of| of(&word.text)).unwrap_or_default();
+        if found.is_empty() {
+            let problem = format!(
+                "{} is neither an IP address nor an interface with addresses",
+                word.text
+            );
+            let help = "write the addresses of the interface that is meant";
+            mistakes.push(Diagnostic::new(word.span, problem).help(help));
+        }
+        let is_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        addresses.extend(found.into_iter().filter(|ip| !is_local(ip)));
     }
     addresses
 }
@@ -219,6 +242,18 @@ pub fn are_about(words: &[Token], zone: &str) -> bool {
     zones.is_empty() || zones.iter().any(|of| is_in(zone, of))
 }
 
+/// Of several plugins of one name in a block, the one that names a zone or the closest one above it.
+pub fn closest_of<'p>(plugins: impl Iterator<Item = &'p Plugin>, zone: &str) -> Option<&'p Plugin> {
+    let named = |plugin: &Plugin| {
+        let zones = scope(plugin).into_iter().filter_map(|name| key::zones(name).ok());
+        let above = zones.flatten().filter(|of| is_in(zone, of));
+        above.map(|of| of.len()).max().unwrap_or(0)
+    };
+    let all: Vec<&Plugin> = plugins.collect();
+    // Of those that name it alike, the first.
+    all.into_iter().rev().max_by_key(|plugin| named(plugin))
+}
+
 /// Whether a plugin is for a zone.
 pub fn is_for(plugin: &Plugin, zone: &str) -> bool {
     let scope = scope(plugin);
@@ -239,7 +274,11 @@ mod tests {
         let source = Source::new("Corefile", text);
         let corefile = blocks::read(source, Path::new("/"), &|_| None).unwrap();
         let mut mistakes = Vec::new();
-        let sites = sites(&corefile.blocks, 53, &mut mistakes);
+        let options = Options {
+            port: 53,
+            ..Options::default()
+        };
+        let sites = sites(&corefile.blocks, &options, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(mistakes.into_iter().map(|mistake| mistake.message).collect());
         }
@@ -269,7 +308,10 @@ mod tests {
         );
         assert_eq!(
             shown(". {\n bind eth0\n bind\n}").unwrap_err(),
-            ["eth0 is no IP address", "`bind` needs an address"]
+            [
+                "eth0 is neither an IP address nor an interface with addresses",
+                "`bind` needs an address"
+            ]
         );
     }
 

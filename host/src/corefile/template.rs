@@ -3,7 +3,6 @@
 use super::blocks::{Plugin, PluginOption};
 use super::document::Node;
 use super::draft::Draft;
-use super::rewrite::without_last_dot;
 use super::sites::are_about;
 use super::tokens::Token;
 
@@ -41,15 +40,16 @@ fn template(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
     if !names.is_empty() {
         node = node.child(names.iter().fold(Node::new("zone"), |node, name| node.text(name)));
     }
-    let (mut matches, mut through) = (false, false);
+    let (mut matches, mut through) = (Node::new("match"), false);
     for option in &plugin.options {
         match option.name.text.as_str() {
             "match" => {
-                matches = true;
-                let texts = option.arguments.iter().map(|word| without_last_dot(&word.text));
-                node = node.child(texts.fold(Node::new("match"), |node, text| node.text(&text)));
+                matches = matches.texts(option.arguments.iter().map(|word| &*word.text));
+                matches = matches.from(option.span());
             }
-            "answer" | "authority" | "additional" => node = node.child(records(draft, option)?),
+            "answer" | "authority" | "additional" => {
+                node = node.child(records(draft, option)?.from(option.span()));
+            }
             "rcode" => {
                 let rcode =
                     draft.argument(option, "a response code", |text| Some(text.to_ascii_uppercase()))?;
@@ -60,10 +60,14 @@ fn template(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
             _ => {}
         }
     }
-    if matches && !through {
-        node = node.child(Node::new("otherwise").text("servfail"));
+    if matches != Node::new("match") {
+        // CoreDNS's names end in a dot.
+        node = node.child(matches.raw("final-dot=#true"));
+        if !through {
+            node = node.child(Node::new("otherwise").text("servfail"));
+        }
     }
-    Some(node)
+    Some(node.from(plugin.span()))
 }
 
 /// `answer RECORD…`

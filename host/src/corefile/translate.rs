@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use crate::config::{Diagnostic, Encryption, Span};
 
-use super::blocks::{Block, Corefile, Plugin};
-use super::document::{Node, write_comment};
-use super::draft::{Draft, spelled};
+use super::blocks::{Block, Corefile, Plugin, PluginOption};
+use super::document::{Document, Node, write_comment};
+use super::draft::{Draft, spelled, whole};
+use super::options::Options;
 use super::sites::{self, Cut, Site};
 use super::words::{Fate, WORDS, fate};
 use super::{file, filters, forward, kubernetes, template, transfer, values};
 
 /// In which order a query passes plugins, whatever the order in which they are written: that of CoreDNS 1.15.0.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "errors",
     "log",
+    "local",
     "dns64",
     "loadbalance",
     "rewrite",
@@ -34,9 +36,10 @@ const ORDER: [&str; 16] = [
 ];
 
 /// The same until CoreDNS 1.14.7, as in node-cache.
-const CACHE_FIRST: [&str; 16] = [
+const CACHE_FIRST: [&str; 17] = [
     "errors",
     "log",
+    "local",
     "dns64",
     "acl",
     "loadbalance",
@@ -52,19 +55,6 @@ const CACHE_FIRST: [&str; 16] = [
     "forward",
     "whoami",
 ];
-
-/// How a Corefile is meant.
-#[derive(Debug, Default)]
-pub struct Options {
-    /// Port of keys without one.
-    pub port: u16,
-    /// `rewrite` comes after `cache`, as it did in CoreDNS until 1.14.7.
-    pub cache_first: bool,
-    /// The `node` section, if there is to be one.
-    pub node: Option<Node>,
-    /// One more address of `admin`.
-    pub admin: Option<String>,
-}
 
 /// What Corefiles say of the whole server.
 #[derive(Default)]
@@ -95,19 +85,21 @@ struct Zone {
 ///
 /// # Errors
 /// Everything that cannot be said in it.
-pub fn translate(corefile: &Corefile, options: &Options) -> Result<String, Vec<Diagnostic>> {
+pub fn translate(corefile: &Corefile, options: &Options) -> Result<Document, Vec<Diagnostic>> {
     let mut server = Server {
         node: options.node.clone(),
         ..Server::default()
     };
+    server.draft.folder = options.folder.clone();
     if let Some(admin) = &options.admin {
         server.admin(admin, Span::default());
     }
     for block in &corefile.blocks {
+        server.enter(block);
         server.check(block);
         server.take_in(block);
     }
-    let sites = sites::sites(&corefile.blocks, options.port, &mut server.draft.mistakes);
+    let sites = sites::sites(&corefile.blocks, options, &mut server.draft.mistakes);
     if sites.is_empty() && server.draft.mistakes.is_empty() {
         let empty = Diagnostic::new(Span::default(), "this Corefile has no server block");
         server
@@ -140,6 +132,13 @@ pub fn translate(corefile: &Corefile, options: &Options) -> Result<String, Vec<D
 }
 
 impl Server {
+    /// Has relative paths begin where `root` says.
+    fn enter(&mut self, block: &Block) {
+        let root = block.plugins.iter().find(|plugin| plugin.name.text == "root");
+        let root = root.and_then(argument).unwrap_or_default();
+        self.draft.root = whole(&self.draft.folder, root).into();
+    }
+
     /// Reports plugins and options that nobody knows, and those that are refused.
     fn check(&mut self, block: &Block) {
         for plugin in &block.plugins {
@@ -238,15 +237,24 @@ impl Server {
         }
     }
 
-    /// `tls CERT KEY [CA]`. There is one certificate for all listeners.
+    /// `tls CERT KEY [CA]`. There is one certificate for all listeners. The CA is for clients with certificates, which are not asked
+    /// for one unless there is `client_auth`.
     fn certificate(&mut self, plugin: &Plugin) {
         let words: Vec<&str> = plugin.arguments.iter().map(|word| word.text.as_str()).collect();
-        let [certificate, key] = words[..] else {
-            let problem = "`tls` needs the files of a certificate and its key, and nothing else";
+        let ([certificate, key] | [certificate, key, _]) = words[..] else {
+            let problem = "`tls` needs the files of a certificate and its key";
             let help = "write it like: tls /etc/coredns/tls.crt /etc/coredns/tls.key";
             return self.draft.mistake(plugin.span(), problem, help);
         };
-        let files = (certificate.to_owned(), key.to_owned());
+        let is_asked = |option: &&PluginOption| {
+            option.name.text == "client_auth" && option.arguments.iter().any(|word| word.text != "nocert")
+        };
+        if let Some(option) = plugin.options.iter().find(is_asked) {
+            let problem = "clients are not asked for certificates";
+            let help = "remove it; `clients` says which networks may ask";
+            self.draft.mistake(option.span(), problem, help);
+        }
+        let files = (self.draft.path(certificate), self.draft.path(key));
         match &self.certificate {
             Some(known) if *known != files => {
                 let problem = "dnsweir has one certificate for all listeners, and this is another one";
@@ -338,11 +346,15 @@ impl Server {
     }
 
     /// The stages of one zone.
-    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&'static str; 16]) -> Zone {
+    fn zone(&mut self, site: &Site<'_>, cut: Cut, order: [&'static str; 17]) -> Zone {
+        self.enter(site.block);
         let (mut stages, mut comments): (Vec<Node>, Vec<String>) = (Vec::new(), Vec::new());
         let plugins = &site.block.plugins;
         for name in kubernetes::order(&order, plugins, &cut.zone) {
             let here = |plugin: &&Plugin| plugin.name.text == name && sites::is_for(plugin, &cut.zone);
+            if let Some(plugin) = plugins.iter().find(here) {
+                self.draft.filters.origin = plugin.span();
+            }
             match name {
                 "cache" => stages.extend(
                     plugins
@@ -356,7 +368,7 @@ impl Server {
                     stages.extend(forward::forwards(&mut self.draft, &here, any));
                 }
                 "k8s_external" | "kubernetes" | "file" | "secondary" => {
-                    if let Some(plugin) = plugins.iter().find(here) {
+                    if let Some(plugin) = sites::closest_of(plugins.iter().filter(here), &cut.zone) {
                         let (stage, through) = self.source(plugin, site, &cut.zone);
                         stages.push(stage);
                         // Nothing comes to what is below it.
@@ -384,12 +396,8 @@ impl Server {
         if stages.last().is_some_and(|stage| stage.is("cache")) {
             stages.pop();
         }
-        // What is refused may have been what answers.
-        if stages.is_empty() && self.draft.mistakes.is_empty() {
-            let (_, key) = site.zones[0];
-            let problem = format!("nothing in this block answers for {}", cut.zone);
-            self.draft
-                .mistake(key, problem, "add a plugin that does, such as `forward`");
+        if stages.is_empty() {
+            stages.push(self.refusal(site.block, &mut comments));
         }
         comments.extend(plugins.iter().flat_map(noted));
         Zone {
@@ -401,6 +409,17 @@ impl Server {
         }
     }
 
+    /// What a zone has if nothing in its block answers, and why.
+    fn refusal(&mut self, block: &Block, comments: &mut Vec<String>) -> Node {
+        comments.push(match block.refused.is_empty() {
+            true => "Nothing in this block answers: what it is asked is refused.".to_owned(),
+            false => "What this block is asked is refused, since it could not be translated:".to_owned(),
+        });
+        comments.extend(block.refused.iter().cloned());
+        let refused = vec![Node::new("block")];
+        self.draft.filters.stage("refused", "acl", refused)
+    }
+
     /// A source of the zone's own, and whether what it does not know is left to others.
     fn source(&mut self, plugin: &Plugin, site: &Site<'_>, zone: &str) -> (Node, bool) {
         let (stage, through) = match plugin.name.text.as_str() {
@@ -410,7 +429,7 @@ impl Server {
             _ => kubernetes::kubernetes(&mut self.draft, plugin, site, zone),
         };
         let transfer = transfer::transfer(&mut self.draft, &site.block.plugins, zone);
-        (stage.children(transfer), through)
+        (stage.children(transfer).from(plugin.span()), through)
     }
 
     /// The one filter that all plugins of a name become in a zone.
@@ -441,7 +460,7 @@ impl Server {
     }
 
     /// All of it, in KDL.
-    fn write(&self, zones: &[Zone], options: &Options) -> String {
+    fn write(&self, zones: &[Zone], options: &Options) -> Document {
         let mut listeners: Vec<SocketAddr> = Vec::new();
         for listener in zones.iter().flat_map(|zone| &zone.listeners) {
             if !listeners.contains(listener) {
@@ -471,7 +490,7 @@ impl Server {
         nodes.extend(self.draft.filters.nodes());
         nodes.extend(zones.iter().map(|zone| self.written(zone, listeners.len())));
         nodes.extend(self.node.clone());
-        let mut text = String::new();
+        let mut document = Document::default();
         let order = match options.cache_first {
             true => "`rewrite` below `cache`, as CoreDNS had it until 1.14.7",
             false => "`rewrite` above `cache`, as CoreDNS has it since 1.14.7",
@@ -479,13 +498,13 @@ impl Server {
         write_comment(
             "",
             &format!("Translated from a Corefile, with {order}."),
-            &mut text,
+            &mut document.text,
         );
         for node in nodes {
-            text.push('\n');
-            node.write(0, &mut text);
+            document.text.push('\n');
+            node.write(0, &mut document);
         }
-        text
+        document
     }
 
     /// A listener as other parts name it.

@@ -1,6 +1,6 @@
 //! Words of a Corefile that stand for something: durations as Go writes them, numbers, addresses of servers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// `1m30s`, `500ms`, `1.5h`; none: it is none, or negative.
@@ -30,6 +30,25 @@ pub fn duration(text: &str) -> Option<Duration> {
         rest = after;
     }
     (!text.is_empty() && total < 1e9).then(|| Duration::from_secs_f64(total))
+}
+
+/// A network as Go reads it: without what stands behind its prefix. What is none stays what it is.
+pub fn network(text: &str) -> String {
+    let read = || {
+        let (address, length) = text.split_once('/')?;
+        let length: u32 = length.parse().ok()?;
+        Some(match address.parse().ok()? {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32u32.checked_sub(length)?).unwrap_or(0);
+                format!("{}/{length}", Ipv4Addr::from_bits(address.to_bits() & mask))
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128u32.checked_sub(length)?).unwrap_or(0);
+                format!("{}/{length}", Ipv6Addr::from_bits(address.to_bits() & mask))
+            }
+        })
+    };
+    read().unwrap_or_else(|| text.to_owned())
 }
 
 /// `:9253`, `localhost:9153`, `169.254.20.10:8080`: where a server of HTTP listens.
@@ -66,6 +85,20 @@ mod tests {
         }
         for text in ["", "10", "s", "-1s", "1d", "1s2", "1..s", "99999999999h"] {
             assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn networks_are_read_as_go_does() {
+        for (text, read) in [
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("10.1.2.3/32", "10.1.2.3/32"),
+            ("10.1.2.3/0", "0.0.0.0/0"),
+            ("fd00::1/8", "fd00::/8"),
+            ("10.1.2.3/33", "10.1.2.3/33"),
+            ("10.1.2.3", "10.1.2.3"),
+        ] {
+            assert_eq!(network(text), read);
         }
     }
 

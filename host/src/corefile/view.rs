@@ -3,6 +3,7 @@
 use crate::config::Diagnostic;
 
 use super::blocks::{Block, PluginOption};
+use super::values;
 
 /// The networks of the clients that a block is for; none: all.
 pub fn networks(block: &Block, mistakes: &mut Vec<Diagnostic>) -> Vec<String> {
@@ -39,7 +40,7 @@ fn read(expression: &PluginOption) -> Option<Vec<String>> {
             .into_iter()
             .find(|quote| inner.starts_with(*quote))?;
         let network = inner.strip_prefix(quoted)?.strip_suffix(quoted)?;
-        network.contains('/').then(|| network.to_owned())
+        network.contains('/').then(|| values::network(network))
     });
     networks.collect()
 }

@@ -39,6 +39,8 @@ const REMOVE: &str = "remove it: dnsweir has nothing like it";
 const TAP: &str =
     "remove it, and write `dnstap \"unix:PATH\"` at the top of the configuration, where it is for all zones";
 const ONE_WATCH: &str = "each kind of objects is listed once and then watched, whatever is asked";
+const UPSTREAM: &str = "names outside of the cluster are resolved anyway, as in CoreDNS since 1.3";
+const RESYNC: &str = "what changes is followed as it changes, as in CoreDNS since 1.5";
 const KUBECONFIG: &str = "write a kubeconfig and name it: kubeconfig FILE";
 const FILTER: &str = "remove it, or write a filter that does the same: docs/coredns-plugins.md";
 
@@ -57,9 +59,15 @@ pub const WORDS: &[Word] = &[
     plugin("azure", Refused(KEEP)),
     plugin(
         "bind",
-        Written("`listen`, and `on` in the zone where not all zones are on the same addresses"),
+        Written(
+            "`listen`, with the addresses that an interface has now, and `on` in the zone where not all zones are on the same addresses",
+        ),
     ),
-    option("bind", "except", Refused("write the addresses that are meant")),
+    option(
+        "bind",
+        "except",
+        Written("addresses that are left out of `listen`"),
+    ),
     plugin("bufsize", Written("`udp-size` in `listen`")),
     plugin("cache", Written("`cache`")),
     option(
@@ -104,9 +112,15 @@ pub const WORDS: &[Word] = &[
         "cancel",
         Refused("remove it: `deadline` in `forward` says how long a query may take"),
     ),
-    plugin("chaos", Refused(REMOVE)),
+    plugin(
+        "chaos",
+        Noted("dnsweir tells clients neither its version nor its authors nor the name of its host"),
+    ),
     plugin("clouddns", Refused(KEEP)),
-    plugin("debug", Refused(DEBUGGING)),
+    plugin(
+        "debug",
+        Noted("a filter that traps fails a query and ends nothing; `--log-level debug` has more in the log"),
+    ),
     plugin("dns64", Written("`use` of `builtin:dns64`")),
     option("dns64", "allow_ipv4", Written("no `only-ipv6-clients`")),
     option("dns64", "prefix", Written("`prefix`")),
@@ -128,6 +142,11 @@ pub const WORDS: &[Word] = &[
     option(
         "file",
         "reload",
+        Noted("a changed file is loaded at once, whatever its serial"),
+    ),
+    option(
+        "file",
+        "reload_by_mtime",
         Noted("a changed file is loaded at once, whatever its serial"),
     ),
     option(
@@ -209,6 +228,7 @@ pub const WORDS: &[Word] = &[
     option("k8s_external", "fallthrough", Written("`fallthrough`")),
     option("k8s_external", "headless", Written("`headless` of `external`")),
     option("k8s_external", "ttl", Written("`ttl`")),
+    option("k8s_external", "upstream", Noted(UPSTREAM)),
     plugin("kubernetes", Written("`kubernetes`")),
     option("kubernetes", "apiserver_burst", Noted(ONE_WATCH)),
     option("kubernetes", "apiserver_max_inflight", Noted(ONE_WATCH)),
@@ -232,9 +252,11 @@ pub const WORDS: &[Word] = &[
         Refused("remove it: dnsweir follows endpoints, whatever is asked"),
     ),
     option("kubernetes", "pods", Written("`pods`")),
+    option("kubernetes", "resyncperiod", Noted(RESYNC)),
     option("kubernetes", "startup_timeout", Written("`wait`")),
     option("kubernetes", "tls", Refused(KUBECONFIG)),
     option("kubernetes", "ttl", Written("`ttl`")),
+    option("kubernetes", "upstream", Noted(UPSTREAM)),
     option(
         "kubernetes",
         "zonal",
@@ -246,9 +268,11 @@ pub const WORDS: &[Word] = &[
         "prefer",
         Refused("remove it, or write a filter that orders answers so"),
     ),
-    plugin(
+    plugin("local", Written("`use` of `builtin:template`")),
+    option(
         "local",
-        Noted("`localhost` and what is below it are answered here anyway (RFC 6761)"),
+        "localhost_prefix",
+        Written("a template for names that begin with `localhost.`"),
     ),
     plugin("log", Written("`use` of `builtin:log`")),
     option("log", "class", Written("`class`")),
@@ -261,7 +285,10 @@ pub const WORDS: &[Word] = &[
     plugin("multisocket", Written("`workers`: each has sockets of its own")),
     plugin("nodecache", Written("`node`")),
     plugin("nomad", Refused(KEEP)),
-    plugin("nsid", Refused(REMOVE)),
+    plugin(
+        "nsid",
+        Noted("replies do not say which server they come from (RFC 5001)"),
+    ),
     plugin("on", Refused(REMOVE)),
     plugin("pprof", Refused(DEBUGGING)),
     plugin("prometheus", Written("`admin`, at /metrics")),
@@ -285,12 +312,16 @@ pub const WORDS: &[Word] = &[
         Noted("a changed file is loaded at once, and one with mistakes is not taken"),
     ),
     plugin("rewrite", Written("`use` of `builtin:rewrite`")),
-    plugin("root", Refused("write whole paths")),
+    plugin(
+        "root",
+        Written("whole paths: without it, they begin where `dnsweir import` runs"),
+    ),
     plugin("route53", Refused(KEEP)),
     plugin("secondary", Written("`secondary`")),
     option("secondary", "catalog", Refused(KEEP)),
     option("secondary", "fallthrough", Written("`fallthrough`")),
     option("secondary", "transfer", Written("the addresses of `secondary`")),
+    option("secondary", "upstream", Noted(UPSTREAM)),
     plugin(
         "shed",
         Refused("remove it: `waiting-queries` bounds what may wait"),
@@ -326,7 +357,9 @@ pub const WORDS: &[Word] = &[
     option(
         "tls",
         "client_auth",
-        Refused("remove it: clients are not asked who they are; `clients` says which networks may ask"),
+        Noted(
+            "`nocert` is what is done; with anything else, it is refused: `clients` says which networks may ask",
+        ),
     ),
     option("tls", "keylog", Refused(REMOVE)),
     plugin("trace", Refused(DEBUGGING)),
@@ -345,10 +378,7 @@ pub const WORDS: &[Word] = &[
         Written("`to`, and `notify` with those that are addresses"),
     ),
     plugin("tsig", Refused(KEEP)),
-    plugin(
-        "upstream",
-        Refused("remove it: CoreDNS has ignored it since 1.3, and resolves such names itself"),
-    ),
+    plugin("upstream", Noted(UPSTREAM)),
     plugin(
         "view",
         Written("`from` in the zone; of networks in each other, the smaller one decides"),

@@ -128,10 +128,13 @@ impl Options {
                 cache_first: true,
                 node: self.node(),
                 admin: Some(self.metrics.clone()),
+                folder: std::env::current_dir().unwrap_or(PathBuf::from("/")),
+                ..corefile::Options::default()
             },
         )?;
         let name = format!("{}, as a configuration", self.template.display());
-        let mut config = config::parse(&name, &translated.text, Path::new("/"), builtins)?;
+        let parsed = config::parse(&name, &translated.text, Path::new("/"), builtins);
+        let mut config = parsed.map_err(|report| translated.retold(&report))?;
         config.files.push(self.template.clone());
         config.files.extend(translated.files);
         config

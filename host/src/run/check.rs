@@ -2,13 +2,25 @@
 
 use std::path::Path;
 
-use super::{Stop, engine, load_whole};
-use crate::config::{Module, SourceConfig};
+use super::{Stop, engine, folder, load_whole};
+use crate::config::{self, Config, Module, SourceConfig};
+use crate::filter;
+use crate::private_folder::PrivateFolder;
 use crate::serve::generation::Generation;
 
 /// Loads a configuration and compiles its filters, and changes nothing. Returns what an operator may want to know of it.
 pub fn check(file: &Path) -> Result<Vec<String>, Stop> {
     let (config, folder) = load_whole(file)?;
+    check_loaded(config, folder)
+}
+
+/// The same of a text that names no modules but the built-in ones. `name` is what it is called in errors.
+pub fn check_text(name: &str, text: &str) -> Result<Vec<String>, Stop> {
+    let config = config::parse(name, text, Path::new("/"), filter::BUILTINS)?;
+    check_loaded(config, folder(None)?)
+}
+
+fn check_loaded(config: Config, folder: Option<PrivateFolder>) -> Result<Vec<String>, Stop> {
     let engine = engine(folder.as_ref())?;
     let generation = Generation::build(0, config, &engine, None, None)?;
     let notes = generation.filters.iter().flat_map(|filter| {

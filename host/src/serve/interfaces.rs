@@ -17,6 +17,12 @@ pub fn networks() -> Vec<Network> {
     found
 }
 
+/// The addresses that a link has now.
+pub fn addresses_of(link: &str) -> Vec<IpAddr> {
+    let here = |address: &Address| (address.link == link.as_bytes()).then_some(address.ip);
+    addresses().iter().filter_map(here).collect()
+}
+
 /// Whether a link other than this one has an address.
 pub fn is_on_another(ip: IpAddr, link: &str) -> bool {
     addresses()
