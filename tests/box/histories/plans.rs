@@ -181,12 +181,16 @@ fn troubles(chance: &mut Random, well: u64) -> Vec<String> {
     let mut lines = Vec::new();
     let mut at = 10 * SECOND;
     while at < well {
-        let lasts = (SECOND + chance.below(20 * SECOND)).min(well - at);
+        let mut lasts = (SECOND + chance.below(20 * SECOND)).min(well - at);
         let one_in = [1, 4, 30][chance.below(3) as usize];
         let trouble = match chance.below(2) {
             0 => format!("short {} {one_in}", 1 + chance.below(400)),
             _ => {
                 let (kind, errno) = TROUBLES[chance.below(TROUBLES.len() as u64) as usize];
+                if kind == "accept" {
+                    // Who is not accepted waits, and is answered in the time that an answer may take.
+                    lasts = lasts.min(4 * SECOND);
+                }
                 format!("{kind} {errno} {one_in}")
             }
         };
