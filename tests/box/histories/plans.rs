@@ -27,10 +27,9 @@ const WEATHER: [&str; 8] = [
 const UPSTREAMS: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 
 /// What can be wrong with the machine: which calls fail with what. Not `register` and `open`, without which nothing of the
-/// runtime goes on, and that fail in turn where calls are swept.
-const TROUBLES: [(&str, i32); 9] = [
+/// runtime goes on, nor `accept`, without which nobody is answered; they fail in turn where calls are swept.
+const TROUBLES: [(&str, i32); 8] = [
     ("socket", libc::EMFILE),
-    ("accept", libc::EMFILE),
     ("connect", libc::ENETUNREACH),
     ("read", libc::EIO),
     ("write", libc::ENOSPC),
@@ -181,16 +180,12 @@ fn troubles(chance: &mut Random, well: u64) -> Vec<String> {
     let mut lines = Vec::new();
     let mut at = 10 * SECOND;
     while at < well {
-        let mut lasts = (SECOND + chance.below(20 * SECOND)).min(well - at);
+        let lasts = (SECOND + chance.below(20 * SECOND)).min(well - at);
         let one_in = [1, 4, 30][chance.below(3) as usize];
         let trouble = match chance.below(2) {
             0 => format!("short {} {one_in}", 1 + chance.below(400)),
             _ => {
                 let (kind, errno) = TROUBLES[chance.below(TROUBLES.len() as u64) as usize];
-                if kind == "accept" {
-                    // Who is not accepted waits, and is answered in the time that an answer may take.
-                    lasts = lasts.min(4 * SECOND);
-                }
                 format!("{kind} {errno} {one_in}")
             }
         };
