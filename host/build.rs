@@ -1,99 +1,18 @@
-//! Builds what is embedded in the proxy: its filters, which are ordinary guest crates, compiled by another cargo in a target
-//! folder of its own (this one's is locked by the cargo that waits for us).
+//! Writes down what `dnsweir filter new` copies: the SDK, the interface, and examples in other languages.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, exit};
+use std::process::exit;
 use std::{env, fs};
-
-/// Folders in `filters/`, which `src/filter/builtin.rs` embeds.
-const FILTERS: [&str; 11] = [
-    "acl",
-    "dns64",
-    "hosts",
-    "log",
-    "minimal",
-    "nodecache",
-    "rebinding",
-    "rewrite",
-    "rotation",
-    "template",
-    "whoami",
-];
 
 /// Folders in `examples/languages/`, which `dnsweir filter new --lang` copies.
 const LANGUAGES: [&str; 4] = ["c", "go", "javascript", "python"];
 
-const TARGET: &str = "wasm32-unknown-unknown";
-
-/// What the waiting cargo set for the host's own crates and what would be wrong for guests: flags for another
-/// machine, a linter in the compiler's place, another target or target folder.
-const NOT_FOR_GUESTS: [&str; 8] = [
-    "CARGO_ENCODED_RUSTFLAGS",
-    "RUSTFLAGS",
-    "RUSTC_WORKSPACE_WRAPPER",
-    "CARGO_BUILD_TARGET",
-    "CARGO_BUILD_RUSTFLAGS",
-    "CARGO_BUILD_TARGET_DIR",
-    "CARGO_TARGET_DIR",
-    "CARGO_UNSTABLE_BUILD_STD",
-];
-
-/// Small and fast; a panic is a trap anyway. The sections that say which interface a module has survive
-/// stripping.
-const PROFILE: [(&str, &str); 6] = [
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
-    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
-    ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
-    ("CARGO_PROFILE_RELEASE_STRIP", "symbols"),
-];
-
 fn main() {
     let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("..");
-    let out = PathBuf::from(variable("OUT_DIR"));
-    // One for all builds of this crate (quick, release, for clippy), since the filters are the same in each: beside the
-    // folder of build scripts, in which cargo has made `out`.
-    let target = out.ancestors().nth(3).unwrap_or(&out).join("filters");
-    for input in ["filters", "guest-sdk", "wit", "Cargo.lock", "Cargo.toml"] {
+    for input in ["guest-sdk", "wit", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
     write_sdk(&workspace);
-    let mut cargo = Command::new(variable("CARGO"));
-    cargo
-        .current_dir(&workspace)
-        .args(["build", "--release", "--lib", "--target", TARGET]);
-    cargo.arg("--target-dir").arg(&target);
-    for filter in FILTERS {
-        cargo.arg("--package").arg(format!("dnsweir-filter-{filter}"));
-    }
-    for name in NOT_FOR_GUESTS {
-        cargo.env_remove(name);
-    }
-    cargo.envs(PROFILE);
-    match cargo.status() {
-        Ok(status) if status.success() => {}
-        Ok(_) if !has_target() => fail(&format!(
-            "the compiler has no {TARGET}, which the built-in filters are compiled for; \
-             run `cargo xtask setup` or `rustup target add {TARGET}`"
-        )),
-        Ok(_) => fail("the built-in filters do not compile; cargo's messages are above"),
-        Err(error) => fail(&format!("cannot run cargo for the built-in filters: {error}")),
-    }
-    for filter in FILTERS {
-        let name = format!("dnsweir_filter_{filter}.wasm");
-        let module = target.join(TARGET).join("release").join(&name);
-        // Another checkout may share the target folder; what is embedded is this one's.
-        let embedded = out.join(&name);
-        if let Err(error) = fs::copy(&module, &embedded) {
-            fail(&format!("cannot copy {}: {error}", module.display()));
-        }
-        println!(
-            "cargo::rustc-env=DNSWEIR_FILTER_{}={}",
-            filter.to_uppercase(),
-            embedded.display()
-        );
-    }
 }
 
 /// Writes `sdk.rs`, which `src/tools/new.rs` includes: everything that a filter's author needs of this workspace.
@@ -166,15 +85,6 @@ fn texts(folder: &Path, prefix: &str) -> Vec<(String, String)> {
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| fail(&format!("cannot read {}: {error}", path.display())))
-}
-
-/// Whether the compiler's sysroot holds the target's standard library. Asked only when the build has failed, so
-/// that compilers which keep it elsewhere are not refused.
-fn has_target() -> bool {
-    let printed = Command::new(variable("RUSTC"))
-        .args(["--print", "target-libdir", "--target", TARGET])
-        .output();
-    printed.is_ok_and(|printed| Path::new(String::from_utf8_lossy(&printed.stdout).trim()).is_dir())
 }
 
 fn variable(name: &str) -> String {

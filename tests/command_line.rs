@@ -25,6 +25,7 @@ fn bash_completes_commands_and_options() {
     assert_eq!(complete("dnsweir expl", 1), "explain");
     assert_eq!(complete("dnsweir run --compiled", 2), "--compiled-cache");
     assert_eq!(complete("dnsweir filter in", 2), "info");
+    assert_eq!(complete("dnsweir words serve", 2), "serve-stale");
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         assert!(
             output(command().args(["completions", shell])).contains("explain"),
@@ -55,6 +56,36 @@ fn each_command_has_a_manual_page() {
         !refused.status.success() && told.contains("cannot write manual pages into"),
         "{told}"
     );
+}
+
+#[test]
+fn words_of_the_configuration_are_explained() {
+    let shown = output(command().args(["words", "max-age"]));
+    assert!(
+        shown.starts_with("max-age in zone > forward: age at which") && shown.contains("\"1s\" to \"1d\""),
+        "{shown}"
+    );
+    let all = output(command().arg("words"));
+    assert!(
+        all.contains("\nzone ") && all.contains("\n        max-age "),
+        "{all}"
+    );
+    let refused = command().args(["words", "max-agee"]).output().expect("dnsweir");
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && told.contains("did you mean `max-age`?"),
+        "{told}"
+    );
+}
+
+/// As `dnsweir words | head` does.
+#[test]
+fn what_is_printed_need_not_be_read_to_its_end() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let ended = command().arg("words").stdout(writer).output().expect("dnsweir");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && told.is_empty(), "{told}");
 }
 
 /// Editors read it; what is in it, a test beside it holds to what a configuration may contain.

@@ -44,6 +44,33 @@ fn tell(socket: &Path, words: &[&str]) -> Output {
 }
 
 #[test]
+fn a_process_says_that_it_is_well() {
+    let upstream = anything();
+    let proxy = Proxy::start(&configured(&upstream));
+    assert_eq!(told(&socket(&proxy), &["health"]), "well\n");
+    let none = tell(&proxy.folder().join("none"), &["health"]);
+    assert!(!none.status.success());
+}
+
+/// The kernel holds the process to the folders that its first configuration named.
+#[test]
+fn a_socket_in_another_folder_takes_a_restart() {
+    let upstream = anything();
+    let proxy = Proxy::start(&configured(&upstream));
+    if !proxy.is_kept_in() {
+        return;
+    }
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let path = elsewhere.path().join("control");
+    proxy.rewrite(&configured(&upstream).replace("\"control\"", &format!("{path:?}")));
+    proxy.process.logged("not reloaded, going on as before");
+    proxy.process.logged("restart dnsweir");
+    assert_eq!(proxy.generation(), 1.0);
+    assert!(!path.exists());
+    told(&socket(&proxy), &["health"]);
+}
+
+#[test]
 fn cached_answers_are_shown_and_flushed() {
     let upstream = anything();
     let proxy = Proxy::start(&configured(&upstream));

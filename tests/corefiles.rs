@@ -122,11 +122,11 @@ fn the_document_has_the_table() {
         .output()
         .expect("dnsweir import --table");
     let table = String::from_utf8_lossy(&printed.stdout).into_owned();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/coredns.md");
-    let document = std::fs::read_to_string(path).expect("docs/coredns.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/corefile.md");
+    let document = std::fs::read_to_string(path).expect("docs/reference/corefile.md");
     assert!(
         document.contains(&table),
-        "docs/coredns.md needs this table:\n{table}"
+        "docs/reference/corefile.md needs this table:\n{table}"
     );
 }
 

@@ -289,6 +289,31 @@ fn what_is_no_plain_file_is_not_written() {
     stop(proxy);
 }
 
+/// The kernel holds the process to the folder that the configuration named, not to its name: a link in its place leads nowhere.
+#[test]
+fn nothing_is_written_but_where_the_start_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [taps, moved, elsewhere] = ["taps", "moved", "elsewhere"].map(|name| folder.path().join(name));
+    for made in [&taps, &elsewhere] {
+        std::fs::create_dir(made).expect("a folder");
+    }
+    let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1"]);
+    let proxy = Proxy::start(&format!(
+        "dnstap \"{}\" {{ messages \"clients\" }}\nzone \".\" {{ {} }}\n",
+        taps.join("messages.tap").display(),
+        forward_once(upstream.address)
+    ));
+    if !proxy.is_kept_in() {
+        return;
+    }
+    std::fs::rename(&taps, &moved).expect("another name");
+    std::os::unix::fs::symlink(&elsewhere, &taps).expect("a link");
+    proxy.query("www.example", "A");
+    stop(proxy);
+    let written = |folder: &Path| std::fs::read_dir(folder).expect("a folder").count();
+    assert_eq!((written(&elsewhere), written(&moved)), (0, 0));
+}
+
 /// A reload that leaves the section alone leaves the stream alone; one that changes it begins another.
 #[test]
 fn reloads_keep_the_stream() {

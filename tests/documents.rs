@@ -52,7 +52,7 @@ fn every_example_is_a_valid_configuration() {
 /// The document about the RFCs names the test that shows each, and each of those is there.
 #[test]
 fn what_is_said_of_rfcs_is_tested() {
-    let text = fs::read_to_string(root().join("docs/dns.md")).expect("a document");
+    let text = fs::read_to_string(root().join("docs/reference/dns.md")).expect("a document");
     let (_, table) = text.split_once("## RFC by RFC").expect("the table");
     let rows: Vec<&str> = table
         .lines()
@@ -242,7 +242,7 @@ fn every_test_that_a_document_names_exists() {
         })
         .chain(kept())
         .collect();
-    let text = fs::read_to_string(root().join("docs/robustness.md")).expect("the document");
+    let text = fs::read_to_string(root().join("docs/reference/robustness.md")).expect("the document");
     let rows = text
         .lines()
         .filter(|line| line.starts_with("| ") && !line.contains("| test |"));
@@ -263,8 +263,58 @@ fn every_test_that_a_document_names_exists() {
     }
     assert!(
         missing.is_empty(),
-        "docs/robustness.md names tests that there are not: {missing:#?}"
+        "docs/reference/robustness.md names tests that there are not: {missing:#?}"
     );
+}
+
+/// A page that has moved, or a section with another name, leaves no link that leads nowhere.
+#[test]
+fn every_link_leads_somewhere() {
+    let mut wrong = Vec::new();
+    for file in documents(&root()) {
+        let text = prose(&fs::read_to_string(&file).expect("a document"));
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = match path {
+                "" => file.clone(),
+                _ => file.with_file_name("").join(path),
+            };
+            let section = || prose(&fs::read_to_string(&path).unwrap_or_default());
+            if !path.exists() || !anchor.is_empty() && !anchors(&section()).contains(anchor) {
+                wrong.push(format!("{}: {target}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+}
+
+/// A document without what stands in fences.
+fn prose(text: &str) -> String {
+    let mut fenced = false;
+    let lines = text.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What can be linked to in a document: its headings, as GitHub names them, and anchors by name.
+fn anchors(prose: &str) -> BTreeSet<String> {
+    let headings = prose.lines().filter(|line| line.starts_with('#'));
+    let names = headings.map(|line| {
+        let kept = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept
+            .chars()
+            .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.collect::<String>().replace(' ', "-")
+    });
+    let named = prose
+        .split("<a id=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    names.chain(named.map(str::to_owned)).collect()
 }
 
 /// The histories that are run as tests, in a world of their own.
@@ -280,7 +330,9 @@ fn kept() -> Vec<String> {
 /// The Rust files of the tests and of the proxy.
 fn sources(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![root.join("tests"), root.join("host")];
+    let mut folders = ["tests", "host", "crates"]
+        .map(|folder| root.join(folder))
+        .to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder") {
             let path = entry.expect("an entry").path();

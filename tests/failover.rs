@@ -212,6 +212,30 @@ fn service_returns_when_the_only_upstream_does() {
     });
 }
 
+/// RFC 9520 section 3.2: that a resolution failed is kept, but no longer than it is true.
+#[test]
+fn a_failure_that_is_kept_ends_when_the_upstream_answers_again() {
+    let upstream = named("back");
+    let proxy = Proxy::start(&format!(
+        "zone \".\" {{ cache {{ failure \"300s\" }}; forward \"{}\" {{ max-fails 1; probe \"100ms\"; timeout \"200ms\"; deadline \"500ms\" }} }}",
+        upstream.address
+    ));
+    let address = upstream.stop();
+    for _ in 0..2 {
+        assert_eq!(proxy.query("a.example", "TXT").rcode(), "SERVFAIL");
+    }
+    assert!(
+        proxy
+            .metrics()
+            .sum("dnsweir_cache_hits_total", &[("type", "failure")])
+            >= 1.0
+    );
+    let _upstream = named_at(address, "back");
+    until("the failure to be forgotten", || {
+        proxy.query("a.example", "TXT").answers() == ["a.example. TXT \"back\""]
+    });
+}
+
 /// Two proxies that forward to each other: noticed when a query comes back, reported, and one query
 /// does not become many. (One that forwards to itself is a mistake in its file; see `checking`.)
 #[test]

@@ -345,3 +345,28 @@ fn local_names_are_answered_as_coredns_does() {
     off.ask(&Message::query("localhost.example", "A"));
     assert_eq!(upstream.count("localhost.example"), 1);
 }
+
+/// CoreDNS serves health and metrics to whoever reaches them, and nothing of what clients ask.
+#[test]
+fn an_imported_address_of_metrics_shows_no_queries() {
+    let upstream = anything();
+    let text = imported(&format!(
+        ".:5301 {{\n bind 127.0.0.1\n prometheus 127.0.0.1:5302\n forward . {}\n}}\n",
+        upstream.address
+    ));
+    let text = text
+        .replace("127.0.0.1:5301", "$LISTEN")
+        .replace("127.0.0.1:5302", "$ADMIN");
+    assert!(text.contains("admin \"$ADMIN\" status=#false"), "{text}");
+    let proxy = Proxy::start(&text);
+    assert_eq!(proxy.query("secret.tenant.test", "A").rcode(), "NOERROR");
+    assert_eq!(proxy.get("/health").0, 200);
+    let (code, metrics) = proxy.get("/metrics");
+    assert_eq!(code, 200);
+    for path in ["/", "/status"] {
+        let (code, body) = proxy.get(path);
+        assert_eq!(code, 404, "{path}: {body}");
+        assert!(!body.contains("tenant"), "{path}: {body}");
+    }
+    assert!(!metrics.contains("tenant"), "{metrics}");
+}

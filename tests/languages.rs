@@ -191,11 +191,11 @@ fn try_out(language: &str, tools: &[&str], limits: &str) {
     assert_eq!(traps, 0.0);
 }
 
-/// What the page for authors of CoreDNS plugins shows of the filter is what was built above.
+/// What the page on languages shows of the filter is what was built above.
 #[test]
 fn the_page_on_coredns_shows_the_filter() {
     let read = |file: &str| std::fs::read_to_string(root().join(file)).expect("a file");
-    let page = read("docs/coredns-plugins.md");
+    let page = read("docs/languages.md");
     let source = read("examples/languages/go/names.go");
     let filter = page
         .split("\n## ")

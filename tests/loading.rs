@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use crate::harness::client::ask_from;
-use crate::harness::{Message, Proxy, proxy, until};
+use crate::harness::{Message, Proxy, Upstream, eventually, forward_once, proxy, until};
 
 /// A plain module with the interface of a filter that takes part in queries and passes them all. `configure` and
 /// `queries` are instructions before each of the two is done, `more` are further fields.
@@ -322,4 +322,53 @@ fn test_cases_that_are_not_valid_are_told() {
     assert!(said.contains("hostile.test-cases.kdl are not valid"), "{said}");
     assert!(said.contains("line 2: `query` needs a value"), "{said}");
     assert!(said.contains("dnsweir.kdl:3:"), "{said}");
+}
+
+/// Whoever looks after a process that ended would start it again after longer and longer pauses.
+#[test]
+fn a_start_that_may_wait_begins_when_the_configuration_is_right() {
+    let upstream = Upstream::zone(&["www.example. 300 A 192.0.2.1"]);
+    let right = format!("zone \".\" {{ cache; {} }}", forward_once(upstream.address));
+    for (wrong, named) in [
+        ("zone \".\" { cache; forwrad \"192.0.2.1\" }", "forwrad"),
+        // No KDL at all; the line of `admin` can be read by itself.
+        ("zone \".\" { cache", "dnsweir.kdl"),
+        (
+            "filter \"f\" { module \"builtin:hosts\"; config { host } }\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }",
+            "host",
+        ),
+    ] {
+        let mut proxy = Proxy::launch(wrong, &["--wait"]);
+        let said = eventually("the reason", || {
+            let (status, said) = proxy::try_get(proxy.admin, "/ready")?;
+            said.starts_with("waiting for a configuration")
+                .then_some((status, said))
+        });
+        assert_eq!(said.0, 503);
+        assert!(said.1.contains(named), "{}", said.1);
+        assert_eq!(
+            proxy::try_get(proxy.admin, "/health").map(|(status, _)| status),
+            Some(200)
+        );
+        proxy
+            .process
+            .logged("nothing is served until the configuration is right");
+        assert!(std::net::UdpSocket::bind(proxy.address).is_ok(), "nobody listens");
+        proxy.rewrite(&right);
+        proxy.await_ready();
+        assert_eq!(
+            proxy.query("www.example", "A").answers(),
+            ["www.example. A 192.0.2.1"]
+        );
+    }
+}
+
+#[test]
+fn a_start_that_waits_ends_when_it_is_told_to() {
+    let mut proxy = Proxy::launch("nonsense", &["--wait"]);
+    proxy
+        .process
+        .logged("nothing is served until the configuration is right");
+    proxy.process.signal("TERM");
+    assert!(proxy.process.ended().success());
 }

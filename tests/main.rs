@@ -73,6 +73,7 @@ mod trust;
 // What is shipped.
 mod monitoring;
 mod packaging;
+mod problems;
 mod watching;
 
 // The outside.
@@ -82,6 +83,7 @@ mod clients;
 mod command_line;
 mod listening;
 mod logs;
+mod metrics;
 mod node_cache;
 mod soak;
 mod tcp;

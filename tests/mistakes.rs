@@ -1,4 +1,4 @@
-//! The mistakes of `docs/mistakes.md`, each made, and each answered with the words that stand there.
+//! The mistakes of `docs/filters.md`, each made, and each answered with the words that stand there.
 
 use std::fs;
 use std::path::Path;
@@ -84,10 +84,11 @@ fn mistakes(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     ]
 }
 
-/// The second column of the document's table.
+/// The second column of the table in the document's section.
 fn told() -> Vec<String> {
-    let text = fs::read_to_string(root().join("docs/mistakes.md")).expect("the document");
-    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let text = fs::read_to_string(root().join("docs/filters.md")).expect("the document");
+    let (_, section) = text.split_once("\n## Twenty mistakes\n").expect("its section");
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.filter_map(|row| Some(row.split(" | ").nth(1)?.trim_end_matches(" |").to_owned()))
         .collect()
 }

@@ -49,7 +49,7 @@ fn queries() -> Vec<(String, String)> {
     queries
 }
 
-/// What metrics a text names, as docs/metrics.md does.
+/// What metrics a text names, as docs/reference/metrics.md does.
 fn metrics(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let metrics = words.filter(|word| word.starts_with("dnsweir_") || word.starts_with("coredns_"));
@@ -66,7 +66,8 @@ fn metrics(text: &str) -> BTreeSet<String> {
 /// That the documented metrics are those which are served is another test's.
 #[test]
 fn queries_and_alerts_name_metrics_that_there_are() {
-    let documented = metrics(&fs::read_to_string(root().join("docs/metrics.md")).expect("a document"));
+    let documented =
+        metrics(&fs::read_to_string(root().join("docs/reference/metrics.md")).expect("a document"));
     for (place, query) in queries() {
         assert!(metrics(&query).is_subset(&documented), "{place}: {query}");
     }

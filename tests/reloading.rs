@@ -200,7 +200,8 @@ fn limits_of_listeners_follow_the_configuration() {
 #[test]
 fn a_reload_that_fails_at_the_control_socket_moves_no_admin_address() {
     let upstream = one("192.0.2.1");
-    let proxy = Proxy::start(&forward(&upstream));
+    // The folder is one that the process may write to.
+    let proxy = Proxy::start(&format!("control \"control\"\n{}", forward(&upstream)));
     let moved = std::net::SocketAddr::new(proxy.admin.ip(), 9254);
     let missing = proxy.folder().join("missing/control");
     proxy.rewrite(&format!(

@@ -145,3 +145,28 @@ fn without_istio_everything_is_left_to_others() {
             .contains("no networking.istio.io in a version")
     });
 }
+
+/// The objects of one namespace answer for all clients' names, so a file that does not say whose count is pointed at.
+#[test]
+fn check_says_that_every_namespace_counts() {
+    let server = server(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let (kubeconfig, file) = (
+        folder.path().join("kubeconfig"),
+        folder.path().join("dnsweir.kdl"),
+    );
+    std::fs::write(&kubeconfig, server.kubeconfig("secret")).unwrap();
+    let said = |whose: &str| {
+        let text = format!(
+            "listen \"127.0.0.1\"\nzone \".\" {{ service-entries {{ kubeconfig {kubeconfig:?}; {whose} }}; forward \"192.0.2.1\" }}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let output = harness::proxy::check(&file);
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let warning = "`service-entries` takes objects of every namespace";
+    assert!(said("").contains(warning), "{}", said(""));
+    assert!(!said("namespaces \"istio-system\"").contains(warning));
+}

@@ -108,6 +108,109 @@ fn manifests_ask_for_no_more_than_is_used() {
     }
 }
 
+/// What a workload asks for that the levels *baseline* and *restricted* of Pod Security do not allow, by its manifest.
+fn not_met(manifest: &str) -> [Vec<String>; 2] {
+    let lines = manifest
+        .lines()
+        .map(|line| line.split(" #").next().unwrap_or(line));
+    let lines = lines.filter(|line| !line.trim_start().starts_with('#'));
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    let has = |word: &str| text.contains(word);
+    let mut baseline = Vec::new();
+    for word in ["hostNetwork", "hostPID", "hostIPC", "privileged"] {
+        if has(&format!("{word}: true")) {
+            baseline.push(word.to_owned());
+        }
+    }
+    let added = text
+        .split("add: [")
+        .skip(1)
+        .filter_map(|rest| rest.split(']').next());
+    let added = added.flat_map(|all| all.split(',')).map(str::trim);
+    // The one of ours that both levels have.
+    let added = added.filter(|capability| *capability != "NET_BIND_SERVICE");
+    baseline.extend(added.map(str::to_owned));
+    for word in ["hostPath", "hostPort", "procMount", "Unconfined"] {
+        if has(&format!("{word}:")) || has(&format!(": {word}")) {
+            baseline.push(word.to_owned());
+        }
+    }
+    // The safe one that we set: from which port on anybody may listen.
+    let sysctls = text.split("sysctls: ").skip(1);
+    if sysctls
+        .into_iter()
+        .any(|rest| !rest.starts_with("[{name: net.ipv4.ip_unprivileged_port_start,"))
+    {
+        baseline.push("sysctls".to_owned());
+    }
+    let probes = text
+        .split("httpGet: {")
+        .skip(1)
+        .filter_map(|rest| rest.lines().next());
+    if probes.into_iter().any(|probe| probe.contains("host: ")) {
+        baseline.push("probe host".to_owned());
+    }
+    let mut restricted = Vec::new();
+    for (word, met) in [
+        ("runAsNonRoot", has("runAsNonRoot: true") && !has("runAsUser: 0")),
+        ("allowPrivilegeEscalation", has("allowPrivilegeEscalation: false")),
+        ("seccompProfile", has("seccompProfile: {type: RuntimeDefault}")),
+        ("capabilities", has("drop: [ALL]")),
+    ] {
+        if !met {
+            restricted.push(word.to_owned());
+        }
+    }
+    [baseline, restricted]
+}
+
+/// The table says of each manifest with pods what is not met, no more and no less.
+#[test]
+fn what_pod_security_does_not_allow_is_said() {
+    let page = fs::read_to_string(root().join("docs/kubernetes.md")).expect("docs/kubernetes.md");
+    let begin = page.find("| manifest | *baseline* |").expect("the table");
+    let words = |cell: &str| -> Vec<String> {
+        let words = cell.split('`').skip(1).step_by(2);
+        words.map(str::to_owned).collect()
+    };
+    let mut told = BTreeMap::new();
+    for row in page[begin..]
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+    {
+        let cells: Vec<&str> = row.split('|').collect();
+        let [_, manifests, baseline, restricted, why, _] = cells[..] else {
+            panic!("{row}");
+        };
+        let said = [words(baseline), words(restricted)];
+        assert_eq!(why.trim().is_empty(), said.iter().all(Vec::is_empty), "{row}");
+        for manifest in words(manifests) {
+            told.insert(manifest, said.clone());
+        }
+    }
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root().join("deploy")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let has_pods = ["DaemonSet", "Deployment"]
+                .iter()
+                .any(|kind| text.lines().any(|line| line == format!("kind: {kind}")));
+            if has_pods {
+                let name = path.strip_prefix(root().join("deploy")).expect("below it");
+                found.insert(name.display().to_string(), not_met(&text));
+            }
+        }
+    }
+    assert_eq!(told, found);
+}
+
 #[test]
 fn a_filter_sees_its_own_zones_only() {
     let upstream = Upstream::start(|asked| asked.answer(&[&format!("{} 300 A 192.0.2.1", asked.name())]));

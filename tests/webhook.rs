@@ -327,17 +327,19 @@ fn certificates_are_read_again() {
     until("the old authority's", || webhook.review(&one, &pod()).is_some());
 }
 
-/// What docs/webhook.md lists is there, what is there is listed, and everything is described.
+/// What docs/reference/webhook.md lists is there, what is there is listed, and everything is described.
 #[test]
 fn its_metrics_are_documented() {
     let webhook = Webhook::pointing(&Authority::new(), &[]);
     let metrics = webhook.metrics();
     assert_eq!(metrics.undescribed(), BTreeSet::new());
-    let page = fs::read_to_string(root().join("docs/webhook.md")).expect("the page");
+    let page = fs::read_to_string(root().join("docs/reference/webhook.md")).expect("the page");
     let listed: BTreeSet<String> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `dnsweir_"))
-        .map(|row| format!("dnsweir_{}", row.split('`').next().unwrap_or_default()))
+        .split("## Metrics")
+        .flat_map(str::lines)
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter(|row| !row.starts_with("--"))
+        .map(|row| row.split('`').next().unwrap_or_default().to_owned())
         .collect();
     assert_eq!(listed, metrics.families());
     let (status, text) = proxy::try_get(webhook.admin, "/status").expect("an answer");

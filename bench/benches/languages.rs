@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use dnsweir::measured::config::{self, Config};
-use dnsweir::measured::filter::{self, Batch, Engine, Filter};
+use dnsweir_config::{self as config, Config};
+use dnsweir_engine::filter::{self, Batch, Engine, Filter};
 
 /// The first is what the others are compared with.
 const LANGUAGES: [&str; 5] = ["rust", "c", "go", "javascript", "python"];

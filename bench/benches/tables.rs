@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dnsweir::measured::config;
-use dnsweir::measured::filter::{self, Batch, Engine, Filter};
+use dnsweir_config as config;
+use dnsweir_engine::filter::{self, Batch, Engine, Filter};
 
 /// How often a guest calls a function for one query.
 const TIMES: u32 = 1000;

@@ -2,7 +2,7 @@
  * An answer cache in front of the network stack: an XDP program that answers the questions in its table
  * where the driver hands packets over, and lets all else through to the proxy.
  *
- * An experiment (docs/beyond-sockets.md). What it refuses to do is what the proxy does and it cannot: EDNS, CD, AD,
+ * An experiment (docs/decisions/0016-beyond-sockets.md). What it refuses to do is what the proxy does and it cannot: EDNS, CD, AD,
  * filters, logs, any answer that is not in the table. IPv4 over Ethernet only.
  */
 #include <linux/bpf.h>

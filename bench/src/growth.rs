@@ -358,7 +358,7 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dnsweir::measured::filter::BUILTINS;
+    use dnsweir_engine::filter::BUILTINS;
 
     #[test]
     fn every_point_can_be_set_up() {
@@ -370,7 +370,7 @@ mod tests {
                 for source in [Source::Filter, Source::Upstream("127.0.0.77:53".parse().unwrap())] {
                     let listen = "127.0.0.1:53".parse().unwrap();
                     let text = point.config(listen, &source, Some(called.path())).unwrap();
-                    let config = dnsweir::measured::config::parse("a point", &text, Path::new("/"), BUILTINS);
+                    let config = dnsweir_config::parse("a point", &text, Path::new("/"), BUILTINS);
                     let name = line.point_name(value);
                     let config = config.unwrap_or_else(|report| panic!("{name}: {report}"));
                     assert_eq!(config.zones.len(), point.zones as usize, "{name}");

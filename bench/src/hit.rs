@@ -14,13 +14,12 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use dnsweir::measured::config;
-use dnsweir::measured::dns::Transport;
-use dnsweir::measured::filter::{BUILTINS, CompiledCache, Engine, Filter};
-use dnsweir::measured::private_folder::PrivateFolder;
-use dnsweir::measured::serve::{
-    Admission, Batch, Client, DeferredReply, Generation, Live, Replies, Shared, Worker,
-};
+use dnsweir_config as config;
+use dnsweir_engine::filter::{BUILTINS, CompiledCache, Engine, Filter};
+use dnsweir_os::private_folder::PrivateFolder;
+use dnsweir_serve::serve::generation::Generation;
+use dnsweir_serve::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
+use dnsweir_wire::dns::Transport;
 use tokio::runtime::LocalRuntime;
 
 use crate::growth::{Line, Point, Source};
@@ -485,10 +484,11 @@ struct Outbox {
 }
 
 impl Replies for Outbox {
-    // Part of what is counted for each hit; left to itself, the compiler makes a call of it.
-    #[inline(always)]
-    fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
-        let length = write(&mut self.buffer);
+    fn buffer(&mut self, _: usize) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    fn reply(&mut self, _: usize, length: usize) {
         count(&self.answered, self.expected.met(&self.buffer[..length]));
     }
 

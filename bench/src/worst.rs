@@ -13,13 +13,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use dnsweir::measured::config;
-use dnsweir::measured::dns::Transport;
-use dnsweir::measured::dns::records::{Answer, BadRecords};
-use dnsweir::measured::dns::reply::{self, Body, Head, Ttl};
-use dnsweir::measured::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
-use dnsweir::measured::filter::Engine;
-use dnsweir::measured::serve::{Admission, Batch, Client, Generation, Live, Shared, Worker};
+use dnsweir_config as config;
+use dnsweir_engine::filter::Engine;
+use dnsweir_serve::serve::generation::Generation;
+use dnsweir_serve::serve::{Admission, Batch, Client, Live, Shared, Worker};
+use dnsweir_wire::dns::Transport;
+use dnsweir_wire::dns::records::{Answer, BadRecords};
+use dnsweir_wire::dns::reply::{self, Body, Head, Ttl};
+use dnsweir_wire::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
 
 use own_answers::Own;
 
@@ -274,7 +275,7 @@ fn read(message: Vec<u8>, out: &mut [u8]) -> Result<usize, BadRecords> {
 
 #[cfg(test)]
 mod tests {
-    use dnsweir::measured::dns::QUERY_MAXIMUM;
+    use dnsweir_wire::dns::QUERY_MAXIMUM;
 
     use super::*;
 

@@ -106,7 +106,7 @@ pub mod dnsweir {
             #[allow(unused_unsafe, clippy::all)]
             /// Adds to a counter of the filter's, which the metrics show under this name and
             /// with these labels, each name with its value. What is no metric's name, or too
-            /// much, is not counted: docs/metrics.md has the bounds.
+            /// much, is not counted: docs/reference/metrics.md has the bounds.
             #[allow(async_fn_in_trait)]
             pub fn count(
                 name: &str,

@@ -105,6 +105,9 @@
 //! Read files (but a value of its configuration may be one: a text, `(file)"PATH"`, or [`Data`], `(data)"PATH"`), open sockets, start threads, ask for the time other than [`Query::time`], wait. State is
 //! per worker thread of the proxy: two instances of one filter meet only in a [`Table`], which both share. A filter that panics is
 //! rebuilt from its configuration, and the panic's text is in the proxy's log.
+//!
+//! `println!` and `eprintln!` print nothing on `wasm32-unknown-unknown`, whose standard library has no output: [`print()`] a line, or
+//! [`log`] it. Built for `wasm32-wasip2`, they become lines of the log.
 
 #![cfg_attr(
     target_family = "wasm",

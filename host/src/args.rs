@@ -50,6 +50,12 @@ pub enum Command {
         /// Folder to keep compiled filters and pulled modules in [default: dnsweir's folder in the user's cache folder].
         #[arg(long, value_name = "FOLDER")]
         compiled_cache: Option<PathBuf>,
+        /// Serve a control socket here from start to end, whatever the configuration says: `dnsweir health` asks there.
+        #[arg(long, value_name = "PATH")]
+        control: Option<PathBuf>,
+        /// Wait while the configuration is wrong: serve nothing, leave the node's network as it is, and start when the file is right.
+        #[arg(long, requires = "config")]
+        wait: bool,
         /// The least severe messages to log.
         #[arg(long, value_enum, default_value_t = LogLevel::Info)]
         log_level: LogLevel,
@@ -145,6 +151,12 @@ pub enum Command {
         #[command(flatten)]
         control: ControlSocket,
     },
+    /// Say whether a running dnsweir is well, for a liveness probe that no other process can answer.
+    Health {
+        /// The socket.
+        #[command(flatten)]
+        control: ControlSocket,
+    },
     /// Show what a running dnsweir does, in a terminal, until Ctrl-C.
     Top(TopFlags),
     /// Print a script that completes this program's commands and options in a shell.
@@ -155,6 +167,11 @@ pub enum Command {
     },
     /// Print what a configuration may contain, as a KDL Schema for editors.
     Schema,
+    /// Print what a word of the configuration means, its default and its bounds, or an overview of all words.
+    Words {
+        /// The word, without the `=` of a property.
+        word: Option<String>,
+    },
     /// Write a manual page for each command into a folder.
     Man {
         /// The folder, which is made if it does not exist.
@@ -224,7 +241,7 @@ impl From<TopFlags> for top::Options {
 /// Where a running process takes requests.
 #[derive(Debug, clap::Args)]
 pub struct ControlSocket {
-    /// The socket that `control` in its configuration names.
+    /// The socket that `control` in its configuration names, or `--control` of `dnsweir run`.
     #[arg(long = "control", value_name = "PATH", default_value = "/run/dnsweir/control")]
     pub path: PathBuf,
 }

@@ -1,12 +1,13 @@
 //! The `dnsweir` program: what the command line asks for, and an exit code that means something.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a program speaks to the person who called it"
 )]
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use dnsweir::args::{
     NodeCommand, WebhookFlags,
 };
 use dnsweir::run::privileges::{self, Needs};
-use dnsweir::run::{self, ConfigOrigin, Spectators, Stop, by_hand};
+use dnsweir::run::{self, ConfigOrigin, Mistakes, Places, Spectators, Stop, by_hand};
 use dnsweir::tools::explain::Asked;
 use dnsweir::{
     Confinement, Outcome, compile_for_parent, control, log, nodecache, output, pull_for_parent, tools, top,
@@ -41,15 +42,17 @@ fn main() -> ExitCode {
         Command::Run {
             config,
             compiled_cache,
+            control,
+            wait,
             log_level,
             log_format,
         } => {
-            log::start(log_level.into(), matches!(log_format, LogFormat::Json));
-            serve(
-                config.map_or(ConfigOrigin::Demonstration, ConfigOrigin::File),
-                compiled_cache,
-                kept,
-            )
+            if let Err(stop) = begin_log(log_level, log_format) {
+                return fail(&stop);
+            }
+            let origin = config.map_or(ConfigOrigin::Demonstration, ConfigOrigin::File);
+            let mistakes = if wait { Mistakes::Await } else { Mistakes::End };
+            serve(origin, Places::walled(compiled_cache, control), mistakes, kept)
         }
         Command::NodeCache(flags) => node_cache(flags, kept),
         Command::Webhook {
@@ -67,11 +70,7 @@ fn main() -> ExitCode {
             times,
             json,
         } => explain(&config, &Asked { name, qtype, client }, times, json),
-        Command::Dev { config, source } => {
-            // What matters is shown in the view.
-            log::start(LogLevel::Warn.into(), false);
-            tool(tools::dev::dev(&config, &source).map(|()| String::new()))
-        }
+        Command::Dev { config, source } => dev(&config, &source),
         Command::Filter(command) => filter(command),
         Command::Import {
             corefile,
@@ -83,9 +82,11 @@ fn main() -> ExitCode {
         Command::LogLevel { level, control } => {
             tell(&control.path, Ok(control::Request::LogLevel(level.into())))
         }
+        Command::Health { control } => tell(&control.path, Ok(control::Request::Health)),
         Command::Top(flags) => top(flags.into()),
         Command::Completions { shell } => tool(Ok(tools::command_line::completions(Args::command(), shell))),
         Command::Schema => tool(Ok(tools::schema())),
+        Command::Words { word } => tool(tools::words(word.as_deref())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
         Command::PullModule(child) => work_for_parent(kept, &child, pull_for_parent),
         Command::CompileFilter { child, metered } => work_for_parent(kept, &child, |parent, limits| {
@@ -121,15 +122,30 @@ fn work_for_parent(
     ExitCode::from(work(child.parent, limits))
 }
 
+/// What serves without a log would be silent whatever befalls it.
+fn begin_log(level: LogLevel, format: LogFormat) -> Result<(), Stop> {
+    log::start(level.into(), matches!(format, LogFormat::Json))
+        .map_err(|error| Stop::Machine(format!("cannot log to standard error: {error}")))
+}
+
 fn node_cache(flags: NodeCacheFlags, kept: io::Result<()>) -> ExitCode {
-    log::start(LogLevel::Info.into(), false);
+    if let Err(stop) = begin_log(LogLevel::Info, LogFormat::Text) {
+        return fail(&stop);
+    }
     let options = nodecache::Options::from(flags);
     tracing::info!(template = %options.template.display(), "running in node-cache's place");
-    serve(ConfigOrigin::NodeCache(Arc::new(options)), None, kept)
+    serve(
+        ConfigOrigin::NodeCache(Arc::new(options)),
+        Places::walled(None, None),
+        Mistakes::End,
+        kept,
+    )
 }
 
 fn webhook(flags: WebhookFlags, level: LogLevel, format: LogFormat, kept: io::Result<()>) -> ExitCode {
-    log::start(level.into(), matches!(format, LogFormat::Json));
+    if let Err(stop) = begin_log(level, format) {
+        return fail(&stop);
+    }
     if let Err(error) = kept {
         tracing::warn!(%error, "could not drop unneeded capabilities");
     }
@@ -143,11 +159,11 @@ fn webhook(flags: WebhookFlags, level: LogLevel, format: LogFormat, kept: io::Re
 }
 
 /// Answers queries until it is told to stop. What is `kept` are capabilities.
-fn serve(origin: ConfigOrigin, compiled_cache: Option<PathBuf>, kept: io::Result<()>) -> ExitCode {
+fn serve(origin: ConfigOrigin, places: Places, mistakes: Mistakes, kept: io::Result<()>) -> ExitCode {
     if let Err(error) = kept {
         tracing::warn!(%error, "could not drop unneeded capabilities");
     }
-    match run::run(origin, compiled_cache, Spectators::default()) {
+    match run::run(origin, places, mistakes, Spectators::default()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => fail(&stop),
     }
@@ -185,9 +201,11 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Import { .. }
         | Command::Cache { .. }
         | Command::LogLevel { .. }
+        | Command::Health { .. }
         | Command::Top { .. }
         | Command::Completions { .. }
         | Command::Schema
+        | Command::Words { .. }
         | Command::Man { .. }
         | Command::PullModule(_)
         | Command::CompileFilter { .. } => Some(Needs::Nothing),
@@ -195,8 +213,16 @@ fn needs(command: &Command) -> Option<Needs> {
 }
 
 fn explain(config: &Path, asked: &Asked, times: u16, json: bool) -> ExitCode {
-    log::start(LogLevel::Warn.into(), false);
+    // A tool does its work without, too.
+    let _ = log::start(LogLevel::Warn.into(), false);
     tool(tools::explain::explain(config, asked, times, json))
+}
+
+fn dev(config: &Path, sources: &[PathBuf]) -> ExitCode {
+    // What matters is shown in the view.
+    // A tool does its work without, too.
+    let _ = log::start(LogLevel::Warn.into(), false);
+    tool(tools::dev::dev(config, sources).map(|()| String::new()))
 }
 
 fn import(corefile: Option<&Path>, out: Option<&Path>, partly: bool) -> ExitCode {
@@ -267,11 +293,16 @@ fn filter(command: FilterCommand) -> ExitCode {
 
 /// What a tool for authors has to say goes to standard output.
 fn tool(done: Result<String, tools::Stop>) -> ExitCode {
-    match done {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
+    let printed = |text: String| {
+        let mut stdout = io::stdout();
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+    };
+    match done.map(printed) {
+        // Who reads it may have seen enough.
+        Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+            fail(&Stop::Machine(format!("cannot print it: {error}")))
         }
+        Ok(_) => ExitCode::SUCCESS,
         Err(tools::Stop::File(report)) => fail(&Stop::Configuration(report)),
         Err(tools::Stop::Machine(error)) => fail(&Stop::Machine(error)),
         Err(tools::Stop::Refused(text)) => {
@@ -381,8 +412,11 @@ fn fail(stop: &Stop) -> ExitCode {
 
 /// Says why nothing more will be done.
 fn complain(text: &str) {
-    if let Ok(stderr) = output::stderr() {
-        stderr.print(text);
+    match output::stderr() {
+        Ok(stderr) => {
+            stderr.print(text);
+        }
+        Err(_) => eprintln!("{text}"),
     }
 }
 

@@ -20,13 +20,16 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 /// Documents that the program's messages and the files above name.
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 9] = [
     "configuration.md",
     "filters.md",
+    "guide.md",
     "limits.md",
-    "metrics.md",
     "node.md",
+    "operations.md",
     "trust.md",
+    "reference/memory.md",
+    "reference/metrics.md",
 ];
 
 /// Shells with the place where each looks for completions.

@@ -4,6 +4,7 @@
 //! Image and package hold the program as the tests start it, its licences and a bill of materials; the image has what the program calls on a
 //! node besides. Made twice of the same commit by the same toolchain, they are equal to the octet.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -23,7 +23,7 @@ missing=()
 for program in etcd containerd ctr runc conntrack iptables nft ip nsenter python3 openssl busybox /usr/lib/cni/bridge; do
     command -v "$program" > /dev/null || missing+=("$program")
 done
-{ [ -x "$KUBE_BIN/coredns" ] && [ -x "$KUBE_BIN/helm" ] && [ -e "$KUBE_BIN/schemas/serviceimports.yaml" ]; } || command -v go > /dev/null || missing+=(go)
+{ [ -x "$KUBE_BIN/coredns" ] && [ -x "$KUBE_BIN/helm" ] && [ -e "$KUBE_BIN/schemas/monitors.yaml" ]; } || command -v go > /dev/null || missing+=(go)
 if [ ${#missing[@]} -gt 0 ]; then
     line="cluster: needs ${missing[*]}"
     case ${CI:-} in
@@ -41,7 +41,7 @@ if [ ! -x "$KUBE_BIN/coredns" ] || [ ! -x "$KUBE_BIN/helm" ]; then
     echo "building Kubernetes and CoreDNS into $KUBE_BIN: about eight minutes"
     "$here/programs.sh" "$KUBE_BIN" 9>&-
 fi
-[ -e "$KUBE_BIN/schemas/serviceimports.yaml" ] || "$here/schemas.sh" "$KUBE_BIN/schemas" 9>&-
+[ -e "$KUBE_BIN/schemas/monitors.yaml" ] || "$here/schemas.sh" "$KUBE_BIN/schemas" 9>&-
 [ "${1:-}" != prepare ] || exit 0
 # The tests that need what was built here, with the program that is tested elsewhere, too.
 tests() {
@@ -57,7 +57,7 @@ fi
 COREDNS=$KUBE_BIN/coredns tests --test main -- --ignored --nocapture coredns:: 9>&-
 [ $# -gt 0 ] || set -- iptables nftables
 # Rules are kube-proxy's in each mode; what objects become, and what the API server says, is the same in all.
-once=(cluster_dns manifests records searches service_entries several_clusters webhook who)
+once=(chart cluster_dns manifests records searches service_entries several_clusters webhook who)
 skipped=()
 for mode; do
     trap '"$here/node.sh" down 9>&-' EXIT

@@ -19,6 +19,7 @@ pub mod browser;
 pub mod certificates;
 pub mod client;
 pub mod encrypted;
+pub mod failing;
 pub mod guests;
 pub mod message;
 pub mod metrics;
@@ -44,7 +45,7 @@ pub use upstream::{Reply, Upstream};
 
 /// How long anything may take. Generous, since it is only ever used up by a failure, and the
 /// machine may be busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits until the condition gives a value; `what` is what the failure says was awaited.
 #[track_caller]

@@ -188,6 +188,11 @@ impl Proxy {
         self.metrics().sum("dnsweir_generation", &[])
     }
 
+    /// Whether the kernel keeps it from paths that are not its own (Landlock).
+    pub fn is_kept_in(&self) -> bool {
+        !self.get("/status").1.contains("no Landlock")
+    }
+
     /// A folder for the test's files, beside the configuration.
     pub fn folder(&self) -> &Path {
         self.folder.path()

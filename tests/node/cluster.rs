@@ -3,6 +3,7 @@
 
 mod beside;
 mod boot;
+mod chart;
 mod cluster_dns;
 mod drop_in;
 mod manifests;
@@ -35,8 +36,8 @@ const DNS: [&str; 3] = ["10.96.0.10", "fd00:96::10", "169.254.20.10"];
 /// How the proxy's command line begins.
 const PROXY: &str = "/usr/bin/dnsweir\0run";
 
-/// Rollouts in a row, in each mode of kube-proxy: twenty in all.
-const ROLLOUTS: usize = 10;
+/// Rollouts in a row, in each mode of kube-proxy: ten in all.
+const ROLLOUTS: usize = 5;
 
 fn state() -> PathBuf {
     std::env::var_os("KUBE_STATE")

@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::metrics::Metrics;
 use harness::until;
 
-use super::load::{Answer, Load, Protocol, ask};
+use super::load::{Answer, Load, Protocol, ask, ask_for};
 use super::world::{CLUSTER, KubeProxy, LISTENED, World, alone, place};
 
 pub const CONFIG: &str = "listen \"10.96.0.10\" \"fd00:96::10\" \"169.254.20.10\" \"fd00:20::10\"\nworkers 2\n\
@@ -177,4 +178,73 @@ fn a_dnat_leads_nowhere_beside_kube_proxys() {
         );
         assert_eq!(asked(&world, server), [Answer::Nobody; 2], "{kube_proxy:?}: dead");
     }
+}
+
+/// Two servers stand behind the cluster's DNS address, and one of them has gone: of two queries one is refused. The same query leaves from another
+/// port then, and gets to the other.
+#[test]
+fn a_server_of_the_cluster_that_has_gone_costs_no_query() {
+    let Some(_place) = place(&[]) else { return };
+    let world = World::new(KubeProxy::Absent);
+    world.script(
+        "ip route add 10.96.0.10 via 10.244.8.2
+        for p in udp tcp; do
+            iptables -w -t nat -A OUTPUT -d 10.96.0.10 -p $p --dport 53 -m statistic --mode nth --every 2 --packet 0 -j DNAT --to-destination 10.244.8.2:5399
+            iptables -w -t nat -A OUTPUT -d 10.96.0.10 -p $p --dport 53 -j DNAT --to-destination 10.244.8.2:53
+        done",
+    );
+    let config = "listen \"127.0.0.1:5300\"\nworkers 1\nadmin \"127.0.0.1:9253\"\nzone \".\" { cache; forward \"10.96.0.10\" }";
+    let _proxy = world.start(config);
+    let asked = world.within("node", || {
+        let server = "127.0.0.1:5300".parse().expect("an address");
+        let answers = (0..40).map(|number| {
+            ask_for(
+                &format!("miss-{number}"),
+                server,
+                Protocol::Udp,
+                Duration::from_secs(5),
+            )
+        });
+        answers.collect::<Vec<_>>()
+    });
+    let answers = asked.join().expect("a client");
+    let lost = answers
+        .iter()
+        .filter(|answer| **answer != Answer::Cluster)
+        .count();
+    assert_eq!(lost, 0, "of {}", answers.len());
+}
+
+/// What the node itself drops, for a full table of connections or by a rule, is no fault of an upstream. It is said once.
+#[test]
+fn what_the_node_drops_is_named() {
+    let Some(_place) = place(&[]) else { return };
+    let world = World::new(KubeProxy::Absent);
+    let config = "listen \"127.0.0.1:5300\"\nworkers 1\nadmin \"127.0.0.1:9253\"\nzone \".\" { cache; forward \"10.244.8.2\" }";
+    let proxy = world.start(config);
+    let ask = || {
+        let asked = world.within("node", || {
+            let server = "127.0.0.1:5300".parse().expect("an address");
+            ask_for("www", server, Protocol::Udp, Duration::from_secs(5))
+        });
+        asked.join().expect("a client")
+    };
+    world.script("iptables -w -A OUTPUT -d 10.244.8.2 -p udp --dport 53 -j DROP");
+    for _ in 0..3 {
+        assert_eq!(ask(), Answer::Nobody);
+    }
+    let said = proxy.logged("this node drops queries to upstreams: a rule of its packet filter forbids them");
+    assert!(said.contains("upstream=10.244.8.2:53"), "{said}");
+    let (_, metrics) = world.admin("/metrics").expect("an answer");
+    let denied = Metrics::parse(&metrics).sum("dnsweir_forward_failures_total", &[("reason", "denied")]);
+    assert!(denied >= 3.0, "{denied}");
+    let (_, status) = world.admin("/status").expect("an answer");
+    assert!(
+        status.contains("upstream 10.244.8.2:53 (zone .)")
+            && status.contains("this node drops queries to it"),
+        "{status}"
+    );
+    // It is not kept as a failure of the name.
+    world.script("iptables -w -D OUTPUT -d 10.244.8.2 -p udp --dport 53 -j DROP");
+    assert_eq!(ask(), Answer::Cluster);
 }

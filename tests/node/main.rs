@@ -29,4 +29,6 @@ mod readiness;
 mod repairing;
 mod rolling;
 mod self_test;
+mod standing_aside;
 mod standing_still;
+mod taking_over;

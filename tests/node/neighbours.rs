@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use harness::until;
+use harness::{tools, until};
 
 use super::by_hand::node_cache;
 use super::load::{Answer, Fates, Load, Protocol, ask};
@@ -290,6 +290,73 @@ fn the_proxy_reaches_the_cluster_whatever_a_node_cache_writes_later() {
     node_cache.end();
 }
 
+/// No check comes to the rescue.
+fn without_checks() -> String {
+    CONFIG.replace("interval \"1s\"", "interval \"1h\"")
+}
+
+/// The way back, a minute after node-cache's start: its rules are newer than ours. Ours for the proxy's own queries are put first as soon as the
+/// kernel tells of them, and meanwhile no query of the proxy's depends on their order.
+#[test]
+fn what_a_node_cache_puts_before_our_rules_loses_no_query() {
+    let Some(_place) = place(&[]) else { return };
+    let world = World::new(KubeProxy::Iptables);
+    let proxy = world.start(&without_checks());
+    let node_cache = NodeCache::start(&world);
+    let load = loads(&world);
+    settle();
+    node_cache.write_rules();
+    let first = || world.script("iptables -w -t raw -S OUTPUT | grep -e '-d 10.96.0.10/32 -p udp' | head -1");
+    until("our rule to be the first", || first().contains("-j ACCEPT"));
+    settle();
+    for fates in ended("beside each other", load, Instant::now()..Instant::now()) {
+        assert!(fates.of(Answer::Cluster) > 0 && fates.of(Answer::Neighbour) > 0);
+    }
+    terminate(proxy);
+    node_cache.end();
+}
+
+/// Legacy iptables tells nobody what it writes, and without nft the order of rules decides. What comes back to the proxy is reason enough
+/// to look.
+#[test]
+fn queries_that_come_back_have_the_rules_looked_at() {
+    let legacy = ["iptables-legacy", "ip6tables-legacy"];
+    let Some(_place) = place(&legacy) else { return };
+    let world = World::new(KubeProxy::Legacy);
+    let bin = world.folder().join("bin");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    for name in legacy
+        .iter()
+        .flat_map(|name| [(*name).to_owned(), format!("{name}-save")])
+    {
+        let program = tools::find(&name).unwrap_or_else(|| panic!("no {name}"));
+        std::os::unix::fs::symlink(program, bin.join(name)).expect("a link");
+    }
+    let env = tools::find("env").expect("env").display().to_string();
+    let config = without_checks().replace(" \"169.254.20.10\"", "").replace(
+        "forward \"10.96.0.10\"",
+        "forward \"10.96.0.10\" { probe \"100ms\"; timeout \"500ms\" }",
+    );
+    let proxy = world.launch_by(&[&env, &format!("PATH={}", bin.display())], &config);
+    proxy.logged("no heartbeats");
+    proxy.logged("answering queries");
+    let load = Load::of_misses(&world.pod(), "10.96.0.10", Protocol::Udp);
+    settle();
+    let written = Instant::now();
+    world.script(&node_cache("iptables-legacy", "10.96.0.10"));
+    proxy.logged("queries to this upstream come back to this proxy");
+    proxy.logged("repaired the node's network");
+    proxy.logged("queries to this upstream no longer come back to this proxy");
+    let mended = Instant::now();
+    println!("mended {:?} after the rules were written", mended - written);
+    settle();
+    let fates = load.stop();
+    assert!(fates.between(written, mended).lost() > 0, "nothing was amiss");
+    let after = fates.since(mended);
+    assert_eq!(after.of(Answer::Cluster), after.count());
+    terminate(proxy);
+}
+
 /// A configuration that names node-cache's own link, and not all of its addresses.
 #[test]
 fn a_neighbours_addresses_and_rules_on_the_same_link_are_left_alone() {
@@ -327,7 +394,10 @@ fn a_neighbours_addresses_and_rules_on_the_same_link_are_left_alone() {
     until("its leftovers to go", || {
         !world.network().contains("169.254.20.10")
     });
-    assert_eq!(asked(&world, "10.96.0.10"), Answer::Cluster);
+    // Its rules had queries to the cluster's DNS come back, which is found out to have ended a moment later.
+    until("the cluster to answer", || {
+        asked(&world, "10.96.0.10") == Answer::Cluster
+    });
     terminate(proxy);
     let left = theirs(&world);
     assert_eq!(left, "", "the link is empty, and goes");

@@ -73,6 +73,11 @@ fn a_node_without_kube_proxy_is_named_until_it_is_there() {
     let proxy = world.start(CONFIG);
     proxy.logged("no rule of kube-proxy's translates 10.96.0.10");
     assert_eq!(obstacles(&world), 2.0);
+    let (_, status) = world.admin("/status").expect("an answer");
+    assert!(
+        status.contains("2 things keep its network from being set up as configured"),
+        "{status}"
+    );
     world.translate("iptables", "ip6tables");
     until("the next check", || obstacles(&world) == 0.0);
     terminate(proxy);

@@ -45,7 +45,7 @@ fn impatient(world: &World, servers: &[&str]) -> Vec<(String, Load)> {
 }
 
 /// What was lost, and who answered, when pods asked all the time and nothing was heard of the proxy for a while.
-struct Course {
+pub struct Course {
     loads: Vec<(String, Load)>,
     /// Who tells how long there was silence.
     impatient: Vec<(String, Load)>,
@@ -56,7 +56,7 @@ struct Course {
 
 impl Course {
     /// `stop` has the proxy stand still until what it returns is dropped.
-    fn of<Stopped>(world: &World, servers: &[&str], stop: impl FnOnce() -> Stopped) -> Course {
+    pub fn of<Stopped>(world: &World, servers: &[&str], stop: impl FnOnce() -> Stopped) -> Course {
         await_proxy(world, servers);
         let (loads, impatient) = (loads(world, servers), impatient(world, servers));
         settle();
@@ -78,7 +78,7 @@ impl Course {
         }
     }
 
-    fn check(self, what: &str) {
+    pub fn check(self, what: &str) {
         for (name, load) in self.impatient {
             let silence = load.stop().until(self.resumed).silence();
             println!("{what}, {name}: {silence:?} of silence");
@@ -115,10 +115,10 @@ impl Course {
 }
 
 /// A process that is stopped until the value is dropped.
-struct Stopped<'a>(&'a Process);
+pub struct Stopped<'a>(&'a Process);
 
 impl Stopped<'_> {
-    fn new(proxy: &Process) -> Stopped<'_> {
+    pub fn new(proxy: &Process) -> Stopped<'_> {
         proxy.signal("STOP");
         Stopped(proxy)
     }

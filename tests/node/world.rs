@@ -290,9 +290,17 @@ impl World {
 
     /// Starts `dnsweir run` on the node; does not wait.
     pub fn launch(&self, config: &str) -> Process {
+        self.launch_with(config, &[])
+    }
+
+    /// The same with more words on its command line.
+    pub fn launch_with(&self, config: &str, words: &[&str]) -> Process {
         let mut command = self.on_node(&proxy::program().display().to_string());
         // `nsenter` becomes the proxy, so the number is the proxy's.
-        command.args(["run", "--config"]).arg(self.write(config));
+        command
+            .args(["run", "--config"])
+            .arg(self.write(config))
+            .args(words);
         Process::start(proxy::with_own_cache(&mut command))
     }
 

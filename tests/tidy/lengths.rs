@@ -22,17 +22,17 @@ const LONG: &[(&str, &str, usize)] = &[
         81,
     ),
     (
-        "host/src/cache/flight/tests.rs",
+        "crates/serve/src/cache/flight/tests.rs",
         "over_threads_and_runtimes_one_leads_and_nobody_is_forgotten",
         71,
     ),
-    ("host/src/dns/records.rs", "Answer::read", 65),
+    ("crates/wire/src/dns/records.rs", "Answer::read", 65),
     (
-        "host/src/filter/tests/boundaries.rs",
+        "crates/engine/src/filter/tests/boundaries.rs",
         "preview_1_is_an_empty_world",
         75,
     ),
-    ("host/src/filter/tests/guests.rs", "with_configure", 110),
+    ("crates/engine/src/filter/tests/guests.rs", "with_configure", 110),
     (
         "tests/checking.rs",
         "every_kind_of_mistake_is_found_in_its_line",

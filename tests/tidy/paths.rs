@@ -1,7 +1,6 @@
 //! The paths that a file names, outside of what only tests are built with.
 
 use proc_macro2::{TokenStream, TokenTree};
-use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Macro, UseTree, Visibility};
 
@@ -13,7 +12,6 @@ pub struct Mention {
     pub module: Vec<String>,
     /// As it is written; a glob ends with `*`.
     pub path: Vec<String>,
-    pub line: usize,
 }
 
 /// A name that a `use` makes known in a module.
@@ -43,17 +41,15 @@ impl Paths {
         paths
     }
 
-    fn mention(&self, path: Vec<String>, line: usize) -> Mention {
+    fn mention(&self, path: Vec<String>) -> Mention {
         Mention {
             module: self.module.clone(),
             path,
-            line,
         }
     }
 
     fn import(&mut self, tree: &UseTree, before: &[String], exported: bool) {
         let with = |name: String| [before, &[name]].concat();
-        let line = tree.span().start().line;
         let (name, path) = match tree {
             UseTree::Path(path) => {
                 self.import(&path.tree, &with(path.ident.to_string()), exported);
@@ -72,7 +68,7 @@ impl Paths {
             UseTree::Name(name) => (name.ident.to_string(), with(name.ident.to_string())),
             UseTree::Rename(rename) => (rename.rename.to_string(), with(rename.ident.to_string())),
         };
-        let mention = self.mention(path, line);
+        let mention = self.mention(path);
         self.bindings.push(Binding {
             name,
             mention,
@@ -84,35 +80,33 @@ impl Paths {
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
-        let mut line = 0;
         for token in tokens {
             match token {
                 TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
                 TokenTree::Ident(ident) => {
                     if colons != 2 {
-                        self.end(&mut path, line);
+                        self.end(&mut path);
                     }
-                    line = ident.span().start().line;
                     path.push(ident.to_string());
                     colons = 0;
                 }
                 TokenTree::Group(group) => {
-                    self.end(&mut path, line);
+                    self.end(&mut path);
                     self.tokens(group.stream());
                     colons = 0;
                 }
                 _ => {
-                    self.end(&mut path, line);
+                    self.end(&mut path);
                     colons = 0;
                 }
             }
         }
-        self.end(&mut path, line);
+        self.end(&mut path);
     }
 
-    fn end(&mut self, path: &mut Vec<String>, line: usize) {
+    fn end(&mut self, path: &mut Vec<String>) {
         if !path.is_empty() {
-            let mention = self.mention(std::mem::take(path), line);
+            let mention = self.mention(std::mem::take(path));
             self.mentions.push(mention);
         }
     }
@@ -154,7 +148,7 @@ impl<'a> Visit<'a> for Paths {
 
     fn visit_path(&mut self, path: &'a syn::Path) {
         let names = path.segments.iter().map(|segment| segment.ident.to_string());
-        let mention = self.mention(names.collect(), path.span().start().line);
+        let mention = self.mention(names.collect());
         self.mentions.push(mention);
         visit::visit_path(self, path);
     }

@@ -1,6 +1,6 @@
 //! A crate as the compiler sees it: its modules, and which file names what of which other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::paths::{Mention, Paths};
@@ -113,26 +113,6 @@ impl Tree {
             }
         }
         uses
-    }
-
-    /// The top modules of the crate that a file names, with the lines.
-    pub fn rooms_named(&self, file: &File) -> BTreeSet<(usize, String)> {
-        let bindings = file.paths.bindings.iter().map(|binding| &binding.mention);
-        let named = bindings.chain(&file.paths.mentions).filter_map(|mention| {
-            let (mut module, mut path) = (&file.module[..], &mention.path[..]);
-            while let Some((first, rest)) = path.split_first() {
-                match first.as_str() {
-                    "crate" => module = &[],
-                    "super" => module = module.split_last()?.1,
-                    _ => break,
-                }
-                path = rest;
-            }
-            // A relative path that did not leave its module stays in its room.
-            let climbed = path.len() < mention.path.len() && module.is_empty();
-            Some((mention.line, path.first().filter(|_| climbed)?.clone()))
-        });
-        named.collect()
     }
 
     fn target(&self, file: &File, mention: &Mention) -> Option<Target> {

@@ -213,7 +213,7 @@ fn ask_all(server: SocketAddr, queries: &[Message]) -> Vec<Message> {
     answers
 }
 
-/// Whether a difference is one that docs/zone-files.md lists, with its reason.
+/// Whether a difference is one that docs/reference/differences.md lists, with its reason.
 fn is_known(query: &Message, ours: &Message, theirs: &Message) -> bool {
     let question = &query.questions[0];
     let without = |message: &Message, rtype: Option<u16>| {

@@ -29,13 +29,17 @@ pub fn built(name: &str) -> PathBuf {
 pub fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
-    // What cargo said of this program would be taken for something that changed: a build script that looks at it, ring's,
-    // runs again, and all that depends on it is compiled again.
+    told_what_is_built(as_typed(command))
+}
+
+/// A command without what cargo said of this program. Another cargo would take that for something that changed: a build
+/// script that looks at it, ring's, runs again, and all that depends on it is compiled again.
+pub fn as_typed(mut command: Command) -> Command {
     let of_this = |name: &String| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for name in std::env::vars().map(|(name, _)| name).filter(of_this) {
         command.env_remove(name);
     }
-    told_what_is_built(command)
+    command
 }
 
 /// A command that builds, or has another one build, told what `dnsweir --version` shall say: the commit, and whether

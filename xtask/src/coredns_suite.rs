@@ -1,4 +1,4 @@
-//! CoreDNS's own tests, with dnsweir in the place of CoreDNS, and the table of docs/coredns-suite.md that says of each what comes of it.
+//! CoreDNS's own tests, with dnsweir in the place of CoreDNS, and the table of docs/reference/coredns-suite.md that says of each what comes of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use crate::commands::{Failure, call, release_folder, root};
 const COREDNS: &str = "github.com/coredns/coredns@v1.15.0";
 
 /// The table.
-const TABLE: &str = "docs/coredns-suite.md";
+const TABLE: &str = "docs/reference/coredns-suite.md";
 
 /// Files that are only about what goes on inside of CoreDNS's process.
 const INSIDE: [&str; 1] = ["json_log_test.go"];

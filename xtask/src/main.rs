@@ -5,6 +5,7 @@
 //! that say which of them were skipped, and one name for every check that a change has to pass. It does
 //! nothing that a person could not type.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -18,9 +19,11 @@ mod coredns_suite;
 mod fuzz;
 mod lint;
 mod pack;
+mod programs;
 mod released;
 mod setup;
 mod simulate;
+mod site;
 mod steady;
 mod test;
 
@@ -59,9 +62,10 @@ What ships, and what it costs (always the release):
 Now and then:
   setup              add the WebAssembly target that filters are built for, if it is missing
   steady [ARGS…]     `test ARGS…` ten times beside eight threads that spin (--runs N, --load N); goes on where it stopped
-  simulate [ARGS…]   play the proxy in a world of its own for two minutes, a history a seed; --help and docs/simulation.md
+  simulate [ARGS…]   play the proxy in a world of its own for two minutes, a history a seed; --help and tests/box/README.md
   fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
-  coredns-suite [T…] run CoreDNS's own tests against dnsweir, and compare with the table of docs/coredns-suite.md (--write); needs Go
+  coredns-suite [T…] run CoreDNS's own tests against dnsweir, and compare with the table of docs/reference/coredns-suite.md (--write); needs Go
+  docs               make a site of the documents, with a search: target/docs/book; needs mdBook
   bindings           generate guest-sdk/src/bindings.rs from wit/
   keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
 
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         "simulate" => simulate::simulate(rest),
         "fuzz" => fuzz::fuzz(&rest),
         "coredns-suite" => coredns_suite::suite(rest),
+        "docs" => site::docs(),
         "bindings" => bindings(),
         "keep-filter" => released::keep(),
         "" | "help" | "--help" | "-h" => {

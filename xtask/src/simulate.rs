@@ -1,4 +1,4 @@
-//! Plays histories of the proxy in the box (docs/simulation.md): of the proxy as it is, of one whose filters run by fuel, and of
+//! Plays histories of the proxy in the box (tests/box/README.md): of the proxy as it is, of one whose filters run by fuel, and of
 //! copies that each have a fault planted, to see how soon it is found.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const FUEL: &str = "dnsweir/box-fuel";
 
 /// Has the copies' proxy be another one for cargo, which names what it compiles by what it is compiled like: both are kept in one
 /// folder, where the dependencies are the same, and neither is taken for the other.
-const APART: &str = "profile.release.package.dnsweir.debug=\"line-tables-only\"";
+const APART: &str = "debug=\"line-tables-only\"";
 
 /// Plays what the words say.
 pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
@@ -26,6 +26,9 @@ pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
         return planted(&words);
     }
     let build = Build::chosen(&mut words);
+    if words == ["--takeover"] {
+        return takeover(build);
+    }
     let fuel = words.iter().any(|word| word == "--fuel");
     let programs = match fuel {
         true => with_fuel(build)?,
@@ -35,6 +38,26 @@ pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
         }
     };
     call(histories(&programs).args(words))
+}
+
+/// Fails every call of a start beside another process, of an end with a successor and of the last one's end, in turn, and kills the
+/// process there: in namespaces of the kernel, in the time that it takes. Needs root.
+fn takeover(build: Build) -> Result<(), Failure> {
+    build.programs(None)?;
+    let mut command = Build::Quick.cargo("test");
+    command.args([
+        "--test",
+        "node",
+        "--",
+        "--nocapture",
+        "--test-threads",
+        "1",
+        "taking_over::",
+    ]);
+    command
+        .env("DNSWEIR_PROGRAMS", build.folder())
+        .env("DNSWEIR_BUILD", build.name());
+    call(command.env("DNSWEIR_EVERY_CALL", "1"))
 }
 
 /// The runner, which starts programs of a folder.
@@ -108,10 +131,10 @@ fn find(tree: &Path, patch: &Path, minutes: &str) -> Result<String, Failure> {
     let text = fs::read_to_string(patch).map_err(|error| format!("{}: {error}", patch.display()))?;
     if text
         .lines()
-        .any(|line| line.starts_with("+++ ") && !line.starts_with("+++ b/host/src/"))
+        .any(|line| line.starts_with("+++ ") && !line.starts_with("+++ b/crates/"))
     {
         // What is compiled of other folders is kept where that of this one's is.
-        return Err("it changes what is not in host/src".to_owned());
+        return Err("it changes what is not in crates".to_owned());
     }
     apply(tree, patch, &[])?;
     let found = build(tree, text.contains("\nbuild: fuel\n")).and_then(|programs| {
@@ -148,12 +171,24 @@ fn apply(tree: &Path, patch: &Path, options: &[&str]) -> Result<(), Failure> {
 fn build(tree: &Path, fuel: bool) -> Result<PathBuf, Failure> {
     let folder = target().join(if fuel { "planted/fuel" } else { "planted/built" });
     let mut command = Build::Quick.cargo_into("build", &folder);
-    command.args(["--quiet", "--bin", "dnsweir", "--config", APART]);
+    command.args(["--quiet", "--bin", "dnsweir"]);
+    for name in crates().map_err(|error| format!("crates: {error}"))? {
+        command.args(["--config", &format!("profile.release.package.{name}.{APART}")]);
+    }
     if fuel {
         command.args(["--features", FUEL]);
     }
     call(command.current_dir(tree))?;
     Ok(folder.join("release"))
+}
+
+/// The proxy's own crates.
+fn crates() -> io::Result<Vec<String>> {
+    let mut names = vec!["dnsweir".to_owned()];
+    for entry in fs::read_dir(root().join("crates"))? {
+        names.push(format!("dnsweir-{}", entry?.file_name().to_string_lossy()));
+    }
+    Ok(names)
 }
 
 /// Copies the sources, with their times, so that only what is changed is compiled again.

@@ -1,11 +1,12 @@
 //! Every test of the workspace, or some, and an account of those that did not run.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::{fs, io};
 
 use crate::build::Build;
 use crate::commands::{Failure, built, call, root, strict, told_what_is_built};
+use crate::programs::{self, Program};
 use crate::setup;
 
 /// The file that names the tests which skipped themselves.
@@ -13,9 +14,6 @@ const SKIPPED: &str = "DNSWEIR_SKIPPED_TESTS";
 
 /// What runs the tests on a Kubernetes node.
 const CLUSTER: &str = "tests/cluster/run.sh";
-
-/// What a main thread's stack holds. Unoptimized code takes several times as much of it as what ships.
-const STACK: &str = "33554432";
 
 /// What is to be tested.
 struct Selection {
@@ -58,18 +56,43 @@ impl Selection {
 
 /// A room's tests are those of its module, not all that have its name somewhere in theirs.
 fn name_room(word: &mut String) {
-    let is_module = |folder: &str| {
-        let path = root().join(folder).join(&*word);
+    let is_module = |folder: &Path| {
+        let path = folder.join(&*word);
         path.is_dir() || path.with_extension("rs").is_file()
     };
-    if !word.contains(['/', '.', '-', ':']) && ["host/src", "tests"].into_iter().any(is_module) {
+    let crates = fs::read_dir(root().join("crates"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut folders: Vec<PathBuf> = crates.map(|entry| entry.path().join("src")).collect();
+    folders.extend(["host/src", "tests"].map(|folder| root().join(folder)));
+    if !word.contains(['/', '.', '-', ':']) && folders.iter().any(|folder| is_module(folder)) {
         word.push_str("::");
     }
+}
+
+/// The tests of one crate, which lie beside its code; further words are for them.
+fn test_crate(name: &str, words: &[String]) -> Result<(), Failure> {
+    let folder = format!("crates/{name}/");
+    let mut programs = programs::compiled()?;
+    programs.retain(|program| program.name.starts_with(&folder));
+    for mut program in programs {
+        call(program.command.args(words))?;
+    }
+    Ok(())
 }
 
 /// Builds what is needed, runs the tests, and names the ones that skipped themselves for lack of a tool. Those on a
 /// Kubernetes node build Kubernetes first, which takes minutes: they are run when asked for, and by CI.
 pub fn test(words: Vec<String>) -> Result<(), Failure> {
+    if let Some((name, rest)) = words.split_first()
+        && !name.starts_with('-')
+        && name != "cluster"
+        && root().join("crates").join(name).is_dir()
+    {
+        setup::wasm_target()?;
+        return test_crate(name, rest);
+    }
     let selection = Selection::of(words);
     // Another run that calls this one makes the account.
     let accounted = std::env::var_os(SKIPPED);
@@ -79,22 +102,28 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
     if accounted.is_none() {
         forget(&skipped)?;
     }
-    let prepared = build(&selection)?;
-    let mut tested = Ok(());
-    if selection.workspace {
-        let mut command = Build::Quick.cargo("test");
-        command.arg("--no-fail-fast").args(&selection.words);
-        command.env("RUST_MIN_STACK", STACK);
-        if std::env::var_os("RUST_TEST_THREADS").is_none() {
-            command.env("RUST_TEST_THREADS", (THREADS * cores()).to_string());
-        }
-        tested = call(told(&mut command, &selection, &skipped));
+    build(&selection)?;
+    let mut tests = match selection.words.is_empty() {
+        true => all()?,
+        false => vec![chosen(&selection.words)],
+    };
+    if !selection.workspace {
+        tests.clear();
     }
-    // Whatever the tests said: what goes on building is waited for.
-    tested = tested.and(prepared.map_or(Ok(()), is_prepared));
+    for program in &mut tests {
+        told(&mut program.command, &selection, &skipped);
+    }
+    let mut tested = programs::run(tests);
     if selection.cluster {
-        let mut node = told_what_is_built(Command::new(root().join(CLUSTER)));
-        tested = tested.and(call(told(&mut node, &selection, &skipped)));
+        // Alone: what rules two nodes keeps the processors busy by itself, and losses are counted.
+        let mut command = told_what_is_built(Command::new(root().join(CLUSTER)));
+        told(&mut command, &selection, &skipped);
+        let name = "tests/cluster".to_owned();
+        let on_nodes = programs::run(vec![Program { name, command }]);
+        tested = match (tested, on_nodes) {
+            (Err(one), Err(other)) => Err(format!("{one}\n{other}")),
+            (one, other) => one.and(other),
+        };
     }
     if accounted.is_some() {
         return tested;
@@ -113,42 +142,66 @@ pub fn test(words: Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The tests, and the programs that they start from outside. What is returned still builds what the tests on a Kubernetes
-/// node need: most other tests wait most of the time.
-fn build(selection: &Selection) -> Result<Option<Child>, Failure> {
+/// The programs of all tests, with what takes longest at both ends: a program is taken from either.
+fn all() -> Result<Vec<Program>, Failure> {
+    let mut tests = programs::compiled()?;
+    let mut command = Build::Quick.cargo("test");
+    command.arg("--doc");
+    tests.push(Program {
+        name: "examples in the documentation of crates".to_owned(),
+        command,
+    });
+    let place = |program: &Program| match program.name.as_str() {
+        "tests/main" => 0,
+        "tests/node" => 2,
+        _ => 1,
+    };
+    tests.sort_by_key(place);
+    Ok(tests)
+}
+
+/// The tests that some words are about, as cargo takes them.
+fn chosen(words: &[String]) -> Program {
+    let mut command = Build::Quick.cargo("test");
+    command
+        .arg("--no-fail-fast")
+        .args(words)
+        .env("RUST_MIN_STACK", programs::STACK);
+    Program {
+        name: words.join(" "),
+        command,
+    }
+}
+
+/// The programs that tests start from outside.
+fn build(selection: &Selection) -> Result<(), Failure> {
     setup::wasm_target()?;
     let mut tests = Build::Quick.cargo("build");
     match selection.build {
-        Build::Quick => call(tests.args(["--bins", "--tests"])).map(|()| None),
+        Build::Quick => call(tests.args(["--bins", "--tests"])),
         Build::Release => {
             call(tests.arg("--tests"))?;
-            // The proxy is compiled in one piece, by one processor; the others have something to do meanwhile.
-            let cluster = selection.cluster.then(prepare_cluster).transpose()?;
-            match Build::Release.programs(None) {
-                Ok(()) => Ok(cluster),
-                failed => failed.and(cluster.map_or(Ok(()), is_prepared)).map(|()| None),
+            if selection.cluster {
+                prepare_cluster()?;
             }
+            Build::Release.programs(None)
         }
     }
 }
 
-/// Begins to build Kubernetes, if that is still to be done, with what processors have nothing better to do.
-fn prepare_cluster() -> Result<Child, Failure> {
+/// Begins to build Kubernetes, if that is still to be done, with what processors have nothing better to do. The tests on it
+/// wait until that is done, or do it themselves; should the programs not compile, what is built is there the next time.
+fn prepare_cluster() -> Result<(), Failure> {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(root().join(CLUSTER));
     let child = command.arg("prepare").stdin(Stdio::null()).spawn();
-    child.map_err(|error| format!("cannot run {CLUSTER}: {error}"))
-}
-
-fn is_prepared(mut cluster: Child) -> Result<(), Failure> {
-    match cluster.wait() {
-        Ok(status) if status.success() => Ok(()),
-        failed => Err(format!("{CLUSTER} prepare failed: {failed:?}")),
-    }
+    child
+        .map(|_| ())
+        .map_err(|error| format!("cannot run {CLUSTER}: {error}"))
 }
 
 /// What the tests have to know: which program, and where to say that one was skipped.
-fn told<'a>(command: &'a mut Command, selection: &Selection, skipped: &Path) -> &'a mut Command {
+fn told(command: &mut Command, selection: &Selection, skipped: &Path) {
     command
         .env("DNSWEIR_PROGRAMS", selection.build.folder())
         .env("DNSWEIR_BUILD", selection.build.name())
@@ -156,7 +209,9 @@ fn told<'a>(command: &'a mut Command, selection: &Selection, skipped: &Path) -> 
     if selection.quick {
         command.env("DNSWEIR_QUICK", "1");
     }
-    command
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", (THREADS * cores()).to_string());
+    }
 }
 
 /// How many tests share a core: most of them wait for a server most of the time.

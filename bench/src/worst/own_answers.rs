@@ -12,12 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use dnsweir::measured::config;
-use dnsweir::measured::dns::{MESSAGE_MAXIMUM, Transport};
-use dnsweir::measured::filter::{BUILTINS, Engine, Filter};
-use dnsweir::measured::serve::{
-    Admission, Batch, Client, DeferredReply, Generation, Live, Replies, Shared, Worker,
-};
+use dnsweir_config as config;
+use dnsweir_engine::filter::{BUILTINS, Engine, Filter};
+use dnsweir_serve::serve::generation::Generation;
+use dnsweir_serve::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
+use dnsweir_wire::dns::{MESSAGE_MAXIMUM, Transport};
 use tokio::runtime::LocalRuntime;
 
 /// What the answer is made of.
@@ -148,8 +147,12 @@ struct Outbox {
 }
 
 impl Replies for Outbox {
-    fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
-        self.length.set(write(&mut self.buffer));
+    fn buffer(&mut self, _: usize) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    fn reply(&mut self, _: usize, length: usize) {
+        self.length.set(length);
     }
 
     fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {

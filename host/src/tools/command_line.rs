@@ -3,12 +3,19 @@
 use std::path::Path;
 
 use clap::Command;
+use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 
 use super::Stop;
+use crate::config::known_words;
 
-/// A script that completes `command` in a shell.
-pub fn completions(mut command: Command, shell: Shell) -> String {
+/// A script that completes `command` in a shell, and the words of the configuration where one is asked for.
+pub fn completions(command: Command, shell: Shell) -> String {
+    let mut command = command.mut_subcommand("words", |words| {
+        words.mut_arg("word", |word| {
+            word.value_parser(PossibleValuesParser::new(known_words()))
+        })
+    });
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "dnsweir", &mut script);
     String::from_utf8_lossy(&script).into_owned()

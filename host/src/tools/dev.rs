@@ -119,7 +119,8 @@ fn serve(file: &Path, view: &Arc<View>) -> Result<(), run::Stop> {
     let (queries, generations) = (Arc::clone(view), Arc::clone(view));
     run::run(
         ConfigOrigin::File(file.to_owned()),
-        None,
+        run::Places::default(),
+        run::Mistakes::End,
         Spectators {
             queries: Some(Box::new(move |told| queries.query(told))),
             generations: Some(Box::new(move |generation| match generation {

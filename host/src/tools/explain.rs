@@ -3,7 +3,6 @@
 //! The proxy is built as `dnsweir run` builds it, but for its listeners, and the query is handed to a worker as
 //! a listener would. The upstreams are real; the cache begins empty.
 
-use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -158,20 +157,22 @@ fn ask(worker: &Rc<Worker>, message: &[u8], client: SocketAddr, server: u16) {
         keepalive: None,
     };
     let mut batch = Batch::default();
-    let buffer = RefCell::new(vec![0; MESSAGE_MAXIMUM]);
-    let admission = worker.admit(&mut batch, message, client, &mut buffer.borrow_mut());
+    let mut buffer = vec![0; MESSAGE_MAXIMUM];
+    let admission = worker.admit(&mut batch, message, client, &mut buffer);
     if matches!(admission, Admission::Travelling) {
         worker.run(&mut batch, &mut Nowhere(buffer));
     }
 }
 
 /// Where replies go: what they say is in the trace.
-struct Nowhere(RefCell<Vec<u8>>);
+struct Nowhere(Vec<u8>);
 
 impl Replies for Nowhere {
-    fn reply(&mut self, _: usize, write: impl FnOnce(&mut [u8]) -> usize) {
-        write(&mut self.0.borrow_mut());
+    fn buffer(&mut self, _: usize) -> &mut [u8] {
+        &mut self.0
     }
+
+    fn reply(&mut self, _: usize, _: usize) {}
 
     fn defer(&mut self, _: usize) -> Box<dyn DeferredReply> {
         Box::new(NowhereLater)

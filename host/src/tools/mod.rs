@@ -17,12 +17,31 @@ pub mod test;
 
 use std::fmt;
 
+use crate::config::decode::nearest;
 use crate::config::{self, Report};
 use crate::run;
 
 /// What a configuration may contain, in KDL Schema.
 pub fn schema() -> String {
     config::schema()
+}
+
+/// What a word of the configuration means, wherever it may stand; without one, an overview of all.
+///
+/// # Errors
+/// When there is no such word.
+pub fn words(word: Option<&str>) -> Result<String, Stop> {
+    let text = config::glossary(word);
+    let Some(unknown) = word.filter(|_| text.is_empty()) else {
+        return Ok(text);
+    };
+    let help = match nearest(unknown, &config::known_words()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "`dnsweir words` lists them".to_owned(),
+    };
+    Err(Stop::Refused(format!(
+        "a configuration has no word `{unknown}`: {help}"
+    )))
 }
 
 /// Why a tool did not do what it was asked to.

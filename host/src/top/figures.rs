@@ -30,8 +30,13 @@ impl Between<'_> {
 
     /// The same, a second.
     pub fn rate(self, name: &str, labels: Labels<'_>) -> f64 {
+        self.grown(name, labels) / self.seconds()
+    }
+
+    /// What lies between them.
+    pub fn seconds(self) -> f64 {
         let Between(older, newer) = self;
-        self.grown(name, labels) / newer.at.duration_since(older.at).as_secs_f64().max(1e-3)
+        newer.at.duration_since(older.at).as_secs_f64().max(1e-3)
     }
 
     /// Below which duration this part of what a histogram counted lies, in seconds; none: it counted nothing.

@@ -1,6 +1,6 @@
 //! The samples of a page in Prometheus' text format, as far as our own uses it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Samples by name.
 #[derive(Debug, Default)]
@@ -33,6 +33,16 @@ impl Samples {
                 .iter()
                 .all(|(key, value)| labels.iter().any(|(k, v)| k == key && v == value))
         })
+    }
+
+    /// Every value that a label has in samples of this name.
+    pub fn values(&self, name: &str, label: &str) -> BTreeSet<&str> {
+        let samples = self.0.get(name).map_or(&[][..], Vec::as_slice).iter();
+        let labels = samples.flat_map(|(labels, _)| labels);
+        labels
+            .filter(|(key, _)| key == label)
+            .map(|(_, value)| &**value)
+            .collect()
     }
 
     /// Their sum.

@@ -1,5 +1,7 @@
 //! What is drawn: as much as there is room for.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::figures::{Between, Look};
@@ -41,7 +43,8 @@ impl Screen {
     pub fn draw(mut self, before: &Look, now: &Look) -> String {
         let between = Between(before, now);
         let status = &now.status;
-        self.head(status, between);
+        self.head(status);
+        self.rates(status, between);
         self.zones(status, between);
         self.upstreams(status, between);
         self.filters(status, between);
@@ -54,45 +57,89 @@ impl Screen {
         self.lines.join("\n") + "\n"
     }
 
-    fn head(&mut self, status: &Status, between: Between<'_>) {
-        let ready = if status.not_ready.is_empty() {
-            "ready"
-        } else {
-            "not ready"
-        };
-        let listen = status.listen.join(" ");
+    /// Which process it is, and what is wrong with it.
+    fn head(&mut self, status: &Status) {
         self.line(&format!(
-            "dnsweir {}, {ready}, up {}, configuration {}, {listen}",
+            "dnsweir {}, {}, up {}, configuration {}, {}",
             status.version,
+            if status.ready { "ready" } else { "not ready" },
             duration(status.uptime_seconds),
-            status.generation
+            status.generation,
+            status.listen.join(" ")
         ));
+        let problems = &status.problems;
+        // In a terminal there is to be room for the rest.
+        let shown = if self.height == PLAIN {
+            problems.len()
+        } else {
+            (self.height / 8).max(1)
+        };
+        if problems.is_empty() {
+            self.line("nothing is known to be wrong");
+        }
+        for problem in problems.iter().take(shown) {
+            let about = match problem.about.as_str() {
+                "" => String::new(),
+                about => format!("{about} "),
+            };
+            let since = problem.since / 1000;
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs();
+            let lasting = duration(now.saturating_sub(since));
+            self.paragraph("! ", &format!("{about}{} (for {lasting})", problem.what));
+            self.paragraph("  ", &problem.advice);
+        }
+        if problems.len() > shown {
+            self.line(&format!("! {} more, in /status", problems.len() - shown));
+        }
+    }
+
+    /// What goes on.
+    fn rates(&mut self, status: &Status, between: Between<'_>) {
         let asked = between.rate("dnsweir_requests_total", &[]);
         let hits = between.rate("dnsweir_cache_hits_total", &[]);
         let misses = between.rate("dnsweir_cache_misses_total", &[]);
-        let failed = between.rate("dnsweir_responses_total", &[("rcode", "SERVFAIL")]);
         let [median, slowest] =
             [0.5, 0.99].map(|part| seconds(between.quantile(part, "dnsweir_request_duration_seconds", &[])));
-        self.line(&format!(
-            "{}/s, {} from the cache, median {median}, p99 {slowest}, {}/s failed, {} waiting, {} of at most {}",
+        self.lines.push(String::new());
+        let rates = format!(
+            "in the last {:.0} s: {}/s, {} from the cache, median {median}, p99 {slowest}, {} waiting",
+            between.seconds().max(1.0),
             number(asked),
             share(hits, hits + misses),
-            number(failed),
-            number(between.1.samples.sum("dnsweir_waiting_queries", &[])),
-            status.memory.resident_bytes.map_or_else(|| "–".to_owned(), octets),
+            number(between.1.samples.sum("dnsweir_waiting_queries", &[]))
+        );
+        self.paragraph("", &rates);
+        let answers = between.grown("dnsweir_responses_total", &[]);
+        let values = between.1.samples.values("dnsweir_responses_total", "rcode");
+        let mut rcodes: Vec<(f64, &str)> = values
+            .into_iter()
+            .map(|rcode| {
+                (
+                    between.grown("dnsweir_responses_total", &[("rcode", rcode)]),
+                    rcode,
+                )
+            })
+            .filter(|(count, _)| *count > 0.0)
+            .collect();
+        rcodes.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let rcodes: Vec<String> = rcodes
+            .into_iter()
+            .map(|(count, rcode)| format!("{rcode} {}", share(count, answers)))
+            .collect();
+        if !rcodes.is_empty() {
+            self.paragraph("answers: ", &rcodes.join(", "));
+        }
+        let resident = status
+            .memory
+            .resident_bytes
+            .map_or_else(|| "–".to_owned(), octets);
+        self.line(&format!(
+            "memory: {resident} of at most {}",
             octets(status.memory.ceiling_bytes)
         ));
-        for reason in &status.not_ready {
-            self.line(&format!("not ready: {reason}"));
-        }
-        if let Some(error) = status
-            .reloads
-            .error
-            .as_deref()
-            .and_then(|error| error.lines().next())
-        {
-            self.line(&format!("the last reload failed: {error}"));
-        }
     }
 
     fn zones(&mut self, status: &Status, between: Between<'_>) {
@@ -118,11 +165,15 @@ impl Screen {
     }
 
     fn upstreams(&mut self, status: &Status, between: Between<'_>) {
-        let mut addresses: Vec<&str> = status.upstreams.iter().map(|one| one.address.as_str()).collect();
+        let mut addresses: Vec<(&str, &str)> = status
+            .upstreams
+            .iter()
+            .map(|one| (one.address.as_str(), one.to.as_str()))
+            .collect();
         addresses.sort_unstable();
         addresses.dedup();
-        let rows = addresses.into_iter().map(|to| {
-            let one = || status.upstreams.iter().filter(|one| one.address == to);
+        let rows = addresses.into_iter().map(|(address, to)| {
+            let one = || status.upstreams.iter().filter(|one| one.to == to);
             let state = match () {
                 () if one().any(|one| one.looping) => "loops back",
                 () if one().all(|one| one.healthy) => "in use",
@@ -131,13 +182,22 @@ impl Screen {
             let time = |part| {
                 seconds(between.quantile(part, "dnsweir_forward_request_duration_seconds", &[("to", to)]))
             };
+            let failures = between.rate("dnsweir_forward_failures_total", &[("to", to)]);
+            let silence = [("to", to), ("reason", "timeout")];
+            let lost = between.grown("dnsweir_forward_failures_total", &silence);
             vec![
-                to.to_owned(),
+                address.to_owned(),
                 state.to_owned(),
                 number(between.rate("dnsweir_forward_requests_total", &[("to", to)])),
                 time(0.5),
                 time(0.99),
-                number(between.rate("dnsweir_forward_failures_total", &[("to", to)])),
+                share(
+                    lost,
+                    between
+                        .grown("dnsweir_forward_requests_total", &[("to", to)])
+                        .max(lost),
+                ),
+                number(failures - between.rate("dnsweir_forward_failures_total", &silence)),
             ]
         });
         let columns = [
@@ -146,7 +206,8 @@ impl Screen {
             Figure("per s", 9),
             Figure("median", 9),
             Figure("p99", 9),
-            Figure("failed", 8),
+            Figure("lost", 8),
+            Figure("failed/s", 8),
         ];
         self.table(&columns, rows.collect());
     }
@@ -243,6 +304,27 @@ impl Screen {
             });
             let line = cells.collect::<Vec<_>>().join(" ");
             self.line(line.trim_end());
+        }
+    }
+
+    /// As many lines as it takes, below what the first one begins with.
+    fn paragraph(&mut self, begin: &str, text: &str) {
+        let room = self.width - begin.len();
+        let mut lines = vec![String::new()];
+        for word in text.split_whitespace() {
+            match lines.last_mut() {
+                Some(line) if line.is_empty() => line.push_str(word),
+                Some(line) if line.width() + 1 + word.width() <= room => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                _ => lines.push(word.to_owned()),
+            }
+        }
+        let space = " ".repeat(begin.len());
+        for (at, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
+            let begin = if at == 0 { begin } else { &*space };
+            self.line(&format!("{begin}{line}"));
         }
     }
 
@@ -353,6 +435,25 @@ mod tests {
         }
         assert_eq!(padded("a", 3, true), "  a");
         assert_eq!(padded("abcd", 3, false), "ab…");
+    }
+
+    #[test]
+    fn paragraphs_go_on_below_their_beginning() {
+        let mut screen = Screen::new(40, PLAIN);
+        screen.paragraph(
+            "! ",
+            "an upstream leaves 10 % of its queries unanswered (for 4 min)",
+        );
+        screen.paragraph("  ", "");
+        screen.paragraph("", &"x".repeat(50));
+        assert_eq!(
+            screen.lines,
+            [
+                "! an upstream leaves 10 % of its queries",
+                "  unanswered (for 4 min)",
+                &("x".repeat(39) + "…"),
+            ]
+        );
     }
 
     #[test]

@@ -8,8 +8,8 @@ pub struct Status {
     pub version: String,
     pub uptime_seconds: u64,
     pub generation: u64,
-    pub not_ready: Vec<String>,
-    pub reloads: Reloads,
+    pub ready: bool,
+    pub problems: Vec<Problem>,
     pub listen: Vec<String>,
     pub memory: Memory,
     pub zones: Vec<Zone>,
@@ -19,9 +19,15 @@ pub struct Status {
     pub queries: Option<Queries>,
 }
 
+/// What is wrong.
 #[derive(Debug, Deserialize)]
-pub struct Reloads {
-    pub error: Option<String>,
+pub struct Problem {
+    pub about: String,
+    pub what: String,
+    #[serde(default)]
+    pub advice: String,
+    /// Unix time in milliseconds.
+    pub since: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,6 +52,8 @@ pub struct Filter {
 #[derive(Debug, Deserialize)]
 pub struct Upstream {
     pub address: String,
+    /// What it is called in metrics.
+    pub to: String,
     pub healthy: bool,
     pub looping: bool,
 }

@@ -23,6 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use hyper::header::HeaderMap;
 use tokio::sync::watch;
 
 use crate::admin::{self, Reply};
@@ -92,7 +93,7 @@ async fn serve(options: Options) -> Result<(), Stop> {
     let admin = options.admin.unwrap_or_else(|| everywhere(9253));
     let admin = admin::Listener::bind(admin, Port::Own).map_err(machine)?;
     let (shown, ready) = (Arc::clone(&webhook), identity.clone());
-    let _admin = admin.serve(move |path, _| reply(path, &shown, ready.borrow().is_some()));
+    let _admin = admin.serve(move |path, headers| reply(path, headers, &shown, ready.borrow().is_some()));
     let address = options.listen.unwrap_or_else(|| everywhere(8443));
     let listener = tokio::net::TcpListener::bind(address).await;
     let listener = listener.map_err(|error| Stop::Machine(format!("cannot listen on {address}: {error}")))?;
@@ -126,7 +127,7 @@ fn everywhere(port: u16) -> SocketAddr {
 }
 
 /// What is shown at a path of the admin address.
-fn reply(path: &str, webhook: &Webhook, has_certificate: bool) -> Reply {
+fn reply(path: &str, headers: &HeaderMap, webhook: &Webhook, has_certificate: bool) -> Reply {
     match path {
         "/health" => admin::text(StatusCode::OK, "ok\n".into()),
         "/ready" if has_certificate => admin::text(StatusCode::OK, "ready\n".into()),
@@ -139,11 +140,7 @@ fn reply(path: &str, webhook: &Webhook, has_certificate: bool) -> Reply {
             webhook
                 .counters
                 .show(webhook.dry_run, webhook.dismissed(), &mut figures);
-            admin::typed(
-                StatusCode::OK,
-                metrics::CONTENT_TYPE,
-                metrics::text([("dnsweir", figures)]),
-            )
+            admin::figures(headers, &[("dnsweir", figures), metrics::of_process()])
         }
         _ => admin::text(
             StatusCode::NOT_FOUND,

@@ -13,13 +13,14 @@ use harness::guests::build_some;
 use crate::outcome::{Ended, Outcome};
 
 /// Configurations that histories name. Each is a file `NAME.kdl` in the program's folder; what it runs is `live.kdl`.
-pub const CONFIGURATIONS: [(&str, &str); 7] = [
+pub const CONFIGURATIONS: [(&str, &str); 8] = [
     ("one", include_str!("configurations/one.kdl")),
     ("other", include_str!("configurations/other.kdl")),
     ("filtered", include_str!("configurations/filtered.kdl")),
     ("own", include_str!("configurations/own.kdl")),
     ("waiting", include_str!("configurations/waiting.kdl")),
     ("spinning", include_str!("configurations/spinning.kdl")),
+    ("cluster", include_str!("configurations/cluster.kdl")),
     ("bad", include_str!("configurations/bad.kdl")),
 ];
 
@@ -84,6 +85,10 @@ impl History {
             fs::write(place.join(name).with_extension("kdl"), text)?;
         }
         fs::write(place.join("own.zone"), include_str!("configurations/own.zone"))?;
+        fs::write(
+            place.join("kubeconfig"),
+            include_str!("configurations/kubeconfig"),
+        )?;
         if ["filtered", "spinning"].iter().any(|name| self.names(name)) {
             for (module, path) in modules() {
                 fs::copy(path, place.join(module))?;

@@ -1,7 +1,7 @@
-//! Histories of the proxy in the box, and what must hold in each: docs/simulation.md.
+//! Histories of the proxy in the box, and what must hold in each: tests/box/README.md.
 //!
-//! Without words, as by `cargo test`, the kept ones are run: what once failed, each a small file; and planted faults are looked
-//! at, whether they still apply. `cargo xtask simulate` has this program make new ones.
+//! Without words, as by `cargo test`, the kept ones are run: what once failed, each a small file. `cargo xtask simulate` has this
+//! program make new ones.
 
 #![allow(
     clippy::print_stdout,

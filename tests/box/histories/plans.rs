@@ -23,6 +23,20 @@ const WEATHER: [&str; 8] = [
     "failing",
 ];
 
+/// What an API server can be like, and what happens to it.
+const MOODS: [&str; 10] = [
+    "fine",
+    "lagging",
+    "breaking",
+    "forgetting",
+    "deaf",
+    "silent",
+    "failing",
+    "gone",
+    "backup",
+    "restored",
+];
+
 /// Who is asked.
 const UPSTREAMS: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 
@@ -138,6 +152,32 @@ pub fn long(seed: u64, minutes: u64, every: u64, fuel: bool) -> History {
     History {
         seed,
         configuration: good[chance.below(good.len() as u64) as usize].to_owned(),
+        lines,
+    }
+}
+
+/// Minutes of an API server in changing moods, in which services come, change and go; then time to recover, and time in which
+/// answers are to be fresh.
+pub fn cluster(seed: u64, minutes: u64) -> History {
+    let mut chance = Random::new(seed).branch(101);
+    let well = minutes * 60 * SECOND;
+    let term = well + 300 * SECOND;
+    let mut lines = vec!["cluster 10.0.0.9 127.0.0.1:53".to_owned()];
+    lines.push("reader 10.1.0.250 127.0.0.1:9253".to_owned());
+    lines.extend([format!("up {}ms", 8 * SECOND), format!("down {term}ms")]);
+    lines.push(format!("well {well}ms {term}ms"));
+    let mut at = 10 * SECOND;
+    while at < well {
+        let mood = MOODS[chance.below(MOODS.len() as u64) as usize];
+        lines.push(format!("at {at}ms weather 10.0.0.9 {mood}"));
+        at += SECOND + chance.below(90 * SECOND);
+    }
+    lines.push(format!("at {well}ms weather 10.0.0.9 fine"));
+    lines.push(format!("at {term}ms term"));
+    lines.push(format!("at {}ms end", term + 60 * SECOND));
+    History {
+        seed,
+        configuration: "cluster".to_owned(),
         lines,
     }
 }

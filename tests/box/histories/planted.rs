@@ -1,11 +1,10 @@
-//! Faults that are planted on purpose, each a patch in `planted/`: whether it still applies to the sources, and how soon the
-//! program that has it is found out. `cargo xtask simulate --planted` makes such programs.
+//! Faults that are planted on purpose, each a patch in `planted/`: how soon the program that has it is found out.
+//! `cargo xtask simulate --planted` makes such programs.
 
+use std::fs;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use crate::sweep::{self, Fate};
 use crate::{checks, plans};
@@ -15,46 +14,6 @@ const MINUTES: u64 = 2;
 
 /// Milliseconds from one query of a client's to the next.
 const EVERY: u64 = 20;
-
-/// Names those that do not apply any more, of those whose names contain one of the words.
-///
-/// # Errors
-/// If there is no `git`, or patches do not apply.
-pub fn apply(words: &[&String]) -> Result<usize, String> {
-    let mut files = list().map_err(|error| format!("cannot list planted faults: {error}"))?;
-    files.retain(|file| {
-        let name = format!("box::planted::{}", file.display());
-        words.is_empty() || words.iter().any(|word| name.contains(*word))
-    });
-    let mut stale = Vec::new();
-    for file in &files {
-        let check = Command::new("git")
-            .args(["apply", "--check"])
-            .arg(file)
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
-            .output();
-        let output = check.map_err(|error| format!("cannot run git: {error}"))?;
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            stale.push(format!("{} does not apply any more:\n{why}", file.display()));
-        }
-    }
-    match stale.is_empty() {
-        true => Ok(files.len()),
-        false => Err(stale.join("\n")),
-    }
-}
-
-fn list() -> io::Result<Vec<PathBuf>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("planted");
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        files.push(entry?.path());
-    }
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "patch"));
-    files.sort();
-    Ok(files)
-}
 
 /// Looks for what the program does wrong that has the fault of this patch, for so many minutes, and prints how it was found.
 ///

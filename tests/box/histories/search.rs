@@ -16,8 +16,10 @@ Usage: cargo xtask simulate [OPTIONS]
   --minutes M    how long to look for, one seed after the other (2)
   --virtual M    minutes of changing weather in each history (10)
   --every MS     a query each so many milliseconds (20)
+  --cluster      only histories with an API server, of which each fourth seed is one
   --changes      fail every call of a start, a reload and a stop in turn
   --kills        kill the process at each of them, and start another one on what it left
+  --takeover     fail every call of a start beside another process and of an end, in the kernel's own namespaces, as root
   --same N       play the seed N times, and compare
   --file FILE    play one history
   --planted      plant each fault of tests/box/planted in turn, and look for it; names say which
@@ -37,6 +39,7 @@ struct Wanted {
     /// The patch whose fault the program has.
     planted: Option<PathBuf>,
     fuel: bool,
+    cluster: bool,
 }
 
 impl Wanted {
@@ -54,6 +57,7 @@ impl Wanted {
             keep: None,
             planted: None,
             fuel: false,
+            cluster: false,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -73,6 +77,7 @@ impl Wanted {
                 "--file" => wanted.file = words.next().map(PathBuf::from),
                 "--planted" => wanted.planted = words.next().map(PathBuf::from),
                 "--fuel" => wanted.fuel = true,
+                "--cluster" => wanted.cluster = true,
                 "--keep" => wanted.keep = words.next().map(PathBuf::from),
                 _ => return Err(USAGE.to_owned()),
             }
@@ -81,7 +86,10 @@ impl Wanted {
     }
 
     fn history(&self, seed: u64) -> History {
-        plans::long(seed, self.virtual_minutes, self.every, self.fuel)
+        match self.cluster || seed.is_multiple_of(4) {
+            true => plans::cluster(seed, self.virtual_minutes),
+            false => plans::long(seed, self.virtual_minutes, self.every, self.fuel),
+        }
     }
 
     fn play(&self, history: &History) -> Result<Outcome, String> {

@@ -3,28 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use harness::failing;
+
 use crate::checks::{difference, faults, has_started, held};
 use crate::outcome::Outcome;
 use crate::plans;
-
-/// How each kind of call fails.
-const ERRNOS: [(&str, i32); 14] = [
-    ("socket", libc::EMFILE),
-    ("bind", libc::EADDRINUSE),
-    ("listen", libc::EADDRINUSE),
-    ("accept", libc::EMFILE),
-    ("connect", libc::ENETUNREACH),
-    ("option", libc::ENOPROTOOPT),
-    ("open", libc::EMFILE),
-    ("read", libc::EIO),
-    ("write", libc::ENOSPC),
-    ("change", libc::ENOSPC),
-    ("remove", libc::EIO),
-    ("register", libc::ENOSPC),
-    ("thread", libc::EAGAIN),
-    // Any: it does not fail, but does less.
-    ("short", libc::EINTR),
-];
 
 /// What a history without faults holds: before the reload, and after it.
 pub struct Reference {
@@ -168,10 +151,8 @@ pub fn sweep(
     });
     for (phase, kind, count) in met {
         let errno = match fate {
-            Fate::Fails => ERRNOS
-                .iter()
-                .find(|(name, _)| name == kind)
-                .map_or(libc::EIO, |(_, errno)| *errno),
+            // To do less than could be done is no failure: any will do.
+            Fate::Fails => failing::errno(kind).unwrap_or(libc::EINTR),
             Fate::Kills => 0,
         };
         for which in 1..=*count {

@@ -1,6 +1,7 @@
 //! Those at the other end: clients, upstreams, whoever reads the admin address, and who sends signals and changes files.
 
 mod client;
+mod cluster;
 mod message;
 mod reader;
 mod upstream;
@@ -11,6 +12,7 @@ use crate::report::Report;
 use crate::scenario::{Deed, Role, Scenario, Trouble};
 use crate::seed::Random;
 use client::Client;
+use cluster::Cluster;
 use reader::Reader;
 use upstream::Upstream;
 
@@ -32,6 +34,7 @@ enum Actor {
     Client(Client),
     Upstream(Upstream),
     Reader(Reader),
+    Cluster(Cluster),
 }
 
 /// All of them.
@@ -49,6 +52,10 @@ impl Actors {
             let (ip, actor) = match role {
                 Role::Upstream { ip } => (*ip, Actor::Upstream(Upstream::new(chance))),
                 Role::Reader { ip, server } => (*ip, Actor::Reader(Reader::new(*ip, *server))),
+                Role::Cluster { ip, server } => {
+                    let cluster = Cluster::new(index, *ip, *server, scenario, chance);
+                    (*ip, Actor::Cluster(cluster))
+                }
                 Role::Client { ip, .. } => (*ip, Actor::Client(Client::new(index, role, scenario, chance))),
             };
             net.outside.insert(ip, index);
@@ -90,6 +97,7 @@ impl Actors {
             Actor::Client(client) => client.told(news, net, report),
             Actor::Upstream(upstream) => upstream.told(actor, news, net, report),
             Actor::Reader(reader) => reader.told(news, net, report),
+            Actor::Cluster(cluster) => cluster.told(news, net, report),
         }
         Outcome::Nothing
     }
@@ -121,12 +129,13 @@ impl Actors {
                 Outcome::Nothing
             }
             Deed::Weather { ip, name } => {
-                if let Some(Actor::Upstream(upstream)) =
-                    net.outside.get(&ip).and_then(|actor| self.actors.get_mut(*actor))
-                {
-                    upstream.change(&name);
-                    report.count(&format!("weather {name}"));
+                let actor = net.outside.get(&ip).copied();
+                match actor.and_then(|actor| self.actors.get_mut(actor)) {
+                    Some(Actor::Upstream(upstream)) => upstream.change(&name),
+                    Some(Actor::Cluster(cluster)) => cluster.become_so(&name, net),
+                    _ => return Outcome::Nothing,
                 }
+                report.count(&format!("weather {name}"));
                 Outcome::Nothing
             }
             Deed::Metrics(name) => {

@@ -26,6 +26,10 @@ pub enum Kind {
     /// Something to be told of: by epoll or inotify.
     Register,
     Thread,
+    /// Another program, started.
+    Child,
+    /// A request about links, addresses, routes or rules.
+    Netlink,
     /// Octets read from a file or written to it: some of them.
     Short,
 }
@@ -46,6 +50,8 @@ impl Kind {
             Kind::Remove => "remove",
             Kind::Register => "register",
             Kind::Thread => "thread",
+            Kind::Child => "child",
+            Kind::Netlink => "netlink",
             Kind::Short => "short",
         }
     }

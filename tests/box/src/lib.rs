@@ -5,7 +5,7 @@
 //! draws; time is virtual, and jumps when nobody can run; the network is the box's own, and so is everybody at its other end.
 //! What it does not see are system calls without a symbol: rustix makes some for `private_folder` and sealed memory.
 //!
-//! Started by `histories/main.rs`, which names a scenario's file in the environment. docs/simulation.md describes it.
+//! Started by `histories/main.rs`, which names a scenario's file in the environment. tests/box/README.md describes it.
 
 #![allow(
     clippy::missing_safety_doc,
@@ -17,6 +17,7 @@ mod actors;
 mod faults;
 mod kernel;
 mod net;
+mod outside;
 mod polls;
 mod pulse;
 mod report;
@@ -49,9 +50,17 @@ extern "C" fn begin() {
     };
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     let scenario = scenario::Scenario::read(&text);
+    if scenario.outside {
+        outside::begin(&scenario);
+        return tell_the_end();
+    }
     pulse::begin(&scenario.report);
     pulse::runs();
     schedule::begin(world::World::new(&scenario));
+    tell_the_end();
+}
+
+fn tell_the_end() {
     // SAFETY: a function of this library, which is never unloaded.
     unsafe { libc::atexit(at_exit) };
 }
@@ -60,4 +69,5 @@ extern "C" fn at_exit() {
     if let Some(world) = schedule::world() {
         world.write_report("exit");
     }
+    outside::write_report();
 }

@@ -194,11 +194,22 @@ fn link(descriptor: usize) -> Option<String> {
     Some(String::from_utf8_lossy(link).into_owned())
 }
 
-/// Writes a file past all symbols: what the box does is no call of the program's.
-fn write(path: &str, mut octets: &[u8]) {
+/// Writes a file.
+fn write(path: &str, octets: &[u8]) {
+    let file = create(path);
+    write_to(file, octets);
+    kernel!(libc::SYS_close, file);
+}
+
+/// Begins a file past all symbols: what the box does is no call of the program's.
+pub fn create(path: &str) -> i64 {
     let path = format!("{path}\0");
     let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC | libc::O_CLOEXEC;
-    let file = kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600);
+    kernel!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600)
+}
+
+/// Writes to such a file.
+pub fn write_to(file: i64, mut octets: &[u8]) {
     while !octets.is_empty() {
         let written = kernel!(libc::SYS_write, file, octets.as_ptr(), octets.len());
         let Some(rest) = usize::try_from(written)
@@ -210,5 +221,4 @@ fn write(path: &str, mut octets: &[u8]) {
         };
         octets = rest;
     }
-    kernel!(libc::SYS_close, file);
 }

@@ -16,6 +16,8 @@ pub enum Role {
         from: u64,
         until: u64,
     },
+    /// An API server, and who asks the program about its services.
+    Cluster { ip: IpAddr, server: SocketAddr },
     /// Somebody who reads the admin address.
     Reader { ip: IpAddr, server: SocketAddr },
 }
@@ -77,6 +79,8 @@ pub struct Fault {
 #[derive(Debug, Default)]
 pub struct Scenario {
     pub seed: u64,
+    /// Nothing is simulated: calls fail in the world as it is.
+    pub outside: bool,
     pub report: String,
     pub roles: Vec<Role>,
     pub deeds: Vec<(u64, Deed)>,
@@ -109,12 +113,17 @@ impl Scenario {
     fn take(&mut self, words: &[&str]) -> Option<()> {
         match *words {
             ["seed", seed] => self.seed = seed.parse().ok()?,
+            ["outside"] => self.outside = true,
             ["report", path] => self.report = path.to_owned(),
             ["up", at] => self.up = time(at)?,
             ["down", at] => self.down = time(at)?,
             ["well", from] => self.well = (time(from)?, u64::MAX),
             ["well", from, until] => self.well = (time(from)?, time(until)?),
             ["upstream", ip] => self.roles.push(Role::Upstream { ip: ip.parse().ok()? }),
+            ["cluster", ip, server] => self.roles.push(Role::Cluster {
+                ip: ip.parse().ok()?,
+                server: server.parse().ok()?,
+            }),
             ["reader", ip, server] => self.roles.push(Role::Reader {
                 ip: ip.parse().ok()?,
                 server: server.parse().ok()?,

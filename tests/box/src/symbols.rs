@@ -14,8 +14,9 @@ mod sockets;
 mod threads;
 mod time;
 
-use crate::faults::Kind;
+use crate::faults::{Fate, Kind};
 use crate::kernel::fail;
+use crate::outside;
 use crate::schedule::{Waits, this, wait, world};
 
 /// A call that the box sees: it costs something, and may pass the baton on.
@@ -30,22 +31,31 @@ pub fn seen() {
 
 /// Whether a call is to fail: with `errno` set then.
 pub fn fails(kind: Kind, what: &str) -> bool {
-    let Some(world) = world() else { return false };
-    match world.faults.meets(kind, what, world.net.now) {
-        crate::faults::Fate::Passes => false,
-        crate::faults::Fate::Fails(errno) => {
+    let fate = match world() {
+        Some(world) => world.faults.meets(kind, what, world.net.now),
+        None => outside::meets(kind, what),
+    };
+    match (fate, world()) {
+        (Fate::Passes, _) => false,
+        (Fate::Fails(errno), _) => {
             fail(errno);
             true
         }
-        crate::faults::Fate::Kills => world.end_by_force(),
+        (Fate::Kills, Some(world)) => world.end_by_force(),
+        (Fate::Kills, None) => outside::end_by_force(),
     }
+}
+
+/// The same for calls that the world has no part in, such as those to netlink: they fail outside alone.
+pub fn fails_outside(kind: Kind, what: &str) -> bool {
+    world().is_none() && fails(kind, what)
 }
 
 /// Whether a call is to read or write less than it could.
 pub fn shortened() -> bool {
     world().is_some_and(|world| {
         let fate = world.faults.meets(Kind::Short, "", world.net.now);
-        matches!(fate, crate::faults::Fate::Fails(_))
+        matches!(fate, Fate::Fails(_))
     })
 }
 

@@ -1,7 +1,7 @@
 //! What `deploy/` has, as an operator would apply it: the API server takes every variant, and filters come to the node each way.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use harness::guests::{root, verdicts};
@@ -29,10 +29,10 @@ const COMPONENTS: [&str; 4] = [
 const CLUSTER_COMPONENTS: [&str; 2] = ["multicluster", "service-entries"];
 
 /// What an overlay has, whatever else is in it.
-const PROXY: &[&str] = &["daemonset.apps/", "configmap/"];
+pub(super) const PROXY: &[&str] = &["daemonset.apps/", "configmap/"];
 
 /// What there is of the webhook.
-const WEBHOOK: &[&str] = &[
+pub(super) const WEBHOOK: &[&str] = &[
     "deployment.apps/",
     "service/",
     "poddisruptionbudget.policy/",
@@ -41,7 +41,7 @@ const WEBHOOK: &[&str] = &[
 
 /// Has the API server check manifests, to the last field, and keeps nothing. These objects have to be among them.
 #[track_caller]
-fn valid(name: &str, manifests: &str, expected: &[&str]) {
+pub(super) fn valid(name: &str, manifests: &str, expected: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("manifests.yaml");
     fs::write(&file, manifests).expect("a file");
@@ -81,7 +81,13 @@ fn composed_of(base: &str, folder: &Path, more: &str) {
 #[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
 fn every_overlay_is_valid() {
     for overlay in OVERLAYS {
-        valid(overlay, &rendered(&root().join("deploy").join(overlay)), PROXY);
+        let manifests = rendered(&root().join("deploy").join(overlay));
+        // Of the same registry, whichever is taken.
+        assert!(
+            manifests.contains("image: docker.io/library/dnsweir:0.1.0\n"),
+            "{overlay}"
+        );
+        valid(overlay, &manifests, PROXY);
     }
     valid("webhook", &rendered(&root().join("deploy/webhook")), WEBHOOK);
     for component in COMPONENTS {
@@ -98,133 +104,6 @@ fn every_overlay_is_valid() {
         composed_of("cluster-dns", folder.path(), &more);
         let expected = ["deployment.apps/", "clusterrole.rbac.authorization.k8s.io/"];
         valid(component, &rendered(folder.path()), &expected);
-    }
-}
-
-/// Values of the chart, as `--set` takes them.
-const VARIANTS: [&[&str]; 15] = [
-    &[],
-    &["mode=link-local"],
-    &["pods.enabled=true"],
-    &[
-        "serviceEntries.enabled=true",
-        "serviceEntries.range=null",
-        "serviceEntries.namespaces=null",
-    ],
-    &[
-        "multicluster.domains={clusterset.local,other.example}",
-        "mode=ipvs",
-    ],
-    &[
-        "pods.enabled=true",
-        "serviceEntries.enabled=true",
-        "serviceEntries.range={240.240.0.0/16,2001:db8:f0f0::/96}",
-        "multicluster.domains={clusterset.local}",
-        "multicluster.memory=64MiB",
-    ],
-    &[
-        "mode=ipvs",
-        "clusterDNS={10.96.0.10,fd00:96::10}",
-        "localAddress={169.254.20.10,fd00:20::10}",
-    ],
-    &["mode=no-kube-proxy"],
-    &[
-        "admin=0.0.0.0:9253",
-        "podLabels.team=dns",
-        "podAnnotations.note=it",
-    ],
-    &["admin=[::1]:9253", "imagePullSecrets[0].name=secret"],
-    &[
-        "filterConfigMaps={first,second}",
-        "filterImages[0].name=policy",
-        "filterImages[0].reference=policy:1",
-    ],
-    &[
-        "image.digest=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        "config=listen \"127.0.0.1\"",
-    ],
-    &["mode=link-local", "webhook.enabled=true"],
-    &[
-        "webhook.enabled=true",
-        "webhook.optionsOnly=true",
-        "webhook.options={use-vc,timeout:1}",
-        "webhook.dryRun=true",
-        "webhook.namespaceLabel=dns.example.org/local=yes",
-    ],
-    &[
-        "mode=no-kube-proxy",
-        "clusterDNS={10.96.0.10}",
-        "webhook.enabled=true",
-        "webhook.replicas=3",
-        "webhook.ndots=2",
-        "webhook.includeNamespaces={kube-public}",
-        "webhook.certificate.secret=webhook-tls",
-        "webhook.certificate.caBundle=eA==",
-        "webhook.certificate.annotations.note=it",
-        "imagePullSecrets[0].name=secret",
-    ],
-];
-
-/// Values that it has not, or not so.
-const WRONG: [&str; 13] = [
-    "mode=bypass",
-    "clusterDns={10.96.0.10}",
-    "clusterDNS={kube-dns}",
-    "admin=9253",
-    "serviceEntries.range={240.240.0.0}",
-    "multicluster.enabled=true",
-    "multicluster.domains={clusterset local}",
-    "image.digest=latest",
-    // In a mode that has no address of the node's own.
-    "webhook.enabled=true",
-    "webhook.replicas=0",
-    "webhook.namespaceLabel=enabled",
-    "webhook.includeNamespaces={default}",
-    "webhook.options={a b}",
-];
-
-/// Helm, about to print the manifests of a release called `chart`, since `dnsweir` is there, with these values.
-fn template(values: &[&str]) -> Command {
-    let helm = PathBuf::from(std::env::var_os("KUBE_BIN").expect("KUBE_BIN")).join("helm");
-    let mut command = Command::new(helm);
-    let chart = root().join("deploy/helm/dnsweir");
-    command
-        .args(["template", "chart"])
-        .arg(chart)
-        .args(["--namespace", "kube-system"]);
-    for value in values {
-        command.args(["--set", value]);
-    }
-    command
-}
-
-/// What a configuration says, without comments and however far it is indented.
-fn lines(text: &str) -> Vec<String> {
-    let lines = text.lines().map(str::trim);
-    let kept = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
-    kept.map(str::to_owned).collect()
-}
-
-#[test]
-#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
-fn every_variant_of_the_chart_is_valid() {
-    for values in VARIANTS {
-        let has_webhook = values.contains(&"webhook.enabled=true");
-        let webhook = if has_webhook { WEBHOOK } else { &[] };
-        let expected = [PROXY, webhook].concat();
-        valid(&values.join(" "), &output(&mut template(values)), &expected);
-    }
-    for wrong in WRONG {
-        let refused = template(&[wrong]).output().expect("helm");
-        assert!(!refused.status.success(), "{wrong} was taken");
-    }
-    // The same as with kubectl.
-    for mode in ["cluster-address", "link-local", "ipvs", "no-kube-proxy"] {
-        let chart = lines(&output(&mut template(&[&format!("mode={mode}")])));
-        let file = root().join(format!("deploy/overlays/{mode}/dnsweir.kdl"));
-        let overlay = lines(&fs::read_to_string(file).expect("a file"));
-        let flat = |lines: &[String]| lines.join(" ");
-        assert!(flat(&chart).contains(&flat(&overlay)), "{mode}: {chart:#?}");
     }
 }
 

@@ -219,7 +219,7 @@ fn addresses() -> BTreeSet<IpAddr> {
         .collect()
 }
 
-/// Why the two may say different things: the rows of the table in docs/kubernetes.md, in its order.
+/// Why the two may say different things: the rows of the table in docs/reference/differences.md, in its order.
 fn reason(
     name: &str,
     qtype: &str,

@@ -34,7 +34,7 @@ const SEARCHED: [&str; 4] = [
     "cluster.local",
 ];
 
-/// Why the two may say different things: rows of the table in docs/kubernetes.md.
+/// Why the two may say different things: rows of the table in docs/reference/differences.md.
 fn reason(name: &str, qtype: &str, [theirs, ours]: &[Said; 2]) -> Option<&'static str> {
     let own = name.ends_with(".default.svc.cluster.local.");
     let Said(rcode, _, [answers, authority, _]) = ours;

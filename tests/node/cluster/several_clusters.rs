@@ -55,7 +55,7 @@ fn names() -> BTreeSet<String> {
     all.map(|name| format!("{name}clusterset.local.")).collect()
 }
 
-/// Why the two may say different things: rows of the table in docs/kubernetes.md.
+/// Why the two may say different things: rows of the table in docs/reference/differences.md.
 fn reason(name: &str, qtype: &str, [theirs, ours]: &[Said; 2]) -> Option<&'static str> {
     let front = name.strip_suffix("clusterset.local.")?;
     let exists = ["", "svc.", "joined.svc.", "ns.dns.", "dns-version."].contains(&front);

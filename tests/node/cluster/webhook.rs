@@ -191,7 +191,7 @@ fn pods_ask_the_node_and_start_without_the_webhook() {
     pods_are_pointed_at_the_node();
     certificates_are_kept_right();
     pods_start_without_it();
-    kubectl(&["delete", "namespace", "injected"]);
+    kubectl(&["delete", "namespace", "injected", "--wait=false"]);
     deploy(&["delete"]);
     assert_eq!(processes(super::PROXY).len(), 1);
 }

@@ -58,7 +58,7 @@ fn end() {
     let rights = ["clusterrole/dnsweir-pods", "clusterrolebinding/dnsweir-pods"];
     kubectl(&[&["delete"], &rights[..]].concat());
     kubectl(&["-n", "kube-system", "delete", "serviceaccount/dnsweir"]);
-    kubectl(&["delete", "namespace", "red", "blue"]);
+    kubectl(&["delete", "namespace", "red", "blue", "--wait=false"]);
     await_started();
 }
 

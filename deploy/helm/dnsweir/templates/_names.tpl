@@ -13,6 +13,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- range $at, $address := .Values.localAddress }}{{ if $at }} {{ end }}{{ quote $address }}{{ end }}
 {{- end }}
 
+{{- /* Words as values of the configuration. */ -}}
+{{- define "dnsweir.words" }}{{ range . }} {{ quote . }}{{ end }}{{ end }}
+
 {{- define "dnsweir.configuration" -}}
 {{- $cluster := include "dnsweir.clusterDNS" . -}}
 {{- $mode := .Values.mode -}}
@@ -25,21 +28,44 @@ zone "." {
     {{- if .Values.serviceEntries.enabled }}
     service-entries {
         {{- with .Values.serviceEntries.namespaces }}
-        namespaces{{ range . }} {{ quote . }}{{ end }}
+        namespaces{{ include "dnsweir.words" . }}
         {{- end }}
         {{- with .Values.serviceEntries.range }}
-        range{{ range . }} {{ quote . }}{{ end }}
+        range{{ include "dnsweir.words" . }}
         {{- end }}
     }
     {{- end }}
-    cache
+    {{- range .Values.use }}
+    use {{ quote . }}
+    {{- end }}
+    cache { serve-stale "1h" }
+    forward{{ if .Values.upstreams }}{{ include "dnsweir.words" .Values.upstreams }}{{ else }} {{ $cluster }}{{ end }}
+}
+{{- if .Values.upstreams }}
+
+zone {{ quote .Values.clusterDomain }} "in-addr.arpa" "ip6.arpa" {
+    {{- range .Values.use }}
+    use {{ quote . }}
+    {{- end }}
+    cache { serve-stale "1h" }
     forward {{ $cluster }}
 }
+{{- end }}
+{{- range .Values.zones }}
+
+zone{{ include "dnsweir.words" .names }} {
+    {{- range .use }}
+    use {{ quote . }}
+    {{- end }}
+    cache { serve-stale "1h" }
+    forward{{ include "dnsweir.words" .upstreams }}
+}
+{{- end }}
 {{- with .Values.multicluster }}
 {{- if .domains }}
 
-zone{{ range .domains }} {{ quote . }}{{ end }} {
-    kubernetes { domain "cluster.local"; multicluster{{ range .domains }} {{ quote . }}{{ end }}; memory {{ quote .memory }} }
+zone{{ include "dnsweir.words" .domains }} {
+    kubernetes { domain {{ quote $.Values.clusterDomain }}; multicluster{{ include "dnsweir.words" .domains }}; memory {{ quote .memory }} }
 }
 {{- end }}
 {{- end }}
@@ -58,6 +84,10 @@ node {
 
 pods { node (env)"NODE_NAME" }
 {{- end }}
+{{- with .Values.extraConfig }}
+
+{{ . }}
+{{- end }}
 {{- end }}
 
 {{- /* What the configuration reads of the Kubernetes API, as the words of roles' names; nothing, and no account is needed. */ -}}
@@ -66,6 +96,16 @@ pods { node (env)"NODE_NAME" }
 {{- if .Values.serviceEntries.enabled }}service-entries {{ end }}
 {{- if .Values.multicluster.domains }}multicluster {{ end }}
 {{- end }}
+
+{{- /* The service account of the proxies; nothing: they have the namespace's own, and read nothing. */ -}}
+{{- define "dnsweir.account" -}}
+{{- with .Values.serviceAccount }}
+{{- if or .name .annotations (include "dnsweir.reads" $) }}{{ .name | default $.Release.Name }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* Where `admin` is. */ -}}
+{{- define "dnsweir.adminPort" }}{{ .Values.admin | splitList ":" | last }}{{ end }}
 
 {{- define "dnsweir.webhookLabels" -}}
 app.kubernetes.io/name: dnsweir-webhook

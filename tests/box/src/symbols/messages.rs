@@ -6,8 +6,9 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, sock
 
 use super::descriptors::result;
 use super::sockets::{read_address, write_address};
-use super::{Tried, seen, until};
-use crate::kernel::pass;
+use super::{Tried, fails_outside, seen, until};
+use crate::faults::Kind;
+use crate::kernel::{kernel, pass};
 use crate::net::{Errno, Number};
 use crate::schedule::{NEVER, world};
 use crate::world::{Thing, World};
@@ -211,6 +212,20 @@ pub unsafe extern "C" fn recv(
     }
 }
 
+/// Whether a descriptor of the kernel's leads to what the kernel says of links, addresses, routes and rules.
+fn is_netlink(descriptor: c_int) -> bool {
+    let (mut domain, mut length): (c_int, socklen_t) = (0, size_of::<c_int>() as socklen_t);
+    let asked = kernel!(
+        libc::SYS_getsockopt,
+        descriptor,
+        libc::SOL_SOCKET,
+        libc::SO_DOMAIN,
+        &raw mut domain,
+        &raw mut length
+    );
+    asked == 0 && domain == libc::AF_NETLINK
+}
+
 /// # Safety
 /// As sendto(2).
 #[unsafe(no_mangle)]
@@ -223,6 +238,9 @@ pub unsafe extern "C" fn sendto(
     size: socklen_t,
 ) -> ssize_t {
     let Some(number) = socket(descriptor) else {
+        if is_netlink(descriptor) && fails_outside(Kind::Netlink, "") {
+            return -1;
+        }
         return pass!(libc::SYS_sendto, descriptor, octets, length, flags, address, size) as ssize_t;
     };
     let vector = iovec {
@@ -373,6 +391,7 @@ pub unsafe extern "C" fn sendmsg(descriptor: c_int, header: *const msghdr, flags
     match socket(descriptor) {
         // SAFETY: the caller's promise.
         Some(number) => result(unsafe { send_message(number, header, flags) }),
+        None if is_netlink(descriptor) && fails_outside(Kind::Netlink, "") => -1,
         None => pass!(libc::SYS_sendmsg, descriptor, header, flags) as ssize_t,
     }
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use libc::{c_int, c_void, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 
-use super::{Tried, fails, seen, until};
+use super::{Tried, fails, fails_outside, seen, until};
 use crate::faults::Kind;
 use crate::kernel::{fail, pass};
 use crate::net::{Errno, Number};
@@ -93,6 +93,11 @@ fn done(result: Result<(), Errno>) -> c_int {
     }
 }
 
+/// For people.
+fn named(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| "of another family".to_owned(), |address| address.to_string())
+}
+
 /// # Safety
 /// As socket(2).
 #[unsafe(no_mangle)]
@@ -122,10 +127,7 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
 pub unsafe extern "C" fn bind(descriptor: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the caller's promise.
     let to = unsafe { read_address(address, length) };
-    if fails(
-        Kind::Bind,
-        &to.map_or_else(|| "unix".to_owned(), |to| to.to_string()),
-    ) {
+    if fails(Kind::Bind, &named(to)) {
         return -1;
     }
     match (number(descriptor), to, world()) {
@@ -157,6 +159,9 @@ pub unsafe extern "C" fn accept4(
     flags: c_int,
 ) -> c_int {
     let (Some(number), Some(world)) = (number(descriptor), world()) else {
+        if fails_outside(Kind::Accept, "") {
+            return -1;
+        }
         return pass!(libc::SYS_accept4, descriptor, address, length, flags) as c_int;
     };
     seen();
@@ -201,6 +206,11 @@ pub unsafe extern "C" fn accept4(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn connect(descriptor: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     let (Some(number), Some(world)) = (number(descriptor), world()) else {
+        // SAFETY: the caller's promise.
+        let to = unsafe { read_address(address, length) };
+        if fails_outside(Kind::Connect, &named(to)) {
+            return -1;
+        }
         return pass!(libc::SYS_connect, descriptor, address, length) as c_int;
     };
     seen();

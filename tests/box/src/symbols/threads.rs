@@ -50,6 +50,48 @@ extern "C" fn begins(argument: *mut c_void) -> *mut c_void {
 }
 
 /// # Safety
+/// As posix_spawnp(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    process: *mut libc::pid_t,
+    program: *const libc::c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    arguments: *const *mut libc::c_char,
+    environment: *const *mut libc::c_char,
+) -> c_int {
+    type Spawn = unsafe extern "C" fn(
+        *mut libc::pid_t,
+        *const libc::c_char,
+        *const libc::posix_spawn_file_actions_t,
+        *const libc::posix_spawnattr_t,
+        *const *mut libc::c_char,
+        *const *mut libc::c_char,
+    ) -> c_int;
+    // SAFETY: the caller's promise: it ends with zero.
+    let name = unsafe { std::ffi::CStr::from_ptr(program) }.to_string_lossy();
+    if fails(Kind::Child, &name) {
+        return libc::EAGAIN;
+    }
+    // SAFETY: the C library's own has this type; its words are the caller's promise.
+    unsafe {
+        let spawn: Spawn = transmute(next(c"posix_spawnp"));
+        spawn(process, program, actions, attributes, arguments, environment)
+    }
+}
+
+/// # Safety
+/// As fork(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> libc::pid_t {
+    if fails(Kind::Child, "fork") {
+        return -1;
+    }
+    // SAFETY: the C library's own has this type.
+    unsafe { transmute::<*mut c_void, unsafe extern "C" fn() -> libc::pid_t>(next(c"fork"))() }
+}
+
+/// # Safety
 /// As pthread_create(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(

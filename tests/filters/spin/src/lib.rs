@@ -1,4 +1,4 @@
-//! A filter that never returns: from any query whose name begins with `spin`.
+//! A filter that never returns from any query whose name begins with `spin`, and takes milliseconds for one with `busy`.
 
 #![cfg(target_family = "wasm")] // Nothing to be had from it elsewhere.
 
@@ -12,9 +12,16 @@ impl Filter for Spin {
     }
 
     fn query(&mut self, query: &Query<'_>) -> Verdict {
-        if query.name().to_string().starts_with("spin") {
+        let name = query.name().to_string();
+        if name.starts_with("spin") {
             loop {
                 std::hint::spin_loop();
+            }
+        }
+        if name.starts_with("busy") {
+            // Counted, so that it is the same work on every machine.
+            for step in 0..3_000_000_u32 {
+                std::hint::black_box(step);
             }
         }
         Verdict::pass()

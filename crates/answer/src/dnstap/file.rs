@@ -1,0 +1,136 @@
+//! A file of frames, and the one before it.
+//!
+//! What was written is thrown away for what is written, and for nothing else: a file takes the place of another once there is
+//! something in it, and what was written in part is taken back.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::frames::{self, Control};
+
+/// The file that is written.
+pub(super) struct Written {
+    file: File,
+    /// Octets of whole frames in it.
+    octets: u64,
+}
+
+impl Written {
+    /// Begins a file with these frames. One that is at `path` is put aside, since a stream has one start only. Nobody else may
+    /// read what clients ask.
+    ///
+    /// # Errors
+    /// When it cannot be written; everything is as it was.
+    pub fn begin(path: &Path, frames: &[u8]) -> io::Result<Written> {
+        let is_there = match fs::symlink_metadata(path) {
+            Ok(there) if !there.is_file() => {
+                return Err(io::Error::other("it is there, and is not a plain file"));
+            }
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        let beside = with_end(path, ".new");
+        // Of a process that was killed.
+        let _ = fs::remove_file(&beside);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)?;
+        let mut begun = Written { file, octets: 0 };
+        let placed = (|| {
+            begun.append(&frames::control(Control::Start))?;
+            begun.append(frames)?;
+            if is_there {
+                fs::rename(path, with_end(path, ".1"))?;
+            }
+            fs::rename(&beside, path)
+        })();
+        if let Err(error) = placed {
+            let _ = fs::remove_file(&beside);
+            return Err(error);
+        }
+        Ok(begun)
+    }
+
+    /// Whether it has more than `most` octets with so many more.
+    pub(crate) fn is_full_with(&self, more: usize, most: u64) -> bool {
+        self.octets + more as u64 > most
+    }
+
+    /// Writes whole frames.
+    ///
+    /// # Errors
+    /// When they cannot be written; then none of them is there.
+    pub fn append(&mut self, frames: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(frames) {
+            self.file.set_len(self.octets)?;
+            self.file.seek(SeekFrom::Start(self.octets))?;
+            return Err(error);
+        }
+        self.octets += frames.len() as u64;
+        Ok(())
+    }
+
+    /// Says that nothing follows.
+    pub fn end(mut self) {
+        // Where there is no room for that, whoever reads it notices the end by itself.
+        let _ = self.append(&frames::control(Control::Stop));
+    }
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_takes_the_place_of_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap");
+        let aside = with_end(&path, ".1");
+        Written::begin(&path, b"one").unwrap().end();
+        Written::begin(&path, b"two").unwrap().end();
+        let before = [&path, &aside].map(|path| fs::read(path).unwrap());
+        let has = |octets: &[u8], text: &[u8]| octets.windows(text.len()).any(|part| part == text);
+        assert!(has(&before[0], b"two") && has(&before[1], b"one"));
+        // As on a full disk.
+        fs::create_dir_all(with_end(&path, ".new").join("in the way")).unwrap();
+        for _ in 0..3 {
+            assert!(Written::begin(&path, b"three").is_err());
+        }
+        assert_eq!([&path, &aside].map(|path| fs::read(path).unwrap()), before);
+    }
+
+    /// A file that cannot grow, as on a full disk, and has some room left.
+    #[test]
+    fn what_was_written_in_part_is_taken_back() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let mut file = File::from(memfd_create("full", flags).unwrap());
+        file.write_all(&[1; 5000]).unwrap();
+        file.set_len(8192).unwrap();
+        fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+        let mut written = Written { file, octets: 5000 };
+        for _ in 0..2 {
+            assert!(written.append(&[2; 8192]).is_err());
+            let mut there = Vec::new();
+            written.file.rewind().unwrap();
+            written.file.read_to_end(&mut there).unwrap();
+            assert_eq!((there, written.octets), (vec![1; 5000], 5000));
+        }
+        assert!(written.is_full_with(1, 5000) && !written.is_full_with(1, 5001));
+    }
+}

@@ -1,0 +1,122 @@
+//! What pods and namespaces say of themselves, as far as it tells who asks.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::bounds::OF_OBJECT;
+use crate::api_server::Reading;
+use dnsweir_answer::identity::{Labels, Namespace, PodObject};
+
+/// A whole object in an annotation: `kubectl apply` keeps it there for itself.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Octets that an object takes without its labels and annotations, and that each of these takes beside its text, about.
+const BASE: usize = 512;
+const OF_LABEL: usize = 96;
+
+/// An object of which only so much is kept as there is room for.
+pub(super) trait Kept {
+    /// Leaves out what there is no room for of what it says of itself, and returns what that is.
+    fn fit(&mut self, room: usize) -> Option<&'static str>;
+
+    /// About how many octets it takes.
+    fn octets(&self) -> usize;
+}
+
+impl Kept for PodObject {
+    fn fit(&mut self, room: usize) -> Option<&'static str> {
+        fit(&mut self.labels, &mut self.annotations, room)
+    }
+
+    fn octets(&self) -> usize {
+        BASE + octets(&self.labels) + octets(&self.annotations)
+    }
+}
+
+impl Kept for Namespace {
+    fn fit(&mut self, room: usize) -> Option<&'static str> {
+        fit(&mut self.labels, &mut self.annotations, room)
+    }
+
+    fn octets(&self) -> usize {
+        BASE + octets(&self.labels) + octets(&self.annotations)
+    }
+}
+
+/// What a pod says, unless it has ended.
+pub(super) fn read_pod(object: core::Pod) -> Result<Reading<PodObject>, Infallible> {
+    let (metadata, spec) = (object.metadata, object.spec.unwrap_or_default());
+    let status = object.status.unwrap_or_default();
+    // One that is being deleted runs on for as long as it likes to be given.
+    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return Ok(Reading::Nothing);
+    }
+    let of_pod = status.pod_ips.unwrap_or_default().into_iter().map(|one| one.ip);
+    let of_host = status.host_ips.unwrap_or_default().into_iter().map(|one| one.ip);
+    Ok(Reading::Present(PodObject {
+        namespace: metadata.namespace.clone().unwrap_or_default().into(),
+        name: metadata.name.clone().unwrap_or_default().into(),
+        service_account: spec.service_account_name.unwrap_or_default().into(),
+        uid: metadata.uid.clone().unwrap_or_default().into(),
+        created: metadata
+            .creation_timestamp
+            .as_ref()
+            .map(|time| time.0.as_second()),
+        addresses: addresses(of_pod.chain(status.pod_ip)),
+        host: addresses(of_host.chain(status.host_ip)),
+        on_host: spec.host_network.unwrap_or_default(),
+        labels: metadata.labels.clone().unwrap_or_default(),
+        annotations: annotations(metadata),
+    }))
+}
+
+/// What a namespace says.
+pub(super) fn read_namespace(object: core::Namespace) -> Result<Reading<Namespace>, Infallible> {
+    Ok(Reading::Present(Namespace {
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        annotations: annotations(object.metadata),
+    }))
+}
+
+fn annotations(metadata: ObjectMeta) -> Labels {
+    let mut annotations = metadata.annotations.unwrap_or_default();
+    annotations.remove(LAST_APPLIED);
+    annotations
+}
+
+fn addresses(texts: impl Iterator<Item = String>) -> Box<[IpAddr]> {
+    let mut addresses: Vec<IpAddr> = texts.filter_map(|text| text.parse().ok()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.into()
+}
+
+/// Annotations go first: labels are what objects are told apart by, and a name always stays, or whoever has an object could take its
+/// identity off.
+fn fit(labels: &mut Labels, annotations: &mut Labels, room: usize) -> Option<&'static str> {
+    let fits = |labels: &Labels, annotations: &Labels| {
+        let said = text(labels) + text(annotations);
+        said <= OF_OBJECT && BASE + octets(labels) + octets(annotations) <= room
+    };
+    let says_nothing = labels.is_empty() && annotations.is_empty();
+    if says_nothing || fits(labels, annotations) {
+        return None;
+    }
+    annotations.clear();
+    if fits(labels, annotations) {
+        return Some("annotations");
+    }
+    labels.clear();
+    Some("labels and annotations")
+}
+
+fn text(labels: &Labels) -> usize {
+    labels.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
+fn octets(labels: &Labels) -> usize {
+    text(labels) + labels.len() * OF_LABEL
+}

@@ -1,0 +1,60 @@
+//! Whose each address is.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+
+use dnsweir_answer::identity::{Identity, PodObject};
+
+/// Who has which address. It never changes: another one takes its place.
+#[derive(Debug, Default)]
+pub(super) struct Table(HashMap<IpAddr, Identity>);
+
+impl Table {
+    /// The one that says so: pods that have not ended, and who each of them is.
+    ///
+    /// An address that two have is the newer one's, whatever is known of that; it is nobody's if neither is newer.
+    pub(super) fn new<'a>(pods: impl Iterator<Item = (&'a PodObject, Identity)>) -> Table {
+        let mut holders: HashMap<IpAddr, (Option<i64>, Identity)> = HashMap::new();
+        let mut hosts: Vec<&IpAddr> = Vec::new();
+        for (pod, identity) in pods {
+            hosts.extend(&pod.host);
+            if pod.on_host {
+                hosts.extend(&pod.addresses);
+                continue;
+            }
+            for address in &pod.addresses {
+                let created = pod.created;
+                match holders.entry(*address) {
+                    Entry::Vacant(free) => {
+                        free.insert((created, identity.clone()));
+                    }
+                    Entry::Occupied(mut held) if held.get().0 < created => {
+                        held.insert((created, identity.clone()));
+                    }
+                    Entry::Occupied(mut held) if held.get().0 == created => {
+                        held.insert((created, Identity::Unknown));
+                    }
+                    Entry::Occupied(_) => {}
+                }
+            }
+        }
+        let holders = holders.into_iter();
+        let mut table: HashMap<_, _> = holders
+            .map(|(address, (_, identity))| (address, identity))
+            .collect();
+        table.extend(hosts.into_iter().map(|address| (*address, Identity::Host)));
+        Table(table)
+    }
+
+    /// Who has an address.
+    pub(super) fn identify(&self, address: IpAddr) -> Identity {
+        let address = address.to_canonical();
+        match self.0.get(&address) {
+            Some(identity) => identity.clone(),
+            // Only what is on the node can have sent from there.
+            None if address.is_loopback() => Identity::Host,
+            None => Identity::Unknown,
+        }
+    }
+}

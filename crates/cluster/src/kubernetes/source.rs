@@ -1,0 +1,182 @@
+//! What `kubernetes` says as a source of answers.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+use super::answer::Teller;
+use super::rules::Rules;
+use super::stage::Kubernetes;
+use super::state::State;
+use super::transfer::Snapshot;
+use crate::background::learnt;
+use crate::config::spell_duration;
+use crate::figures::Figures;
+use crate::transfer::{Contents, Outgoing, notify, say_signed};
+use dnsweir_answer::{Question, Resolution, Status};
+
+/// How long a secondary has to look at a change before it is told of the next one.
+const BETWEEN: Duration = Duration::from_secs(5);
+
+/// Tells a secondary of each change, or of several at once, as long as the source is there.
+async fn tell_of_changes(
+    outgoing: Weak<Outgoing>,
+    state: Weak<State>,
+    rules: Arc<Rules>,
+    mut changes: watch::Receiver<u32>,
+    secondary: SocketAddr,
+) {
+    while changes.wait_for(|serial| *serial != 0).await.is_ok() {
+        let Some((outgoing, state)) = outgoing.upgrade().zip(state.upgrade()) else {
+            return;
+        };
+        let zone = rules.domain.clone();
+        let snapshot = Snapshot {
+            index: state.index.load_full(),
+            hosts: state.hosts.load_full(),
+            rules: Arc::clone(&rules),
+            zone,
+        };
+        notify(&outgoing, &snapshot.soa(), secondary).await;
+        drop((outgoing, state));
+        sleep(BETWEEN).await;
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Kubernetes {
+    /// What is known of a question.
+    #[inline]
+    pub fn immediate(&self, question: &Question<'_>) -> Resolution {
+        say_signed(self.outgoing.as_ref(), question, || self.say(question))
+    }
+
+    #[inline]
+    fn say(&self, question: &Question<'_>) -> Resolution {
+        let state = &self.cluster.state;
+        let (index, hosts) = (state.index.load(), state.hosts.load());
+        let teller = Teller {
+            index: &index,
+            rules: &self.rules,
+            hosts: &hosts,
+        };
+        teller.answer(question)
+    }
+
+    /// Begins to follow the cluster.
+    pub fn begin(&self) {
+        self.begun.get_or_init(Instant::now);
+        self.cluster.begin();
+    }
+
+    /// Has secondaries told of changes. Only the first call does anything; it must come from a `LocalRuntime`.
+    pub fn begin_to_notify(&self) {
+        let Some(outgoing) = self.outgoing.as_ref().filter(|outgoing| outgoing.begins()) else {
+            return;
+        };
+        for &secondary in &outgoing.config().notify {
+            let changes = self.cluster.state.serial.subscribe();
+            let (outgoing, rules) = (Arc::downgrade(outgoing), Arc::clone(&self.rules));
+            let state = Arc::downgrade(&self.cluster.state);
+            spawn_local(tell_of_changes(outgoing, state, rules, changes, secondary));
+        }
+    }
+
+    /// The same, and waits until it is ready, but no longer than it should since it began.
+    pub async fn bring_up(&self) {
+        self.begin();
+        learnt(self.begun.get(), self.wait, self.ready()).await;
+    }
+
+    /// Waits until everything has been listed once.
+    pub async fn ready(&self) {
+        self.cluster.state.complete().await;
+    }
+
+    /// Why it should not be asked yet.
+    pub fn not_ready(&self) -> Option<String> {
+        let state = &self.cluster.state;
+        let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < self.wait);
+        if state.is_complete() || !waits {
+            return None;
+        }
+        let why = state
+            .problem()
+            .unwrap_or_else(|| "the first list is under way".into());
+        Some(format!("nothing is known of the cluster yet: {why}"))
+    }
+
+    /// What `/status` shows of it.
+    pub fn status(&self) -> Status {
+        let state = &self.cluster.state;
+        let counts = state.kinds.iter().map(|&kind| {
+            let count = state.of(kind).objects.load(Relaxed);
+            format!("{count} {}", kind.as_str())
+        });
+        let counts: Vec<String> = counts.collect();
+        let heard = match state.age() {
+            Some(age) => format!(
+                "heard of {} ago",
+                spell_duration(Duration::from_secs(age.as_secs()))
+            ),
+            None => "not heard of yet".into(),
+        };
+        let problem = state
+            .problem()
+            .map_or_else(String::new, |problem| format!("; {problem}"));
+        Status {
+            text: format!("{}: {}; {heard}{problem}", self.text, counts.join(", ")),
+            upstreams: Vec::new(),
+        }
+    }
+
+    /// Adds what `/metrics` shows of it.
+    pub fn show(&self, figures: &mut Figures) {
+        let state = &self.cluster.state;
+        let domain = self.rules.domain.to_string();
+        let cluster = ("cluster", &*domain);
+        for &kind in &state.kinds {
+            let (of, labels) = (state.of(kind), [cluster, ("kind", kind.as_str())]);
+            let objects = figures.gauge("kubernetes_objects", "Objects of the cluster that are known");
+            objects.shared(&labels, of.objects.load(Relaxed) as u64);
+            let lists = figures.counter("kubernetes_lists", "Times that all objects of a kind were listed");
+            lists.shared(&labels, of.lists.load(Relaxed));
+            let events = figures.counter("kubernetes_events", "Changes and bookmarks that were heard");
+            events.shared(&labels, of.events.load(Relaxed));
+            let help = "Lists and watches that failed";
+            figures
+                .counter("kubernetes_failures", help)
+                .shared(&labels, of.failures.load(Relaxed));
+            let help = "Objects left as they were before, since they are malformed or there is no memory";
+            figures
+                .counter("kubernetes_refused_objects", help)
+                .shared(&labels, of.refused.load(Relaxed));
+        }
+        let help = "Memory that the known objects take, about";
+        let octets = state.octets.load(Relaxed) as u64;
+        figures
+            .gauge("kubernetes_memory_bytes", help)
+            .shared(&[cluster], octets);
+        if let Some(age) = state.age() {
+            let help = "Time since the API server was heard of last, for the kind of objects of which that is longest ago";
+            figures
+                .gauge("kubernetes_silence_seconds", help)
+                .shared(&[cluster], age.as_secs());
+        }
+        let serial = state.index.load().serial;
+        let help = "Serial of the SOA record";
+        figures
+            .gauge("kubernetes_serial", help)
+            .shared(&[cluster], serial.into());
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.show(&domain, figures);
+        }
+    }
+}

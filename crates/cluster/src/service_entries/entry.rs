@@ -1,0 +1,199 @@
+//! `ServiceEntry` objects, and what DNS can tell of them.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Resource;
+use serde::Deserialize;
+
+use super::host_name::{HostName, Malformed};
+use super::rules::Rules;
+use crate::api_server::Reading;
+
+/// The group that they are in.
+pub const GROUP: &str = "networking.istio.io";
+
+/// Its versions that are understood. They agree in what is read here.
+pub(crate) const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha3"];
+
+/// The namespaces that an entry is for: all of them.
+const EVERYWHERE: &str = "*";
+
+/// The resolution of an entry whose clients know the address already.
+const NONE: &str = "NONE";
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version(pub &'static str);
+
+/// The object, as far as it is read.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ServiceEntry {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[serde(default)]
+    hosts: Vec<String>,
+    #[serde(default)]
+    addresses: Vec<String>,
+    #[serde(default)]
+    export_to: Vec<String>,
+    #[serde(default)]
+    resolution: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    addresses: Vec<Assigned>,
+}
+
+/// An address that Istio assigned to a host.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Assigned {
+    #[serde(default)]
+    value: String,
+    #[serde(default)]
+    host: String,
+}
+
+impl Resource for ServiceEntry {
+    type DynamicType = Version;
+    type Scope = NamespaceResourceScope;
+
+    fn kind(_: &Version) -> Cow<'_, str> {
+        "ServiceEntry".into()
+    }
+
+    fn group(_: &Version) -> Cow<'_, str> {
+        GROUP.into()
+    }
+
+    fn version(version: &Version) -> Cow<'_, str> {
+        version.0.into()
+    }
+
+    fn plural(_: &Version) -> Cow<'_, str> {
+        "serviceentries".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// What is known of an object.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Which of several objects counts.
+    pub rank: Rank,
+    /// Its hosts.
+    pub hosts: Box<[Host]>,
+}
+
+/// Of objects that have the same host the oldest counts, or else the one whose name comes first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    created: Option<Time>,
+    /// `NAMESPACE/NAME`
+    pub name: Box<str>,
+}
+
+/// Names, and where they lead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// The name.
+    pub name: HostName,
+    /// Addresses that it has; none: one of the configured ranges.
+    pub addresses: Box<[IpAddr]>,
+}
+
+impl Entry {
+    /// What an object says, as far as the rules let it; `refuse` is called for each host that they do not.
+    pub fn read(
+        object: ServiceEntry,
+        rules: &Rules,
+        refuse: impl Fn(&str),
+    ) -> Result<Reading<Entry>, Malformed> {
+        let ServiceEntry {
+            metadata,
+            spec,
+            status,
+        } = object;
+        let is_everywhere = spec.export_to.is_empty() || spec.export_to.iter().any(|to| to == EVERYWHERE);
+        let namespace = metadata.namespace.unwrap_or_default();
+        if !is_everywhere || !rules.are_for(&namespace) {
+            return Ok(Reading::Nothing);
+        }
+        let object = format!("{namespace}/{}", metadata.name.unwrap_or_default());
+        let status = status.unwrap_or_default();
+        let own = addresses(spec.addresses.iter().map(String::as_str));
+        let has_own = !spec.addresses.is_empty();
+        let mut hosts = Vec::new();
+        for host in &spec.hosts {
+            let name = HostName::read(host)?;
+            if !rules.want(&name) {
+                continue;
+            }
+            if let Some(why) = rules.refusal(&name) {
+                refuse(&format!("{name} of {object} is left out: {why}"));
+                continue;
+            }
+            let assigned = status.addresses.iter();
+            let assigned = assigned.filter(|assigned| assigned.host.is_empty() || assigned.host == *host);
+            let addresses = match has_own {
+                true => own.clone(),
+                false => addresses(assigned.map(|assigned| &*assigned.value)),
+            };
+            // Networks are no answer, and whoever has to know the address already is not given another one.
+            let is_known = spec.resolution.as_deref().unwrap_or(NONE) == NONE;
+            let is_new = !hosts.iter().any(|known: &Host| known.name == name);
+            if is_new && (!addresses.is_empty() || !has_own && !is_known) {
+                hosts.push(Host { name, addresses });
+            }
+        }
+        if hosts.is_empty() {
+            return Ok(Reading::Nothing);
+        }
+        Ok(Reading::Present(Entry {
+            rank: Rank {
+                created: metadata.creation_timestamp,
+                name: object.into(),
+            },
+            hosts: hosts.into(),
+        }))
+    }
+}
+
+/// Those that are addresses, each once. A network of one address is one.
+fn addresses<'a>(texts: impl Iterator<Item = &'a str>) -> Box<[IpAddr]> {
+    let mut found: Vec<IpAddr> = Vec::new();
+    for text in texts {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let Ok(address) = address.parse::<IpAddr>() else {
+            continue;
+        };
+        let width = if address.is_ipv4() { "32" } else { "128" };
+        if length.is_none_or(|length| length == width) && !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    found.into()
+}

@@ -1,0 +1,166 @@
+//! What `service-entries` says as a source of answers.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::follower::Follower;
+use crate::background::learnt;
+use crate::config::{self, spell_duration};
+use crate::dns::{rcode, rtype};
+use crate::figures::Figures;
+use crate::kubernetes::message::{ANSWER, Message, Owner};
+use dnsweir_answer::{Question, Resolution, Status};
+
+/// Sockets to the API server: a watch, its successor, and what epoll and the thread's own wake-ups take.
+pub const MOST_SOCKETS: usize = 8;
+
+/// A `service-entries` stage.
+pub struct ServiceEntries {
+    follower: Follower,
+    /// In seconds.
+    ttl: u32,
+    /// How long it is not ready at most.
+    wait: Duration,
+    begun: OnceLock<Instant>,
+}
+
+impl ServiceEntries {
+    /// One that knows nothing yet.
+    pub fn new(config: &config::ServiceEntries) -> ServiceEntries {
+        ServiceEntries {
+            follower: Follower::new(config),
+            // An hour at most.
+            ttl: config.ttl.as_secs() as u32,
+            wait: config.wait,
+            begun: OnceLock::new(),
+        }
+    }
+
+    /// The addresses of a host. Whatever else is asked, is not about what the entries say.
+    pub fn immediate(&self, question: &Question<'_>) -> Resolution {
+        if !matches!(question.qtype, rtype::A | rtype::AAAA) {
+            return Resolution::NotMine;
+        }
+        let Some(addresses) = self.follower.state.table.load().addresses(question.name) else {
+            return Resolution::NotMine;
+        };
+        let section = [
+            question.name,
+            &question.qtype.to_be_bytes(),
+            &question.qclass.to_be_bytes(),
+        ]
+        .concat();
+        let mut message = Message::new(&section, question.room, self.ttl);
+        let is_asked_for = |address: &&std::net::IpAddr| address.is_ipv4() == (question.qtype == rtype::A);
+        for address in addresses.iter().filter(is_asked_for) {
+            message.push_address(ANSWER, Owner::QUESTION, *address);
+        }
+        Resolution::Answer {
+            answer: message.finish(rcode::NOERROR),
+            authoritative: true,
+        }
+    }
+
+    /// Begins to follow. Only the first call does anything.
+    pub fn begin(&self) {
+        self.begun.get_or_init(|| {
+            self.follower.begin();
+            Instant::now()
+        });
+    }
+
+    /// The same, and waits until it is ready, but no longer than it should since it began.
+    pub async fn bring_up(&self) {
+        self.begin();
+        learnt(self.begun.get(), self.wait, self.ready()).await;
+    }
+
+    /// Waits until everything has been listed once.
+    pub async fn ready(&self) {
+        self.follower.state.complete().await;
+    }
+
+    /// Why it should not be asked yet.
+    pub fn not_ready(&self) -> Option<String> {
+        let state = &self.follower.state;
+        let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < self.wait);
+        if state.is_complete() || !waits {
+            return None;
+        }
+        let why = state.followed.problem();
+        let why = why.unwrap_or_else(|| "the first list is under way".into());
+        Some(format!("no service entries are known yet: {why}"))
+    }
+
+    /// What `/status` shows of it.
+    pub fn status(&self) -> Status {
+        let state = &self.follower.state;
+        let heard = match state.followed.heard_at() {
+            Some(heard) => {
+                let age = Duration::from_secs(heard.elapsed().as_secs());
+                format!("heard of {} ago", spell_duration(age))
+            }
+            None => "not heard of yet".into(),
+        };
+        let problem = state.followed.problem();
+        let problem = problem.map_or_else(String::new, |problem| format!("; {problem}"));
+        Status {
+            text: format!(
+                "service-entries: {} objects, {} hosts without an address; {heard}{problem}",
+                state.followed.objects.load(Relaxed),
+                state.table.load().collisions
+            ),
+            upstreams: Vec::new(),
+        }
+    }
+
+    /// Adds what `/metrics` shows of it.
+    pub fn show(&self, figures: &mut Figures) {
+        let state = &self.follower.state;
+        let followed = &state.followed;
+        for (name, help, value) in [
+            (
+                "service_entries_objects",
+                "Service entries that are known",
+                followed.objects.load(Relaxed),
+            ),
+            (
+                "service_entries_memory_bytes",
+                "Memory that they take, about",
+                state.octets.load(Relaxed),
+            ),
+            (
+                "service_entries_collisions",
+                "Hosts without an address, since another host has the one that they would have",
+                state.table.load().collisions,
+            ),
+        ] {
+            figures.gauge(name, help).shared(&[], value as u64);
+        }
+        for (name, help, value) in [
+            (
+                "service_entries_lists",
+                "Times that all were listed",
+                &followed.lists,
+            ),
+            (
+                "service_entries_events",
+                "Changes and bookmarks that were heard",
+                &followed.events,
+            ),
+            (
+                "service_entries_failures",
+                "Lists and watches that failed",
+                &followed.failures,
+            ),
+            (
+                "service_entries_refused_objects",
+                "Objects that could not be taken as they are, and hosts that were left without an address",
+                &followed.refused,
+            ),
+        ] {
+            figures.counter(name, help).shared(&[], value.load(Relaxed));
+        }
+    }
+}

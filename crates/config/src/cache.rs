@@ -1,0 +1,193 @@
+//! `cache`: how long answers are kept.
+
+use std::time::Duration;
+
+use kdl::KdlNode;
+
+use super::decode::{Mistakes, boolean, head, property, whole};
+use super::error::{Diagnostic, Span};
+use super::units::{duration, s, spell_duration, ttl};
+use super::words::words;
+
+words! {
+    /// `cache { … }`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Cache in CACHE(0..=0): r#"cache { success max="1h"; denial max="30m"; prefetch; serve-stale "1h" }"#;
+
+    /// How positive answers are kept.
+    table "success" success: Keeping = defaults in SUCCESS;
+    /// How negative answers (NXDOMAIN and NODATA, RFC 2308) are kept.
+    table "denial" denial: Keeping = defaults in DENIAL;
+    /// How long a failure is cached (RFC 9520 section 3.2); less if a failed upstream recovers.
+    one "failure" failure: Duration = "5s" in duration(s(1)..=s(300));
+    /// Refresh an answer that was asked for `hits` times once it is in the last `percent` of its lifetime.
+    table "prefetch" prefetch: Option<Prefetch> = off in PREFETCH;
+    /// How long after its TTL an expired answer may be served when there is no fresh one (RFC 8767).
+    table "serve-stale" serve_stale: Option<ServeStale> = off in SERVE_STALE;
+}
+
+words! {
+    /// How answers of a kind are kept. TTLs are whole seconds, `min` not above `max`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct Keeping in SUCCESS(0..=0): r#"success min="0s" max="1h""#, then look_at_bounds;
+
+    /// Lower TTLs are raised to this.
+    property "min" min: Duration = "0s" in ttl(s(0)..=LONGEST);
+    /// Higher TTLs are lowered to this.
+    property "max" max: Duration = "1h" in ttl(s(0)..=LONGEST);
+    /// `#false`: such answers are not cached, but their TTLs stay within the bounds.
+    property "store" store: bool = true in boolean;
+}
+
+words! {
+    Keeping in DENIAL(0..=0): r#"denial min="0s" max="30m""#, then look_at_bounds;
+
+    /// Lower TTLs are raised to this.
+    property "min" min: Duration = "0s" in ttl(s(0)..=LONGEST);
+    /// Higher TTLs are lowered to this.
+    property "max" max: Duration = "30m" in ttl(s(0)..=LONGEST);
+    /// `#false`: such answers are not cached, but their TTLs stay within the bounds.
+    property "store" store: bool = true in boolean;
+}
+
+words! {
+    /// An entry asked for at least `hits` times is fetched again in the last `percent` of its life.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct Prefetch in PREFETCH(0..=0): "prefetch hits=2 percent=10";
+
+    /// How often it has to be asked for.
+    property "hits" hits: u32 = 2 in whole(1..=1_000_000);
+    /// How much of its lifetime is left, in percent.
+    property "percent" percent: u8 = 10 in whole(1..=90);
+}
+
+words! {
+    /// Answers past their TTL are served when nothing fresh is to be had (RFC 8767).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct ServeStale in SERVE_STALE(0..=1): r#"serve-stale "1h" ttl="30s" after="1800ms""#;
+
+    /// How long past its TTL an entry may be served.
+    value "TIME" window: Duration = "1h" in duration(s(1)..=LONGEST);
+    /// TTL of a stale answer: above 0, 30 seconds are recommended (RFC 8767 section 4).
+    property "ttl" ttl: Duration = "30s" in ttl(s(1)..=s(3600));
+    /// How long a client first waits for a fresh answer (RFC 8767 section 5).
+    property "after" after: Duration = "1800ms" in duration(s(0)..=s(10));
+}
+
+/// A week: what RFC 8767 section 4 suggests as the cap of a TTL.
+const LONGEST: Duration = s(7 * 86_400);
+
+/// Reports bounds that nobody wrote, and those that leave nothing between them.
+fn look_at_bounds(mistakes: &mut Mistakes, node: &KdlNode, keeping: &mut Keeping) {
+    let name = node.name().value();
+    if node.entries().is_empty() {
+        let empty = Diagnostic::new(head(node), format!("`{name}` is empty"));
+        let tables = [("success", &SUCCESS), ("denial", &DENIAL)];
+        let table = tables.iter().find(|(known, _)| *known == name);
+        let example = table.map_or("", |(_, table)| table.shape.example);
+        mistakes.push(empty.help(format!("write: {example}")));
+    }
+    // A bound that did not parse must not look wrong a second time.
+    let is_read = |name| property(node, name).is_none_or(|entry| ttl(s(0)..=LONGEST)(entry.value()).is_ok());
+    if keeping.min > keeping.max && is_read("min") && is_read("max") {
+        let problem = format!(
+            "`min` ({}) is greater than `max` ({})",
+            spell_duration(keeping.min),
+            spell_duration(keeping.max)
+        );
+        let place = property(node, "min")
+            .map(|entry| Span::from(entry.span()))
+            .unwrap_or(head(node));
+        mistakes.push(Diagnostic::new(place, problem).help("lower `min` or raise `max`"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::zone;
+    use super::super::units::ms;
+    use super::super::{Stage, Zone};
+    use super::*;
+
+    fn cache(text: &str) -> Cache {
+        let Zone { stages, .. } = zone(&format!("{text}\nforward \"192.0.2.1\""));
+        match stages.into_iter().next() {
+            Some(Stage::Cache(cache)) => cache,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_has_a_default() {
+        let expected = Cache {
+            success: Keeping {
+                min: s(0),
+                max: s(3600),
+                store: true,
+            },
+            denial: Keeping {
+                min: s(0),
+                max: s(1800),
+                store: true,
+            },
+            failure: s(5),
+            prefetch: None,
+            serve_stale: None,
+        };
+        assert_eq!(cache("cache"), expected);
+        assert_eq!(cache("cache {}"), expected);
+        let both = cache("cache { prefetch; serve-stale }");
+        assert_eq!(both.prefetch, Some(Prefetch { hits: 2, percent: 10 }));
+        assert_eq!(
+            both.serve_stale,
+            Some(ServeStale {
+                window: s(3600),
+                ttl: s(30),
+                after: ms(1800)
+            })
+        );
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let cache = cache(
+            r#"cache {
+                success min="5s" max="30s"
+                denial max="5s" store=#false
+                failure "1m"
+                prefetch hits=10 percent=25
+                serve-stale "1d" ttl="1s" after="0s"
+            }"#,
+        );
+        assert_eq!(
+            cache.success,
+            Keeping {
+                min: s(5),
+                max: s(30),
+                store: true,
+            }
+        );
+        let unkept = Keeping {
+            min: s(0),
+            max: s(5),
+            store: false,
+        };
+        assert_eq!(cache.denial, unkept);
+        assert_eq!(cache.failure, s(60));
+        assert_eq!(
+            cache.prefetch,
+            Some(Prefetch {
+                hits: 10,
+                percent: 25
+            })
+        );
+        assert_eq!(
+            cache.serve_stale,
+            Some(ServeStale {
+                window: s(86_400),
+                ttl: s(1),
+                after: s(0)
+            })
+        );
+    }
+}

@@ -1,0 +1,450 @@
+//! `clients`: who may ask, and how much.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, whole};
+use super::encrypted;
+use super::error::{Diagnostic, Span};
+use super::network::{Network, left_aligned};
+use super::words::{Table, words};
+
+words! {
+    // In the file, for all listeners that have none of their own.
+    () in CLIENTS(0..=0): r#"clients { allow "private" "192.0.2.0/24" }"#;
+    by hand {
+        /// Only these clients may ask.
+        hand "allow" = ("as without `clients`") in ALLOW, "networks, addresses and keywords";
+        /// These clients may not ask.
+        hand "refuse" = none in ALLOW, "networks, addresses and keywords";
+        /// Send no reply to refused clients; over TCP, close the connection.
+        switch "silent" = off;
+        /// Queries per second of one client, over UDP and TCP; beyond, REFUSED or nothing.
+        hand "queries" = ("unlimited") in QUERIES;
+        /// Responses per second to one network over UDP.
+        hand "responses" = ("unlimited") in RESPONSES;
+    }
+}
+
+/// In `listen`, for some of its addresses.
+pub(super) const OF_LISTENER: Table<()> = restricted(1..=64, r#"clients "0.0.0.0" { allow "any" }"#);
+
+/// In `zone`, for its names.
+pub(super) const OF_ZONE: Table<()> = restricted(0..=0, r#"clients { allow "private" }"#);
+
+/// `clients` without rates.
+const fn restricted(values: RangeInclusive<usize>, example: &'static str) -> Table<()> {
+    Table {
+        shape: Shape {
+            example,
+            arguments: values,
+            properties: &[],
+            children: CLIENTS.shape.children.split_at(3).0,
+            repeated: &[],
+        },
+        words: CLIENTS.words.split_at(3).0,
+        ..CLIENTS
+    }
+}
+
+/// `allow` and `refuse`.
+pub(super) const ALLOW: Table<()> = Table::plain(1..=MOST, r#"allow "private" "192.0.2.0/24""#);
+
+words! {
+    /// A rate as it is written.
+    pub(super) struct Written in QUERIES(1..=1): "queries 1000 burst=2000 ipv4=32 ipv6=128";
+
+    /// A second.
+    value "NUMBER" per_second: Option<u32> = ("required") in whole(1..=1_000_000);
+    /// Bits of an IPv4 address that count as one client.
+    property "ipv4" ipv4: u8 = 32 in whole(8..=32);
+    /// Bits of an IPv6 address that count as one client.
+    property "ipv6" ipv6: u8 = 128 in whole(16..=128);
+    by hand {
+        /// Queries at once after a pause, up to one minute's worth.
+        property "burst" = ("one second's worth") in whole(1..=1_000_000 * LONGEST_BURST);
+    }
+    besides {
+        /// No query is met with a truncated answer.
+        slip: u32;
+    }
+}
+
+words! {
+    Written in RESPONSES(1..=1): "responses 100 slip=2 ipv4=24 ipv6=56";
+
+    /// A second.
+    value "NUMBER" per_second: Option<u32> = ("required") in whole(1..=1_000_000);
+    /// One of so many excess responses is sent truncated, so that real clients retry over TCP; 0: none. The rest are dropped.
+    property "slip" slip: u32 = 2 in whole(0..=10);
+    /// Bits of an IPv4 address that count as one network.
+    property "ipv4" ipv4: u8 = 24 in whole(8..=32);
+    /// Bits of an IPv6 address that count as one network.
+    property "ipv6" ipv6: u8 = 56 in whole(16..=128);
+    by hand {
+        /// Responses at once after a pause, up to one minute's worth.
+        property "burst" = ("one second's worth") in whole(1..=1_000_000 * LONGEST_BURST);
+    }
+}
+
+/// Bits of an IPv4 and of an IPv6 address that say who a client is, unless the file says.
+pub const CLIENT_BITS: (u8, u8) = (32, 128);
+
+/// Networks of one `allow` or `refuse`.
+const MOST: usize = 1024;
+
+/// `clients { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clients {
+    /// `allow "NETWORK"…` and `refuse "NETWORK"…`: each network once, and whether it is allowed. Of those that hold a
+    /// client the smallest decides.
+    pub networks: Vec<(Network, bool)>,
+    /// `allow "node"`: the networks that the node's own addresses are in.
+    pub node: bool,
+    /// There is an `allow`: all others are refused.
+    pub only_these: bool,
+    /// `silent`: whoever is turned away gets no answer.
+    pub silent: bool,
+    /// `queries 1000 burst=1000 ipv4=32 ipv6=128`: what one client may ask.
+    pub queries: Option<Rate>,
+    /// `responses 100 burst=100 slip=2 ipv4=24 ipv6=56`: what one network is sent over UDP.
+    pub responses: Option<Rate>,
+}
+
+/// How much is too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Events a second, 1 to 1 000 000.
+    pub per_second: u32,
+    /// Events at once after a rest.
+    pub burst: u32,
+    /// Of those beyond, one in so many is met with a truncated answer; 0: none is.
+    pub slip: u32,
+    /// Bits of an IPv4 address that say who it is.
+    pub ipv4: u8,
+    /// Bits of an IPv6 address that do.
+    pub ipv6: u8,
+}
+
+/// What `allow` and `refuse` name.
+enum Who {
+    Network(Network),
+    /// A word, and the networks that it stands for, as far as they are known here.
+    Word(&'static str, &'static [Network]),
+}
+
+/// The word for the networks that the node's addresses are in.
+const NODE: &str = "node";
+
+/// A network as it is written, and what is to become of those who ask from there.
+struct Rule {
+    network: Network,
+    allowed: bool,
+    span: Span,
+    /// It is one of several that a word stands for.
+    word: bool,
+}
+
+/// Decodes a `clients` of one of the three shapes.
+pub(super) fn decode(mistakes: &mut Mistakes, shape: &Shape, node: &KdlNode) -> Clients {
+    mistakes.check(node, shape);
+    let nodes = block(node);
+    if nodes.is_empty() {
+        let empty = Diagnostic::new(head(node), "this `clients` is empty");
+        mistakes.push(empty.help(format!("write: {}", shape.example)));
+    }
+    let mut rules = Vec::new();
+    let mut words = Vec::new();
+    for (name, allowed) in [("allow", true), ("refuse", false)] {
+        let Some(list) = child(nodes, name) else { continue };
+        mistakes.check(list, &ALLOW.shape);
+        for entry in arguments(list) {
+            let Some(who) = mistakes.value(name, entry, |value: &KdlValue| who(value, allowed)) else {
+                continue;
+            };
+            let span = Span::from(entry.span());
+            let networks = match who {
+                Who::Network(network) => vec![network],
+                Who::Word(word, networks) => {
+                    note(mistakes, &mut words, word, span);
+                    networks.to_vec()
+                }
+            };
+            let word = matches!(who, Who::Word(..));
+            rules.extend(networks.into_iter().map(|network| Rule {
+                network,
+                allowed,
+                span,
+                word,
+            }));
+        }
+    }
+    let only_these = child(nodes, "allow").is_some();
+    refuse_idle(mistakes, &rules, only_these);
+    // A network that is written counts for more than the same one that a word stands for.
+    let is_written = |network| rules.iter().any(|rule| !rule.word && rule.network == network);
+    let networks = rules
+        .iter()
+        .filter(|rule| !rule.word || !is_written(rule.network));
+    Clients {
+        networks: networks.map(|rule| (rule.network, rule.allowed)).collect(),
+        node: words.iter().any(|&(word, _)| word == NODE),
+        only_these,
+        silent: mistakes.switch(nodes, "silent"),
+        queries: child(nodes, "queries").and_then(|node| rate(mistakes, node, &QUERIES)),
+        responses: child(nodes, "responses").and_then(|node| rate(mistakes, node, &RESPONSES)),
+    }
+}
+
+/// Decodes those of a `listen`: for each the addresses that it is for.
+pub(super) fn decode_of_listener(
+    mistakes: &mut Mistakes,
+    nodes: &[KdlNode],
+    addresses: &[SocketAddr],
+) -> Vec<(SocketAddr, Clients)> {
+    let mut found = Vec::new();
+    let mut taken: HashMap<SocketAddr, Span> = HashMap::new();
+    for node in named_nodes(nodes, "clients") {
+        let clients = decode(mistakes, &OF_LISTENER.shape, node);
+        for entry in arguments(node) {
+            let Some(address) = mistakes.value("clients", entry, encrypted::listening_address) else {
+                continue;
+            };
+            let span = Span::from(entry.span());
+            if !addresses.contains(&address) {
+                let problem = format!("{address} is not an address of this `listen`");
+                mistakes.push(
+                    Diagnostic::new(span, problem).help("write one of the addresses that follow `listen`"),
+                );
+            } else if let Some(first) = taken.insert(address, span) {
+                let twice = Diagnostic::new(span, format!("`clients` is written twice for {address}"));
+                mistakes.push(
+                    twice
+                        .label("again")
+                        .other(first, "first here")
+                        .help("keep one of them"),
+                );
+            } else {
+                found.push((address, clients.clone()));
+            }
+        }
+    }
+    found
+}
+
+/// Reads a word, a network or an address.
+fn who(value: &KdlValue, allowed: bool) -> Result<Who, Wrong> {
+    const HELP: &str = "write a network, an address or a word: \"192.0.2.0/24\", \"2001:db8::1\", \"private\", \"node\", \"any\"";
+    let text = value
+        .as_string()
+        .ok_or_else(|| Wrong::new("is not a network", HELP))?;
+    match text {
+        "private" => Ok(Who::Word("private", &Network::PRIVATE)),
+        "any" if allowed => Ok(Who::Word("any", &Network::ANY)),
+        NODE if allowed => Ok(Who::Word(NODE, &[])),
+        "any" | NODE => {
+            let help = "write who may ask after `allow`: all others are refused";
+            Err(Wrong::new("can only be allowed", help))
+        }
+        _ => network(value, HELP).map(Who::Network),
+    }
+}
+
+/// Reads a network or an address; `help` says how they are written.
+pub(super) fn network(value: &KdlValue, help: &'static str) -> Result<Network, Wrong> {
+    let wrong = || Wrong::new("is not a network", help);
+    let text = value.as_string().ok_or_else(wrong)?;
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let (width, _) = left_aligned(address);
+    let length = match length {
+        None => Some(width),
+        Some(length) => length.parse().ok(),
+    };
+    let network = length.and_then(|length| Network::of(address, length));
+    match network {
+        None => {
+            let help = format!("write a prefix of 0 to {width} bits");
+            Err(Wrong::new("is not a network", help))
+        }
+        Some(network) if network.address != address => {
+            let help = format!("write \"{network}\", or \"{address}\"");
+            Err(Wrong::new("has bits set after its prefix", help))
+        }
+        Some(network) => Ok(network),
+    }
+}
+
+/// Notes a word, or reports that it is known.
+fn note(mistakes: &mut Mistakes, words: &mut Vec<(&'static str, Span)>, word: &'static str, span: Span) {
+    match words.iter().find(|(known, _)| *known == word) {
+        Some(&(_, first)) => {
+            let twice = Diagnostic::new(span, format!("{word:?} is written twice"));
+            mistakes.push(
+                twice
+                    .label("again")
+                    .other(first, "first here")
+                    .help("keep one of them"),
+            );
+        }
+        None => words.push((word, span)),
+    }
+}
+
+/// Reports networks without which nothing would be different. Of those that hold a client the smallest decides.
+fn refuse_idle(mistakes: &mut Mistakes, rules: &[Rule], only_these: bool) {
+    // A word stands for what it stands for, needed or not.
+    let written = |rule: &&Rule| !rule.word;
+    for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| !rule.word) {
+        let network = rule.network;
+        let mut earlier = rules[..index].iter().filter(written);
+        if let Some(same) = earlier.find(|earlier| earlier.network == network) {
+            let problem = match same.allowed == rule.allowed {
+                true => format!("{network} is written twice"),
+                false => format!("{network} is both allowed and refused"),
+            };
+            let twice = Diagnostic::new(rule.span, problem).label("again");
+            mistakes.push(twice.other(same.span, "first here").help("keep one of them"));
+            continue;
+        }
+        let around = rules
+            .iter()
+            .filter(|other| other.network.covers(&network) && (other.word || other.network != network))
+            .max_by_key(|other| (other.network.length, other.word));
+        let (idle, why) = match around {
+            Some(around) => (
+                around.allowed == rule.allowed,
+                format!("{} says so already", around.network),
+            ),
+            None => (
+                only_these && !rule.allowed,
+                "what is not allowed is refused".to_owned(),
+            ),
+        };
+        if idle {
+            let problem = format!("{network} makes no difference: {why}");
+            let idle = Diagnostic::new(rule.span, problem);
+            let idle = around
+                .into_iter()
+                .fold(idle, |idle, around| idle.other(around.span, "here"));
+            mistakes.push(idle.help("remove it"));
+        }
+    }
+}
+
+/// The longest that a burst may be in the making, in seconds.
+const LONGEST_BURST: u32 = 60;
+
+fn rate(mistakes: &mut Mistakes, node: &KdlNode, table: &Table<Written>) -> Option<Rate> {
+    let written = table.read(mistakes, node);
+    let most = written.per_second.unwrap_or(1).saturating_mul(LONGEST_BURST);
+    let burst = mistakes.property(node, "burst", whole(1..=most));
+    let per_second = written.per_second?;
+    Some(Rate {
+        per_second,
+        burst: burst.unwrap_or(per_second),
+        slip: written.slip,
+        ipv4: written.ipv4,
+        ipv6: written.ipv6,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, problems};
+    use super::*;
+
+    const REST: &str = "zone \".\" { forward \"192.0.2.1\" }\n";
+
+    fn network(text: &str) -> Network {
+        let (address, length) = text.split_once('/').unwrap();
+        Network::of(address.parse().unwrap(), length.parse().unwrap()).unwrap()
+    }
+
+    /// Where no rate is written, clients are told apart all the same.
+    #[test]
+    fn clients_are_told_apart_alike() {
+        let rate = (QUERIES.default)();
+        assert_eq!((rate.ipv4, rate.ipv6), CLIENT_BITS);
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let text = r#"listen "0.0.0.0" "::" {
+                clients "::" { allow "any"; silent }
+            }
+            clients {
+                allow "node" "192.0.2.0/24" "2001:db8::1"
+                refuse "192.0.2.7"
+                queries 100 burst=300 ipv6=64
+                responses 20 slip=3 ipv4=20
+            }
+            zone "." { clients { refuse "private" }; forward "192.0.2.1" }"#;
+        let config = config(text);
+        let clients = config.clients.unwrap();
+        let networks = [
+            (network("192.0.2.0/24"), true),
+            (network("2001:db8::1/128"), true),
+            (network("192.0.2.7/32"), false),
+        ];
+        assert_eq!(clients.networks, networks);
+        assert!(clients.node && clients.only_these && !clients.silent);
+        let queries = Rate {
+            per_second: 100,
+            burst: 300,
+            slip: 0,
+            ipv4: 32,
+            ipv6: 64,
+        };
+        let responses = Rate {
+            per_second: 20,
+            burst: 20,
+            slip: 3,
+            ipv4: 20,
+            ipv6: 56,
+        };
+        assert_eq!(
+            (clients.queries, clients.responses),
+            (Some(queries), Some(responses))
+        );
+        let [(address, clients)] = &config.listen.clients[..] else {
+            panic!()
+        };
+        assert_eq!(address.to_string(), "[::]:53");
+        assert!(clients.silent && clients.networks == Network::ANY.map(|network| (network, true)));
+        let clients = config.zones[0].clients.as_ref().unwrap();
+        assert!(!clients.only_these && clients.networks.len() == Network::PRIVATE.len());
+    }
+
+    #[test]
+    fn nobody_is_named_unless_written() {
+        let config = config(&format!("listen \"0.0.0.0\"\n{REST}"));
+        assert!(config.clients.is_none() && config.listen.clients.is_empty());
+        assert!(config.zones[0].clients.is_none());
+    }
+
+    #[test]
+    fn mistakes_of_a_zone_are_found() {
+        let zone = |stages: &str| problems(&format!("listen \"::1\"\nzone \".\" {{ {stages} }}"));
+        assert_eq!(
+            zone("cache; clients { silent }; forward \"192.0.2.1\""),
+            ["`clients` must come first in a zone"]
+        );
+        let nested = "clients { allow \"10.0.0.0/8\" \"10.1.2.0/24\"; refuse \"10.1.0.0/16\" }";
+        let but = "clients { allow \"private\"; refuse \"10.0.0.0/8\" }";
+        assert!(
+            zone(&format!("{but}; forward \"192.0.2.1\"")).is_empty(),
+            "a word, less what is written"
+        );
+        assert!(
+            zone(&format!("{nested}; forward \"192.0.2.1\"")).is_empty(),
+            "an island in a hole"
+        );
+    }
+}

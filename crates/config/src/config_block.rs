@@ -1,0 +1,335 @@
+//! The `config` block of a filter: handed on as it is written, in a form that needs no KDL.
+
+use std::sync::Arc;
+
+use kdl::{KdlEntry, KdlNode, KdlValue};
+
+use super::data::Data;
+use super::decode::{Mistakes, Wrong, arguments, block, head, text};
+use super::error::{Diagnostic, Span};
+use super::files::{Files, unreadable_help};
+
+/// A node of a `config` block.
+#[derive(Debug, Clone)]
+pub struct ConfigNode {
+    /// What it is called.
+    pub name: String,
+    /// In order.
+    pub arguments: Vec<ConfigValue>,
+    /// In order; no name occurs twice.
+    pub properties: Vec<(String, ConfigValue)>,
+    /// Index of the node it stands in.
+    pub parent: Option<usize>,
+    /// Where it stands, without its block.
+    pub span: Span,
+    /// Where each of `arguments` stands.
+    pub argument_spans: Vec<Span>,
+    /// Where each of `properties` stands.
+    pub property_spans: Vec<Span>,
+}
+
+/// A part of a [`ConfigNode`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// All of it.
+    Node,
+    /// The argument with this index.
+    Argument(usize),
+    /// The property with this index among the node's properties.
+    Property(usize),
+}
+
+/// A value of a `config` block.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ConfigValue {
+    /// `#null`
+    Null,
+    /// `#true`, `#false`
+    Boolean(bool),
+    /// A number without a fraction.
+    Integer(i64),
+    /// A number with a fraction or an exponent; finite.
+    Decimal(f64),
+    /// A text, quoted or not, or the content of a file: `(file)"PATH"`. Shared, since such a one may be large.
+    Text(Arc<str>),
+    /// A file that the filter reads from where it is kept: `(data)"PATH"`.
+    Data(Arc<Data>),
+}
+
+/// Decodes `config`: every node in its block, in document order. `files` reads those that values are.
+pub fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Vec<ConfigNode> {
+    refuse_anything_but_a_block(mistakes, node);
+    nodes(mistakes, files, block(node))
+}
+
+/// Decodes nodes that stand in a block, in document order.
+pub fn nodes(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Vec<ConfigNode> {
+    let mut flat = Vec::new();
+    flatten(mistakes, files, nodes, None, &mut flat);
+    flat
+}
+
+/// What a `config` node holds belongs to the filter, but all of it stands in its block.
+fn refuse_anything_but_a_block(mistakes: &mut Mistakes, node: &KdlNode) {
+    mistakes.refuse_annotations(node);
+    if let (Some(first), Some(last)) = (node.entries().first(), node.entries().last()) {
+        let span = Span::from(first.span()).start..Span::from(last.span()).end();
+        let stray = Diagnostic::new(span.into(), "`config` takes nothing but a block");
+        mistakes.push(stray.help("write: config { … }"));
+    }
+}
+
+/// Puts `nodes` and all that is in them into `flat`, in document order. The depth is bounded by
+/// what is parsed at all.
+fn flatten(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    nodes: &[KdlNode],
+    parent: Option<usize>,
+    flat: &mut Vec<ConfigNode>,
+) {
+    for node in nodes {
+        let others = node.entries().iter().filter(|entry| file_kind(entry).is_none());
+        mistakes.refuse_annotations_of(node, others);
+        let mut decoded = ConfigNode {
+            name: node.name().value().to_owned(),
+            arguments: Vec::new(),
+            properties: Vec::new(),
+            parent,
+            span: head(node),
+            argument_spans: Vec::new(),
+            property_spans: Vec::new(),
+        };
+        for entry in arguments(node) {
+            if let Some(value) = value(mistakes, files, node.name().value(), entry) {
+                decoded.arguments.push(value);
+                decoded.argument_spans.push(entry.span().into());
+            }
+        }
+        for entry in mistakes.refuse_repeated_properties(node) {
+            let name = entry.name().map(|name| name.value()).unwrap_or_default();
+            if let Some(value) = value(mistakes, files, name, entry) {
+                decoded.properties.push((name.to_owned(), value));
+                decoded.property_spans.push(entry.span().into());
+            }
+        }
+        flat.push(decoded);
+        let own = flat.len() - 1;
+        flatten(mistakes, files, block(node), Some(own), flat);
+    }
+}
+
+/// What becomes of the content of a file that a value is.
+#[derive(Clone, Copy)]
+enum FileKind {
+    /// `(file)"PATH"`: a text, as if it stood here.
+    Text,
+    /// `(data)"PATH"`
+    Data,
+}
+
+/// Whether a value is the content of a file.
+fn file_kind(entry: &KdlEntry) -> Option<FileKind> {
+    match entry.ty()?.value() {
+        "file" => Some(FileKind::Text),
+        "data" => Some(FileKind::Data),
+        _ => None,
+    }
+}
+
+/// The value of `entry`, which stands in a node or is a property called `name`.
+fn value(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    name: &str,
+    entry: &KdlEntry,
+) -> Option<ConfigValue> {
+    match file_kind(entry) {
+        Some(kind) => content(mistakes, files, name, entry, kind),
+        None => mistakes.value(name, entry, config_value),
+    }
+}
+
+/// What is in the file that `entry` names.
+fn content(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    name: &str,
+    entry: &KdlEntry,
+    kind: FileKind,
+) -> Option<ConfigValue> {
+    let written = mistakes.value(name, entry, text)?;
+    let path = files.folder.join(&written);
+    let (content, usual) = match kind {
+        FileKind::Text => (
+            files.text(&path).map(|text| ConfigValue::Text(text.into())),
+            "name a text file; a relative path begins at the configuration's folder",
+        ),
+        FileKind::Data => (
+            files.data(&path).map(ConfigValue::Data),
+            "name a file for which `limits data=` leaves room; a relative path begins at the configuration's folder",
+        ),
+    };
+    let problem = |error| format!("the file {} cannot be read: {error}", path.display());
+    let help = || unreadable_help(&written, &path, usual);
+    content
+        .map_err(|error| mistakes.push(Diagnostic::new(entry.span().into(), problem(error)).help(help())))
+        .ok()
+}
+
+fn config_value(value: &KdlValue) -> Result<ConfigValue, Wrong> {
+    Ok(match value {
+        KdlValue::Null => ConfigValue::Null,
+        KdlValue::Bool(value) => ConfigValue::Boolean(*value),
+        KdlValue::String(value) => ConfigValue::Text(value.as_str().into()),
+        KdlValue::Integer(value) => match i64::try_from(*value) {
+            Ok(value) => ConfigValue::Integer(value),
+            Err(_) => {
+                let help = "write a smaller number, or put it in quotes";
+                return Err(Wrong::new("does not fit into 64 bits", help));
+            }
+        },
+        // Whoever writes a number that overflows to infinity does not mean infinity.
+        KdlValue::Float(value) if value.is_finite() => ConfigValue::Decimal(*value),
+        KdlValue::Float(_) => {
+            return Err(Wrong::new(
+                "is not a finite number",
+                "write a finite number, or put it in quotes",
+            ));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::{config, parse_in};
+    use super::*;
+
+    const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
+
+    #[test]
+    fn the_config_block_is_flattened_in_document_order() {
+        let text = "module \"builtin:log\"\nconfig {\n a 1 -2.5 x=#true { b \"t\"; c { d y=#null } }\n e\n}";
+        let filter = config(&format!("{USED}filter \"f\" {{ {text} }}"))
+            .filters
+            .remove(0);
+        let nodes: Vec<(&str, Option<usize>)> = filter
+            .config
+            .iter()
+            .map(|node| (node.name.as_str(), node.parent))
+            .collect();
+        assert_eq!(
+            nodes,
+            [
+                ("a", None),
+                ("b", Some(0)),
+                ("c", Some(0)),
+                ("d", Some(2)),
+                ("e", None)
+            ]
+        );
+        let a = &filter.config[0];
+        assert_eq!(a.arguments, [ConfigValue::Integer(1), ConfigValue::Decimal(-2.5)]);
+        assert_eq!(a.properties, [("x".to_owned(), ConfigValue::Boolean(true))]);
+        assert_eq!(filter.config[1].arguments, [ConfigValue::Text("t".into())]);
+        assert_eq!(filter.config[3].properties, [("y".to_owned(), ConfigValue::Null)]);
+    }
+
+    #[test]
+    fn a_value_can_be_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.txt");
+        let absolute = folder.path().join("other.txt");
+        fs::write(&path, "ads.example\nb\u{fc}cher.example\n").unwrap();
+        fs::write(&absolute, "").unwrap();
+        let config = format!("a (file)\"list.txt\" 1 x=(file){absolute:?} {{ b (file)\"list.txt\" }}");
+        let text = format!("{USED}filter \"f\" {{ module \"builtin:log\"; config {{ {config} }} }}");
+        let config = parse_in(folder.path(), &text).unwrap();
+        let [a, b] = &config.filters[0].config[..] else {
+            panic!("{config:?}")
+        };
+        let content = ConfigValue::Text("ads.example\nb\u{fc}cher.example\n".into());
+        assert_eq!(a.arguments, [content.clone(), ConfigValue::Integer(1)]);
+        assert_eq!(a.properties, [("x".to_owned(), ConfigValue::Text("".into()))]);
+        assert_eq!(b.arguments, [content]);
+        // Each is watched, once.
+        assert_eq!(config.files, [path.clone(), absolute]);
+        // A mistake that the filter finds in it is shown where the file is named.
+        let span = config.filters[0].config_place(Some(0), Place::Argument(0));
+        assert_eq!(&text[span.start..span.end()], "(file)\"list.txt\"");
+
+        for (content, problem) in [
+            (&b"ads.example\n\n\xff\n"[..], "line 3 is not UTF-8"),
+            (&vec![b'x'; (16 << 20) + 1], "it is larger than 16MiB"),
+        ] {
+            fs::write(&path, content).unwrap();
+            let report = parse_in(folder.path(), &text).unwrap_err();
+            assert_eq!(report.diagnostics().len(), 2, "{report}");
+            let expected = format!("the file {} cannot be read: {problem}", path.display());
+            assert_eq!(report.diagnostics()[0].message, expected);
+            assert_eq!(report.lines()[0], 3);
+        }
+        fs::remove_file(&path).unwrap();
+        let report = parse_in(folder.path(), &text).unwrap_err();
+        assert!(
+            report.diagnostics()[0].message.contains("No such file"),
+            "{report}"
+        );
+    }
+
+    #[test]
+    fn a_value_can_be_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.bin");
+        fs::write(&path, b"\xff\0").unwrap();
+        let config = "a (data)\"list.bin\" x=(data)\"list.bin\"";
+        let text = |limit| {
+            let limit = format!("limits data=\"{limit}\"");
+            format!("{USED}filter \"f\" {{ module \"builtin:log\"; {limit}; config {{ {config} }} }}")
+        };
+        let config = parse_in(folder.path(), &text("4B")).unwrap();
+        let data: Vec<&[u8]> = config.filters[0].data().map(|data| &data[..]).collect();
+        assert_eq!(data, [b"\xff\0", b"\xff\0"]);
+        assert_eq!(config.data().len(), 1);
+        assert_eq!(config.files, std::slice::from_ref(&path));
+        for (limit, problem) in [
+            (
+                "3B",
+                "it has 2 octets beside 2 of other data, which is more than `limits data=` allows (3B)",
+            ),
+            (
+                "1B",
+                "it has 2 octets, which is more than `limits data=` allows (1B)",
+            ),
+        ] {
+            let report = parse_in(folder.path(), &text(limit)).unwrap_err();
+            let expected = format!("the file {} cannot be read: {problem}", path.display());
+            assert_eq!(report.diagnostics()[0].message, expected);
+        }
+    }
+
+    #[test]
+    fn parts_of_the_config_block_are_found_again() {
+        let text = format!("{USED}filter \"f\" {{ module \"builtin:log\"; config {{ a 1 2 x=3 {{ b }} }} }}");
+        let config = config(&text);
+        let at = |node, place| {
+            let span = config.filters[0].config_place(node, place);
+            text[span.start..span.end()].to_owned()
+        };
+        assert_eq!(at(Some(0), Place::Node), "a 1 2 x=3");
+        assert_eq!(at(Some(0), Place::Argument(1)), "2");
+        assert_eq!(at(Some(0), Place::Property(0)), "x=3");
+        assert_eq!(at(Some(1), Place::Node), "b");
+        assert_eq!(at(None, Place::Node), "config");
+        // What does not exist.
+        assert_eq!(at(Some(0), Place::Argument(2)), "a 1 2 x=3");
+        assert_eq!(at(Some(0), Place::Property(1)), "a 1 2 x=3");
+        assert_eq!(at(Some(2), Place::Node), "config");
+
+        let span = config.filters[0].config_place(Some(0), Place::Argument(0));
+        let report = config.report(vec![Diagnostic::new(span, "not this")]);
+        assert_eq!(report.lines(), [3]);
+    }
+}

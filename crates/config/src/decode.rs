@@ -1,0 +1,566 @@
+//! Reading KDL nodes, and collecting what is wrong with them.
+//!
+//! What a node may hold is data, a [`Shape`], beside the code that decodes the node.
+//! [`Mistakes::check`] compares the two and reports everything that the shape does not name, so
+//! that nothing written is ever ignored; the code then asks for what the shape does name. A value
+//! is read by a *kind*, a function from a KDL value to a Rust one or to what is [`Wrong`] with it.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
+
+use super::error::{Diagnostic, Report, Source, Span};
+use super::{environment, syntax};
+
+/// What may be written in a node.
+pub struct Shape {
+    /// A correct one, for the help.
+    pub example: &'static str,
+    /// How many arguments.
+    pub arguments: RangeInclusive<usize>,
+    /// Names of the properties that it may have.
+    pub properties: &'static [&'static str],
+    /// Names of the nodes that its block may hold; none: no block.
+    pub children: &'static [&'static str],
+    /// Those of `children` that may be written more than once.
+    pub repeated: &'static [&'static str],
+}
+
+impl Shape {
+    /// A node that takes nothing but `arguments`.
+    pub const fn plain(arguments: RangeInclusive<usize>, example: &'static str) -> Shape {
+        Shape {
+            example,
+            arguments,
+            properties: &[],
+            children: &[],
+            repeated: &[],
+        }
+    }
+}
+
+/// Why a value is not of a kind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Continues a sentence that begins with the value: "is not a duration".
+    pub problem: String,
+    /// What would be right.
+    pub help: String,
+    /// The same for programs.
+    pub takes: Takes,
+}
+
+impl Wrong {
+    /// Of a problem and its remedy.
+    pub fn new(problem: impl Into<String>, help: impl Into<String>) -> Wrong {
+        Wrong {
+            problem: problem.into(),
+            help: help.into(),
+            takes: Takes::Text,
+        }
+    }
+
+    /// Of a problem and what the kind takes, which is also the remedy.
+    pub(crate) fn taking(problem: &str, takes: Takes) -> Wrong {
+        Wrong {
+            help: takes.help(),
+            takes,
+            ..Wrong::new(problem, "")
+        }
+    }
+}
+
+/// What the values of a kind are. Bounds are as they would be written, without quotes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Takes {
+    /// A text of which no more can be said here.
+    Text,
+    /// `#true` or `#false`.
+    Boolean,
+    /// One of a few words.
+    Words(Vec<&'static str>),
+    /// A whole number.
+    Whole(String, String),
+    /// A duration.
+    Duration(String, String),
+    /// A number of bytes.
+    Size(String, String),
+}
+
+impl Takes {
+    /// What to write.
+    fn help(&self) -> String {
+        match self {
+            Takes::Text => "put it in quotes".to_owned(),
+            Takes::Boolean => "write #true or #false".to_owned(),
+            Takes::Words(words) => format!("valid here: {}", words.join(", ")),
+            Takes::Whole(least, most) => format!("write a whole number from {least} to {most}"),
+            Takes::Duration(least, most) => {
+                format!("write a whole number with a unit (ms, s, m, h, d), from \"{least}\" to \"{most}\"")
+            }
+            Takes::Size(least, most) => {
+                format!("write a whole number with a unit (B, KiB, MiB, GiB), from \"{least}\" to \"{most}\"")
+            }
+        }
+    }
+}
+
+/// Everything found wrong so far.
+#[derive(Default)]
+pub struct Mistakes(Vec<Diagnostic>);
+
+impl Mistakes {
+    /// Adds one.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    /// Whether nothing is wrong so far.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reports whatever is in `node` that `shape` does not name, and arguments that are missing.
+    pub fn check(&mut self, node: &KdlNode, shape: &Shape) {
+        let name = node.name().value();
+        self.refuse_annotations(node);
+
+        let arguments = arguments(node).count();
+        if arguments < *shape.arguments.start() {
+            let missing = Diagnostic::new(name_span(node), format!("`{name}` needs a value"));
+            self.push(missing.help(format!("write: {}", shape.example)));
+        }
+        for entry in self::arguments(node).skip(*shape.arguments.end()) {
+            let problem = match shape.arguments.end() {
+                0 => format!("`{name}` takes no values"),
+                1 => format!("`{name}` takes one value"),
+                most => format!("`{name}` takes at most {most} values"),
+            };
+            let surplus = Diagnostic::new(entry.span().into(), problem).label("one too many");
+            self.push(surplus.help(format!("write: {}", shape.example)));
+        }
+
+        for entry in self.refuse_repeated_properties(node) {
+            let Some(key) = entry.name() else { continue };
+            if !shape.properties.contains(&key.value()) {
+                let unknown = Diagnostic::new(
+                    key.span().into(),
+                    format!("`{name}` has no property `{}`", key.value()),
+                );
+                self.push(unknown.help(suggestion(key.value(), shape.properties, shape.example)));
+            }
+        }
+
+        match node.children() {
+            Some(block) if shape.children.is_empty() => {
+                let refused = Diagnostic::new(block_span(node, block), format!("`{name}` takes no block"));
+                self.push(refused.help(format!("write: {}", shape.example)));
+            }
+            Some(block) => self.check_block(block.nodes(), Some(name), shape.children, shape.repeated),
+            None => {}
+        }
+    }
+
+    /// Reports nodes that may not stand in a block, or not twice; `owner` is whose block it is,
+    /// none for the file as a whole.
+    pub fn check_block(
+        &mut self,
+        nodes: &[KdlNode],
+        owner: Option<&str>,
+        allowed: &[&str],
+        repeated: &[&str],
+    ) {
+        for (index, node) in nodes.iter().enumerate() {
+            let name = node.name().value();
+            if !allowed.contains(&name) {
+                let problem = match owner {
+                    Some(owner) => format!("`{name}` is not allowed in `{owner}`"),
+                    None => format!("unknown section `{name}`"),
+                };
+                let help = suggestion(name, allowed, "");
+                self.push(Diagnostic::new(name_span(node), problem).help(help));
+            } else if !repeated.contains(&name)
+                && let Some(first) = nodes[..index]
+                    .iter()
+                    .find(|earlier| earlier.name().value() == name)
+            {
+                let twice = Diagnostic::new(head(node), format!("`{name}` is written twice"));
+                self.push(
+                    twice
+                        .label("again")
+                        .other(head(first), "first here")
+                        .help("keep one of them"),
+                );
+            }
+        }
+    }
+
+    /// Reports type annotations; nothing here has any.
+    pub(crate) fn refuse_annotations(&mut self, node: &KdlNode) {
+        self.refuse_annotations_of(node, node.entries());
+    }
+
+    /// Reports type annotations of `node` and of these of its entries.
+    pub(crate) fn refuse_annotations_of<'k>(
+        &mut self,
+        node: &'k KdlNode,
+        entries: impl IntoIterator<Item = &'k KdlEntry>,
+    ) {
+        let types = entries.into_iter().map(KdlEntry::ty).chain([node.ty()]);
+        for annotation in types.flatten() {
+            let refused = Diagnostic::new(
+                annotation.span().into(),
+                format!("the type annotation `({})` is not supported", annotation.value()),
+            );
+            self.push(refused.help("remove it"));
+        }
+    }
+
+    /// Reports properties written twice (KDL alone would let the last one win), and gives those
+    /// that are not.
+    pub(crate) fn refuse_repeated_properties<'k>(&mut self, node: &'k KdlNode) -> Vec<&'k KdlEntry> {
+        let mut first: HashMap<&str, &KdlEntry> = HashMap::new();
+        let mut once = Vec::new();
+        for entry in node.entries() {
+            let Some(name) = entry.name().map(|name| name.value()) else {
+                continue;
+            };
+            if let Some(first) = first.get(name) {
+                let twice = Diagnostic::new(entry.span().into(), format!("`{name}` is written twice"));
+                let twice = twice.label("again").other(first.span().into(), "first here");
+                self.push(twice.help("keep one of them"));
+                continue;
+            }
+            first.insert(name, entry);
+            once.push(entry);
+        }
+        once
+    }
+
+    /// The value of `entry`, which stands in a node or is a property called `name`.
+    pub fn value<T>(
+        &mut self,
+        name: &str,
+        entry: &KdlEntry,
+        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+    ) -> Option<T> {
+        match kind(entry.value()) {
+            Ok(value) => Some(value),
+            Err(wrong) => {
+                let problem = format!("`{name}`: {} {}", shown(entry.value()), wrong.problem);
+                self.push(Diagnostic::new(entry.span().into(), problem).help(wrong.help));
+                None
+            }
+        }
+    }
+
+    /// The first argument of `node`, if it has one.
+    pub fn argument<T>(&mut self, node: &KdlNode, kind: impl Fn(&KdlValue) -> Result<T, Wrong>) -> Option<T> {
+        let entry = arguments(node).next()?;
+        self.value(node.name().value(), entry, kind)
+    }
+
+    /// The property `name` of `node`, if it has one.
+    pub fn property<T>(
+        &mut self,
+        node: &KdlNode,
+        name: &str,
+        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+    ) -> Option<T> {
+        let entry = property(node, name)?;
+        self.value(name, entry, kind)
+    }
+
+    /// The value of the node that is called as the first word of `example` and looks like it: a
+    /// name and one value.
+    pub fn scalar<T>(
+        &mut self,
+        nodes: &[KdlNode],
+        example: &'static str,
+        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+    ) -> Option<T> {
+        let name = example.split(' ').next().unwrap_or_default();
+        let node = child(nodes, name)?;
+        self.check(node, &Shape::plain(1..=1, example));
+        self.argument(node, kind)
+    }
+
+    /// The values of the node `name`; none if it is not there.
+    pub fn list<T>(
+        &mut self,
+        nodes: &[KdlNode],
+        name: &str,
+        shape: &Shape,
+        kind: impl Fn(&KdlValue) -> Result<T, Wrong>,
+    ) -> Option<Vec<T>> {
+        let node = child(nodes, name)?;
+        self.check(node, shape);
+        let values = arguments(node).filter_map(|entry| self.value(name, entry, &kind));
+        Some(values.collect())
+    }
+
+    /// Whether the switch `name` is on: it is if it is there, unless `#false` is written after it.
+    pub fn switch(&mut self, nodes: &[KdlNode], name: &'static str) -> bool {
+        let Some(node) = child(nodes, name) else {
+            return false;
+        };
+        self.check(node, &Shape::plain(0..=1, name));
+        self.argument(node, boolean).unwrap_or(true)
+    }
+}
+
+/// What `decode` makes of the nodes of a text.
+///
+/// # Errors
+/// Every mistake that it found, or that the text is not KDL.
+pub fn document<T>(
+    source: &Source,
+    decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
+) -> Result<T, Report> {
+    let document = syntax::document(source.text());
+    let document = document.map_err(|diagnostics| Report::new(source.clone(), diagnostics))?;
+    finish(source, document, Mistakes::default(), decode)
+}
+
+/// The same of a document that has been parsed, with what is known to be wrong already.
+///
+/// # Errors
+/// Every mistake.
+pub(super) fn finish<T>(
+    source: &Source,
+    mut document: KdlDocument,
+    mut mistakes: Mistakes,
+    decode: impl FnOnce(&mut Mistakes, &[KdlNode]) -> T,
+) -> Result<T, Report> {
+    mistakes.0.extend(environment::replace(&mut document));
+    let decoded = decode(&mut mistakes, document.nodes());
+    match mistakes.0.is_empty() {
+        true => Ok(decoded),
+        false => Err(Report::new(source.clone(), mistakes.0)),
+    }
+}
+
+/// The nodes in the block of `node`.
+pub fn block(node: &KdlNode) -> &[KdlNode] {
+    node.children().map(KdlDocument::nodes).unwrap_or_default()
+}
+
+/// The first of `nodes` that is called `name`.
+pub fn child<'k>(nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
+    nodes.iter().find(|node| node.name().value() == name)
+}
+
+/// Those of `nodes` that are called `name`, in order.
+pub fn named_nodes<'k>(nodes: &'k [KdlNode], name: &str) -> impl Iterator<Item = &'k KdlNode> {
+    nodes.iter().filter(move |node| node.name().value() == name)
+}
+
+/// The arguments of `node`, in order.
+pub fn arguments(node: &KdlNode) -> impl Iterator<Item = &KdlEntry> {
+    node.entries().iter().filter(|entry| entry.name().is_none())
+}
+
+/// The property `name` of `node`.
+pub fn property<'k>(node: &'k KdlNode, name: &str) -> Option<&'k KdlEntry> {
+    node.entries()
+        .iter()
+        .find(|entry| entry.name().is_some_and(|key| key.value() == name))
+}
+
+/// The name of `node`.
+pub(crate) fn name_span(node: &KdlNode) -> Span {
+    node.name().span().into()
+}
+
+/// `node` without its block.
+pub fn head(node: &KdlNode) -> Span {
+    let name = name_span(node);
+    let end = node
+        .entries()
+        .iter()
+        .map(|entry| Span::from(entry.span()).end())
+        .max();
+    (name.start..end.unwrap_or_default().max(name.end())).into()
+}
+
+/// The nodes of a block if it has any, or else whose block it is.
+fn block_span(node: &KdlNode, block: &KdlDocument) -> Span {
+    block.nodes().first().map(head).unwrap_or_else(|| head(node))
+}
+
+/// A text.
+pub fn text(value: &KdlValue) -> Result<String, Wrong> {
+    match value {
+        KdlValue::String(text) => Ok(text.clone()),
+        _ => Err(Wrong::taking("is not a string", Takes::Text)),
+    }
+}
+
+/// The path of a file or folder.
+pub(crate) fn path(value: &KdlValue) -> Result<PathBuf, Wrong> {
+    text(value).map(PathBuf::from)
+}
+
+/// `#true` or `#false`.
+pub fn boolean(value: &KdlValue) -> Result<bool, Wrong> {
+    value
+        .as_bool()
+        .ok_or_else(|| Wrong::taking("is not a boolean", Takes::Boolean))
+}
+
+/// A whole number within `bounds`.
+pub fn whole<T>(bounds: RangeInclusive<T>) -> impl Fn(&KdlValue) -> Result<T, Wrong>
+where
+    T: TryFrom<i128> + PartialOrd + std::fmt::Display,
+{
+    move |value| {
+        let takes = || Takes::Whole(bounds.start().to_string(), bounds.end().to_string());
+        let Some(number) = value.as_integer() else {
+            return Err(Wrong::taking("is not a whole number", takes()));
+        };
+        match T::try_from(number) {
+            Ok(number) if bounds.contains(&number) => Ok(number),
+            _ => Err(Wrong::taking("is out of range", takes())),
+        }
+    }
+}
+
+/// One of a few words.
+pub fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(&KdlValue) -> Result<T, Wrong> {
+    move |value| {
+        let names: Vec<&'static str> = words.iter().map(|(name, _)| *name).collect();
+        let text = value.as_string().unwrap_or_default();
+        let found = words.iter().find(|(name, _)| *name == text);
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| Wrong {
+            takes: Takes::Words(names.clone()),
+            ..Wrong::new("is not a valid value", suggestion(text, &names, ""))
+        })
+    }
+}
+
+/// A value as it is quoted in messages: short, on one line.
+fn shown(value: &KdlValue) -> String {
+    const LONGEST: usize = 60;
+    let text = match value {
+        KdlValue::String(text) => format!("{text:?}"),
+        other => other.to_string(),
+    };
+    if text.chars().count() <= LONGEST {
+        return text;
+    }
+    text.chars().take(LONGEST).chain(['…']).collect()
+}
+
+/// Help for a word that is not among `known`: the one that was probably meant, or all of them.
+/// With none to choose from, the `example`.
+pub(crate) fn suggestion(word: &str, known: &[&str], example: &str) -> String {
+    match nearest(word, known) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None if known.is_empty() => format!("write: {example}"),
+        None => format!("valid here: {}", known.join(", ")),
+    }
+}
+
+/// The one of `known` that is a typing mistake away from `word`: a third of its letters, at least one.
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word: String = word.chars().take(64).flat_map(char::to_lowercase).collect();
+    let allowed = (word.chars().count() / 3).max(1);
+    known
+        .iter()
+        .map(|candidate| (strsim::osa_distance(&word, candidate), *candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        example: "box 1 size=2 { lid }",
+        arguments: 1..=2,
+        properties: &["size"],
+        children: &["lid", "side"],
+        repeated: &["side"],
+    };
+
+    fn problems(text: &str) -> Vec<String> {
+        let document = KdlDocument::parse_v2(text).unwrap();
+        let mut mistakes = Mistakes::default();
+        mistakes.check(&document.nodes()[0], &SHAPE);
+        mistakes
+            .0
+            .into_iter()
+            .map(|found| format!("{} | {}", found.message, found.help))
+            .collect()
+    }
+
+    #[test]
+    fn what_fits_the_shape_passes() {
+        for text in ["box 1", "box 1 2 size=3 { }", "box 1 { lid; side; side }"] {
+            assert_eq!(problems(text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_is_reported() {
+        for (text, expected) in [
+            ("box", "`box` needs a value | write: box 1 size=2 { lid }"),
+            (
+                "box 1 2 3",
+                "`box` takes at most 2 values | write: box 1 size=2 { lid }",
+            ),
+            (
+                "box 1 szie=2",
+                "`box` has no property `szie` | did you mean `size`?",
+            ),
+            (
+                "box 1 weight=2",
+                "`box` has no property `weight` | valid here: size",
+            ),
+            (
+                "box 1 size=2 size=3",
+                "`size` is written twice | keep one of them",
+            ),
+            ("box 1 { lid; lid }", "`lid` is written twice | keep one of them"),
+            (
+                "box 1 { handle }",
+                "`handle` is not allowed in `box` | valid here: lid, side",
+            ),
+            (
+                "(u8)box 1",
+                "the type annotation `(u8)` is not supported | remove it",
+            ),
+            (
+                "box (u8)1",
+                "the type annotation `(u8)` is not supported | remove it",
+            ),
+            (
+                "box 1 size=(u8)1",
+                "the type annotation `(u8)` is not supported | remove it",
+            ),
+        ] {
+            assert_eq!(problems(text), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn the_word_that_was_meant_is_found() {
+        let known = ["listen", "cache", "forward", "zone"];
+        assert_eq!(nearest("forwrad", &known), Some("forward"));
+        assert_eq!(nearest("Cache", &known), Some("cache"));
+        assert_eq!(nearest("zones", &known), Some("zone"));
+        assert_eq!(nearest("kubernetes", &known), None);
+        assert_eq!(nearest("", &known), None);
+    }
+
+    #[test]
+    fn values_in_messages_stay_short() {
+        assert_eq!(shown(&KdlValue::String("a\nb".into())), r#""a\nb""#);
+        assert_eq!(shown(&KdlValue::Integer(7)), "7");
+        assert_eq!(shown(&KdlValue::String("x".repeat(1000))).chars().count(), 61);
+    }
+}

@@ -1,0 +1,156 @@
+//! `dnstap "unix:/run/dnstap.sock" { … }`: who is told of messages.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use kdl::{KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Takes, Wrong, block, child, head, text};
+use super::error::Diagnostic;
+use super::units::size;
+use super::words::words;
+
+words! {
+    /// A `dnstap` as it is written.
+    pub(super) struct Written in DNSTAP(1..=1): r#"dnstap "unix:/run/dnstap.sock" { messages "clients" }"#;
+
+    /// `"unix:PATH"` or `"tcp:ADDRESS:PORT"`, where a program listens, or the path of a file.
+    value "PLACE" to: Option<TapReader> = ("required") in reader, "a place";
+    /// Which messages.
+    list "messages"(1..=2) messages: Vec<Whose> = ("both": "clients" "upstreams") in whose;
+    /// This server's name in each message.
+    one "identity" identity: Option<String> = ("the host's name": "node-1") in identity, "a name";
+    /// Size of a file.
+    one "size" size: usize = "64MiB" in size(1 << 20..=1 << 40);
+}
+
+/// `dnstap "PLACE" { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dnstap {
+    /// Who or what gets the messages.
+    pub to: TapReader,
+    /// Those from and to clients are told.
+    pub clients: bool,
+    /// Those to and from upstreams are.
+    pub upstreams: bool,
+    /// What this server is called; none: the host's name.
+    pub identity: Option<String>,
+}
+
+/// Who or what gets dnstap's messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TapReader {
+    /// `unix:PATH`: whoever listens on a socket.
+    Unix(PathBuf),
+    /// `tcp:ADDRESS:PORT`: whoever listens there.
+    Tcp(SocketAddr),
+    /// A file, of so many octets at most; one that was full is kept with `.1` behind its name.
+    File(PathBuf, u64),
+}
+
+/// The section, if there is one.
+pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<Dnstap> {
+    let node = child(nodes, "dnstap")?;
+    let written = DNSTAP.read(mistakes, node);
+    let nodes = block(node);
+    let limit = child(nodes, "size");
+    let tells = |whose| child(nodes, "messages").is_none() || written.messages.contains(&whose);
+    let (clients, upstreams) = (tells(Whose::Clients), tells(Whose::Upstreams));
+    let to = match written.to? {
+        TapReader::Unix(path) => TapReader::Unix(folder.join(path)),
+        TapReader::File(path, _) => TapReader::File(folder.join(path), written.size as u64),
+        tcp => tcp,
+    };
+    if let (Some(limit), TapReader::Unix(_) | TapReader::Tcp(_)) = (limit, &to) {
+        let problem = "`size` is for a file, and this is a socket";
+        mistakes.push(Diagnostic::new(head(limit), problem).help("remove it"));
+    }
+    Some(Dnstap {
+        to,
+        clients,
+        upstreams,
+        identity: written.identity,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    Clients,
+    Upstreams,
+}
+
+fn whose(value: &KdlValue) -> Result<Whose, Wrong> {
+    match value.as_string().unwrap_or_default() {
+        "clients" => Ok(Whose::Clients),
+        "upstreams" => Ok(Whose::Upstreams),
+        _ => Err(Wrong {
+            takes: Takes::Words(vec!["clients", "upstreams"]),
+            ..Wrong::new(
+                "is not whose messages they are",
+                "write \"clients\", \"upstreams\" or both",
+            )
+        }),
+    }
+}
+
+impl fmt::Display for TapReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TapReader::Unix(path) => write!(f, "unix:{}", path.display()),
+            TapReader::Tcp(address) => write!(f, "tcp:{address}"),
+            TapReader::File(path, _) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl TapReader {
+    /// Reads `unix:PATH`, `tcp:ADDRESS:PORT` or the path of a file, relative to the folder that a program is in.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what would be right.
+    pub fn parse(written: &str) -> Result<TapReader, String> {
+        parse(written).map_err(|wrong| format!("{written:?} {}: {}", wrong.problem, wrong.help))
+    }
+}
+
+fn reader(value: &KdlValue) -> Result<TapReader, Wrong> {
+    parse(&text(value)?)
+}
+
+fn parse(written: &str) -> Result<TapReader, Wrong> {
+    if let Some(path) = written.strip_prefix("unix:") {
+        return match path {
+            "" => Err(Wrong::new(
+                "names no socket",
+                "write its path: \"unix:/run/dnstap.sock\"",
+            )),
+            path => Ok(TapReader::Unix(path.into())),
+        };
+    }
+    match written.strip_prefix("tcp:") {
+        Some(address) => address.parse().map(TapReader::Tcp).map_err(|_| {
+            Wrong::new(
+                "is not an address with a port",
+                "write it as in \"tcp:192.0.2.1:6000\"",
+            )
+        }),
+        None if written.is_empty() || written.contains("://") => Err(Wrong::new(
+            "is not where dnstap can be written",
+            "write \"unix:/PATH\", \"tcp:ADDRESS:PORT\" or a file's path",
+        )),
+        None => Ok(TapReader::File(written.into(), (DNSTAP.default)().size as u64)),
+    }
+}
+
+/// RFC 5001 says nothing of how long a server's name may be; readers show it in a line.
+fn identity(value: &KdlValue) -> Result<String, Wrong> {
+    let name = text(value)?;
+    match name.len() {
+        1..=255 => Ok(name),
+        _ => Err(Wrong::new(
+            "has not 1 to 255 octets",
+            "write a name, such as the node's",
+        )),
+    }
+}

@@ -1,0 +1,248 @@
+//! `tls://`, `tls { … }` and `certificate`: upstreams and listeners with TLS, and the files that this takes.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kdl::{KdlEntry, KdlNode, KdlValue};
+
+use super::address::{DNS_PORT, address, check, parse};
+use super::decode::{Mistakes, Wrong, arguments, block, child, head, property, text};
+use super::error::Diagnostic;
+use super::files;
+use super::upstream::{Encryption, Upstream};
+use super::words::{Table, words};
+use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
+
+/// What has a scheme.
+const ENCRYPTIONS: [Encryption; 3] = [Encryption::Tls, Encryption::Https, Encryption::Quic];
+
+/// Octets of the largest file with certificates or a key that is read: a list of all authorities has a quarter of that.
+const LARGEST: u64 = 1 << 20;
+
+words! {
+    () in TLS(0..=0): r#"tls { ca "/etc/dnsweir/ca.pem" }"#;
+    by hand {
+        /// A file with the authorities that must have signed the certificates.
+        hand "ca" = ("the system's authorities") in CA, "a file in PEM";
+        /// One of these public keys the server must have, as `"sha256/…"` (RFC 7858 section 4.2). Without `ca`, only the key
+        /// is checked.
+        hand "pin" = none in PIN, "keys";
+        /// The client certificate for servers that ask for one.
+        hand "certificate" = none in CERTIFICATE, "a file in PEM";
+    }
+}
+
+const CA: Table<()> = Table::plain(1..=1, r#"ca "/etc/dnsweir/ca.pem""#);
+
+pub(super) const PIN: Table<()> = Table::plain(
+    1..=8,
+    r#"pin "sha256/9SjxtnXx8sIcJRzFT2tBuKGnQWGIP6tqYBhZ9AbLT8g=""#,
+);
+
+words! {
+    /// `certificate "FILE" key="FILE"`, before the files are read.
+    pub(crate) struct Certificate in CERTIFICATE(1..=1):
+        r#"certificate "/etc/dnsweir/tls.crt" key="/etc/dnsweir/tls.key""#;
+
+    /// The certificate, then the intermediate ones.
+    value "FILE" chain: Option<String> = ("required") in text;
+    /// The file with its key.
+    property "key" key: Option<String> = ("required") in text, "a file in PEM";
+}
+
+/// The files that matter, and where relative paths begin.
+pub(super) struct Files<'a> {
+    pub folder: &'a Path,
+    /// Every file that is read is added, also one that cannot be: that it changes is a reason to reload.
+    pub met: &'a mut files::Met,
+}
+
+impl Files<'_> {
+    fn read(&mut self, written: &str) -> Result<Vec<u8>, String> {
+        let path = self.folder.join(written);
+        self.met.note(&path);
+        files::read(&path, LARGEST).map_err(|error| format!("cannot be read: {error}"))
+    }
+
+    /// What would be right for `written`, with which something is wrong.
+    fn help<'a>(&self, written: &str, usual: &'a str) -> &'a str {
+        files::unreadable_help(written, &self.folder.join(written), usual)
+    }
+}
+
+/// The scheme that an argument begins with, if it has one, and the rest.
+pub(super) fn scheme(text: &str) -> Option<Result<(Encryption, &str), Wrong>> {
+    let (scheme, rest) = text.split_once("://")?;
+    let known = ENCRYPTIONS.into_iter().find(|known| known.word() == scheme);
+    let unknown = || {
+        let known: Vec<String> = ENCRYPTIONS
+            .iter()
+            .map(|known| format!("{}://", known.word()))
+            .collect();
+        let known = known.join(" or ");
+        let help = format!("write {known}, or an address alone for DNS in clear text");
+        Wrong::new("is of a scheme that is not known", help)
+    };
+    Some(known.map(|known| (known, rest)).ok_or_else(unknown))
+}
+
+/// An address to listen on, and what is spoken there if it has a scheme.
+pub(super) fn listener(value: &KdlValue) -> Result<(SocketAddr, Option<Encryption>), Wrong> {
+    let Some(scheme) = value.as_string().and_then(scheme) else {
+        return Ok((address(DNS_PORT)(value)?, None));
+    };
+    let (encryption, rest) = scheme?;
+    let found = address(encryption.port())(&KdlValue::String(rest.into()))?;
+    Ok((found, Some(encryption)))
+}
+
+/// The same, of which only the address matters.
+pub(super) fn listening_address(value: &KdlValue) -> Result<SocketAddr, Wrong> {
+    listener(value).map(|(address, _)| address)
+}
+
+/// `ADDRESS[%NAME][:PORT]` behind a scheme, as CoreDNS has it: whom to ask, and the name that its certificate has. Over HTTPS
+/// also a path.
+pub(super) fn upstream(rest: &str, encryption: Encryption) -> Result<Upstream, Wrong> {
+    let (rest, path) = match (encryption, rest.find('/')) {
+        (Encryption::Https, Some(at)) => (&rest[..at], Some(path(&rest[at..])?)),
+        (Encryption::Https, None) => (rest, Some(PATH.to_owned())),
+        (Encryption::Tls | Encryption::Quic, _) => (rest, None),
+    };
+    let (address, name) = address_and_name(rest, encryption.port())?;
+    Ok(Upstream { address, name, path })
+}
+
+/// What all servers of DNS over HTTPS use, and RFC 8484 in its examples.
+const PATH: &str = "/dns-query";
+
+/// The path of a server of DNS over HTTPS, also as a template (RFC 8484 section 4.1).
+fn path(written: &str) -> Result<String, Wrong> {
+    let path = written.strip_suffix("{?dns}").unwrap_or(written);
+    let fits = |octet: u8| octet.is_ascii_graphic() && !b"?#{}\"<>\\^`|".contains(&octet);
+    match path.bytes().all(fits) && path.len() <= 256 {
+        true => Ok(path.to_owned()),
+        false => Err(Wrong::new(
+            format!("has {path:?} for a path, which is none"),
+            "write it like \"https://9.9.9.9%dns.quad9.net/dns-query\"",
+        )),
+    }
+}
+
+fn address_and_name(rest: &str, port: u16) -> Result<(SocketAddr, Option<String>), Wrong> {
+    let help = "write the server's address, and behind it the name in its certificate: \"tls://9.9.9.9%dns.quad9.net\", \
+                \"tls://[2620:fe::fe]%dns.quad9.net:853\"";
+    let wrong = |problem: String| Wrong::new(problem, help);
+    // In brackets, what follows a percent sign is an interface.
+    let end = rest.find(']').unwrap_or(0);
+    let (written, name, port) = match rest[end..].split_once('%') {
+        Some((before, behind)) => {
+            let (name, port) = match behind.split_once(':') {
+                Some((name, port)) => (
+                    name,
+                    port.parse()
+                        .map_err(|_| wrong(format!("has {port:?} for a port")))?,
+                ),
+                None => (behind, port),
+            };
+            (&rest[..end + before.len()], Some(name), port)
+        }
+        None => (rest, None, port),
+    };
+    // No server listens on port 0, so one that is not 0 was written.
+    let unwritten = 0;
+    let mut address = parse(written, unwritten).ok_or_else(|| wrong("is not an IP address".into()))?;
+    match (address.port() == unwritten, name) {
+        (true, _) => address.set_port(port),
+        (false, Some(_)) => return Err(wrong("has its port before the name".into())),
+        (false, None) => {}
+    }
+    check(address).map_err(|found| wrong(found.problem))?;
+    let name = match name {
+        Some(name) if server_name(name).is_none() => {
+            return Err(wrong(format!("has {name:?} for a name, which is none")));
+        }
+        name => name.map(|name| name.trim_end_matches('.').to_ascii_lowercase()),
+    };
+    Ok((address, name))
+}
+
+/// Decodes `tls { ca "FILE"; pin "sha256/…"; certificate "FILE" key="FILE" }`.
+pub(super) fn trust(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Trust {
+    TLS.read(mistakes, node);
+    let nodes = block(node);
+    let mut trust = Trust {
+        authorities: mistakes
+            .scalar(nodes, CA.shape.example, text)
+            .and_then(|_| authorities(mistakes, files, arguments(child(nodes, "ca")?).next()?)),
+        ..Trust::default()
+    };
+    if let Some(node) = child(nodes, "pin") {
+        mistakes.check(node, &PIN.shape);
+        trust.pins = arguments(node)
+            .filter_map(|entry| mistakes.value("pin", entry, pin))
+            .collect();
+    }
+    trust.identity = child(nodes, "certificate").and_then(|node| identity(mistakes, files, node));
+    trust
+}
+
+fn authorities(mistakes: &mut Mistakes, files: &mut Files<'_>, entry: &KdlEntry) -> Option<Authorities> {
+    let written = text(entry.value()).ok()?;
+    let read = files.read(&written).and_then(|pem| Authorities::from_pem(&pem));
+    read.map_err(|problem| {
+        let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
+        let usual = "name a file with the certificates of authorities, in PEM";
+        mistakes.push(wrong.help(files.help(&written, usual)));
+    })
+    .ok()
+}
+
+/// Decodes `certificate "FILE" key="FILE"`.
+pub(super) fn identity(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Identity> {
+    let written = CERTIFICATE.read(mistakes, node);
+    let Some(key_entry) = property(node, "key") else {
+        let missing = Diagnostic::new(head(node), "`certificate` needs the file of its key");
+        mistakes.push(missing.help(format!("write: {}", CERTIFICATE.shape.example)));
+        return None;
+    };
+    let (certificate, key) = (written.chain?, written.key?);
+    let entry = arguments(node).next()?;
+    let mut read = |written: &str, entry: &KdlEntry| {
+        files.read(written).map_err(|problem| {
+            let unreadable = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
+            let help = files.help(written, "name a file in PEM that dnsweir can read");
+            mistakes.push(unreadable.help(help));
+        })
+    };
+    let (pem, key_pem) = (read(&certificate, entry), read(&key, key_entry));
+    let identity = Identity::from_pem(&pem.ok()?, &key_pem.ok()?);
+    identity
+        .map_err(|(of_key, problem)| {
+            let (written, entry) = if of_key {
+                (&key, key_entry)
+            } else {
+                (&certificate, entry)
+            };
+            let wrong = Diagnostic::new(entry.span().into(), format!("{written:?} {problem}"));
+            mistakes.push(wrong.help(
+                "name a certificate, with those between it and its authority, and its key, both in PEM",
+            ));
+        })
+        .ok()
+}
+
+/// `sha256/` and the digest of a public key in base64, as RFC 7858 section 4.2 and curl write it.
+fn pin(value: &KdlValue) -> Result<Pin, Wrong> {
+    let written = text(value)?;
+    let digest = written
+        .strip_prefix("sha256/")
+        .and_then(|digest| STANDARD.decode(digest).ok());
+    digest.and_then(|digest| digest.try_into().ok()).ok_or_else(|| {
+        let help =
+            "write \"sha256/\" and the base64 of 32 octets; `kdig +tls +tls-pin=… -d` shows a server's";
+        Wrong::new("is not the digest of a key", help)
+    })
+}

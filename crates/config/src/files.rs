@@ -1,0 +1,226 @@
+//! Files that a configuration names: modules, their test cases, texts and data for filters.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::data::Data;
+use super::error::{Diagnostic, Report, Source, Span};
+use super::syntax;
+use super::units::spell_size;
+
+/// The largest module that is read, in bytes.
+const LARGEST_MODULE: u64 = 64 * 1024 * 1024;
+
+/// The largest text that is read, in bytes.
+const LARGEST_TEXT: u64 = 16 * 1024 * 1024;
+
+/// Default of what all data of a filter may have, in bytes.
+pub(super) const DATA: usize = 256 * 1024 * 1024;
+
+/// Reads files for one configuration, and remembers which.
+pub struct Files<'a> {
+    /// Relative paths begin here.
+    pub folder: &'a Path,
+    /// Modules that were read, or why not: two filters with the same path get the same bytes.
+    modules: HashMap<PathBuf, Result<Bytes, String>>,
+    /// The files that matter.
+    pub(super) met: Met,
+    /// Octets that the data of the filter may have of which the block is being decoded, and how many it has.
+    data_limit: usize,
+    data_octets: usize,
+}
+
+impl<'a> Files<'a> {
+    /// Those that a configuration in `folder` names.
+    pub fn new(folder: &'a Path) -> Files<'a> {
+        Files {
+            folder,
+            modules: HashMap::new(),
+            met: Met::default(),
+            data_limit: DATA,
+            data_octets: 0,
+        }
+    }
+
+    /// From now on data is read for another filter, of which all may have so many octets.
+    pub(super) fn limit_data(&mut self, limit: usize) {
+        (self.data_limit, self.data_octets) = (limit, 0);
+    }
+
+    /// The module at `path`.
+    ///
+    /// # Errors
+    /// In words.
+    pub(super) fn module(&mut self, path: &Path) -> Result<Bytes, String> {
+        self.note(path);
+        let read = self.modules.entry(path.to_owned());
+        read.or_insert_with(|| read_module(path).map_err(|error| error.to_string()))
+            .clone()
+    }
+
+    /// The text at `path`, which is in UTF-8.
+    pub(super) fn text(&mut self, path: &Path) -> io::Result<String> {
+        self.note(path);
+        String::from_utf8(read(path, LARGEST_TEXT)?).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+            io::Error::other(format!("line {line} is not UTF-8"))
+        })
+    }
+
+    /// The data at `path`.
+    pub fn data(&mut self, path: &Path) -> io::Result<Arc<Data>> {
+        self.note(path);
+        let octets = fs::metadata(path)?.len();
+        let left = (self.data_limit - self.data_octets) as u64;
+        if octets > left {
+            let beside = match self.data_octets {
+                0 => String::new(),
+                others => format!(" beside {others} of other data"),
+            };
+            return Err(io::Error::other(format!(
+                "it has {octets} octets{beside}, which is more than `limits data=` allows ({})",
+                spell_size(self.data_limit)
+            )));
+        }
+        let data = Data::read(regular(path)?, left)?;
+        self.data_octets += data.len();
+        Ok(data)
+    }
+
+    /// Remembers a file that matters.
+    pub(super) fn note(&mut self, path: &Path) {
+        self.met.note(path);
+    }
+}
+
+/// The files that matter to a configuration, each once.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    known: HashSet<PathBuf>,
+    order: Vec<PathBuf>,
+}
+
+impl Met {
+    /// Adds one. Also one that cannot be read: that it appears is a change.
+    pub(super) fn note(&mut self, path: &Path) {
+        if self.known.insert(path.to_owned()) {
+            self.order.push(path.to_owned());
+        }
+    }
+
+    /// All of them, in the order they were met.
+    pub(super) fn into_order(self) -> Vec<PathBuf> {
+        self.order
+    }
+}
+
+/// What would be right in the place of `written`, which is a file that cannot be read, at `path`; `usual` where it could well
+/// be a file.
+pub fn unreadable_help<'a>(written: &str, path: &Path, usual: &'a str) -> &'a str {
+    if written.contains("://") {
+        "this is a URL, and only files are read here: download it, and name the file"
+    } else if path.is_dir() {
+        "this is a folder: name the file in it"
+    } else {
+        usual
+    }
+}
+
+/// The text at `path`, to be parsed. Of one that is too long only so much is read that the parser says so.
+///
+/// # Errors
+/// When it cannot be read, or is not in UTF-8.
+pub fn read_source(path: &Path) -> Result<Source, Report> {
+    let name = path.display().to_string();
+    let read = regular(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(syntax::MAX_TEXT as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    let bytes = read.map_err(|error| {
+        let problem = format!("{name} cannot be read: {error}");
+        let unreadable = Diagnostic::new(Span::default(), problem);
+        Report::new(Source::new(name.clone(), ""), vec![unreadable])
+    })?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => {
+            // The replacement keeps everything before the mistake in its place.
+            let start = error.utf8_error().valid_up_to();
+            let length = char::REPLACEMENT_CHARACTER.len_utf8();
+            let foreign = Diagnostic::new(Span { start, length }, "this is not UTF-8");
+            let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
+            Err(Report::new(source, vec![foreign.help("save the file in UTF-8")]))
+        }
+    }
+}
+
+/// The octets of the module at `path`.
+///
+/// # Errors
+/// When it is not a regular file, too large, or cannot be read.
+pub fn read_module(path: &Path) -> io::Result<Bytes> {
+    read(path, LARGEST_MODULE).map(Bytes::from)
+}
+
+/// The whole file.
+pub(super) fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    regular(path)?.take(largest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > largest {
+        let largest = spell_size(largest as usize);
+        return Err(io::Error::other(format!("it is larger than {largest}")));
+    }
+    Ok(bytes)
+}
+
+/// A regular file. Others are refused: a pipe would block, a device never end.
+fn regular(path: &Path) -> io::Result<File> {
+    match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::parse_in;
+
+    #[test]
+    fn urls_and_folders_are_told_from_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = |top: &str, filter: &str, forward: &str| {
+            format!(
+                "listen \"127.0.0.1\"\n{top}\nfilter \"f\" {{ module \"builtin:log\"; {filter} }}\n\
+                 zone \".\" {{ use \"f\"; forward \"tls://192.0.2.1\" {{ {forward} }} }}"
+            )
+        };
+        for (written, help) in [
+            (
+                "https://lists.example/a",
+                "this is a URL, and only files are read here: download it, and name the file",
+            ),
+            (".", "this is a folder: name the file in it"),
+        ] {
+            let file = format!("{written:?}");
+            for text in [
+                whole("", &format!("config {{ a (file){file} }}"), ""),
+                whole("", &format!("config {{ a (data){file} }}"), ""),
+                whole("", &format!("test-cases {file}"), ""),
+                whole(&format!("signatures {{ key \"k\" {file} }}"), "", ""),
+                whole(&format!("tsig \"k\" {{ secret (file){file} }}"), "", ""),
+                whole("", "", &format!("tls {{ ca {file} }}")),
+                whole("", "", &format!("tls {{ certificate {file} key={file} }}")),
+            ] {
+                let report = parse_in(folder.path(), &text).unwrap_err();
+                assert_eq!(report.diagnostics()[0].help, help, "{text}\n{report}");
+            }
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! `filter`: a WebAssembly module and how it is run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kdl::{KdlNode, KdlValue};
+
+use super::config_block::{ConfigNode, ConfigValue, Place};
+use super::data::Data;
+use super::decode::{Mistakes, Wrong, block, boolean, child, head, text, whole, word};
+use super::error::{Diagnostic, Source, Span};
+use super::files::{Files, unreadable_help};
+use super::module::{self, Module};
+use super::refresh::{self, Refresh};
+use super::signatures::{self, SignedBy};
+use super::units::{duration, ms, s, size};
+use super::wasi::{self, Wasi};
+use super::words::{Table, words};
+
+words! {
+    /// A `filter` as it is written.
+    pub(super) struct Written in FILTER(1..=1): r#"filter "access-log" { module "builtin:log" }"#;
+
+    /// `"builtin:NAME"`, the path of a `.wasm` file, or `"oci://REGISTRY/NAME:TAG@sha256:DIGEST"` with a tag, a digest or
+    /// both.
+    hand "module" module: Option<module::Written> = ("`NAME.wasm` in the folder of [`filters`](#filters)")
+        in module::MODULE, "at most 64 MiB";
+    /// The digest that the file must have; for files only.
+    hand "sha256" code: Option<Bytes> = none in module::SHA256, "64 hexadecimal digits";
+    /// Which of them must have signed, and `for` [which repository](delivery.md#signatures).
+    hand "signed-by" signed_by: SignedBy = ("any of [`signatures`](#signatures), for the repository in the reference")
+        in signatures::SIGNED_BY, "names";
+    /// [Test cases](filters.md#test) that the module must pass before it is used.
+    hand "test-cases" test_cases: Option<TestCasesFile> = ("`NAME.test-cases.kdl` beside the module, if it exists")
+        in TEST_CASES, "a file";
+    /// What a query gets when the filter fails: it goes on as if the filter had passed it, or gets SERVFAIL or REFUSED.
+    table "on-error" on_error: Failing = defaults in ON_ERROR;
+    /// Calls after which a new module is trusted. If it fails before for eight names and four clients, and its predecessor
+    /// fails on fewer of the same, the predecessor returns with its `config`; 0: never.
+    one "probation" probation: u64 = 100 in whole(0..=1_000_000_000);
+    /// Memory and time.
+    table "limits" limits: Limits = defaults in LIMITS;
+    /// What the filter is granted of WASI.
+    hand "wasi" wasi: Wasi = ("nothing") in wasi::WASI, "a block";
+    /// Sources that the filter turns into data: [below](#refresh).
+    hand "refresh" refresh: Option<Refresh> = none in refresh::REFRESH, "a block";
+    /// The filter's own configuration.
+    hand "config" config: Vec<ConfigNode> = ("empty") in CONFIG, "a block";
+}
+
+const TEST_CASES: Table<()> = Table::plain(1..=1, r#"test-cases "PATH.test-cases.kdl""#);
+
+/// What may stand in it, the filter says.
+pub(super) const CONFIG: Table<()> = Table::plain(0..=0, "config { … }");
+
+words! {
+    /// What becomes of queries when a filter fails, and of readiness.
+    pub(super) struct Failing in ON_ERROR(1..=1): r#"on-error "servfail" unready=#true"#;
+
+    /// What a query gets.
+    value "WORD" on_error: OnError = "bypass" in word(&ANSWERS);
+    /// `#true`: `/ready` fails while the filter is suspended.
+    property "unready" unready: bool = false in boolean;
+}
+
+const ANSWERS: [(&str, OnError); 3] = [
+    ("bypass", OnError::Bypass),
+    ("servfail", OnError::Servfail),
+    ("refuse", OnError::Refuse),
+];
+
+words! {
+    /// What one instance of a filter may use.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Limits in LIMITS(0..=0): r#"limits memory="16MiB" time="5ms""#, then refuse_empty;
+
+    /// Linear memory of an instance, and globals, imports, exports, segments and table entries at 32 bytes each beyond
+    /// 256 KiB.
+    property "memory" memory: usize = "16MiB" in memory, "a multiple of `\"64KiB\"`";
+    /// One call; noticed within 4 ms, and up to five times as long where a call waits for a processor.
+    property "time" time: Duration = "5ms" in duration(ms(1)..=ms(1000));
+    /// The process that compiles the module.
+    property "load-memory" load_memory: usize = "128MiB" in size(32 << 20..=4 << 30);
+    /// Processor time to compile (four times that in elapsed time), and to run all test cases.
+    property "load-time" load_time: Duration = "30s" in duration(s(1)..=s(3600));
+    /// All [tables](filters.md#share) of the filter.
+    property "tables" tables: usize = "8MiB" in size(0..=1 << 30);
+    /// All `(data)` files of the filter, and as much again for published data.
+    property "data" data: usize = "256MiB" in size(0..=64 << 30);
+    /// The instance that [refreshes](#refresh).
+    property "refresh-memory" refresh_memory: usize = "64MiB" in memory, "a multiple of `\"64KiB\"`";
+    /// Its processor time.
+    property "refresh-time" refresh_time: Duration = "30s" in duration(s(1)..=s(3600));
+}
+
+/// A WebAssembly page; memory comes in whole ones.
+const PAGE: usize = 64 * 1024;
+
+/// `filter "NAME" { … }`
+#[derive(Debug, Clone)]
+pub struct Filter {
+    /// ASCII letters, digits, `-`, `_` and `.`; unique.
+    pub name: String,
+    /// What names its code.
+    pub module: Module,
+    /// Its code, read once, whole; it holds to the `sha256` if one was written. That of an artifact is empty until it is
+    /// delivered.
+    pub code: Bytes,
+    /// What was delivered, if its module is an artifact.
+    pub artifact: Option<Delivered>,
+    /// Why its module and `config` are not those in the file: calls of that filter failed for many.
+    pub reverted: Option<String>,
+    /// `signed-by`: what its module's signature must be.
+    pub signed_by: SignedBy,
+    /// What happens when it fails.
+    pub on_error: OnError,
+    /// Whether the proxy is not ready while it is suspended.
+    pub unready: bool,
+    /// How many of its first queries and responses must not suspend it, after a reload.
+    pub probation: u64,
+    /// What one instance of it may use.
+    pub limits: Limits,
+    /// What it may have of WASI.
+    pub wasi: Wasi,
+    /// What it makes its data of, besides what its `config` names.
+    pub refresh: Option<Refresh>,
+    /// The `config` block, in document order.
+    pub config: Vec<ConfigNode>,
+    /// `test-cases "PATH"`, or the file beside the module: what it must pass before it is taken.
+    pub test_cases: Option<TestCasesFile>,
+    /// Where it stands, for errors about the filter as a whole.
+    pub span: Span,
+    /// Where its `module` stands, for errors about the code.
+    pub module_span: Span,
+    /// Where its `config` stands, or the filter if there is none.
+    pub config_span: Span,
+}
+
+impl Written {
+    /// A filter of this name; none if its module or code has mistakes.
+    pub(super) fn into_filter(self, name: String, span: Span, config_span: Span) -> Option<Filter> {
+        let module = self.module?;
+        Some(Filter {
+            name,
+            module: module.module,
+            code: self.code?,
+            artifact: None,
+            reverted: None,
+            signed_by: self.signed_by,
+            on_error: self.on_error.on_error,
+            unready: self.on_error.unready,
+            probation: self.probation,
+            limits: self.limits,
+            wasi: self.wasi,
+            refresh: self.refresh,
+            config: self.config,
+            test_cases: self.test_cases,
+            span,
+            module_span: module.span,
+            config_span,
+        })
+    }
+}
+
+impl Filter {
+    /// The data in its `config` block, in document order.
+    pub fn data(&self) -> impl Iterator<Item = &Arc<Data>> {
+        let values = self.config.iter().flat_map(|node| {
+            let properties = node.properties.iter().map(|(_, value)| value);
+            node.arguments.iter().chain(properties)
+        });
+        values.filter_map(|value| match value {
+            ConfigValue::Data(data) => Some(data),
+            _ => None,
+        })
+    }
+}
+
+/// An artifact that was delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// The digest of its manifest, beginning with `sha256:`.
+    pub digest: String,
+    /// Who has signed it, if somebody had to have.
+    pub signer: Option<Signer>,
+}
+
+/// Who has signed an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signer {
+    /// What the key or identity is called.
+    pub name: String,
+    /// Whether the signature says of which repository the artifact is. If not, it is as good for any other name.
+    pub says_repository: bool,
+}
+
+/// A file with a filter's test cases, not looked into here.
+#[derive(Debug, Clone)]
+pub struct TestCasesFile {
+    /// What is in it; its name is the path.
+    pub source: Source,
+    /// What names it in the configuration, for errors about the file.
+    pub span: Span,
+}
+
+impl Filter {
+    /// Where in the file a part of the `config` block stands. `node` is an index into
+    /// [`Filter::config`]; none, or one that does not exist, is the block as a whole, and a part
+    /// that does not exist is its node: a filter may point anywhere.
+    pub fn config_place(&self, node: Option<usize>, place: Place) -> Span {
+        let Some(node) = node.and_then(|index| self.config.get(index)) else {
+            return self.config_span;
+        };
+        let part = match place {
+            Place::Node => None,
+            Place::Argument(index) => node.argument_spans.get(index),
+            Place::Property(index) => node.property_spans.get(index),
+        };
+        part.copied().unwrap_or(node.span)
+    }
+}
+
+/// `on-error "bypass" | "servfail" | "refuse"`: what a query gets whose filter failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnError {
+    /// As if the filter had passed it. The default.
+    #[default]
+    Bypass,
+    /// SERVFAIL.
+    Servfail,
+    /// REFUSED.
+    Refuse,
+}
+
+/// The file with the test cases of `filter`: the one that it names, or the one beside its module if there is one.
+pub(super) fn test_cases(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    filter: &KdlNode,
+    module: Option<&module::Written>,
+) -> Option<TestCasesFile> {
+    let nodes = block(filter);
+    let named = mistakes.scalar(nodes, TEST_CASES.shape.example, text);
+    let node = child(nodes, "test-cases");
+    let (path, span) = match (&named, module) {
+        (Some(name), _) => (files.folder.join(name), node.map_or(head(filter), head)),
+        (None, Some(written)) => match &written.module {
+            Module::File(path) => (test_cases_beside(path), written.span),
+            Module::Builtin(_) | Module::Artifact(_) => return None,
+        },
+        (None, None) => return None,
+    };
+    files.note(&path);
+    if named.is_none() && !path.exists() {
+        return None;
+    }
+    let name = path.display().to_string();
+    match files.text(&path) {
+        Ok(text) => Some(TestCasesFile {
+            source: Source::new(name, text),
+            span,
+        }),
+        Err(error) => {
+            let problem = format!("the test cases {name} cannot be read: {error}");
+            let usual = "name a text file; a relative path begins at the configuration's folder";
+            let help = unreadable_help(&named.unwrap_or_default(), &path, usual);
+            mistakes.push(Diagnostic::new(span, problem).help(help));
+            None
+        }
+    }
+}
+
+/// Where the test cases of a module are looked for: `FILE.test-cases.kdl` beside `FILE.wasm`.
+pub fn test_cases_beside(module: &Path) -> PathBuf {
+    module.with_extension("test-cases.kdl")
+}
+
+/// Reports `limits` that limit nothing.
+fn refuse_empty(mistakes: &mut Mistakes, node: &KdlNode, _: &mut Limits) {
+    if node.entries().is_empty() {
+        let empty = Diagnostic::new(head(node), "`limits` is empty");
+        mistakes.push(empty.help(format!("write: {}", LIMITS.shape.example)));
+    }
+}
+
+fn memory(value: &KdlValue) -> Result<usize, Wrong> {
+    let bytes = size(1024 * 1024..=1024 * 1024 * 1024)(value)?;
+    if bytes % PAGE != 0 {
+        return Err(Wrong::new(
+            "is not a whole number of WebAssembly pages",
+            "write a multiple of \"64KiB\"",
+        ));
+    }
+    Ok(bytes)
+}
+
+/// A name that can stand in logs and metrics as it is.
+pub(super) fn filter_name(value: &KdlValue) -> Result<String, Wrong> {
+    let name = text(value)?;
+    let fits = (1..=63).contains(&name.len());
+    if !fits
+        || !name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    {
+        let help = "write 1 to 63 ASCII letters, digits, `-`, `_` or `.`: \"access-log\"";
+        return Err(Wrong::new("is not a valid filter name", help));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Module;
+    use super::super::tests::{config, parse_in};
+    use super::*;
+
+    const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
+
+    fn filter(block: &str) -> Filter {
+        config(&format!("{USED}filter \"f\" {{ {block} }}"))
+            .filters
+            .remove(0)
+    }
+
+    #[test]
+    fn filters_in_a_folder_are_called_as_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("lists")).unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(folder.path().join(format!("lists/{name}.wasm")), name).unwrap();
+        }
+        let parse = |uses: &str, filters: &str| {
+            let text = format!("listen \"::1\"\nfilters \"lists\"\nzone \".\" {{ {uses} }}\n{filters}");
+            parse_in(folder.path(), &text)
+        };
+        // One with a node, one without, one that nobody uses, and one with a module of its own.
+        let config = parse(
+            "use \"a\"; use \"b\"; use \"log\"",
+            "filter \"b\" { on-error \"refuse\" }\nfilter \"log\" { module \"builtin:log\" }",
+        )
+        .unwrap();
+        let modules: Vec<(&str, &[u8])> = config
+            .filters
+            .iter()
+            .map(|filter| (filter.name.as_str(), &filter.code[..]))
+            .collect();
+        assert_eq!(modules[0], ("b", &b"b"[..]));
+        assert_eq!(config.filters[0].on_error, OnError::Refuse);
+        assert_eq!(modules[2], ("a", &b"a"[..]));
+        assert!(config.files.contains(&folder.path().join("lists/a.wasm")));
+        assert!(!config.files.contains(&folder.path().join("lists/c.wasm")));
+        for (uses, expected) in [
+            ("use \"d\"", "there is no filter \"d\""),
+            ("use \"../lists/a\"", "there is no filter \"../lists/a\""),
+        ] {
+            let report = parse(uses, "").unwrap_err();
+            assert_eq!(report.diagnostics()[0].message, expected);
+        }
+        let report = parse("use \"d\"", "filter \"d\"").unwrap_err();
+        assert!(
+            report.diagnostics()[0].message.contains("d.wasm cannot be read"),
+            "{report}"
+        );
+    }
+
+    #[test]
+    fn everything_but_the_module_has_a_default() {
+        let filter = filter("module \"builtin:log\"");
+        assert!(matches!(&filter.module, Module::Builtin(name) if name == "log"));
+        assert_eq!(filter.on_error, OnError::Bypass);
+        assert_eq!(
+            filter.limits,
+            Limits {
+                memory: 16 << 20,
+                time: ms(5),
+                load_memory: 128 << 20,
+                load_time: s(30),
+                tables: 8 << 20,
+                data: 256 << 20,
+                refresh_memory: 64 << 20,
+                refresh_time: s(30),
+            }
+        );
+        assert!(filter.config.is_empty());
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let filter = filter(
+            "module \"builtin:hosts\"; on-error \"refuse\"; \
+             limits memory=\"1MiB\" time=\"1s\" load-memory=\"512MiB\" load-time=\"2m\" tables=\"1GiB\" data=\"2GiB\" \
+             refresh-memory=\"1MiB\" refresh-time=\"2m\"",
+        );
+        assert_eq!(filter.on_error, OnError::Refuse);
+        assert_eq!(
+            filter.limits,
+            Limits {
+                memory: 1 << 20,
+                time: ms(1000),
+                load_memory: 512 << 20,
+                load_time: s(120),
+                tables: 1 << 30,
+                data: 2 << 30,
+                refresh_memory: 1 << 20,
+                refresh_time: s(120),
+            }
+        );
+    }
+}

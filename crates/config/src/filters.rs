@@ -1,0 +1,154 @@
+//! The filters of a file: those with a node, and those that a zone uses and a folder has.
+
+use std::path::{Path, PathBuf};
+
+use kdl::{KdlEntry, KdlNode};
+
+use super::config_block;
+use super::decode::{Mistakes, arguments, block, child, head};
+use super::error::{Diagnostic, Span};
+use super::files::Files;
+use super::filter::{FILTER, Filter, filter_name, test_cases};
+use super::module::{self, Builtins, Module};
+use super::refresh;
+use super::signatures::{self, Signatures, SignedBy};
+use super::wasi;
+
+/// The filters of a file, while it is decoded.
+pub(super) struct Filters<'a> {
+    builtins: Builtins<'a>,
+    /// `filters "FOLDER"`: where the modules of filters are that have no `module`.
+    folder: Option<&'a Path>,
+    /// Whom `signed-by` may name.
+    signatures: &'a Signatures,
+    /// One for each `filter` with a name; none: it has mistakes.
+    decoded: Vec<Option<Filter>>,
+    /// Name, place, and whether a zone uses it.
+    known: Vec<(String, Span, bool)>,
+}
+
+impl<'a> Filters<'a> {
+    pub fn new(builtins: Builtins<'a>, signatures: &'a Signatures, folder: Option<&'a Path>) -> Filters<'a> {
+        Filters {
+            builtins,
+            folder,
+            signatures,
+            decoded: Vec::new(),
+            known: Vec::new(),
+        }
+    }
+
+    /// The index of the filter called `name`, which counts as used from now on.
+    pub fn find(&mut self, name: &str) -> Option<usize> {
+        let index = self.known.iter().position(|(known, ..)| known == name)?;
+        self.known[index].2 = true;
+        Some(index)
+    }
+
+    /// The name of the filter at `index`.
+    pub fn name(&self, index: usize) -> &str {
+        self.known
+            .get(index)
+            .map(|(name, ..)| name.as_str())
+            .unwrap_or_default()
+    }
+
+    /// Whether a filter called so comes with the proxy.
+    pub(crate) fn is_builtin(&self, name: &str) -> bool {
+        self.builtins.iter().any(|(builtin, _)| *builtin == name)
+    }
+
+    /// The names of all filters.
+    pub fn names(&self) -> Vec<&str> {
+        self.known.iter().map(|(name, ..)| name.as_str()).collect()
+    }
+
+    /// The file in the folder of filters that has the module of one called so.
+    fn module_of(&self, name: &KdlEntry) -> Option<PathBuf> {
+        let name = filter_name(name.value()).ok()?;
+        Some(self.folder?.join(format!("{name}.wasm")))
+    }
+
+    /// Decodes a filter that a zone uses and that has no node: it is all defaults, and its module is in the folder of
+    /// filters. If it is not there, neither is the filter, as the zone will say.
+    pub(crate) fn decode_used(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, name: &KdlEntry) {
+        let known = |known: &(String, Span, bool)| name.value().as_string() == Some(&known.0);
+        let path = self.module_of(name).filter(|path| path.is_file());
+        if path.is_none() || self.known.iter().any(known) {
+            return;
+        }
+        let mut node = KdlNode::new("filter");
+        node.set_span(name.span());
+        node.name_mut().set_span(name.span());
+        node.push(name.clone());
+        self.decode(mistakes, files, &node);
+    }
+
+    /// Decodes one `filter`.
+    pub fn decode(&mut self, mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) {
+        let mut written = FILTER.read(mistakes, node);
+        let nodes = block(node);
+        let beside = arguments(node).next().and_then(|name| self.module_of(name));
+        written.module = module::decode(mistakes, files.folder, beside, node);
+        let module = written.module.as_ref();
+        written.code = module::code(mistakes, files, self.builtins, node, module);
+        written.signed_by = self.signed_by(mistakes, nodes, module);
+        written.test_cases = test_cases(mistakes, files, node, module);
+        if let Some(node) = child(nodes, "wasi") {
+            written.wasi = wasi::decode(mistakes, files.folder, node);
+        }
+        written.refresh =
+            child(nodes, "refresh").and_then(|node| refresh::decode(mistakes, files.folder, node));
+        files.limit_data(written.limits.data);
+        let config = child(nodes, "config");
+        written.config = config.map_or_else(Vec::new, |node| config_block::decode(mistakes, files, node));
+
+        let Some(name) = mistakes.argument(node, filter_name) else {
+            return;
+        };
+        if let Some((_, first, _)) = self.known.iter().find(|(known, ..)| *known == name) {
+            mistakes.push(
+                Diagnostic::new(head(node), format!("filter {name:?} is defined twice"))
+                    .label("again")
+                    .other(*first, "first here")
+                    .help("give one of them another name"),
+            );
+            return;
+        }
+        let span = head(node);
+        self.known.push((name.clone(), span, false));
+        self.decoded
+            .push(written.into_filter(name, span, config.map_or(span, head)));
+    }
+
+    /// What the module's signature must be.
+    fn signed_by(
+        &self,
+        mistakes: &mut Mistakes,
+        nodes: &[KdlNode],
+        module: Option<&module::Written>,
+    ) -> SignedBy {
+        let Some(node) = child(nodes, "signed-by") else {
+            return SignedBy::default();
+        };
+        if module.is_some_and(|written| !matches!(written.module, Module::Artifact(_))) {
+            let problem = "`signed-by` is for modules from registries alone";
+            mistakes.push(
+                Diagnostic::new(head(node), problem)
+                    .help("remove it, or write: module \"oci://REGISTRY/NAME:TAG\""),
+            );
+            return SignedBy::default();
+        }
+        signatures::signed_by(mistakes, self.signatures, node)
+    }
+
+    /// Reports filters that no zone uses, and gives all of them; none is missing if nothing was
+    /// reported.
+    pub fn finish(self, mistakes: &mut Mistakes) -> Vec<Filter> {
+        for (name, span, _) in self.known.iter().filter(|(.., used)| !used) {
+            let unused = Diagnostic::new(*span, format!("no zone uses the filter {name:?}"));
+            mistakes.push(unused.help(format!("remove it, or write `use {name:?}` in a zone")));
+        }
+        self.decoded.into_iter().flatten().collect()
+    }
+}

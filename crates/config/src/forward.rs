@@ -1,0 +1,637 @@
+//! `forward`: whom to ask.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use kdl::{KdlEntry, KdlNode, KdlValue};
+
+use super::address::{DNS_PORT, address};
+use super::decode::{Mistakes, Wrong, arguments, block, child, head, whole, word};
+use super::encrypted;
+use super::error::{Diagnostic, Span};
+use super::files;
+use super::listen::Listeners;
+use super::name::zone_name;
+use super::node::{Node, NodeMode};
+use super::resolv_conf::{self, NameServers};
+use super::units::{duration, ms, s, spell_duration};
+use super::upstream::{Encryption, Next, Policy, Protocol, Upstream};
+use super::words::words;
+use crate::dns::tsig::Key;
+use crate::tls::{self, Trust};
+
+/// Upstreams of one `forward`, those of a resolv.conf included.
+const MOST_UPSTREAMS: usize = 16;
+
+words! {
+    /// `forward "ADDRESS"… { … }`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Forward in FORWARD(1..=MOST_UPSTREAMS): r#"forward "10.96.0.11" { protocol "tcp" }"#;
+
+    /// The upstreams, and files such as `/etc/resolv.conf` whose name servers are used; port 53 unless written.
+    values "ADDRESS" upstreams: Vec<Upstream> = ("required"), "addresses and paths";
+    /// How upstreams without a scheme are asked; with `"udp"`, truncated answers are retried over TCP.
+    one "protocol" protocol: Protocol = "udp" in word(&PROTOCOLS);
+    /// How upstreams with a scheme are authenticated.
+    hand "tls" trust: Trust = none in encrypted::TLS, "a block, [below](#encrypted-upstreams)";
+    /// How queries over HTTPS are sent.
+    one "https-method" get: bool = "POST" in word(&METHODS);
+    /// Which upstream is asked first.
+    one "policy" policy: Policy = "random" in word(&POLICIES);
+    /// How long one attempt may take; not above `deadline`.
+    one "timeout" timeout: Duration = "2s" in duration(ms(10)..=s(30));
+    /// How long all attempts together may take.
+    one "deadline" deadline: Duration = "5s" in duration(ms(10)..=s(60));
+    /// How many times a query is sent at most.
+    one "attempts" attempts: u32 = 4 in whole(1..=10);
+    /// Consecutive failures after which an upstream is probed; 0: never taken out.
+    one "max-fails" max_fails: u32 = 2 in whole(0..=1000);
+    /// Shortest interval between probes of an upstream.
+    one "probe" probe: Duration = "500ms" in duration(ms(10)..=s(60));
+    /// Queries in flight at once; one more displaces another or gets SERVFAIL.
+    one "concurrent" concurrent: usize = 1024 in whole(1..=1_000_000);
+    /// At `concurrent`, how long a query in flight is protected from being displaced for its age alone.
+    one "jostle" jostle: Option<Duration> = ("an upstream's usual response time, at most `\"200ms\"`": "200ms")
+        in duration(ms(0)..=s(60));
+    /// Connections to each upstream, per worker.
+    one "connections" connections: usize = 2 in whole(1..=64);
+    /// How long an unused connection is kept open.
+    one "idle" idle: Duration = "10s" in duration(ms(100)..=s(3600));
+    /// Age at which a connection takes no more queries and another one is opened.
+    one "max-age" max_age: Option<Duration> = ("none": "5m") in duration(s(1)..=s(86_400));
+    /// Forward ANY queries instead of answering them with one HINFO record (RFC 8482).
+    switch "any" any: bool = off;
+    /// `"nxdomain"` forwards no address queries for names of one label, such as `printer`.
+    one "plain-names" denies_plain_names: bool = "forward" in word(&PLAIN_NAMES);
+    /// Names that are left to the next stage, with everything below them.
+    list "except"(1..=256) except: Vec<String> = ("none": "corp.example") in zone_name, "names";
+    /// Outcomes after which the next stage is asked; `"SERVFAIL"` includes upstreams that do not answer.
+    list "next"(1..=4) next: Vec<Next> = ("none": "NXDOMAIN") in word(&OUTCOMES);
+}
+
+impl Forward {
+    /// Our side of TLS with its upstreams, if they are encrypted.
+    pub fn client(&self) -> Option<tls::Client> {
+        match self.protocol {
+            Protocol::Udp | Protocol::Tcp => None,
+            Protocol::Encrypted(encryption) => Some(tls::Client::new(&self.trust, &[encryption.alpn()])),
+        }
+    }
+}
+
+/// With any of these, some questions are left to the stages below.
+pub(super) const PASSES_ON: [&str; 2] = ["except", "next"];
+
+const PROTOCOLS: [(&str, Protocol); 2] = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
+
+const METHODS: [(&str, bool); 2] = [("POST", false), ("GET", true)];
+
+const POLICIES: [(&str, Policy); 3] = [
+    ("random", Policy::Random),
+    ("round-robin", Policy::RoundRobin),
+    ("sequential", Policy::Sequential),
+];
+
+const PLAIN_NAMES: [(&str, bool); 2] = [("forward", false), ("nxdomain", true)];
+
+const OUTCOMES: [(&str, Next); 4] = [
+    ("NXDOMAIN", Next::Nxdomain),
+    ("NODATA", Next::Nodata),
+    ("SERVFAIL", Next::Servfail),
+    ("REFUSED", Next::Refused),
+];
+
+/// What surrounds a `forward` and matters to it.
+pub(super) struct Place<'a> {
+    /// Relative paths begin here.
+    pub folder: &'a Path,
+    pub listeners: &'a Listeners,
+    pub node: Option<&'a Node>,
+    /// Every resolv.conf that is read is added.
+    pub files: &'a mut files::Met,
+    /// What such files name and cannot be asked, or not yet, is added.
+    pub unusable: &'a mut Vec<String>,
+    /// The interfaces that are named there are added.
+    pub interfaces: &'a mut Vec<String>,
+    /// Those that zone transfers may be signed with.
+    pub keys: &'a [Key],
+}
+
+/// Decodes `forward`.
+pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Forward {
+    let mut forward = FORWARD.read(mistakes, node);
+    let nodes = block(node);
+    let (upstreams, scheme) = upstreams(mistakes, place, node);
+    forward.upstreams = upstreams;
+    forward.trust = trust(mistakes, place, nodes, scheme);
+    if let Some(scheme) = scheme {
+        forward.protocol = Protocol::Encrypted(scheme);
+        refuse_protocol(mistakes, nodes, scheme);
+    }
+    refuse_method(mistakes, nodes, scheme);
+    if forward.timeout > forward.deadline {
+        let written = child(nodes, "timeout")
+            .or(child(nodes, "deadline"))
+            .unwrap_or(node);
+        let problem = format!(
+            "`timeout` ({}) is longer than `deadline` ({})",
+            spell_duration(forward.timeout),
+            spell_duration(forward.deadline)
+        );
+        mistakes.push(Diagnostic::new(head(written), problem).help("lower `timeout` or raise `deadline`"));
+    }
+    forward
+}
+
+/// Reports a `protocol` where the upstreams have a scheme.
+fn refuse_protocol(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Encryption) {
+    if let Some(node) = child(nodes, "protocol") {
+        let problem = format!(
+            "the upstreams are asked over {}://, and not over this",
+            scheme.word()
+        );
+        mistakes.push(Diagnostic::new(head(node), problem).help("remove `protocol`"));
+    }
+}
+
+/// Reports an `https-method` of upstreams that are not asked over HTTPS.
+fn refuse_method(mistakes: &mut Mistakes, nodes: &[KdlNode], scheme: Option<Encryption>) {
+    if let (Some(node), false) = (child(nodes, "https-method"), scheme == Some(Encryption::Https)) {
+        let problem = "`https-method` is for upstreams that are asked over https://, and these are not";
+        mistakes.push(Diagnostic::new(head(node), problem).help("remove it"));
+    }
+}
+
+/// `tls { … }`
+fn trust(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    nodes: &[KdlNode],
+    scheme: Option<Encryption>,
+) -> Trust {
+    let Some(node) = child(nodes, "tls") else {
+        return Trust::default();
+    };
+    if scheme.is_none() {
+        let problem = "`tls` is for upstreams that are asked over TLS, and these are asked in clear text";
+        mistakes.push(
+            Diagnostic::new(head(node), problem)
+                .help("write the upstreams with their scheme, as in \"tls://192.0.2.1%dns.example\""),
+        );
+    }
+    let mut files = encrypted::Files {
+        folder: place.folder,
+        met: place.files,
+    };
+    encrypted::trust(mistakes, &mut files, node)
+}
+
+/// The upstreams that are written, and those in the files that are named; and the scheme that all have, if any has.
+fn upstreams(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    node: &KdlNode,
+) -> (Vec<Upstream>, Option<Encryption>) {
+    let mut found: Vec<(Upstream, Span)> = Vec::new();
+    let (mut unusable, mut awaited) = (Vec::new(), false);
+    let mut schemes: Vec<(Option<Encryption>, Span)> = Vec::new();
+    for entry in arguments(node) {
+        let span = Span::from(entry.span());
+        let path = entry.value().as_string().filter(|text| is_path(text));
+        match path {
+            Some(path) => {
+                schemes.push((None, span));
+                let (servers, mut why) = resolv_conf(mistakes, place, entry, path);
+                for address in servers.usable {
+                    if !found.iter().any(|(known, _)| known.address == address) {
+                        found.push((address.into(), span));
+                    }
+                }
+                awaited |= servers.awaited;
+                unusable.append(&mut why);
+                place.unusable.extend(servers.unusable);
+                place.interfaces.extend(servers.interfaces);
+            }
+            None => {
+                let Some((upstream, scheme)) = mistakes.value("forward", entry, upstream) else {
+                    continue;
+                };
+                schemes.push((scheme, span));
+                match found.iter().find(|(known, _)| *known == upstream) {
+                    Some((_, first)) => mistakes.push(
+                        Diagnostic::new(span, format!("upstream {} is written twice", upstream.address))
+                            .label("again")
+                            .other(*first, "first here")
+                            .help("keep one of them"),
+                    ),
+                    None => found.push((upstream, span)),
+                }
+            }
+        }
+    }
+    if found.len() > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
+        let problem = format!(
+            "{} upstreams are more than the {MOST_UPSTREAMS} allowed",
+            found.len()
+        );
+        mistakes.push(Diagnostic::new(head(node), problem).help("remove some of them"));
+    }
+    for (upstream, span) in &found {
+        refuse_loop(mistakes, place, upstream.address, *span);
+    }
+    if found.is_empty() && !awaited {
+        unusable.into_iter().for_each(|why| mistakes.push(why));
+    }
+    refuse_mixture(mistakes, &schemes);
+    let scheme = schemes.first().and_then(|(scheme, _)| *scheme);
+    (found.into_iter().map(|(upstream, _)| upstream).collect(), scheme)
+}
+
+/// Reports upstreams of one stage that are asked in different ways. Whoever can keep us from one that is encrypted would get
+/// to read what is asked instead.
+fn refuse_mixture(mistakes: &mut Mistakes, schemes: &[(Option<Encryption>, Span)]) {
+    let Some((first, first_span)) = schemes.first() else {
+        return;
+    };
+    if let Some((_, span)) = schemes.iter().find(|(scheme, _)| scheme != first) {
+        let problem = "the upstreams of one `forward` are asked in one way, and these are not";
+        mistakes.push(
+            Diagnostic::new(*span, problem)
+                .label("another way than the first")
+                .other(*first_span, "the first")
+                .help(
+                    "give each way a `forward` of its own; the first asks the next with `next \"SERVFAIL\"`",
+                ),
+        );
+    }
+}
+
+/// Whether an argument names a file; no address begins like that.
+pub(super) fn is_path(text: &str) -> bool {
+    ["/", "./", "../"]
+        .iter()
+        .any(|beginning| text.starts_with(beginning))
+}
+
+fn upstream(value: &KdlValue) -> Result<(Upstream, Option<Encryption>), Wrong> {
+    if let Some(scheme) = value.as_string().and_then(encrypted::scheme) {
+        let (encryption, rest) = scheme?;
+        return Ok((encrypted::upstream(rest, encryption)?, Some(encryption)));
+    }
+    let plain = address(DNS_PORT)(value).map_err(|wrong| {
+        let help = format!(
+            "{}; or the path of a resolv.conf, which begins with / or ./",
+            wrong.help
+        );
+        Wrong { help, ..wrong }
+    })?;
+    Ok((plain.into(), None))
+}
+
+/// Reports an upstream that is this proxy itself.
+fn refuse_loop(mistakes: &mut Mistakes, place: &Place<'_>, upstream: SocketAddr, span: Span) {
+    if upstream.ip().is_unspecified() {
+        let nobody = Diagnostic::new(span, format!("{upstream} is not the address of a server"));
+        mistakes.push(nobody.help("write the address of the server to ask"));
+        return;
+    }
+    let Some((listener, listens)) = loops(place, upstream) else {
+        return;
+    };
+    let why = if listener.ip().is_unspecified() {
+        "this listens on every address"
+    } else {
+        "listens here"
+    };
+    mistakes.push(
+        Diagnostic::new(
+            span,
+            format!("forwarding to {upstream} is a loop: the proxy itself listens there"),
+        )
+        .label("queries come back from here")
+        .other(listens, why)
+        .help("forward to another server, or listen on another address or port"),
+    );
+}
+
+/// The listener that gets what is sent to an upstream, if one does, and its place.
+fn loops(place: &Place<'_>, upstream: SocketAddr) -> Option<(SocketAddr, Span)> {
+    // With the rules of fall-through, what the node itself sends to the cluster's DNS goes to the
+    // cluster's DNS, although the proxy listens on that address, too.
+    let past_us = place.node.is_some_and(|node| {
+        node.iptables
+            && node.mode == NodeMode::FallThrough
+            && upstream.port() == DNS_PORT
+            && node.cluster_dns.contains(&upstream.ip())
+    });
+    place.listeners.reached_by(upstream).filter(|_| !past_us)
+}
+
+/// The name servers in the resolv.conf at `path`, and what is to be reported if nobody else can be asked.
+fn resolv_conf(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    entry: &KdlEntry,
+    path: &str,
+) -> (NameServers, Vec<Diagnostic>) {
+    let path = place.folder.join(path);
+    place.files.note(&path);
+    let span = Span::from(entry.span());
+    let found = resolv_conf::name_servers(&path, |upstream| {
+        let (listener, _) = loops(place, upstream)?;
+        Some(format!("a loop: the proxy itself listens on {listener}"))
+    });
+    let help = "name a file with lines such as `nameserver 192.0.2.1`, or write the addresses here";
+    match found {
+        Ok(found) => {
+            let unusable = found.unusable.iter();
+            let unusable = unusable.map(|why| Diagnostic::new(span, why.clone()).help(help));
+            let unusable = unusable.collect();
+            (found, unusable)
+        }
+        Err(problem) => {
+            mistakes.push(Diagnostic::new(span, format!("{}: {problem}", path.display())).help(help));
+            (NameServers::default(), Vec::new())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::{in_zone, parse_in, problems, zone};
+    use super::super::{SourceConfig, Stage, Zone};
+    use super::*;
+
+    fn forward(text: &str) -> Forward {
+        let Zone { stages, .. } = zone(text);
+        match stages.into_iter().next() {
+            Some(Stage::Source(SourceConfig::Forward(forward))) => forward,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Upstreams without more than an address.
+    fn to(addresses: &[&str]) -> Vec<Upstream> {
+        let parsed = addresses
+            .iter()
+            .map(|address| address.parse::<SocketAddr>().unwrap());
+        parsed.map(Upstream::from).collect()
+    }
+
+    #[test]
+    fn everything_but_the_upstreams_has_a_default() {
+        let forward = forward(r#"forward "192.0.2.1" "[2001:db8::1]:5353""#);
+        assert_eq!(
+            forward,
+            Forward {
+                upstreams: to(&["192.0.2.1:53", "[2001:db8::1]:5353"]),
+                protocol: Protocol::Udp,
+                trust: Trust::default(),
+                get: false,
+                policy: Policy::Random,
+                timeout: s(2),
+                deadline: s(5),
+                attempts: 4,
+                max_fails: 2,
+                probe: ms(500),
+                concurrent: 1024,
+                jostle: None,
+                connections: 2,
+                idle: s(10),
+                max_age: None,
+                any: false,
+                denies_plain_names: false,
+                except: vec![],
+                next: vec![],
+            }
+        );
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let zone = zone(
+            r#"forward "192.0.2.1" {
+                protocol "tcp"; policy "round-robin"; timeout "1s"; deadline "3s"; attempts 1; max-fails 0
+                probe "1s"; concurrent 10; jostle "1s"; connections 4; idle "30s"; max-age "5m"; any; plain-names "nxdomain"
+                except "Corp.example" "10.in-addr.arpa."; next "NXDOMAIN" "SERVFAIL"
+            }
+            forward "192.0.2.2""#,
+        );
+        let Some(Stage::Source(SourceConfig::Forward(forward))) = zone.stages.into_iter().next() else {
+            panic!("no source")
+        };
+        assert_eq!(
+            (forward.protocol, forward.policy),
+            (Protocol::Tcp, Policy::RoundRobin)
+        );
+        assert_eq!(
+            (forward.timeout, forward.deadline, forward.probe, forward.idle),
+            (s(1), s(3), s(1), s(30))
+        );
+        assert_eq!((forward.attempts, forward.max_fails), (1, 0));
+        assert_eq!(forward.max_age, Some(s(300)));
+        assert_eq!(
+            (forward.concurrent, forward.jostle, forward.connections),
+            (10, Some(s(1)), 4)
+        );
+        assert!(forward.any && forward.denies_plain_names);
+        assert_eq!(forward.except, ["corp.example.", "10.in-addr.arpa."]);
+        assert_eq!(forward.next, [Next::Nxdomain, Next::Servfail]);
+    }
+
+    #[test]
+    fn a_scheme_and_a_name_surround_an_address() {
+        for (text, address, name) in [
+            ("tls://192.0.2.1", "192.0.2.1:853", None),
+            (
+                "tls://192.0.2.1%Dns.Example",
+                "192.0.2.1:853",
+                Some("dns.example"),
+            ),
+            (
+                "tls://192.0.2.1%dns.example:8853",
+                "192.0.2.1:8853",
+                Some("dns.example"),
+            ),
+            (
+                "tls://[2001:db8::1]%dns.example",
+                "[2001:db8::1]:853",
+                Some("dns.example"),
+            ),
+            (
+                "tls://[fe80::1%7]%dns.example:853",
+                "[fe80::1%7]:853",
+                Some("dns.example"),
+            ),
+            (
+                "tls://2001:db8::1%dns.example",
+                "[2001:db8::1]:853",
+                Some("dns.example"),
+            ),
+        ] {
+            let forward = forward(&format!("forward \"{text}\""));
+            let name = name.map(str::to_owned);
+            let address = address.parse().unwrap();
+            let path = None;
+            assert_eq!(forward.upstreams, [Upstream { address, name, path }], "{text}");
+            assert_eq!(forward.protocol, Protocol::Encrypted(Encryption::Tls));
+        }
+    }
+
+    #[test]
+    fn over_https_a_path_follows() {
+        for (text, path) in [
+            ("https://192.0.2.1%dns.example", "/dns-query"),
+            ("https://192.0.2.1%dns.example:443/", "/"),
+            ("https://192.0.2.1%dns.example/a/b~c", "/a/b~c"),
+            ("https://192.0.2.1%dns.example/dns-query{?dns}", "/dns-query"),
+        ] {
+            let forward = forward(&format!("forward \"{text}\" {{ https-method \"GET\" }}"));
+            assert_eq!(forward.upstreams[0].path.as_deref(), Some(path), "{text}");
+            assert_eq!(forward.upstreams[0].address, "192.0.2.1:443".parse().unwrap());
+            assert!(forward.get);
+        }
+    }
+
+    #[test]
+    fn files_of_certificates_are_read_and_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let parse = |tls: &str| {
+            parse_in(
+                folder.path(),
+                &in_zone(&format!("forward \"tls://192.0.2.1\" {{ tls {{ {tls} }} }}")),
+            )
+        };
+        let issuer = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        let other = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("ca.pem", &issuer.cert.pem());
+        write("key.pem", &issuer.signing_key.serialize_pem());
+        write("other.pem", &other.signing_key.serialize_pem());
+        write(
+            "garbage.pem",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        );
+        write("text.pem", "no PEM");
+        let config = parse("ca \"ca.pem\"; certificate \"ca.pem\" key=\"key.pem\"").unwrap();
+        assert_eq!(
+            config.files,
+            ["ca.pem", "key.pem"].map(|name| folder.path().join(name))
+        );
+        for (text, expected) in [
+            ("ca \"none.pem\"", "\"none.pem\" cannot be read"),
+            ("ca \"text.pem\"", "\"text.pem\" has no certificate in PEM"),
+            (
+                "ca \"garbage.pem\"",
+                "\"garbage.pem\" has something that is no certificate of an authority",
+            ),
+            (
+                "certificate \"ca.pem\" key=\"ca.pem\"",
+                "\"ca.pem\" has no private key in PEM",
+            ),
+            (
+                "certificate \"ca.pem\" key=\"other.pem\"",
+                "\"other.pem\" is the key of another certificate",
+            ),
+            (
+                "certificate \"garbage.pem\" key=\"key.pem\"",
+                "\"garbage.pem\" cannot be used",
+            ),
+        ] {
+            let report = parse(text).unwrap_err().to_string();
+            assert!(report.contains(expected), "{text}\n{report}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_listener_is_reached_through_loopback() {
+        let found = |listen: &str, forward: &str| {
+            problems(&format!(
+                "listen \"{listen}\"\nzone \".\" {{ forward \"{forward}\" }}"
+            ))
+            .len()
+        };
+        assert_eq!(found("0.0.0.0", "127.0.0.1"), 1);
+        assert_eq!(found("::", "::1"), 1);
+        assert_eq!(found("0.0.0.0", "127.0.0.1:5353"), 0);
+        assert_eq!(found("0.0.0.0", "::1"), 0);
+        assert_eq!(found("0.0.0.0", "192.0.2.1"), 0);
+    }
+
+    #[test]
+    fn with_fall_through_the_clusters_dns_is_asked_at_the_address_listened_on() {
+        let found = |node: &str| {
+            problems(&format!(
+                "listen \"10.96.0.10\"\nzone \".\" {{ forward \"10.96.0.10\" }}\nnode {{ {node} }}"
+            ))
+            .len()
+        };
+        assert_eq!(found("iptables; cluster-dns \"10.96.0.10\""), 0);
+        assert_eq!(found("iptables"), 1);
+        assert_eq!(found("iptables; mode \"bypass\"; cluster-dns \"10.96.0.10\""), 1);
+        assert_eq!(found("interface \"dns\"; cluster-dns \"10.96.0.10\""), 1);
+    }
+
+    #[test]
+    fn name_servers_are_read_from_a_resolv_conf() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("resolv.conf");
+        let text = in_zone("forward \"./resolv.conf\"");
+        let parse = |content: &str| {
+            fs::write(&path, content).unwrap();
+            parse_in(folder.path(), &text)
+        };
+
+        let config = parse(
+            "# comment\nsearch a.example\noptions ndots:5 new-option\n\
+             nameserver 192.0.2.1\nnameserver 2001:db8::1\nnameserver 192.0.2.1\n",
+        )
+        .unwrap();
+        let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
+            panic!("{config:?}")
+        };
+        assert_eq!(forward.upstreams, to(&["192.0.2.1:53", "[2001:db8::1]:53"]));
+        assert_eq!(config.files, [folder.path().join("./resolv.conf")]);
+
+        // What cannot be used is said, and what can is used beside it.
+        let config = parse("nameserver 127.0.0.1\nnameserver 192.0.2.1\nnameserver dns.example\n").unwrap();
+        let Stage::Source(SourceConfig::Forward(forward)) = &config.zones[0].stages[0] else {
+            panic!("{config:?}")
+        };
+        assert_eq!(forward.upstreams, to(&["192.0.2.1:53"]));
+        assert_eq!(config.unusable.len(), 2, "{:?}", config.unusable);
+        // Who is not there yet is waited for.
+        for content in ["", "nameserver fe80::1%nosuchlink\n"] {
+            assert_eq!(parse(content).unwrap().unusable.len(), 1);
+        }
+        for (content, expected) in [
+            ("nameserver dns.example\n", "not an IP address"),
+            (
+                "nameserver 127.0.0.1\n",
+                "a loop: the proxy itself listens on 127.0.0.1:53",
+            ),
+        ] {
+            let report = parse(content).unwrap_err();
+            assert_eq!(report.diagnostics().len(), 1, "{report}");
+            assert!(report.diagnostics()[0].message.contains(expected), "{report}");
+        }
+        fs::remove_file(&path).unwrap();
+        let config = parse_in(folder.path(), &text).unwrap();
+        assert!(
+            config.unusable[0].ends_with("not there yet"),
+            "{:?}",
+            config.unusable
+        );
+        let beside = in_zone("forward \"192.0.2.1\" \"./resolv.conf\"");
+        assert_eq!(parse_in(folder.path(), &beside).unwrap().unusable.len(), 1);
+        fs::create_dir(&path).unwrap();
+        let report = parse_in(folder.path(), &text).unwrap_err();
+        assert!(
+            report.diagnostics()[0].message.contains("cannot be read"),
+            "{report}"
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! `include "PATH"`: what other files say, in its place. A folder stands for every `.kdl` file in it, in the order of their
+//! names.
+//!
+//! It may stand at the top and in any block but that of a filter's `config`, whose words are the filter's. Paths in an included file begin
+//! where those of the whole configuration do, since it may be included from anywhere.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kdl::{KdlDocument, KdlEntry, KdlIdentifier, KdlNode};
+
+use super::decode::{Mistakes, arguments, finish, head, text};
+use super::error::{Diagnostic, Report, Source, Span};
+use super::files::read_source;
+use super::syntax;
+use super::words::Table;
+
+/// Its word.
+pub(super) const NAME: &str = "include";
+
+pub(super) const INCLUDE: Table<()> = Table::plain(1..=64, r#"include "/etc/dnsweir/conf.d""#);
+
+/// Files that a configuration may consist of, and octets that they may have together.
+const MOST: (usize, usize) = (256, 4 * 1024 * 1024);
+
+/// A configuration whose files are being put together.
+struct Whole {
+    /// The texts of all of them: spans are places in it.
+    source: Source,
+    /// What was included, and the folders that were looked into.
+    files: Vec<PathBuf>,
+    /// What is wrong with `include`s.
+    mistakes: Mistakes,
+}
+
+/// What `decode` makes of the nodes of `source` and all that it includes; relative paths begin at `folder`. It is given the texts
+/// of all files, and which these are.
+///
+/// # Errors
+/// Every mistake that it found, or that a text is not KDL.
+pub(super) fn document<T>(
+    source: &Source,
+    folder: &Path,
+    decode: impl FnOnce(&mut Mistakes, &Source, Vec<PathBuf>, &[KdlNode]) -> T,
+) -> Result<T, Report> {
+    let parsed = syntax::document(source.text());
+    let mut parsed = parsed.map_err(|mistakes| Report::new(source.clone(), mistakes))?;
+    let mut whole = Whole {
+        source: source.clone(),
+        files: Vec::new(),
+        mistakes: Mistakes::default(),
+    };
+    let outside = std::mem::replace(&mut parsed, KdlDocument::new());
+    *parsed.nodes_mut() = whole.expanded(folder, &mut Vec::new(), outside)?;
+    let Whole {
+        source,
+        files,
+        mistakes,
+    } = whole;
+    finish(&source, parsed, mistakes, |mistakes, nodes| {
+        decode(mistakes, &source, files, nodes)
+    })
+}
+
+impl Whole {
+    /// The nodes of a document, with those of other files in the place of each `include`. `open` are the files that are being
+    /// read, none of which may be read again.
+    fn expanded(
+        &mut self,
+        folder: &Path,
+        open: &mut Vec<PathBuf>,
+        mut document: KdlDocument,
+    ) -> Result<Vec<KdlNode>, Report> {
+        let mut nodes = Vec::new();
+        for mut node in document.nodes_mut().drain(..) {
+            if node.name().value() == NAME {
+                nodes.extend(self.included(folder, open, &node)?);
+                continue;
+            }
+            if node.name().value() != "config"
+                && let Some(block) = node.children_mut()
+            {
+                let inside = std::mem::replace(block, KdlDocument::new());
+                *block.nodes_mut() = self.expanded(folder, open, inside)?;
+            }
+            nodes.push(node);
+        }
+        Ok(nodes)
+    }
+
+    /// What the files say that an `include` names.
+    fn included(
+        &mut self,
+        folder: &Path,
+        open: &mut Vec<PathBuf>,
+        node: &KdlNode,
+    ) -> Result<Vec<KdlNode>, Report> {
+        self.mistakes.check(node, &INCLUDE.shape);
+        let mut nodes = Vec::new();
+        for entry in arguments(node) {
+            let Some(name) = self.mistakes.value(NAME, entry, text) else {
+                continue;
+            };
+            for file in self.files_at(&folder.join(name), entry) {
+                if open.contains(&file) {
+                    let again = format!("{} includes itself", file.display());
+                    let again = Diagnostic::new(entry.span().into(), again);
+                    self.mistakes
+                        .push(again.help("remove one of the `include`s on the way to it"));
+                    continue;
+                }
+                let Some(mut document) = self.document_at(&file, head(node))? else {
+                    return Ok(nodes);
+                };
+                open.push(file);
+                for node in document.nodes_mut() {
+                    move_by(node, self.start());
+                }
+                nodes.extend(self.expanded(folder, open, document)?);
+                open.pop();
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// Where the text of the last file begins.
+    fn start(&self) -> usize {
+        self.source.part(self.source.text().len()).1.start
+    }
+
+    /// The file at `path`, or the files in the folder.
+    fn files_at(&mut self, path: &Path, entry: &KdlEntry) -> Vec<PathBuf> {
+        self.files.push(path.to_owned());
+        match in_folder(path) {
+            Ok(Some(files)) => files,
+            Ok(None) => vec![path.to_owned()],
+            Err(error) => {
+                let problem = format!("{} cannot be included: {error}", path.display());
+                let unreadable = Diagnostic::new(entry.span().into(), problem);
+                self.mistakes
+                    .push(unreadable.help("name a file, or a folder with .kdl files"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// What a file says, at its place behind the texts of the others; none: there are too many.
+    fn document_at(&mut self, file: &Path, include: Span) -> Result<Option<KdlDocument>, Report> {
+        // They are few.
+        if !self.files.iter().any(|known| known == file) {
+            self.files.push(file.to_owned());
+        }
+        let read = read_source(file)?;
+        if self.files.len() > MOST.0 || self.source.text().len() + read.text().len() > MOST.1 {
+            let (files, octets) = MOST;
+            let problem = format!("a configuration has at most {files} files and {octets} bytes");
+            self.mistakes
+                .push(Diagnostic::new(include, problem).help("include less"));
+            return Ok(None);
+        }
+        let document =
+            syntax::document(read.text()).map_err(|mistakes| Report::new(read.clone(), mistakes))?;
+        (self.source, _) = self.source.with(read.name(), read.text());
+        Ok(Some(document))
+    }
+}
+
+/// The `.kdl` files of the folder at `path`, by name; none: it is no folder. Config maps are folders with hidden files.
+fn in_folder(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(None);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        let hidden = file
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && file.extension().is_some_and(|extension| extension == "kdl") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(Some(files))
+}
+
+/// Has a node, and all in it, stand so many octets later.
+fn move_by(node: &mut KdlNode, octets: usize) {
+    let later = |span: miette::SourceSpan| (span.offset() + octets, span.len());
+    let identifier = |name: &mut KdlIdentifier| {
+        let span = name.span();
+        name.set_span(later(span));
+    };
+    node.set_span(later(node.span()));
+    identifier(node.name_mut());
+    node.ty_mut().as_mut().map(identifier);
+    for entry in node.entries_mut() {
+        entry.set_span(later(entry.span()));
+        entry.name_mut().map(identifier);
+        entry.ty_mut().map(identifier);
+    }
+    if let Some(block) = node.children_mut() {
+        block.set_span(later(block.span()));
+        for node in block.nodes_mut() {
+            move_by(node, octets);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{in_zone, parse_in};
+    use super::*;
+
+    fn write(folder: &Path, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+            fs::write(folder.join(name), text).unwrap();
+        }
+    }
+
+    #[test]
+    fn files_and_folders_stand_where_they_are_included() {
+        let folder = tempfile::tempdir().unwrap();
+        write(
+            folder.path(),
+            &[
+                ("zones/b.kdl", "zone \"b.test\" { include \"stages.kdl\" }"),
+                ("zones/a.kdl", "zone \"a.test\" { forward \"192.0.2.1\" }"),
+                ("zones/.hidden.kdl", "nonsense"),
+                ("zones/readme.txt", "nonsense"),
+                ("stages.kdl", "cache { failure \"9s\" }\nforward \"192.0.2.2\""),
+            ],
+        );
+        let config = parse_in(
+            folder.path(),
+            "listen \"127.0.0.9\"\ninclude \"zones\"\nworkers 3",
+        )
+        .unwrap();
+        let names: Vec<String> = config
+            .zones
+            .iter()
+            .map(|zone| zone.names[0].to_string())
+            .collect();
+        assert_eq!(names, ["a.test.", "b.test."]);
+        assert_eq!((config.zones[1].stages.len(), config.workers), (2, 3));
+        for file in ["zones", "zones/a.kdl", "zones/b.kdl", "stages.kdl"] {
+            assert!(
+                config.files.contains(&folder.path().join(file)),
+                "{file}: {:?}",
+                config.files
+            );
+        }
+    }
+
+    #[test]
+    fn mistakes_are_shown_in_their_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "// first\ncache { failure \"9s\" }\nforwrad \"192.0.2.2\"";
+        write(
+            folder.path(),
+            &[("stages.kdl", text), ("bad.kdl", "a {\n  b \"\n")],
+        );
+        let report = parse_in(folder.path(), &in_zone("include \"stages.kdl\"")).unwrap_err();
+        let shown = report.to_string();
+        let place = format!("{}:3:1", folder.path().join("stages.kdl").display());
+        assert!(shown.contains(&place) && shown.contains("forwrad"), "{shown}");
+        let report = parse_in(folder.path(), &in_zone("include \"bad.kdl\"")).unwrap_err();
+        assert!(report.to_string().contains("bad.kdl:2:"), "{report}");
+        // Two that may stand there once only: both are shown.
+        write(folder.path(), &[("listen.kdl", "\nlisten \"127.0.0.8\"")]);
+        let twice = format!("include \"listen.kdl\"\n{}", in_zone("forward \"192.0.2.1\""));
+        let shown = parse_in(folder.path(), &twice).unwrap_err().to_string();
+        assert!(
+            shown.contains("first here: ") && shown.contains("listen.kdl:2"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_included_is_underlined() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &[("loop.kdl", "include \"loop.kdl\"")]);
+        for (text, expected) in [
+            ("include", "`include` needs a value"),
+            ("include 7", "`include`: 7 is not a string"),
+            (
+                "include \"none.kdl\"",
+                "none.kdl cannot be included: No such file",
+            ),
+            ("include \"loop.kdl\"", "loop.kdl includes itself"),
+        ] {
+            let text = format!("{text}\n{}", in_zone("forward \"192.0.2.1\""));
+            let report = parse_in(folder.path(), &text).unwrap_err();
+            assert!(report.diagnostics()[0].message.contains(expected), "{report}");
+        }
+        let many: String = (0..300).map(|_| "include \"empty.kdl\"\n").collect();
+        write(folder.path(), &[("empty.kdl", &"// nothing\n".repeat(2000))]);
+        let text = format!("{many}{}", in_zone("forward \"192.0.2.1\""));
+        let report = parse_in(folder.path(), &text).unwrap_err();
+        assert!(
+            report.diagnostics()[0].message.contains("at most 256 files"),
+            "{report}"
+        );
+    }
+}

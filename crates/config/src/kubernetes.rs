@@ -1,0 +1,394 @@
+//! `kubernetes`: the records of a cluster.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kdl::{KdlEntry, KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Wrong, arguments, block, boolean, child, head, text, word};
+use super::error::Diagnostic;
+use super::files;
+use super::forward::{Place, is_path};
+use super::name::zone_name;
+use super::resolv_conf::search_list;
+use super::transfer::{self, Transfer};
+use super::units::{duration, ms, s, size, ttl};
+use super::words::{Table, words};
+
+words! {
+    /// `kubernetes { … }`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Kubernetes in KUBERNETES(0..=0): r#"kubernetes { pods "verified"; fallthrough "in-addr.arpa" "ip6.arpa" }"#;
+
+    /// What services' names end in.
+    hand "domain" domain: String = ("the zone's first name that is not a reverse name, or `\"cluster.local\"`")
+        in DOMAIN_WORD, "a name";
+    /// Names such as `10-1-2-3.default.pod`: none, one for every address, or those of existing pods. `"verified"` watches
+    /// every pod of the cluster.
+    one "pods" pods: Pods = "disabled" in word(&PODS);
+    /// Only these namespaces.
+    list "namespaces"(1..=256) namespaces: Vec<String> = ("all": "default" "shop") in label, "names";
+    /// Only namespaces with these labels.
+    one "namespace-labels" namespace_labels: Option<String> = ("all": "team=shop") in selector, "a label selector";
+    /// Only services, endpoint slices and pods with these labels.
+    one "labels" labels: Option<String> = ("all": "tier in (web, api)") in selector, "a label selector";
+    /// Endpoints without a hostname are named after their pods instead of their addresses.
+    switch "endpoint-pod-names" endpoint_pod_names: bool = off;
+    /// Services without a ready endpoint do not exist.
+    switch "ignore-empty-services" ignore_empty_services: bool = off;
+    /// TTL of the answers.
+    one "ttl" ttl: Duration = "5s" in ttl(s(0)..=s(3600));
+    /// Domains of [multi-cluster services](#multicluster).
+    hand "multicluster" multicluster: Vec<String> = none in MULTICLUSTER, "names";
+    /// [Zones of services' outside addresses](#external).
+    hand "external" external: Option<External> = none in EXTERNAL, "names";
+    /// [Answers a pod's search at once](#autopath); these domains are searched after those of the cluster.
+    hand "autopath" autopath: Option<Vec<String>> = off in AUTOPATH, "domains, or paths of a `resolv.conf`";
+    /// Missing names below these names, or all missing names, are left to the next stage.
+    hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
+    /// How to connect to the API server.
+    hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
+    /// How long `/ready` may fail while the cluster has not been listed.
+    one "wait" wait: Duration = "1m" in duration(ms(0)..=s(3600));
+    /// Memory for the cluster's objects. An object that does not fit is left as it was, and reported.
+    one "memory" memory: usize = "256MiB" in size(1 << 20..=1 << 36);
+    /// Who may transfer the zone of `domain` and the reverse zones; NOTIFY at most every five seconds.
+    hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "as in [`file`](#transfer)";
+}
+
+/// `pods "disabled" | "insecure" | "verified"`: which names of pods there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Pods {
+    /// None.
+    #[default]
+    Disabled,
+    /// That of every address.
+    Insecure,
+    /// Those of addresses that a pod of the namespace has.
+    Verified,
+}
+
+words! {
+    /// `external "ZONE"… headless=#true apex="LABEL"`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct External in EXTERNAL(1..=16): r#"external "example.org" headless=#true"#;
+
+    /// The zones; lowercased, each ending in a dot.
+    values "ZONE" zones: Vec<String> = ("required"), "names";
+    /// Whether headless services have their endpoints there.
+    property "headless" headless: bool = false in boolean;
+    /// The label below which each zone has its own names.
+    property "apex" apex: String = "dns" in label, "a label";
+}
+
+words! {
+    /// `kubeconfig "FILE" context="NAME"`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Kubeconfig in KUBECONFIG(1..=1): r#"kubeconfig "/etc/dnsweir/kubeconfig" context="lab""#;
+
+    /// The file.
+    values "FILE" path: PathBuf = ("required"), "a path";
+    /// Which of the file's contexts.
+    property "context" context: Option<String> = ("the current one") in text, "a name";
+}
+
+const DOMAIN_WORD: Table<()> = Table::plain(1..=1, r#"domain "cluster.local""#);
+pub(super) const FALLTHROUGH: Table<()> = Table::plain(0..=256, r#"fallthrough "in-addr.arpa" "ip6.arpa""#);
+const MULTICLUSTER: Table<()> = Table::plain(1..=16, r#"multicluster "clusterset.local""#);
+const AUTOPATH: Table<()> = Table::plain(0..=MOST_SEARCHED, r#"autopath "corp.example""#);
+
+/// With it, some questions are left to the stages below.
+pub(super) const PASSES_ON: [&str; 1] = ["fallthrough"];
+
+const PODS: [(&str, Pods); 3] = [
+    ("disabled", Pods::Disabled),
+    ("insecure", Pods::Insecure),
+    ("verified", Pods::Verified),
+];
+
+/// The domain of a cluster that was given no other.
+pub(super) const DOMAIN: &str = "cluster.local.";
+
+/// Domains that pods search in, besides those of the cluster: with them and the name alone, as many as a filter may list.
+const MOST_SEARCHED: usize = 29;
+
+/// What a kubeconfig has at most, in octets.
+const LONGEST_KUBECONFIG: u64 = 1 << 20;
+
+/// Decodes `kubernetes` in a zone with these names.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    zones: &[String],
+    node: &KdlNode,
+) -> Kubernetes {
+    let mut kubernetes = KUBERNETES.read(mistakes, node);
+    let nodes = block(node);
+    let domain = mistakes.scalar(nodes, DOMAIN_WORD.shape.example, zone_name);
+    let external = external(mistakes, zones, nodes);
+    let multicluster = match child(nodes, "multicluster") {
+        Some(node) => {
+            mistakes.check(node, &MULTICLUSTER.shape);
+            own_names(mistakes, zones, node)
+        }
+        None => Vec::new(),
+    };
+    let is_other = |zone: &String| {
+        let others = external.iter().flat_map(|external| &external.zones);
+        others.chain(&multicluster).any(|other| other == zone)
+    };
+    let own = || {
+        zones
+            .iter()
+            .find(|zone| *zone != "." && !is_reverse(zone) && !is_other(zone))
+            .cloned()
+    };
+    kubernetes.domain = domain.or_else(own).unwrap_or_else(|| DOMAIN.to_owned());
+    kubernetes.multicluster = multicluster;
+    kubernetes.external = external;
+    kubernetes.autopath = autopath(mistakes, place, nodes, kubernetes.pods);
+    kubernetes.fallthrough = fallthrough(mistakes, nodes);
+    kubernetes.kubeconfig = kubeconfig(mistakes, place.folder, nodes);
+    kubernetes.transfer = transfer::decode(mistakes, place.keys, nodes);
+    kubernetes
+}
+
+/// The zones of services' outside addresses.
+fn external(mistakes: &mut Mistakes, zones: &[String], nodes: &[KdlNode]) -> Option<External> {
+    let node = child(nodes, "external")?;
+    let mut external = EXTERNAL.read(mistakes, node);
+    external.zones = own_names(mistakes, zones, node);
+    Some(external)
+}
+
+/// The names that a node has, of which queries come to the zone.
+fn own_names(mistakes: &mut Mistakes, zones: &[String], node: &KdlNode) -> Vec<String> {
+    let word = node.name().value();
+    let mut names = Vec::new();
+    for entry in arguments(node) {
+        let Some(name) = mistakes.value(word, entry, zone_name) else {
+            continue;
+        };
+        let is_in = |zone: &String| zone == "." || name == *zone || name.ends_with(&format!(".{zone}"));
+        if !zones.iter().any(is_in) {
+            let problem = format!("`{word}`: no query for {name} comes to this zone");
+            let lost = Diagnostic::new(entry.span().into(), problem);
+            mistakes.push(lost.help(format!("write the name behind `zone`, too: zone {name:?}")));
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// What pods search in after the domains of the cluster.
+fn autopath(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    nodes: &[KdlNode],
+    pods: Pods,
+) -> Option<Vec<String>> {
+    let node = child(nodes, "autopath")?;
+    mistakes.check(node, &AUTOPATH.shape);
+    if pods != Pods::Verified {
+        let unknown = Diagnostic::new(head(node), "`autopath` has to know which pod asks");
+        mistakes.push(unknown.help("write `pods \"verified\"` beside it"));
+    }
+    let mut domains = Vec::new();
+    for entry in arguments(node) {
+        match entry.value().as_string().filter(|text| is_path(text)) {
+            Some(path) => domains.extend(search_list_of(mistakes, place, entry, path)),
+            None => domains.extend(mistakes.value("autopath", entry, zone_name)),
+        }
+    }
+    if domains.len() > MOST_SEARCHED {
+        let problem = format!("{} domains are too many to search in", domains.len());
+        mistakes.push(Diagnostic::new(head(node), problem).help(format!("at most {MOST_SEARCHED}")));
+    }
+    Some(domains)
+}
+
+/// The search list of a resolv.conf. What is no domain there is nothing that pods search in.
+fn search_list_of(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    entry: &KdlEntry,
+    path: &str,
+) -> Vec<String> {
+    let path = place.folder.join(path);
+    place.files.note(&path);
+    let list = search_list(&path).unwrap_or_else(|problem| {
+        let unusable = Diagnostic::new(entry.span().into(), format!("{}: {problem}", path.display()));
+        mistakes.push(unusable.help("name a resolv.conf, or write the domains here"));
+        Vec::new()
+    });
+    let names = list.into_iter().map(KdlValue::String);
+    names.filter_map(|name| zone_name(&name).ok()).collect()
+}
+
+/// Below which names what does not exist is left to the next stage.
+pub(super) fn fallthrough(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<String> {
+    match mistakes.list(nodes, "fallthrough", &FALLTHROUGH.shape, zone_name) {
+        // Without names: whatever it is.
+        Some(names) if names.is_empty() => vec![".".to_owned()],
+        names => names.unwrap_or_default(),
+    }
+}
+
+pub(super) fn kubeconfig(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<Kubeconfig> {
+    let node = child(nodes, "kubeconfig")?;
+    let kubeconfig = KUBECONFIG.read(mistakes, node);
+    let path = folder.join(mistakes.argument(node, text)?);
+    if let Err(error) = files::read(&path, LONGEST_KUBECONFIG) {
+        let span = arguments(node)
+            .next()
+            .map_or(head(node), |entry| entry.span().into());
+        let problem = format!("{}: cannot be read: {error}", path.display());
+        mistakes.push(Diagnostic::new(span, problem).help("name a kubeconfig file that dnsweir may read"));
+    }
+    Some(Kubeconfig { path, ..kubeconfig })
+}
+
+/// The name of a namespace, or another label.
+pub(super) fn label(value: &KdlValue) -> Result<String, Wrong> {
+    let name = text(value)?;
+    let allowed = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
+    match name.len() {
+        1..=63 if name.bytes().all(allowed) => Ok(name),
+        _ => Err(Wrong::new(
+            "is not a label",
+            "it has lower-case letters, digits and hyphens, 63 at most",
+        )),
+    }
+}
+
+/// A label selector. What is wrong with it inside, the API server says.
+pub(super) fn selector(value: &KdlValue) -> Result<String, Wrong> {
+    let selector = text(value)?;
+    let has_name = selector.bytes().any(|octet| octet.is_ascii_alphanumeric());
+    match has_name && !selector.contains(|letter: char| letter.is_control()) {
+        true => Ok(selector),
+        false => Err(Wrong::new(
+            "is not a label selector",
+            "write it as for `kubectl -l`: \"app=web,tier in (front, back)\"",
+        )),
+    }
+}
+
+/// Whether names in a zone are those of addresses.
+fn is_reverse(zone: &str) -> bool {
+    let dotted = format!(".{zone}");
+    [".in-addr.arpa.", ".ip6.arpa."]
+        .iter()
+        .any(|end| dotted.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, zone};
+    use super::super::{SourceConfig, Stage};
+    use super::*;
+
+    fn kubernetes(stages: Vec<Stage>) -> Kubernetes {
+        match stages.into_iter().next() {
+            Some(Stage::Source(SourceConfig::Kubernetes(kubernetes))) => kubernetes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_has_a_default() {
+        assert_eq!(
+            kubernetes(zone("kubernetes").stages),
+            Kubernetes {
+                domain: "cluster.local.".into(),
+                pods: Pods::Disabled,
+                namespaces: vec![],
+                namespace_labels: None,
+                labels: None,
+                endpoint_pod_names: false,
+                ignore_empty_services: false,
+                ttl: s(5),
+                multicluster: vec![],
+                external: None,
+                autopath: None,
+                fallthrough: vec![],
+                kubeconfig: None,
+                wait: s(60),
+                memory: 256 << 20,
+                transfer: None,
+            }
+        );
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let read = kubernetes(
+            zone(
+                r#"kubernetes {
+                    domain "Cluster.example"; pods "verified"; namespaces "a" "b"; namespace-labels "x"; labels "y=z"
+                    endpoint-pod-names; ignore-empty-services; ttl "30s"; fallthrough; wait "5s"; memory "1GiB"
+                    autopath "corp.example" "Eu.example."
+                }
+                forward "192.0.2.1""#,
+            )
+            .stages,
+        );
+        assert_eq!(
+            (read.domain.as_str(), read.pods),
+            ("cluster.example.", Pods::Verified)
+        );
+        assert_eq!(read.namespaces, ["a", "b"]);
+        assert_eq!(
+            (read.namespace_labels.as_deref(), read.labels.as_deref()),
+            (Some("x"), Some("y=z"))
+        );
+        assert!(read.endpoint_pod_names && read.ignore_empty_services);
+        assert_eq!((read.ttl, read.wait, read.memory), (s(30), s(5), 1 << 30));
+        assert_eq!(read.fallthrough, ["."]);
+        assert_eq!(read.autopath.unwrap(), ["corp.example.", "eu.example."]);
+    }
+
+    #[test]
+    fn outside_addresses_have_zones_of_their_own() {
+        let read = |zones: &str, text: &str| {
+            let text = format!("listen \"127.0.0.1\"\nzone {zones} {{ kubernetes {{ {text} }} }}");
+            kubernetes(config(&text).zones[0].stages.clone())
+        };
+        let both = read(
+            r#""example.org" "cluster.example""#,
+            r#"external "Example.org" headless=#true apex="names""#,
+        );
+        assert_eq!(both.domain, "cluster.example.");
+        let external = |headless, apex: &str| External {
+            zones: vec!["example.org.".into()],
+            headless,
+            apex: apex.into(),
+        };
+        assert_eq!(both.external, Some(external(true, "names")));
+        let alone = read(r#""org""#, r#"domain "cluster.local"; external "example.org""#);
+        assert_eq!(alone.external, Some(external(false, "dns")));
+    }
+
+    #[test]
+    fn several_clusters_have_domains_of_their_own() {
+        let text = "listen \"127.0.0.1\"\nzone \"clusterset.local\" \"c.example\" { kubernetes { multicluster \"Clusterset.local\" } }";
+        let read = kubernetes(config(text).zones[0].stages.clone());
+        assert_eq!(
+            (read.domain.as_str(), &*read.multicluster),
+            ("c.example.", &["clusterset.local.".to_owned()][..])
+        );
+    }
+
+    /// The names of services end in the first zone that is not for addresses.
+    #[test]
+    fn the_domain_is_that_of_its_zone() {
+        for (zones, expected) in [
+            (r#""10.in-addr.arpa" "cluster.example" "x""#, "cluster.example."),
+            (r#""in-addr.arpa" "ip6.arpa""#, "cluster.local."),
+        ] {
+            let config = config(&format!("listen \"127.0.0.1\"\nzone {zones} {{ kubernetes }}"));
+            let stages = config.zones[0].stages.clone();
+            assert_eq!(kubernetes(stages).domain, expected);
+        }
+    }
+}

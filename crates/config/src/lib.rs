@@ -1,0 +1,104 @@
+//! The configuration: what the operator wrote, checked, with every default filled in.
+//!
+//! Text becomes a [`Config`] in one step ([`load`]) or a [`Report`] of every mistake in it; nothing
+//! in between is visible. This module knows KDL and nothing else of the proxy: it touches no
+//! socket, no interface and no WebAssembly, and reads no file but those that the text names.
+//!
+//! Each section of the language has a file that decodes it, and `docs/configuration.md` describes
+//! them all; its examples are parsed by a test here.
+
+mod address;
+mod admin;
+mod cache;
+mod clients;
+pub mod config_block;
+mod data;
+pub mod decode;
+mod dnstap;
+mod encrypted;
+mod environment;
+mod error;
+pub mod files;
+mod filter;
+mod filters;
+mod forward;
+mod glossary;
+pub mod hex;
+mod include;
+mod kubernetes;
+mod listen;
+mod load;
+mod location;
+mod module;
+pub mod name;
+mod network;
+mod node;
+mod pods;
+mod reference;
+mod refresh;
+mod registries;
+mod resolv_conf;
+mod schema;
+mod secondary;
+mod service_entries;
+mod signatures;
+mod source;
+mod spell;
+mod syntax;
+pub mod tls;
+mod transfer;
+mod tsig;
+pub mod units;
+mod upstream;
+mod wasi;
+mod whole;
+mod words;
+mod zone;
+mod zone_file;
+
+#[cfg(test)]
+mod tests;
+
+use dnsweir_os::plain_text;
+use dnsweir_wire::{dns, zonefile};
+
+pub use crate::tls::{Identity, Trust};
+pub use admin::Admin;
+pub use cache::{Cache, Keeping, Prefetch, ServeStale};
+pub use clients::{CLIENT_BITS, Clients, Rate};
+pub use config_block::{ConfigNode, ConfigValue, Place};
+pub use data::{Data, DataWriter};
+pub use dnstap::{Dnstap, TapReader};
+pub use error::{Diagnostic, Report, Source, Span};
+pub use files::{read_module, read_source};
+pub use filter::{Delivered, Filter, Limits, OnError, Signer, TestCasesFile, test_cases_beside};
+pub use forward::Forward;
+pub use glossary::{glossary, known_words};
+pub use kubernetes::{External, Kubeconfig, Kubernetes, Pods};
+pub use listen::Listen;
+pub use load::{
+    WAITING_QUERIES, admin_addresses, keeps_network, listeners, load, load_block, modules, parse,
+};
+pub use location::Location;
+pub use module::{Builtins, Module, unreadable_help};
+pub use network::{Network, left_aligned};
+pub use node::{Node, NodeMode};
+pub use pods::NodePods;
+pub use reference::Reference;
+pub use refresh::{Refresh, RefreshOrigin, RefreshSource};
+pub use registries::Registries;
+pub use schema::schema;
+pub use secondary::Secondary;
+pub use service_entries::ServiceEntries;
+pub use signatures::{
+    ISSUER_HELP, Key, SUBJECT_HELP, Signatures, SignedBy, SigningIdentity, TrustRoot, is_issuer, is_subject,
+};
+pub use source::{NamedSource, SourceConfig};
+pub use spell::spell;
+pub use transfer::Transfer;
+pub use units::{spell_duration, spell_size};
+pub use upstream::{Encryption, Next, Policy, Protocol, Upstream};
+pub use wasi::{Folder, Wasi};
+pub use whole::Config;
+pub use zone::{Stage, Zone};
+pub use zone_file::ZoneFile;

@@ -1,0 +1,251 @@
+//! `listen`: where clients ask.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kdl::KdlNode;
+
+use super::clients::{self, Clients};
+use super::decode::{Mistakes, arguments, block, child, head, whole};
+use super::encrypted;
+use super::error::{Diagnostic, Span};
+use super::units::{duration, ms, s, size};
+use super::upstream::Encryption;
+use super::words::words;
+use crate::tls::Identity;
+
+words! {
+    /// `listen "ADDRESS"… { … }`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Listen in LISTEN(1..=64): r#"listen "169.254.20.10" "10.96.0.10""#;
+
+    /// For UDP and TCP, or with a scheme for [TLS](#listeners-for-tls); port 53 unless written.
+    values "ADDRESS" addresses: Vec<SocketAddr> = ("required"), "addresses";
+    /// Largest UDP reply in bytes, for clients that accept that much (RFC 9715 section 3.1).
+    one "udp-size" udp_size: u16 = 1232 in whole(512..=4096);
+    /// Open client connections, over all addresses and workers; the default is lower where
+    /// [descriptors](limits.md#descriptors) are scarce.
+    one "tcp-connections" tcp_connections: Option<usize> = ("1024": 1024) in whole(1..=1_000_000);
+    /// Open connections of an IPv4 address or an IPv6 /64 network.
+    one "tcp-connections-per-client" tcp_connections_per_client: usize = 128 in whole(1..=1_000_000);
+    /// Memory for all connections: unanswered queries and unread replies.
+    one "tcp-memory" tcp_memory: usize = "16MiB" in size(1 << 20..=64 << 30);
+    /// How long a connection may be silent between queries.
+    one "tcp-idle" tcp_idle: Duration = "10s" in duration(ms(100)..=s(3600));
+    /// How long a query may take from its first byte to its last.
+    one "tcp-read" tcp_read: Duration = "5s" in duration(ms(100)..=s(60));
+    /// A client must read at least 4 KiB of its replies in this time.
+    one "tcp-write" tcp_write: Duration = "5s" in duration(ms(100)..=s(60));
+    /// A query over UDP goes to the worker of the processor that it arrives on: [below](#by-processor).
+    switch "by-processor" by_processor: bool = off;
+    /// The certificate for `tls://`, `https://` and `quic://`.
+    hand "certificate" identity: Option<Identity> = none in encrypted::CERTIFICATE, "a file in PEM";
+    /// Who may ask on some of the addresses: [below](#clients).
+    hands "clients" clients: Vec<(SocketAddr, Clients)> = ("as in the file") in clients::OF_LISTENER, "addresses";
+    besides {
+        /// Those of the addresses that have a scheme.
+        encrypted: Vec<(SocketAddr, Encryption)>;
+    }
+}
+
+impl Listen {
+    /// All addresses, and what is spoken there, none being DNS over UDP and TCP. QUIC shares an address with TLS or HTTPS.
+    pub fn each(&self) -> impl Iterator<Item = (SocketAddr, Option<Encryption>)> {
+        let plain = self.plain().map(|address| (address, None));
+        let encrypted = self.encrypted.iter();
+        plain.chain(encrypted.map(|(address, encryption)| (*address, Some(*encryption))))
+    }
+
+    /// The addresses for DNS over UDP and TCP.
+    pub fn plain(&self) -> impl Iterator<Item = SocketAddr> {
+        let is_plain = |address: &SocketAddr| self.encrypted.iter().all(|(other, _)| other != address);
+        self.addresses.iter().copied().filter(is_plain)
+    }
+}
+
+/// The listen addresses with their places, for everything that must not clash with them.
+#[derive(Default)]
+pub(super) struct Listeners(pub(super) Vec<(SocketAddr, Span)>);
+
+impl Listeners {
+    /// The listener that gets what is sent to `to`, and its place. A wildcard listener gets what is
+    /// sent to loopback; which other addresses it has is the node's affair and not known here.
+    pub(crate) fn reached_by(&self, to: SocketAddr) -> Option<(SocketAddr, Span)> {
+        let ip = to.ip().to_canonical();
+        let takes = |listener: &SocketAddr| {
+            let own = listener.ip().to_canonical();
+            let wildcard = own.is_unspecified() && ip.is_loopback() && own.is_ipv4() == ip.is_ipv4();
+            listener.port() == to.port() && (own == ip || wildcard)
+        };
+        self.0.iter().find(|(listener, _)| takes(listener)).copied()
+    }
+
+    /// Whether this is one of them.
+    pub fn has(&self, address: SocketAddr) -> bool {
+        self.0.iter().any(|(listener, _)| *listener == address)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The listener that cannot have its port beside a server on this address, and its place. A wildcard takes the port on
+    /// every address.
+    pub(crate) fn sharing_port_with(&self, admin: SocketAddr) -> Option<(SocketAddr, Span)> {
+        let same = |listener: &SocketAddr| {
+            let own = listener.ip().to_canonical();
+            let wildcard = own.is_unspecified() || admin.ip().is_unspecified();
+            listener.port() == admin.port()
+                && (own == admin.ip() || wildcard && own.is_ipv4() == admin.is_ipv4())
+        };
+        self.0.iter().find(|(listener, _)| same(listener)).copied()
+    }
+
+    /// The listener that is not bound to one address, and its place.
+    pub fn wildcard(&self) -> Option<(SocketAddr, Span)> {
+        self.0
+            .iter()
+            .find(|(listener, _)| listener.ip().is_unspecified())
+            .copied()
+    }
+}
+
+/// Decodes `listen`. The addresses come back even where something else is wrong, for later checks.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    files: &mut encrypted::Files<'_>,
+    node: &KdlNode,
+) -> (Listen, Listeners) {
+    let mut listen = LISTEN.read(mistakes, node);
+    let mut listeners = Listeners::default();
+    let mut encrypted = Vec::new();
+    for entry in arguments(node) {
+        let Some((address, encryption)) = mistakes.value("listen", entry, encrypted::listener) else {
+            continue;
+        };
+        let span = Span::from(entry.span());
+        let earlier = listeners.0.iter().find(|(earlier, _)| *earlier == address);
+        let shares = earlier.is_some() && shares(&encrypted, address, encryption);
+        encrypted.extend(encryption.map(|encryption| (address, encryption)));
+        match earlier {
+            Some(_) if shares => {}
+            Some((_, first)) => mistakes.push(
+                Diagnostic::new(span, format!("{address} is listed twice"))
+                    .label("again")
+                    .other(*first, "first here")
+                    .help("keep one of them"),
+            ),
+            None => listeners.0.push((address, span)),
+        }
+    }
+    let nodes = block(node);
+    let addresses: Vec<SocketAddr> = listeners.0.iter().map(|(address, _)| *address).collect();
+    listen.clients = clients::decode_of_listener(mistakes, nodes, &addresses);
+    listen.addresses = addresses;
+    listen.identity = identity(mistakes, files, node, &encrypted);
+    listen.encrypted = encrypted;
+    (listen, listeners)
+}
+
+/// Whether something can be spoken on an address on which something else is: what lies upon UDP, and what lies upon TCP.
+fn shares(
+    encrypted: &[(SocketAddr, Encryption)],
+    address: SocketAddr,
+    encryption: Option<Encryption>,
+) -> bool {
+    let mut spoken: Vec<Encryption> = encrypted
+        .iter()
+        .filter(|(known, _)| *known == address)
+        .map(|(_, encryption)| *encryption)
+        .collect();
+    spoken.extend(encryption);
+    let quic = spoken
+        .iter()
+        .filter(|encryption| **encryption == Encryption::Quic);
+    encryption.is_some() && spoken.len() == 2 && quic.count() == 1
+}
+
+/// Decodes `certificate`, which encrypted listeners need and others do not.
+fn identity(
+    mistakes: &mut Mistakes,
+    files: &mut encrypted::Files<'_>,
+    node: &KdlNode,
+    encrypted: &[(SocketAddr, Encryption)],
+) -> Option<Identity> {
+    match (child(block(node), "certificate"), encrypted.first()) {
+        (Some(certificate), Some(_)) => encrypted::identity(mistakes, files, certificate),
+        (Some(certificate), None) => {
+            encrypted::CERTIFICATE.read(mistakes, certificate);
+            let problem = "`certificate` is for addresses with a scheme, and there is none";
+            mistakes.push(
+                Diagnostic::new(head(certificate), problem).help("write one: listen \"tls://192.0.2.1\""),
+            );
+            None
+        }
+        (None, Some((address, encryption))) => {
+            let problem = format!("{}://{address} needs a certificate", encryption.word());
+            mistakes.push(Diagnostic::new(head(node), problem).help(format!(
+                "write in the block of `listen`: {}",
+                encrypted::CERTIFICATE.shape.example
+            )));
+            None
+        }
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    const REST: &str = "zone \".\" { forward \"192.0.2.1\" }\n";
+
+    fn listen(text: &str) -> Listen {
+        config(&format!("{text}\n{REST}")).listen
+    }
+
+    #[test]
+    fn everything_but_the_addresses_has_a_default() {
+        let listen = listen("listen \"127.0.0.1\" \"[::1]:8053\"");
+        assert_eq!(
+            listen.addresses,
+            ["127.0.0.1:53".parse().unwrap(), "[::1]:8053".parse().unwrap()]
+        );
+        assert_eq!(
+            (
+                listen.tcp_connections,
+                listen.tcp_connections_per_client,
+                listen.tcp_memory
+            ),
+            (None, 128, 16 << 20)
+        );
+        assert_eq!(
+            (listen.tcp_idle, listen.tcp_read, listen.tcp_write),
+            (s(10), s(5), s(5))
+        );
+        assert!(!listen.by_processor);
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let listen = listen(
+            "listen \"::1\" { tcp-connections 7; tcp-connections-per-client 3; tcp-memory \"2MiB\"
+                tcp-idle \"3s\"; tcp-read \"1s\"; tcp-write \"200ms\"; by-processor }",
+        );
+        assert_eq!(
+            (
+                listen.tcp_connections,
+                listen.tcp_connections_per_client,
+                listen.tcp_memory
+            ),
+            (Some(7), 3, 2 << 20)
+        );
+        assert_eq!(
+            (listen.tcp_idle, listen.tcp_read, listen.tcp_write),
+            (s(3), s(1), ms(200))
+        );
+        assert!(listen.by_processor);
+    }
+}

@@ -1,0 +1,264 @@
+//! From a file to a [`Config`]: every section decoded, in an order that lets each be checked
+//! against those it depends on, whatever the order on the page.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use kdl::{KdlEntry, KdlNode};
+
+use super::config_block::{self, ConfigNode};
+use super::decode::{Mistakes, arguments, block, child, document, named_nodes};
+use super::error::{Diagnostic, Report, Source, Span};
+use super::files::{Files, read_source};
+use super::filters::Filters;
+use super::listen::{self, Listen};
+use super::module::{Builtins, Module};
+use super::signatures;
+use super::syntax;
+use super::upstream::Encryption;
+use super::whole::{Config, FILE};
+use super::zone;
+use super::{
+    address, admin, clients, dnstap, encrypted, forward, include, node, pods, registries, source, tsig,
+};
+
+/// Default of `waiting-queries`: a node's pods may wait for a name that is slow, together with all their processes.
+pub const WAITING_QUERIES: usize = 8192;
+
+/// Reads the configuration at `path` and everything it names. `builtins` are the filters that
+/// `module "builtin:NAME"` may name.
+///
+/// # Errors
+/// Every mistake in it, or that it cannot be read.
+pub fn load(path: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
+    let source = read_source(path)?;
+    let mut config = decode_source(&source, folder(path), builtins)?;
+    config.files.insert(0, path.to_owned());
+    Ok(config)
+}
+
+/// Like [`load`], for a text that is shown as `name` and whose relative paths begin at `folder`.
+///
+/// # Errors
+/// Every mistake in it.
+pub fn parse(name: &str, text: &str, folder: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
+    decode_source(&Source::new(name, text), folder, builtins)
+}
+
+fn decode_source(source: &Source, folder: &Path, builtins: Builtins<'_>) -> Result<Config, Report> {
+    let decoded = include::document(source, folder, |mistakes, source, files, nodes| {
+        let mut config = decode(mistakes, source, nodes, folder, builtins)?;
+        config.files.splice(0..0, files);
+        Some(config)
+    });
+    // It is only missing where something else is wrong.
+    decoded?.ok_or_else(|| Report::new(source.clone(), Vec::new()))
+}
+
+/// Where relative paths in a file begin.
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// Reads a file that holds what a filter's `config` block holds.
+///
+/// # Errors
+/// Every mistake in it, or that it cannot be read.
+pub fn load_block(path: &Path) -> Result<(Source, Vec<ConfigNode>), Report> {
+    let source = read_source(path)?;
+    let nodes = document(&source, |mistakes, nodes| {
+        config_block::nodes(mistakes, &mut Files::new(folder(path)), nodes)
+    })?;
+    Ok((source, nodes))
+}
+
+/// The module files that the configuration at `path` names, whether or not they are there and whatever else
+/// is wrong with it.
+///
+/// # Errors
+/// When it cannot be read, or is no KDL.
+pub fn modules(path: &Path) -> Result<Vec<PathBuf>, Report> {
+    let named = |filter: &KdlNode| {
+        let name = arguments(child(block(filter), "module")?).next()?;
+        match Module::parse(name.value().as_string()?, folder(path)) {
+            Ok(Module::File(file)) => Some(file),
+            Ok(Module::Builtin(_) | Module::Artifact(_)) | Err(_) => None,
+        }
+    };
+    include::document(&read_source(path)?, folder(path), |_, _, _, nodes| {
+        named_nodes(nodes, "filter").filter_map(named).collect()
+    })
+}
+
+/// The addresses that the configuration at `path` listens on, whatever else is wrong with it.
+///
+/// # Errors
+/// When it cannot be read, or is no KDL.
+pub fn listeners(path: &Path) -> Result<Vec<(SocketAddr, Option<Encryption>)>, Report> {
+    let address = |entry: &KdlEntry| encrypted::listener(entry.value()).ok();
+    include::document(&read_source(path)?, folder(path), |_, _, _, nodes| {
+        let entries = named_nodes(nodes, "listen").flat_map(arguments);
+        entries.filter_map(address).collect()
+    })
+}
+
+/// Whether the configuration at `path` has a `node` section, whatever else is wrong with it; none: that cannot be told.
+pub fn keeps_network(path: &Path) -> Option<bool> {
+    let document = read_source(path).and_then(|source| {
+        include::document(&source, folder(path), |_, _, _, nodes| {
+            child(nodes, "node").is_some()
+        })
+    });
+    document.ok()
+}
+
+/// The admin addresses of a configuration that may be no KDL at all: those of the last line that begins with `admin` and can be read.
+pub fn admin_addresses(path: &Path) -> Vec<SocketAddr> {
+    let Ok(source) = read_source(path) else {
+        return Vec::new();
+    };
+    let of_line = |line: &str| {
+        let parsed = line
+            .trim_start()
+            .starts_with("admin")
+            .then(|| syntax::document(line))?
+            .ok()?;
+        let node = child(parsed.nodes(), "admin")?;
+        let addresses: Vec<SocketAddr> = arguments(node).filter_map(admin::address_of).collect();
+        (!addresses.is_empty()).then_some(addresses)
+    };
+    source.text().lines().rev().find_map(of_line).unwrap_or_default()
+}
+
+/// The whole configuration; none, or one that is not to be used, if there are mistakes.
+fn decode(
+    mistakes: &mut Mistakes,
+    source: &Source,
+    nodes: &[KdlNode],
+    folder: &Path,
+    builtins: Builtins<'_>,
+) -> Option<Config> {
+    mistakes.check_block(nodes, None, FILE.shape.children, FILE.shape.repeated);
+    let mut config = (FILE.fields)(mistakes, &KdlNode::new("file"), nodes);
+    check_presence(mistakes, nodes);
+    let mut files = Files::new(folder);
+    let (listen, listeners) = decode_listen(mistakes, &mut files, nodes).unzip();
+    let listeners = listeners.unwrap_or_default();
+    config.node = child(nodes, "node").map(|node| node::decode(mistakes, &listeners, node));
+
+    config.signatures = signatures::decode(mistakes, &mut files, nodes);
+    config.filters_folder = config.filters_folder.map(|path| folder.join(path));
+    let filters = Filters::new(builtins, &config.signatures, config.filters_folder.as_deref());
+    let mut filters = decode_filters(mistakes, &mut files, nodes, filters);
+    let tsig = tsig::decode(mistakes, &mut files, named_nodes(nodes, "tsig"));
+    let mut in_files = Vec::new();
+    // Without zones everything is unused.
+    let (mut names, mut unused) = (zone::Names::default(), Mistakes::default());
+    let mut place = forward::Place {
+        folder,
+        listeners: &listeners,
+        node: config.node.as_ref(),
+        files: &mut files.met,
+        unusable: &mut config.unusable,
+        interfaces: &mut in_files,
+        keys: &tsig,
+    };
+    config.zones = named_nodes(nodes, "zone")
+        .map(|node| zone::decode(mistakes, &mut filters, &mut names, &mut place, node))
+        .collect();
+    zone::note_taken(&mut config.zones);
+    config.sources = source::decode_named(mistakes, &mut place, named_nodes(nodes, "source"));
+    config.filters = match config.zones.is_empty() {
+        true => filters.finish(&mut unused),
+        false => filters.finish(mistakes),
+    };
+    config.clients =
+        child(nodes, "clients").map(|node| clients::decode(mistakes, &clients::CLIENTS.shape, node));
+    config.admin = admin::decode(mistakes, nodes, &listeners);
+    config.control = config.control.map(|path| folder.join(path));
+    config.dnstap = dnstap::decode(mistakes, folder, nodes);
+    config.cache_memory_written = child(nodes, "cache-memory").is_some();
+    config.registries = registries::decode(mistakes, folder, nodes);
+    config.pods = pods::decode(mistakes, folder, nodes);
+    config.files = files.met.into_order();
+    config.interfaces = interfaces(nodes, in_files);
+    config.source = source.clone();
+    config.listen = listen?;
+    Some(config)
+}
+
+/// The interfaces that addresses are written with, here and in the files that are named, and their numbers.
+fn interfaces(nodes: &[KdlNode], in_files: Vec<String>) -> BTreeMap<String, Option<u32>> {
+    fn written(nodes: &[KdlNode], found: &mut Vec<String>) {
+        for node in nodes.iter().filter(|node| node.name().value() != "config") {
+            let texts = node
+                .entries()
+                .iter()
+                .filter_map(|entry| entry.value().as_string());
+            let addresses = texts.map(|text| text.rsplit_once("//").map_or(text, |(_, address)| address));
+            found.extend(addresses.filter_map(address::scope).map(str::to_owned));
+            written(block(node), found);
+        }
+    }
+    let mut found = in_files;
+    written(nodes, &mut found);
+    let numbers = found.into_iter().map(|name| {
+        let number = address::interface_index(&name);
+        (name, number)
+    });
+    numbers.collect()
+}
+
+/// Where clients ask.
+fn decode_listen(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    nodes: &[KdlNode],
+) -> Option<(Listen, listen::Listeners)> {
+    let mut files = encrypted::Files {
+        folder: files.folder,
+        met: &mut files.met,
+    };
+    Some(listen::decode(mistakes, &mut files, child(nodes, "listen")?))
+}
+
+/// Those with a node, and those that a zone uses and that a folder has.
+fn decode_filters<'a>(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    nodes: &[KdlNode],
+    mut filters: Filters<'a>,
+) -> Filters<'a> {
+    for node in named_nodes(nodes, "filter") {
+        filters.decode(mistakes, files, node);
+    }
+    for node in named_nodes(nodes, "zone").flat_map(|zone| named_nodes(block(zone), "use")) {
+        if let Some(name) = arguments(node).next() {
+            filters.decode_used(mistakes, files, name);
+        }
+    }
+    filters
+}
+
+/// Reports sections without which nothing can be served. One whose name nobody knows may be the one that is missing.
+fn check_presence(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
+    if nodes
+        .iter()
+        .any(|node| !FILE.shape.children.contains(&node.name().value()))
+    {
+        return;
+    }
+    for (section, help) in [
+        ("listen", "write the addresses to listen on: listen \"127.0.0.1\""),
+        (
+            "zone",
+            "write which names to answer: zone \".\" { forward \"/etc/resolv.conf\" }",
+        ),
+    ] {
+        if child(nodes, section).is_none() {
+            let missing = Diagnostic::new(Span::default(), format!("there is no `{section}`"));
+            mistakes.push(missing.help(help));
+        }
+    }
+}

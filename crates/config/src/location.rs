@@ -1,0 +1,136 @@
+//! `https://…`: where something is fetched from, and how.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kdl::{KdlNode, KdlValue};
+use url::{Host, Url};
+
+use super::decode::{Mistakes, Wrong, boolean, head, path, property, text};
+use super::error::{Diagnostic, Span};
+use super::units::{duration, s, size};
+use super::words::words;
+
+words! {
+    /// The properties of a node that names a location.
+    pub(super) struct Properties in SOURCE(2..=2): r#"source "list" "https://lists.example/ads.txt""#;
+
+    /// Largest source, or sum of a folder's files; a larger one is not taken.
+    property "size" size: usize = "64MiB" in size(1..=4 << 30);
+    /// A file with the authorities of the server's certificate.
+    property "ca" ca: Option<PathBuf> = ("the system's authorities") in path, "a file in PEM";
+    /// A file with a bearer token, read for each request and sent only to that server.
+    property "token-file" token: Option<PathBuf> = ("none") in path, "a file";
+    /// HTTP proxy; variables such as `HTTPS_PROXY` are ignored.
+    property "proxy" proxy: Option<Url> = ("none") in proxy, "`\"http://…\"`";
+    /// The server's address.
+    property "address" address: Option<IpAddr> = ("looked up") in ip, "an address";
+    /// How long a request may take, to its last byte.
+    property "time" time: Duration = "1m" in duration(s(1)..=s(3600));
+    /// Allows `http://` to other machines, without a token; to this machine it is always allowed.
+    property "plain" plain: bool = false in boolean;
+}
+
+/// `"https://…" ca="FILE" token-file="FILE" proxy="http://…" address="192.0.2.1" size="64MiB" time="1m" plain=#true`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// `https:`; or `http:`, to this machine or with `plain`.
+    pub url: Url,
+    /// The file with the authorities that the server's certificate must be from; none: those of the system.
+    pub ca: Option<PathBuf>,
+    /// The file with the bearer token that is sent.
+    pub token: Option<PathBuf>,
+    /// The HTTP proxy to go through.
+    pub proxy: Option<Url>,
+    /// The server's address, which nobody is asked for then.
+    pub address: Option<IpAddr>,
+    /// Octets of the largest contents that are taken.
+    pub size: usize,
+    /// How long a request may take, to the last octet of its answer.
+    pub time: Duration,
+}
+
+/// Whether a text names a location, and not a file.
+pub(super) fn is_url(text: &str) -> bool {
+    text.contains("://")
+}
+
+/// The location that `written` names, with the properties of `node`; relative paths begin at `folder`.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    folder: &Path,
+    node: &KdlNode,
+    properties: Properties,
+    written: &str,
+    span: Span,
+) -> Option<Location> {
+    let Properties { plain, token, .. } = properties;
+    let url = match url(written, plain, token.is_some()) {
+        Ok(url) => url,
+        Err(wrong) => {
+            mistakes.push(Diagnostic::new(span, format!("{written:?} {}", wrong.problem)).help(wrong.help));
+            return None;
+        }
+    };
+    if plain && url.scheme() == "https" {
+        let at = property(node, "plain").map_or(head(node), |entry| entry.span().into());
+        mistakes.push(Diagnostic::new(at, "`plain` is for http://").help("remove it"));
+    }
+    Some(Location {
+        url,
+        ca: properties.ca.map(|file| folder.join(file)),
+        token: token.map(|file| folder.join(file)),
+        proxy: properties.proxy,
+        address: properties.address,
+        size: properties.size,
+        time: properties.time,
+    })
+}
+
+fn url(written: &str, plain: bool, token: bool) -> Result<Url, Wrong> {
+    let help = "write it like \"https://lists.example/ads.txt\"";
+    let url = Url::parse(written).map_err(|error| Wrong::new(format!("is not a URL: {error}"), help))?;
+    if url.host().is_none() {
+        return Err(Wrong::new("names no server", help));
+    }
+    if url.password().is_some() || !url.username().is_empty() {
+        let help =
+            "write the token into a file that only dnsweir can read, and name that: token-file=\"PATH\"";
+        return Err(Wrong::new("has a password in it", help));
+    }
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_this_machine(&url) => Ok(url),
+        "http" if plain && token => Err(Wrong::new(
+            "would be sent the token in clear text",
+            "write https://, or remove `token-file`",
+        )),
+        "http" if plain => Ok(url),
+        "http" => Err(Wrong::new(
+            "is not secure: anybody on the way can change what is sent",
+            "write https://, or plain=#true if you want this",
+        )),
+        _ => Err(Wrong::new("is of a scheme that is not known", help)),
+    }
+}
+
+fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+fn proxy(value: &KdlValue) -> Result<Url, Wrong> {
+    let url = Url::parse(&text(value)?).ok();
+    let url = url.filter(|url| url.scheme() == "http" && url.host().is_some());
+    url.ok_or_else(|| Wrong::new("is not an HTTP proxy", "write it like \"http://192.0.2.1:3128\""))
+}
+
+fn ip(value: &KdlValue) -> Result<IpAddr, Wrong> {
+    let address = text(value)?.parse();
+    address.map_err(|_| Wrong::new("is not an address", "write one without a port: \"192.0.2.1\""))
+}

@@ -1,0 +1,282 @@
+//! `module` and `sha256`: what names a filter's code, and the code.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use kdl::{KdlNode, KdlValue};
+use sha2::{Digest, Sha256};
+
+use super::decode::{Mistakes, Wrong, arguments, block, child, head, suggestion, text};
+use super::error::{Diagnostic, Span};
+use super::files::Files;
+use super::hex;
+use super::reference::Reference;
+use super::words::Table;
+
+pub(super) const MODULE: Table<()> = Table::plain(1..=1, r#"module "builtin:log""#);
+pub(super) const SHA256: Table<()> = Table::plain(1..=1, r#"sha256 "64 HEX DIGITS""#);
+
+/// `module "builtin:NAME"`, `module "oci://REFERENCE"` or `module "PATH"`: what names the code of a filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Module {
+    /// One of the filters in the program, without the `builtin:`.
+    Builtin(String),
+    /// An artifact in a registry.
+    Artifact(Reference),
+    /// A file; a relative path is relative to the configuration file.
+    File(PathBuf),
+}
+
+impl Module {
+    /// What `text` names; relative paths begin at `folder`.
+    ///
+    /// # Errors
+    /// What is wrong with a reference to an artifact, to go on after it.
+    pub fn parse(text: &str, folder: &Path) -> Result<Module, String> {
+        if let Some(reference) = Reference::parse(text) {
+            return reference.map(Module::Artifact);
+        }
+        Ok(match text.strip_prefix("builtin:") {
+            Some(name) => Module::Builtin(name.to_owned()),
+            None => Module::File(folder.join(text)),
+        })
+    }
+}
+
+impl fmt::Display for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Module::Builtin(name) => write!(f, "builtin:{name}"),
+            Module::Artifact(reference) => reference.fmt(f),
+            Module::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The filters in the program: name and code.
+pub type Builtins<'a> = &'a [(&'a str, &'static [u8])];
+
+/// A `module` as it is written, and where.
+pub(super) struct Written {
+    pub module: Module,
+    text: String,
+    pub span: Span,
+}
+
+/// What the `module` of `filter` names; without one it is the file `beside` if there is a folder of filters.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    folder: &Path,
+    beside: Option<PathBuf>,
+    filter: &KdlNode,
+) -> Option<Written> {
+    let Some(node) = child(block(filter), "module") else {
+        if let Some(path) = beside {
+            return Some(Written {
+                text: path.display().to_string(),
+                module: Module::File(path),
+                span: head(filter),
+            });
+        }
+        let missing = Diagnostic::new(head(filter), "this filter needs a `module`");
+        mistakes.push(missing.help("write: module \"builtin:log\", or module \"PATH.wasm\""));
+        return None;
+    };
+    mistakes.check(node, &MODULE.shape);
+    let text = mistakes.argument(node, text)?;
+    let span = arguments(node)
+        .next()
+        .map_or(head(node), |entry| entry.span().into());
+    match Module::parse(&text, folder) {
+        Ok(module) => Some(Written { module, text, span }),
+        Err(wrong) => {
+            mistakes.push(Diagnostic::new(span, format!("{text:?} {wrong}")));
+            None
+        }
+    }
+}
+
+/// The code that the `module` of `filter` names, held to its `sha256`. That of an artifact is empty until it is delivered.
+pub(super) fn code(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    builtins: Builtins<'_>,
+    filter: &KdlNode,
+    written: Option<&Written>,
+) -> Option<Bytes> {
+    let nodes = block(filter);
+    let digest = child(nodes, "sha256");
+    let expected = mistakes.scalar(nodes, SHA256.shape.example, sha256);
+    let written = written?;
+    match &written.module {
+        Module::Builtin(name) => {
+            if let Some(digest) = digest {
+                let problem = "a built-in filter takes no `sha256`: it is part of the program";
+                mistakes.push(Diagnostic::new(head(digest), problem).help("remove it"));
+            }
+            builtin(mistakes, builtins, name, written.span)
+        }
+        Module::Artifact(_) => {
+            if let Some(digest) = digest {
+                let problem = "a module from a registry takes no `sha256`";
+                let help = "write the digest of its manifest in the reference: oci://REGISTRY/NAME:TAG@sha256:DIGEST";
+                mistakes.push(Diagnostic::new(head(digest), problem).help(help));
+            }
+            Some(Bytes::new())
+        }
+        Module::File(path) => {
+            let code = match files.module(path) {
+                Ok(code) => code,
+                Err(error) => {
+                    mistakes.push(unreadable(path, &error, builtins, written));
+                    return None;
+                }
+            };
+            if let (Some(node), Some(expected)) = (digest, expected) {
+                check_digest(mistakes, path, &code, &expected, head(node), written.span);
+            }
+            Some(code)
+        }
+    }
+}
+
+fn builtin(mistakes: &mut Mistakes, builtins: Builtins<'_>, name: &str, span: Span) -> Option<Bytes> {
+    let found = builtins.iter().find(|(known, _)| *known == name);
+    if found.is_none() {
+        let names: Vec<&str> = builtins.iter().map(|(name, _)| *name).collect();
+        let unknown = Diagnostic::new(span, format!("there is no built-in filter {name:?}"));
+        mistakes.push(unknown.help(suggestion(name, &names, MODULE.shape.example)));
+    }
+    found.map(|(_, code)| Bytes::from_static(code))
+}
+
+fn unreadable(path: &Path, error: &str, builtins: Builtins<'_>, written: &Written) -> Diagnostic {
+    let help = if builtins.iter().any(|(name, _)| *name == written.text) {
+        format!("for the built-in filter, write \"builtin:{}\"", written.text)
+    } else {
+        unreadable_help(&written.text, path).to_owned()
+    };
+    let problem = format!("the module {} cannot be read: {error}", path.display());
+    Diagnostic::new(written.span, problem).help(help)
+}
+
+/// What would be right where the module `text`, which is at `path`, cannot be read.
+pub fn unreadable_help(text: &str, path: &Path) -> &'static str {
+    if text.contains("://") {
+        "this is a URL, and modules are read from files and registries: download it and name the file, or write oci://REGISTRY/NAME:TAG"
+    } else if path.is_dir() {
+        "this is a folder: name the .wasm file in it"
+    } else if path.iter().any(|part| part == "target") && !path.exists() {
+        "build it first; cargo leaves a .wasm file only for a library with `crate-type = [\"cdylib\"]` under `[lib]`"
+    } else {
+        "name a .wasm file; a relative path begins at the configuration's folder"
+    }
+}
+
+fn check_digest(
+    mistakes: &mut Mistakes,
+    path: &Path,
+    code: &[u8],
+    expected: &[u8; 32],
+    digest: Span,
+    module: Span,
+) {
+    let actual = <[u8; 32]>::from(Sha256::digest(code));
+    if actual != *expected {
+        let problem = format!("{} does not match its `sha256`", path.display());
+        mistakes.push(
+            Diagnostic::new(digest, problem)
+                .label("expected digest")
+                .other(module, "this file")
+                .help(format!("the SHA-256 of this file is {}", hex::digits(&actual))),
+        );
+    }
+}
+
+fn sha256(value: &KdlValue) -> Result<[u8; 32], Wrong> {
+    let octets = hex::octets(&text(value)?);
+    let digest = octets.and_then(|octets| <[u8; 32]>::try_from(octets).ok());
+    digest.ok_or_else(|| {
+        Wrong::new(
+            "is not a SHA-256 digest",
+            "write 64 hexadecimal digits, as sha256sum prints them",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::parse_in;
+    use super::*;
+
+    const USED: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
+
+    #[test]
+    fn a_module_is_read_and_held_to_its_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f.wasm");
+        fs::write(&path, b"abc").unwrap();
+        let parse = |digest: &str| {
+            let text = format!("{USED}filter \"f\" {{ module \"f.wasm\"; {digest} }}");
+            parse_in(folder.path(), &text)
+        };
+        // FIPS 180-4's example.
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        for digest in [
+            "".to_owned(),
+            format!("sha256 \"{abc}\""),
+            format!("sha256 \"{}\"", abc.to_uppercase()),
+        ] {
+            let config = parse(&digest).unwrap();
+            let filter = &config.filters[0];
+            assert_eq!(filter.module, Module::File(path.clone()));
+            assert_eq!(&filter.code[..], b"abc");
+            // And where its test cases would be.
+            let cases = folder.path().join("f.test-cases.kdl");
+            assert_eq!(config.files, [path.clone(), cases]);
+        }
+        for (digest, expected) in [
+            (
+                format!("sha256 \"{}\"", "0".repeat(64)),
+                "does not match its `sha256`",
+            ),
+            (format!("sha256 \"{}\"", &abc[1..]), "is not a SHA-256 digest"),
+            (format!("sha256 \"{abc}00\""), "is not a SHA-256 digest"),
+            (format!("sha256 \"{}g\"", &abc[1..]), "is not a SHA-256 digest"),
+        ] {
+            let report = parse(&digest).unwrap_err();
+            assert_eq!(report.diagnostics().len(), 1, "{report}");
+            assert!(report.diagnostics()[0].message.contains(expected), "{report}");
+        }
+        let report = parse(&format!("sha256 \"{}\"", "0".repeat(64))).unwrap_err();
+        assert!(report.diagnostics()[0].help.contains(abc), "{report}");
+
+        fs::remove_file(&path).unwrap();
+        for what in ["missing", "folder"] {
+            if what == "folder" {
+                fs::create_dir(&path).unwrap();
+            }
+            let report = parse("").unwrap_err();
+            assert!(
+                report.diagnostics()[0].message.contains("cannot be read"),
+                "{report}"
+            );
+        }
+    }
+
+    #[test]
+    fn filters_with_the_same_module_share_its_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("m.wasm"), b"abc").unwrap();
+        let text = "listen \"::1\"\nfilter \"a\" { module \"m.wasm\" }\nfilter \"b\" { module \"m.wasm\" }\n\
+            zone \".\" { use \"a\"; use \"b\" }";
+        let config = parse_in(folder.path(), text).unwrap();
+        let [a, b] = [0, 1].map(|index| config.filters[index].code.as_ptr());
+        assert_eq!(a, b);
+        // The module and where its test cases would be, once.
+        assert_eq!(config.files.len(), 2);
+    }
+}

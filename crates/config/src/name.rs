@@ -1,0 +1,176 @@
+//! Zone names as they are written.
+
+use std::net::IpAddr;
+
+use hickory_proto::rr::Name;
+use kdl::KdlValue;
+
+use super::decode::Wrong;
+
+/// A zone in presentation format (RFC 1035 section 5.1), lowercased, ending in a dot.
+pub fn zone_name(value: &KdlValue) -> Result<String, Wrong> {
+    let text = super::decode::text(value)?;
+    if text.is_empty() {
+        return Err(Wrong::new("is not a name", "write \".\" for every name"));
+    }
+    if !text.is_ascii() {
+        let help = "write it in ASCII, with labels such as \"xn--bcher-kva\"";
+        return Err(Wrong::new("is not in ASCII", help));
+    }
+    if let Some(help) = reverse_zones(&text) {
+        let what = if text.contains('/') {
+            "a network"
+        } else {
+            "an address"
+        };
+        return Err(Wrong::new(format!("is {what}, not a zone"), help));
+    }
+    if text == "*" || text.starts_with("*.") {
+        let rest = text.get(2..).filter(|rest| !rest.is_empty()).unwrap_or(".");
+        let help = format!("write {rest:?}: a zone covers its name and everything below");
+        return Err(Wrong::new("is a wildcard, not a zone", help));
+    }
+    let name = Name::from_ascii(&text).map_err(|_| {
+        // RFC 1035 section 2.3.4: 63 octets for a label, 255 for a name on the wire.
+        let help = "write \"cluster.local\", or \".\" for every name; a label has 1 to 63 characters, a name at most 253";
+        Wrong::new("is not a domain name", help)
+    })?;
+    let mut name = name.to_lowercase();
+    name.set_fqdn(true);
+    Ok(name.to_ascii())
+}
+
+/// What to write instead of an address or a prefix; none if `text` is neither.
+fn reverse_zones(text: &str) -> Option<String> {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    // RFC 1035 section 3.5 cuts at octets, RFC 3596 section 2.5 at nibbles.
+    let (digits, bits, radix, suffix): (Vec<u8>, usize, u32, &str) = match address {
+        IpAddr::V4(ip) => (ip.octets().to_vec(), 8, 256, "in-addr.arpa"),
+        IpAddr::V6(ip) => (
+            ip.octets()
+                .iter()
+                .flat_map(|octet| [octet >> 4, octet & 15])
+                .collect(),
+            4,
+            16,
+            "ip6.arpa",
+        ),
+    };
+    let most = digits.len() * bits;
+    let length = match length {
+        Some(length) => length.parse::<usize>().ok().filter(|length| *length <= most)?,
+        None => most,
+    };
+    if length == 0 {
+        return Some(format!("write {suffix:?}"));
+    }
+    let labels = length.div_ceil(bits);
+    let spell = |digits: &[u8]| {
+        let labels = digits.iter().rev().map(|digit| match radix {
+            16 => format!("{digit:x}."),
+            _ => format!("{digit}."),
+        });
+        labels.collect::<String>() + suffix
+    };
+    // A prefix that ends within a digit covers a run of its values.
+    let free = labels * bits - length;
+    let run = 1u32 << free;
+    let mut first = digits[..labels].to_vec();
+    let last_digit = first[labels - 1];
+    first[labels - 1] = (u32::from(last_digit) / run * run) as u8;
+    let mut last = first.clone();
+    last[labels - 1] = (u32::from(first[labels - 1]) + run - 1).min(radix - 1) as u8;
+    Some(match run {
+        1 => format!("write its reverse zone: {:?}", spell(&first)),
+        run => format!(
+            "write its {run} reverse zones, from {:?} to {:?}",
+            spell(&first),
+            spell(&last)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<String, Wrong> {
+        zone_name(&KdlValue::String(text.into()))
+    }
+
+    #[test]
+    fn names_are_lowercased_and_end_in_a_dot() {
+        for (text, expected) in [
+            (".", "."),
+            ("cluster.local", "cluster.local."),
+            ("Cluster.Local.", "cluster.local."),
+            ("_dns.example", "_dns.example."),
+            ("10.in-addr.arpa", "10.in-addr.arpa."),
+            ("xn--bcher-kva.example", "xn--bcher-kva.example."),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(expected), "{text}");
+        }
+        let longest = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "a".repeat(61));
+        assert_eq!(read(&longest).unwrap(), format!("{longest}."));
+    }
+
+    #[test]
+    fn what_is_not_a_name_is_refused() {
+        let label = format!("{}.example", "a".repeat(64));
+        let long = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "a".repeat(62));
+        for text in [
+            "",
+            "..",
+            "a..b",
+            ".a",
+            "bücher.example",
+            "*",
+            "*.example",
+            &label,
+            &long,
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(zone_name(&KdlValue::Integer(10)).is_err());
+    }
+
+    #[test]
+    fn for_addresses_the_reverse_zones_are_told() {
+        for (text, expected) in [
+            ("10.0.0.0/8", "write its reverse zone: \"10.in-addr.arpa\""),
+            (
+                "192.168.0.0/16",
+                "write its reverse zone: \"168.192.in-addr.arpa\"",
+            ),
+            (
+                "172.16.0.0/12",
+                "write its 16 reverse zones, from \"16.172.in-addr.arpa\" to \"31.172.in-addr.arpa\"",
+            ),
+            (
+                "10.128.0.0/9",
+                "write its 128 reverse zones, from \"128.10.in-addr.arpa\" to \"255.10.in-addr.arpa\"",
+            ),
+            ("0.0.0.0/0", "write \"in-addr.arpa\""),
+            ("192.0.2.1", "write its reverse zone: \"1.2.0.192.in-addr.arpa\""),
+            ("fd00::/8", "write its reverse zone: \"d.f.ip6.arpa\""),
+            (
+                "fc00::/7",
+                "write its 2 reverse zones, from \"c.f.ip6.arpa\" to \"d.f.ip6.arpa\"",
+            ),
+            (
+                "2001:db8::/32",
+                "write its reverse zone: \"8.b.d.0.1.0.0.2.ip6.arpa\"",
+            ),
+        ] {
+            assert_eq!(
+                read(text).map_err(|wrong| wrong.help),
+                Err(expected.into()),
+                "{text}"
+            );
+        }
+    }
+}

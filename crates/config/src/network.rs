@@ -1,0 +1,128 @@
+//! Networks: addresses with a common prefix.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// Addresses with a common prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Network {
+    /// The first of them.
+    pub address: IpAddr,
+    /// Bits of the prefix.
+    pub length: u8,
+}
+
+impl Network {
+    /// Loopback, link-local, private and unique local networks: RFC 6890 section 2.2.2, RFC 1918, RFC 6598 (what
+    /// providers of clouds and clusters number pods from), RFC 4193.
+    pub const PRIVATE: [Network; 9] = [
+        Network::v4([127, 0, 0, 0], 8),
+        Network::v4([10, 0, 0, 0], 8),
+        Network::v4([172, 16, 0, 0], 12),
+        Network::v4([192, 168, 0, 0], 16),
+        Network::v4([100, 64, 0, 0], 10),
+        Network::v4([169, 254, 0, 0], 16),
+        Network::v6([0, 0, 0, 0, 0, 0, 0, 1], 128),
+        Network::v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
+        Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
+    ];
+
+    /// Whether an address is in one of those.
+    pub fn is_private(ip: IpAddr) -> bool {
+        Network::PRIVATE.iter().any(|network| network.contains(ip))
+    }
+
+    /// Everybody.
+    pub const ANY: [Network; 2] = [Network::v4([0; 4], 0), Network::v6([0; 8], 0)];
+
+    const fn v4(octets: [u8; 4], length: u8) -> Network {
+        let [a, b, c, d] = octets;
+        Network {
+            address: IpAddr::V4(std::net::Ipv4Addr::new(a, b, c, d)),
+            length,
+        }
+    }
+
+    const fn v6(groups: [u16; 8], length: u8) -> Network {
+        let [a, b, c, d, e, f, g, h] = groups;
+        Network {
+            address: IpAddr::V6(std::net::Ipv6Addr::new(a, b, c, d, e, f, g, h)),
+            length,
+        }
+    }
+
+    /// The network of an address with a prefix of so many bits; none if it has not so many.
+    pub fn of(address: IpAddr, length: u8) -> Option<Network> {
+        let (width, bits) = left_aligned(address);
+        if length > width {
+            return None;
+        }
+        let bits = bits & mask(length);
+        let address = match address {
+            IpAddr::V4(_) => IpAddr::V4(((bits >> 96) as u32).into()),
+            IpAddr::V6(_) => IpAddr::V6(bits.into()),
+        };
+        Some(Network { address, length })
+    }
+
+    /// The first and the last address, as numbers whose first bit is that of the address: of both families the
+    /// prefixes are the upper bits.
+    pub fn bounds(&self) -> (u128, u128) {
+        let (_, first) = left_aligned(self.address);
+        (first, first | !mask(self.length))
+    }
+
+    /// Whether an address lies in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        Network::of(address, self.length).as_ref() == Some(self)
+    }
+
+    /// Whether all of another network lies in it.
+    pub(super) fn covers(&self, other: &Network) -> bool {
+        self.length <= other.length && self.contains(other.address)
+    }
+}
+
+/// How many bits an address has, and a number that begins with them.
+pub fn left_aligned(address: IpAddr) -> (u8, u128) {
+    match address {
+        IpAddr::V4(address) => (32, u128::from(address.to_bits()) << 96),
+        IpAddr::V6(address) => (128, address.to_bits()),
+    }
+}
+
+/// The upper `length` bits.
+fn mask(length: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        let (address, length) = text.split_once('/').unwrap();
+        Network::of(address.parse().unwrap(), length.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn networks_hold_what_begins_like_them() {
+        for (net, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
+            ("0.0.0.0/0", "255.255.255.255", "::1"),
+            ("2001:db8::/33", "2001:db8:7fff::", "2001:db8:8000::"),
+            ("::/0", "::1", "127.0.0.1"),
+            ("192.0.2.1/32", "192.0.2.1", "192.0.2.0"),
+        ] {
+            let net = network(net);
+            assert!(net.contains(inside.parse().unwrap()), "{net} {inside}");
+            assert!(!net.contains(outside.parse().unwrap()), "{net} {outside}");
+        }
+    }
+}

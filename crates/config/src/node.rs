@@ -1,0 +1,197 @@
+//! `node`: what is kept set up around the proxy.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::address::{ip, is_interface_name};
+use super::decode::{Mistakes, Wrong, arguments, block, boolean, child, head, text, word};
+use super::error::Diagnostic;
+use super::listen::Listeners;
+use super::units::{duration, s};
+use super::words::{Table, words};
+
+words! {
+    /// `node { … }`: the node's network. Checked here, applied by the node set-up.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Node in NODE(0..=0): r#"node { interface "nodelocaldns"; iptables }"#;
+
+    /// The link to create for the listen addresses, which may not be `"0.0.0.0"` or `"::"`.
+    one "interface" interface: Option<String> = ("none": "nodelocaldns") in interface, "1 to 15 characters";
+    /// Manage rules.
+    switch "iptables" iptables: bool = off;
+    /// How often everything is checked and repaired.
+    one "interval" interval: Duration = "60s" in duration(s(1)..=s(3600));
+    /// Which rules: below.
+    one "mode" mode: NodeMode = "fall-through" in word(&MODES);
+    /// Addresses of the cluster's DNS service.
+    hand "cluster-dns" cluster_dns: Vec<IpAddr> = none in CLUSTER_DNS, "IP addresses";
+    /// Leave links and rules when the process ends.
+    switch "skip-teardown" skip_teardown: bool = off;
+    /// Addresses that the [self-test](node.md#self-test) asks from, one of each family.
+    hand "self-test" self_test: Vec<IpAddr> = ("`\"192.0.0.8\"`, `\"100:0:0:1::8\"`") in SELF_TEST, "addresses, or `#false`";
+}
+
+/// Which rules are kept, and what becomes of queries when the process dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NodeMode {
+    /// The rules of node-cache: all packets to the listen addresses skip connection tracking.
+    Bypass,
+    /// For a link-local address that no service stands behind.
+    LinkLocal,
+    /// Packets skip connection tracking only while a socket takes them; without one, the cluster's
+    /// DNS answers.
+    #[default]
+    FallThrough,
+}
+
+const MODES: [(&str, NodeMode); 3] = [
+    ("bypass", NodeMode::Bypass),
+    ("link-local", NodeMode::LinkLocal),
+    ("fall-through", NodeMode::FallThrough),
+];
+
+const CLUSTER_DNS: Table<()> = Table::plain(1..=16, r#"cluster-dns "10.96.0.10""#);
+
+const SELF_TEST: Table<()> = Table::plain(0..=2, r#"self-test "10.244.255.254""#);
+
+/// The addresses from which the self-test asks where none are written: the dummy ones, which no host has (RFC 7600,
+/// RFC 9780).
+const DUMMIES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
+    IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 1, 0, 0, 0, 8)),
+];
+
+/// Decodes `node`.
+pub(super) fn decode(mistakes: &mut Mistakes, listeners: &Listeners, node: &KdlNode) -> Node {
+    let mut decoded = NODE.read(mistakes, node);
+    let nodes = block(node);
+    if let Some(node) = child(nodes, "cluster-dns") {
+        mistakes.check(node, &CLUSTER_DNS.shape);
+        for entry in arguments(node) {
+            match mistakes.value("cluster-dns", entry, ip) {
+                Some(ip) if decoded.cluster_dns.contains(&ip) => {
+                    let twice = Diagnostic::new(entry.span().into(), format!("{ip} is written twice"));
+                    mistakes.push(twice.label("again").help("keep one of them"));
+                }
+                Some(ip) => decoded.cluster_dns.push(ip),
+                None => {}
+            }
+        }
+    }
+    decoded.self_test = self_test(mistakes, nodes);
+    if child(nodes, "interface").is_none() && !decoded.iptables {
+        let idle = Diagnostic::new(head(node), "this `node` has no effect");
+        mistakes.push(idle.help(format!("write: {}; or remove it", NODE.shape.example)));
+    }
+    if let (Some(interface), Some((listener, place))) = (&decoded.interface, listeners.wildcard()) {
+        let span = child(nodes, "interface").map_or(head(node), head);
+        let problem = format!("{interface} cannot carry the wildcard address {listener}");
+        mistakes.push(
+            Diagnostic::new(span, problem)
+                .other(place, "this listens on every address")
+                .help("listen on the addresses that the interface is to carry, or remove `interface`"),
+        );
+    }
+    decoded
+}
+
+/// Off by `#false`; otherwise one address of each family, the written ones before those that stand for none.
+fn self_test(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<IpAddr> {
+    let Some(node) = child(nodes, "self-test") else {
+        return DUMMIES.to_vec();
+    };
+    mistakes.check(node, &SELF_TEST.shape);
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for entry in arguments(node) {
+        if let Ok(on) = boolean(entry.value()) {
+            if on {
+                continue;
+            }
+            return Vec::new();
+        }
+        match mistakes.value("self-test", entry, ip) {
+            Some(ip) if addresses.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) => {
+                let second = Diagnostic::new(
+                    entry.span().into(),
+                    format!("{ip} is the second address of its family"),
+                );
+                mistakes.push(second.help("keep one IPv4 and one IPv6 address"));
+            }
+            Some(ip) => addresses.push(ip),
+            None => {}
+        }
+    }
+    let unwritten = |dummy: &IpAddr| addresses.iter().all(|ip| ip.is_ipv4() != dummy.is_ipv4());
+    let dummies: Vec<IpAddr> = DUMMIES.into_iter().filter(unwritten).collect();
+    addresses.extend(dummies);
+    addresses
+}
+
+fn interface(value: &KdlValue) -> Result<String, Wrong> {
+    let name = text(value)?;
+    if !is_interface_name(&name) {
+        let help = "write 1 to 15 ASCII characters, no space, slash or colon: \"nodelocaldns\"";
+        return Err(Wrong::new("is not the name of an interface", help));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    const REST: &str = "listen \"169.254.20.10\"\nzone \".\" { forward \"192.0.2.1\" }\n";
+
+    fn node(text: &str) -> Option<Node> {
+        config(&format!("{REST}{text}")).node
+    }
+
+    #[test]
+    fn nothing_is_set_up_unless_written() {
+        assert_eq!(node(""), None);
+    }
+
+    #[test]
+    fn most_has_a_default() {
+        let expected = Node {
+            interface: None,
+            iptables: true,
+            interval: s(60),
+            mode: NodeMode::FallThrough,
+            cluster_dns: Vec::new(),
+            skip_teardown: false,
+            self_test: DUMMIES.to_vec(),
+        };
+        assert_eq!(node("node { iptables }"), Some(expected.clone()));
+        assert_eq!(
+            node("node { iptables #true; skip-teardown #false; self-test #true }"),
+            Some(expected)
+        );
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let expected = Node {
+            interface: Some("dns0".into()),
+            iptables: true,
+            interval: s(10),
+            mode: NodeMode::Bypass,
+            cluster_dns: vec!["10.96.0.10".parse().unwrap(), "fd00::10".parse().unwrap()],
+            skip_teardown: true,
+            self_test: vec!["10.244.255.254".parse().unwrap(), DUMMIES[1]],
+        };
+        let text = r#"node { interface "dns0"; iptables; interval "10s"; mode "bypass"
+            cluster-dns "10.96.0.10" "fd00::10"; skip-teardown
+            self-test "10.244.255.254" }"#;
+        assert_eq!(node(text), Some(expected));
+    }
+
+    #[test]
+    fn the_self_test_can_be_off() {
+        let off = node("node { iptables; self-test #false }").unwrap();
+        assert_eq!(off.self_test, Vec::<IpAddr>::new());
+    }
+}

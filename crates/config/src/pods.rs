@@ -1,0 +1,92 @@
+//! `pods`: which node's pods are followed, to tell who asks.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Wrong, block, child, head, text};
+use super::error::Diagnostic;
+use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig};
+use super::units::{duration, ms, s, size};
+use super::words::{Table, words};
+
+words! {
+    /// `pods { … }`: the pods of a node, which may be clients.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct NodePods in PODS(0..=0): r#"pods { node (env)"NODE_NAME" }"#;
+
+    /// Whose pods, as in `kubectl get nodes`; in a cluster `node (env)"NODE_NAME"`.
+    hand "node" node: String = ("required") in NODE_WORD, "a name";
+    /// How to connect to the API server.
+    hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
+    /// How long `/ready` may fail until all pods are known.
+    one "wait" wait: Duration = "10s" in duration(ms(0)..=s(3600));
+    /// Memory for pods and namespaces with their labels and annotations.
+    one "memory" memory: usize = "16MiB" in size(1 << 20..=1 << 30);
+}
+
+const NODE_WORD: Table<()> = Table::plain(1..=1, r#"node "worker-1""#);
+
+/// Decodes `pods`, if it is there.
+pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Option<NodePods> {
+    let node = child(nodes, "pods")?;
+    let mut pods = PODS.read(mistakes, node);
+    let nodes = block(node);
+    if child(nodes, "node").is_none() {
+        let missing = Diagnostic::new(head(node), "this `pods` does not say of which node");
+        mistakes.push(missing.help(format!("write: {}", PODS.shape.example)));
+    }
+    let name = mistakes.scalar(nodes, NODE_WORD.shape.example, node_name);
+    pods.node = name.unwrap_or_default();
+    pods.kubeconfig = kubeconfig(mistakes, folder, nodes);
+    Some(pods)
+}
+
+/// The name of a node: it goes into a field selector as it is.
+fn node_name(value: &KdlValue) -> Result<String, Wrong> {
+    let name = text(value)?;
+    let allowed =
+        |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-' || octet == b'.';
+    match name.len() {
+        1..=253 if name.bytes().all(allowed) => Ok(name),
+        _ => Err(Wrong::new(
+            "is not the name of a node",
+            "a name has lower-case letters, digits, hyphens and dots, 253 at most: `kubectl get nodes` lists them",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\n";
+
+    #[test]
+    fn nobody_is_followed_unless_written() {
+        assert_eq!(config(REST).pods, None);
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let read = |block: &str| config(&format!("{REST}pods {{ {block} }}")).pods;
+        let expected = NodePods {
+            node: "worker-1.example".into(),
+            kubeconfig: None,
+            wait: s(10),
+            memory: 16 << 20,
+        };
+        assert_eq!(read("node \"worker-1.example\""), Some(expected.clone()));
+        let other = NodePods {
+            wait: s(0),
+            memory: 1 << 20,
+            ..expected
+        };
+        assert_eq!(
+            read("node \"worker-1.example\"; wait \"0s\"; memory \"1MiB\""),
+            Some(other)
+        );
+    }
+}

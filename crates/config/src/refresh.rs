@@ -1,0 +1,160 @@
+//! `refresh { … }`: what a filter's data is made of while the proxy runs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kdl::KdlNode;
+
+use super::decode::{Mistakes, arguments, block, child, head, named_nodes, text};
+use super::error::{Diagnostic, Span};
+use super::location::{self, Location, SOURCE};
+use super::units::{duration, ms, s};
+use super::words::words;
+
+words! {
+    /// `refresh { every "1h"; wait "10s"; source … }`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Refresh in REFRESH(0..=0): r#"refresh { every "1h"; source "list" "https://lists.example/ads.txt" }"#;
+
+    /// Time between refreshes.
+    one "every" every: Duration = "1h" in duration(s(1)..=s(30 * 86_400));
+    /// How long a start, or a reload that changes the filter, waits for the first refresh.
+    one "wait" wait: Duration = "10s" in duration(ms(0)..=s(3600));
+    /// A name for the filter, and a file, a folder or a URL.
+    hands "source" sources: Vec<RefreshSource> = ("required") in location::SOURCE, "a name and a place, up to 64 of them";
+}
+
+/// Sources of one filter.
+const SOURCES: usize = 64;
+
+/// `source "NAME" "FILE, FOLDER OR URL" size="64MiB"`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefreshSource {
+    /// What the filter knows it by.
+    pub name: String,
+    /// Where it is.
+    pub origin: RefreshOrigin,
+    /// Octets of it that are taken, over all files of a folder.
+    pub size: usize,
+}
+
+/// Where a source is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefreshOrigin {
+    /// A file, or a folder, of which every file is taken.
+    Path(PathBuf),
+    /// Somewhere else.
+    Location(Box<Location>),
+}
+
+impl Refresh {
+    /// The most octets that its sources have together.
+    pub fn source_octets(&self) -> usize {
+        self.sources.iter().map(|source| source.size).sum()
+    }
+}
+
+/// Decodes `refresh`; relative paths begin at `folder`.
+pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<Refresh> {
+    let mut refresh = REFRESH.read(mistakes, node);
+    let nodes = block(node);
+    let mut sources: Vec<RefreshSource> = Vec::new();
+    for node in named_nodes(nodes, "source") {
+        let Some(source) = source(mistakes, folder, node) else {
+            continue;
+        };
+        if sources.iter().any(|known| known.name == source.name) {
+            let problem = format!("there are two sources {:?}", source.name);
+            mistakes.push(Diagnostic::new(head(node), problem).help("give one of them another name"));
+        }
+        sources.push(source);
+    }
+    if child(nodes, "source").is_none() {
+        let empty = Diagnostic::new(head(node), "this `refresh` has no source");
+        mistakes.push(empty.help(format!("write: {}", SOURCE.shape.example)));
+    }
+    if sources.len() > SOURCES {
+        let problem = format!("{} sources are more than the {SOURCES} allowed", sources.len());
+        mistakes.push(Diagnostic::new(head(node), problem).help("put files into one folder"));
+    }
+    refresh.sources = sources;
+    Some(refresh)
+}
+
+fn source(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<RefreshSource> {
+    let properties = SOURCE.read(mistakes, node);
+    let name = mistakes.argument(node, text)?;
+    let entry = arguments(node).nth(1)?;
+    let written = mistakes.value("source", entry, text)?;
+    if location::is_url(&written) {
+        let location = location::decode(mistakes, folder, node, properties, &written, entry.span().into())?;
+        return Some(RefreshSource {
+            name,
+            size: location.size,
+            origin: RefreshOrigin::Location(Box::new(location)),
+        });
+    }
+    for property in node.entries().iter().filter(|entry| entry.name().is_some()) {
+        let is_size = property.name().is_some_and(|name| name.value() == "size");
+        if !is_size {
+            let span = Span::from(property.span());
+            mistakes.push(Diagnostic::new(span, "this is for sources that are fetched").help("remove it"));
+        }
+    }
+    Some(RefreshSource {
+        name,
+        origin: RefreshOrigin::Path(folder.join(written)),
+        size: properties.size,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    fn text_with(refresh: &str) -> String {
+        format!(
+            "listen \"127.0.0.1\"\nzone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}\n\
+             filter \"f\" {{ module \"builtin:log\"; {refresh} }}"
+        )
+    }
+
+    fn refresh(refresh: &str) -> Refresh {
+        config(&text_with(refresh)).filters.remove(0).refresh.unwrap()
+    }
+
+    #[test]
+    fn sources_are_files_folders_and_locations() {
+        let found = refresh(
+            r#"refresh { every "5m"; wait "1s"; source "a" "/etc/lists/"; source "b" "/etc/list" size="1MiB"
+            source "c" "https://lists.example/ads" ca="/etc/ca.pem" token-file="/run/token" proxy="http://192.0.2.7:3128" \
+                address="192.0.2.1" size="2MiB" time="5s"
+            source "d" "http://127.0.0.1/" ; source "e" "http://lists.example/" plain=#true }"#,
+        );
+        assert_eq!((found.every, found.wait), (s(300), s(1)));
+        let [a, b, c, d, e] = &found.sources[..] else {
+            panic!()
+        };
+        assert_eq!(a.origin, RefreshOrigin::Path("/etc/lists/".into()));
+        assert_eq!((a.size, b.size, c.size), (64 << 20, 1 << 20, 2 << 20));
+        let RefreshOrigin::Location(location) = &c.origin else {
+            panic!()
+        };
+        assert_eq!(location.url.as_str(), "https://lists.example/ads");
+        assert_eq!(location.ca.as_deref(), Some(Path::new("/etc/ca.pem")));
+        assert_eq!(location.token.as_deref(), Some(Path::new("/run/token")));
+        assert_eq!(location.proxy.as_ref().unwrap().port(), Some(3128));
+        assert_eq!(location.address, Some([192, 0, 2, 1].into()));
+        assert_eq!(location.time, s(5));
+        for other in [d, e] {
+            assert!(matches!(other.origin, RefreshOrigin::Location(_)));
+        }
+        let found = refresh("refresh { source \"a\" \"b\" }");
+        assert_eq!((found.every, found.wait), (s(3600), s(10)));
+        assert_eq!(
+            found.sources[0].origin,
+            RefreshOrigin::Path("/nonexistent/b".into())
+        );
+    }
+}

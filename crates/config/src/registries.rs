@@ -1,0 +1,115 @@
+//! `registries`: where modules are pulled from.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Wrong, arguments, block, child, named_nodes, path, text};
+use super::reference::is_host;
+use super::units::{duration, s, size};
+use super::words::{Table, words};
+
+words! {
+    /// `registries { … }`: how registries are asked.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Registries in REGISTRIES(0..=0): r#"registries { credentials "/etc/dnsweir/registries.json" }"#;
+
+    /// User names and passwords, as in docker's `config.json`; read for each pull.
+    one "credentials" credentials: Option<PathBuf> = ("none": "FILE") in path, "a file";
+    /// Authorities of the registries' certificates.
+    one "ca" ca: Option<PathBuf> = ("the system's": "FILE.pem") in path, "a file in PEM";
+    /// HTTP proxy.
+    one "proxy" proxy: Option<String> = ("none": "http://proxy.example:3128") in proxy, "`\"http://HOST:PORT\"`";
+    /// Hosts that are asked before the registry, in this order.
+    hands "mirror" mirrors: Vec<(String, Vec<String>)> = none in MIRROR, "hosts, of which the first is the registry";
+    /// Hosts that are asked without TLS, beside loopback.
+    list "plain-http"(1..=16) plain_http: Vec<String> = ("none": "10.0.0.5:5000") in host, "hosts";
+    /// How often tags are checked.
+    one "interval" interval: Duration = "5m" in duration(s(1)..=s(7 * 86_400));
+    /// How long a pull may take.
+    one "time" time: Duration = "1m" in duration(s(1)..=s(3600));
+    /// Disk space for modules; the oldest unused ones are removed.
+    one "keep" keep: usize = "256MiB" in size(0..=64 << 30);
+}
+
+const MIRROR: Table<()> = Table::plain(2..=16, r#"mirror "registry.example" "mirror.example:5000""#);
+
+/// The scheme that a proxy is named with.
+const PROXY: &str = "http://";
+
+/// Decodes `registries`, if it is there.
+pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) -> Registries {
+    let Some(node) = child(nodes, "registries") else {
+        return Registries::default();
+    };
+    let mut registries = REGISTRIES.read(mistakes, node);
+    for file in [&mut registries.credentials, &mut registries.ca]
+        .into_iter()
+        .flatten()
+    {
+        *file = folder.join(&file);
+    }
+    let mirrors = named_nodes(block(node), "mirror");
+    registries.mirrors = mirrors.filter_map(|node| mirror(mistakes, node)).collect();
+    registries
+}
+
+fn mirror(mistakes: &mut Mistakes, node: &KdlNode) -> Option<(String, Vec<String>)> {
+    mistakes.check(node, &MIRROR.shape);
+    let hosts: Vec<String> = arguments(node)
+        .filter_map(|entry| mistakes.value("mirror", entry, host))
+        .collect();
+    let mut hosts = hosts.into_iter();
+    Some((hosts.next()?, hosts.collect()))
+}
+
+fn host(value: &KdlValue) -> Result<String, Wrong> {
+    let host = text(value)?;
+    match is_host(&host) {
+        true => Ok(host),
+        false => Err(Wrong::new(
+            "is not a host",
+            "write it as in a reference, with a port or without: \"registry.example:5000\"",
+        )),
+    }
+}
+
+fn proxy(value: &KdlValue) -> Result<String, Wrong> {
+    let proxy = text(value)?;
+    let host = proxy.strip_prefix(PROXY).map(|host| host.trim_end_matches('/'));
+    match host.is_some_and(is_host) {
+        true => Ok(proxy),
+        false => Err(Wrong::new(
+            "is not an HTTP proxy",
+            "write its address: \"http://proxy.example:3128\"",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
+
+    fn with(words: &str) -> String {
+        format!("{REST}filter \"f\" {{ module \"oci://r.example/f:1\" }}\n{words}")
+    }
+
+    #[test]
+    fn words_are_read() {
+        assert_eq!(config(&with("")).registries, Registries::default());
+        let all = "registries { credentials \"c.json\"; ca \"/ca.pem\"; proxy \"http://p.example:3128\"\n\
+            mirror \"r.example\" \"m.example:5000\" \"n.example\"; mirror \"s.example\" \"m.example\"\n\
+            plain-http \"10.0.0.5:5000\"; interval \"10s\"; time \"5s\"; keep \"1GiB\" }";
+        let read = config(&with(all)).registries;
+        assert_eq!(read.credentials, Some("/nonexistent/c.json".into()));
+        assert_eq!(read.ca, Some("/ca.pem".into()));
+        assert_eq!(read.mirrors.len(), 2);
+        assert_eq!(read.mirrors[0].1, ["m.example:5000", "n.example"]);
+        assert_eq!(read.plain_http, ["10.0.0.5:5000"]);
+        assert_eq!((read.interval, read.time, read.keep), (s(10), s(5), 1 << 30));
+    }
+}

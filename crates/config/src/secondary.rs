@@ -1,0 +1,89 @@
+//! `secondary`: a zone that is had from other servers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kdl::KdlNode;
+
+use super::address::{DNS_PORT, address};
+use super::decode::{Mistakes, arguments, block};
+use super::forward::Place;
+use super::kubernetes::{FALLTHROUGH, fallthrough};
+use super::transfer::{self, Transfer};
+use super::units::{duration, ms, s, size};
+use super::words::words;
+use crate::dns::tsig::Key;
+
+words! {
+    /// `secondary "ADDRESS"… { … }`: a zone that is had from other servers.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Secondary in SECONDARY(1..=16): r#"secondary "192.0.2.1" "192.0.2.2" { key "transfers.example.org" }"#;
+
+    /// The primaries, asked in order until one answers; port 53 unless written.
+    values "ADDRESS" primaries: Vec<SocketAddr> = ("required"), "addresses";
+    /// Signs requests; unsigned answers are refused.
+    hand "key" key: Option<Key> = none in transfer::KEY, "the name of a [`tsig`](#tsig)";
+    /// As in [`file`](#file).
+    hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
+    /// Memory of each zone, and size of a transfer. A transfer needs four times as much.
+    one "memory" memory: usize = "64MiB" in size(1 << 10..=1 << 36);
+    /// How long one primary has for a refresh.
+    one "time" time: Duration = "10m" in duration(s(1)..=s(86_400));
+    /// How long `/ready` may fail, and a reload may wait, while the first transfer is missing.
+    one "wait" wait: Duration = "1m" in duration(ms(0)..=s(3600));
+    /// Who may transfer the zones from here.
+    hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "as in [`file`](#transfer)";
+    besides {
+        /// The zones: each name of the `zone` block, lowercased, ending in a dot.
+        origins: Vec<String>;
+    }
+}
+
+/// Decodes `secondary` in a zone with these names.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    place: &Place<'_>,
+    zones: &[String],
+    node: &KdlNode,
+) -> Secondary {
+    let mut secondary = SECONDARY.read(mistakes, node);
+    let nodes = block(node);
+    let primaries = arguments(node).filter_map(|entry| mistakes.value("secondary", entry, address(DNS_PORT)));
+    secondary.primaries = primaries.collect();
+    secondary.origins = zones.to_vec();
+    secondary.key = transfer::key(mistakes, place.keys, nodes);
+    secondary.fallthrough = fallthrough(mistakes, nodes);
+    secondary.transfer = transfer::decode(mistakes, place.keys, nodes);
+    secondary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::zone;
+    use super::super::{SourceConfig, Stage};
+    use super::*;
+
+    #[test]
+    fn every_word_is_read() {
+        let zone = zone(
+            r#"secondary "192.0.2.1" "192.0.2.2:5353" {
+                fallthrough; memory "1MiB"; time "1m"; wait "2s"; transfer { to "192.0.2.7" }
+            }
+            forward "192.0.2.3""#,
+        );
+        let Stage::Source(SourceConfig::Secondary(secondary)) = &zone.stages[0] else {
+            panic!("{zone:?}");
+        };
+        let primaries: Vec<String> = secondary.primaries.iter().map(ToString::to_string).collect();
+        assert_eq!(primaries, ["192.0.2.1:53", "192.0.2.2:5353"]);
+        assert_eq!(
+            (secondary.memory, secondary.time, secondary.wait),
+            (1 << 20, s(60), s(2))
+        );
+        assert!(secondary.key.is_none() && secondary.transfer.is_some());
+        assert_eq!(
+            (&*secondary.origins, &*secondary.fallthrough),
+            (&[".".to_owned()][..], &[".".to_owned()][..])
+        );
+    }
+}

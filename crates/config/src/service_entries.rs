@@ -1,0 +1,148 @@
+//! `service-entries`: hosts of Istio's `ServiceEntry` objects.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use kdl::KdlNode;
+
+use super::clients::network;
+use super::decode::{Mistakes, arguments, block, child};
+use super::error::Diagnostic;
+use super::forward::Place;
+use super::kubernetes::{KUBECONFIG, Kubeconfig, kubeconfig, label, selector};
+use super::name::zone_name;
+use super::network::Network;
+use super::units::{duration, ms, s, size, ttl};
+use super::words::{Table, words};
+
+words! {
+    /// `service-entries { … }`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct ServiceEntries in SERVICE_ENTRIES(0..=0): r#"service-entries { range "240.240.0.0/16" }"#;
+
+    /// Whose objects count. Without it `check` warns: anyone who may write a ServiceEntry answers for names of all clients.
+    list "namespaces"(1..=256) namespaces: Vec<String> = ("all": "default" "shop") in label, "names";
+    /// Only hosts at or below these names.
+    list "hosts"(1..=256) hosts: Vec<String> = ("all": "example.com" "example.org") in zone_name, "names";
+    /// Where hosts without an address get theirs.
+    hand "range" ranges: Vec<Network> = none in RANGE, "networks, one per family";
+    /// Only objects with these labels.
+    one "labels" labels: Option<String> = ("all": "team=shop") in selector, "a label selector";
+    /// TTL of the answers.
+    one "ttl" ttl: Duration = "30s" in ttl(s(0)..=s(3600));
+    /// As in [`kubernetes`](#kubernetes).
+    hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
+    /// How long `/ready` may fail while nothing has been listed.
+    one "wait" wait: Duration = "10s" in duration(ms(0)..=s(3600));
+    /// Memory for the objects. An object that does not fit is left as it was, and reported.
+    one "memory" memory: usize = "16MiB" in size(1 << 20..=1 << 30);
+    besides {
+        /// Names that others answer for, with all below them: those of other zones, of sources beside this one, and the
+        /// cluster's.
+        taken: Vec<String>;
+    }
+}
+
+const RANGE: Table<()> = Table::plain(1..=2, r#"range "240.240.0.0/16" "2001:db8:f0f0::/96""#);
+
+/// Bits that a range leaves free at least: without its first and last address, some are left.
+const FREE: u8 = 2;
+
+/// Decodes `service-entries`.
+pub(super) fn decode(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode) -> ServiceEntries {
+    let mut entries = SERVICE_ENTRIES.read(mistakes, node);
+    let nodes = block(node);
+    entries.ranges = ranges(mistakes, nodes);
+    entries.kubeconfig = kubeconfig(mistakes, place.folder, nodes);
+    entries
+}
+
+/// Where hosts without addresses have theirs: in one range of each family at most.
+fn ranges(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
+    const HELP: &str = "write a network of addresses that nobody has: \"240.240.0.0/16\"";
+    let Some(node) = child(nodes, "range") else {
+        return Vec::new();
+    };
+    mistakes.check(node, &RANGE.shape);
+    let mut ranges: Vec<Network> = Vec::new();
+    for entry in arguments(node) {
+        let Some(range) = mistakes.value("range", entry, |value: &_| network(value, HELP)) else {
+            continue;
+        };
+        let span = entry.span().into();
+        let width = if range.address.is_ipv4() { 32 } else { 128 };
+        if range.length > width - FREE {
+            let small = Diagnostic::new(span, format!("{range} is too small a range"));
+            mistakes.push(small.help(HELP));
+        }
+        let is_same = |other: &Network| {
+            matches!(
+                (other.address, range.address),
+                (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_))
+            )
+        };
+        if ranges.iter().any(is_same) {
+            let second = Diagnostic::new(span, format!("{range} is a second range of its family"));
+            mistakes.push(second.help("keep one of them"));
+        }
+        ranges.push(range);
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, zone};
+    use super::super::{SourceConfig, Stage};
+    use super::*;
+
+    fn read(text: &str) -> ServiceEntries {
+        match zone(text).stages.into_iter().next() {
+            Some(Stage::Source(SourceConfig::ServiceEntries(entries))) => entries,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let none = ServiceEntries {
+            namespaces: vec![],
+            hosts: vec![],
+            taken: vec!["cluster.local.".into()],
+            ranges: vec![],
+            labels: None,
+            ttl: s(30),
+            kubeconfig: None,
+            wait: s(10),
+            memory: 16 << 20,
+        };
+        assert_eq!(read("service-entries; forward \"192.0.2.1\""), none);
+        let all = read(
+            "service-entries { namespaces \"mesh\" \"shop\"; hosts \"Example.com\"; range \"240.240.0.0/16\" \"2001:db8::/96\"; labels \"a=b\"; ttl \"5s\"; wait \"1s\"; memory \"1MiB\" }\n\
+             forward \"192.0.2.1\"",
+        );
+        let ranges: Vec<String> = all.ranges.iter().map(ToString::to_string).collect();
+        assert_eq!(ranges, ["240.240.0.0/16", "2001:db8::/96"]);
+        assert_eq!(
+            (all.namespaces, all.hosts),
+            (vec!["mesh".into(), "shop".into()], vec!["example.com.".into()])
+        );
+        let rest = (all.labels.as_deref(), all.ttl, all.wait, all.memory);
+        assert_eq!(rest, (Some("a=b"), s(5), s(1), 1 << 20));
+    }
+
+    #[test]
+    fn names_that_others_answer_for_are_known() {
+        let config = config(
+            "listen \"127.0.0.1\"\nzone \".\" { service-entries; forward \"192.0.2.1\" }\n\
+             zone \"b.example\" { service-entries; kubernetes { domain \"k8s.example\"; fallthrough }; forward \"192.0.2.1\" }",
+        );
+        let taken = config.zones.iter().map(|zone| match &zone.stages[0] {
+            Stage::Source(SourceConfig::ServiceEntries(entries)) => entries.taken.clone(),
+            other => panic!("{other:?}"),
+        });
+        let taken: Vec<Vec<String>> = taken.collect();
+        assert_eq!(taken[0], ["b.example.", "cluster.local."]);
+        assert_eq!(taken[1], ["cluster.local.", "k8s.example."]);
+    }
+}

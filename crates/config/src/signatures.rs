@@ -1,0 +1,362 @@
+//! `signatures`: whose signatures modules from registries must have.
+
+use kdl::{KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Wrong, arguments, block, child, head, named_nodes, suggestion, text};
+use super::error::{Diagnostic, Span};
+use super::files::{Files, unreadable_help};
+use super::reference::is_repository;
+use super::words::{Table, words};
+
+words! {
+    () in SIGNATURES(0..=0): r#"signatures { key "platform" "/etc/dnsweir/cosign.pub" }"#;
+    by hand {
+        /// A public key in PEM.
+        hands "key" = none in KEY, "a name and a file";
+        /// Sigstore's trusted root in JSON: at most 64 authorities and logs of each kind.
+        hand "trust-root" = none in TRUST_ROOT, "a file; only with `identity`";
+        /// Somebody whose signatures are taken, whatever the key.
+        hands "identity" = none in IDENTITY, "a name";
+    }
+}
+
+pub(super) const KEY: Table<()> = Table::plain(2..=2, r#"key "platform" "/etc/dnsweir/cosign.pub""#);
+
+const TRUST_ROOT: Table<()> = Table::plain(1..=1, r#"trust-root "/etc/dnsweir/trusted_root.json""#);
+
+words! {
+    /// An `identity` as it is written.
+    pub(super) struct Written in IDENTITY(1..=1):
+        r#"identity "release" subject="release@example.com" issuer="https://accounts.example.com""#;
+
+    /// What it is called here.
+    value "NAME" name: Option<String> = ("required") in text;
+    /// The address or URI in the certificate; one that ends in `*` stands for all that begin like it.
+    property "subject" subject: Option<String> = ("required") in subject, "an address or a URI";
+    /// Who vouches for it.
+    property "issuer" issuer: Option<String> = ("required") in issuer, "a URL";
+}
+
+words! {
+    () in SIGNED_BY(0..=16): r#"signed-by "platform""#;
+    by hand {
+        /// The repository that the signature must name, if it names one.
+        property "for" = ("that in the reference") in repository, "a name without the registry";
+    }
+}
+
+/// `signed-by "NAME"… for="REPOSITORY"`: what a filter wants of its module's signature.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SignedBy {
+    /// The keys and identities of which one must have signed; none: any will do.
+    pub names: Vec<String>,
+    /// The repository that the signature must name, if it names one; none: that of the module's reference.
+    pub repository: Option<String>,
+}
+
+/// `signatures { … }`: those of whom one must have signed a module that is pulled; nobody: no signature is needed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Signatures {
+    /// Whose key is known.
+    pub keys: Vec<Key>,
+    /// What vouches for the identities.
+    pub trust_root: Option<TrustRoot>,
+    /// Whom it vouches for. None without `trust_root`.
+    pub identities: Vec<SigningIdentity>,
+}
+
+/// `key "NAME" "FILE"`: a public key whose signatures are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// What it is called in the configuration, and in what is shown.
+    pub name: String,
+    /// The text of the file.
+    pub pem: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `trust-root "FILE"`: the authorities of certificates and times, and the logs, that are trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustRoot {
+    /// The text of the file.
+    pub json: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `identity "NAME" subject="…" issuer="…"`: somebody whose signatures are taken, whatever the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SigningIdentity {
+    /// What it is called in the configuration, and in what is shown.
+    pub name: String,
+    /// The address or URI in the certificate; one that ends in `*` stands for all that begin like it.
+    pub subject: String,
+    /// Who told the authority that it is them.
+    pub issuer: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Signatures {
+    /// What `signed-by` may name, with its place.
+    fn names(&self) -> impl Iterator<Item = (&str, Span)> {
+        let keys = self.keys.iter().map(|key| (key.name.as_str(), key.span));
+        let identities = self.identities.iter();
+        keys.chain(identities.map(|identity| (identity.name.as_str(), identity.span)))
+    }
+
+    /// Whether `name` is not taken yet; if it is, that is a mistake.
+    fn is_new(&self, mistakes: &mut Mistakes, name: &str, span: Span) -> bool {
+        let Some((_, first)) = self.names().find(|(known, _)| *known == name) else {
+            return true;
+        };
+        let twice = Diagnostic::new(span, format!("{name:?} is defined twice in `signatures`"));
+        let twice = twice.label("again").other(first, "first here");
+        mistakes.push(twice.help("give one of them another name"));
+        false
+    }
+}
+
+/// Decodes `signatures`, if it is there.
+pub(super) fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Signatures {
+    let mut read = Signatures::default();
+    let Some(node) = child(nodes, "signatures") else {
+        return read;
+    };
+    SIGNATURES.read(mistakes, node);
+    let nodes = block(node);
+    if !nodes
+        .iter()
+        .any(|node| ["key", "identity"].contains(&node.name().value()))
+    {
+        let empty = Diagnostic::new(head(node), "`signatures` names no key and no identity");
+        mistakes.push(empty.help(format!("write: {}, or remove it", SIGNATURES.shape.example)));
+    }
+    for node in named_nodes(nodes, "key") {
+        if let Some(key) = key(mistakes, files, node)
+            && read.is_new(mistakes, &key.name, key.span)
+        {
+            read.keys.push(key);
+        }
+    }
+    read.trust_root = trust_root(mistakes, files, nodes);
+    for node in named_nodes(nodes, "identity") {
+        if child(nodes, "trust-root").is_none() {
+            let alone = Diagnostic::new(head(node), "`identity` needs a `trust-root` that vouches for it");
+            mistakes.push(alone.help(format!("write: {}", TRUST_ROOT.shape.example)));
+        }
+        if let Some(identity) = identity(mistakes, node)
+            && read.is_new(mistakes, &identity.name, identity.span)
+        {
+            read.identities.push(identity);
+        }
+    }
+    if let (Some(node), None) = (child(nodes, "trust-root"), child(nodes, "identity")) {
+        let idle = Diagnostic::new(
+            head(node),
+            "`trust-root` vouches for nobody without an `identity`",
+        );
+        mistakes.push(idle.help(format!("write: {}", IDENTITY.shape.example)));
+    }
+    read
+}
+
+fn key(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Key> {
+    mistakes.check(node, &KEY.shape);
+    let mut words = arguments(node).filter_map(|entry| mistakes.value("key", entry, text));
+    let (name, file) = (words.next()?, words.next()?);
+    drop(words);
+    let help = "name a public key in PEM, as `cosign generate-key-pair` writes cosign.pub";
+    let pem = file_of(mistakes, files, node, &file, help)?;
+    let span = head(node);
+    Some(Key { name, pem, span })
+}
+
+fn trust_root(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[KdlNode]) -> Option<TrustRoot> {
+    let node = child(nodes, "trust-root")?;
+    let file = mistakes.scalar(nodes, TRUST_ROOT.shape.example, text)?;
+    let help = "name a trusted root of sigstore in JSON, as `cosign trusted-root create` writes it";
+    let json = file_of(mistakes, files, node, &file, help)?;
+    let span = head(node);
+    Some(TrustRoot { json, span })
+}
+
+/// The text of the file that `node` names.
+fn file_of(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    node: &KdlNode,
+    file: &str,
+    help: &str,
+) -> Option<String> {
+    let path = files.folder.join(file);
+    let what = node.name().value();
+    match files.text(&path) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let problem = format!("the {what} {} cannot be read: {error}", path.display());
+            let help = unreadable_help(file, &path, help);
+            mistakes.push(Diagnostic::new(head(node), problem).help(help));
+            None
+        }
+    }
+}
+
+fn identity(mistakes: &mut Mistakes, node: &KdlNode) -> Option<SigningIdentity> {
+    let written = IDENTITY.read(mistakes, node);
+    for property in IDENTITY.shape.properties {
+        if super::decode::property(node, property).is_none() {
+            let missing = Diagnostic::new(head(node), format!("`identity` needs `{property}=`"));
+            mistakes.push(missing.help(format!("write: {}", IDENTITY.shape.example)));
+        }
+    }
+    Some(SigningIdentity {
+        name: written.name?,
+        subject: written.subject?,
+        issuer: written.issuer?,
+        span: head(node),
+    })
+}
+
+/// An address or a URI, or how some begin.
+fn subject(value: &KdlValue) -> Result<String, Wrong> {
+    text(value).and_then(|subject| {
+        is_subject(&subject)
+            .then_some(subject)
+            .ok_or_else(|| Wrong::new("is nobody's", SUBJECT_HELP))
+    })
+}
+
+fn issuer(value: &KdlValue) -> Result<String, Wrong> {
+    text(value).and_then(|issuer| {
+        is_issuer(&issuer)
+            .then_some(issuer)
+            .ok_or_else(|| Wrong::new("is no issuer", ISSUER_HELP))
+    })
+}
+
+/// What to write as the subject of an identity.
+pub const SUBJECT_HELP: &str =
+    "write the address or the URI that certificates have; a `*` at its end stands for whatever follows";
+
+/// What to write as its issuer.
+pub const ISSUER_HELP: &str = "write it as certificates have it: \"https://accounts.example.com\"";
+
+/// Whether this can be the subject of an identity: not everybody's, and not one that stands for others but by its end.
+pub fn is_subject(text: &str) -> bool {
+    let begin = text.strip_suffix('*').unwrap_or(text);
+    !begin.is_empty() && !begin.contains('*')
+}
+
+/// Whether this can be the issuer of an identity: one, and no pattern.
+pub fn is_issuer(text: &str) -> bool {
+    !text.is_empty() && !text.contains('*')
+}
+
+/// Decodes a filter's `signed-by`.
+pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: &KdlNode) -> SignedBy {
+    SIGNED_BY.read(mistakes, node);
+    if node.entries().is_empty() {
+        let empty = Diagnostic::new(head(node), "`signed-by` says neither by whom nor for what");
+        mistakes.push(empty.help(format!("write: {}, or remove it", SIGNED_BY.shape.example)));
+    }
+    let known: Vec<&str> = signatures.names().map(|(name, _)| name).collect();
+    let key = |value: &KdlValue| {
+        let name = text(value)?;
+        match known.contains(&name.as_str()) {
+            true => Ok(name),
+            false => Err(Wrong::new(
+                "is none of the keys and identities in `signatures`",
+                suggestion(&name, &known, SIGNATURES.shape.example),
+            )),
+        }
+    };
+    SignedBy {
+        names: arguments(node)
+            .filter_map(|entry| mistakes.value("signed-by", entry, key))
+            .collect(),
+        repository: mistakes.property(node, "for", repository),
+    }
+}
+
+/// A name within a registry.
+fn repository(value: &KdlValue) -> Result<String, Wrong> {
+    text(value).and_then(|name| {
+        is_repository(&name)
+            .then_some(name)
+            .ok_or_else(|| Wrong::new("is no name within a registry", REPOSITORY_HELP))
+    })
+}
+
+/// What to write for the repository that a signature must name.
+pub(crate) const REPOSITORY_HELP: &str = "write the name without the registry: \"filters/block-list\"";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::parse_in;
+    use super::SignedBy;
+
+    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { use \"f\"; forward \"192.0.2.1\" }\n";
+
+    #[test]
+    fn filters_are_signed_by_those_that_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.pub"), "a").unwrap();
+        fs::write(folder.path().join("root.json"), "{}").unwrap();
+        let parse = |words: &str| {
+            let text = format!(
+                "{REST}signatures {{ key \"alice\" \"a.pub\"; trust-root \"root.json\"\n\
+                 identity \"release\" subject=\"https://r.example/*\" issuer=\"https://i.example\" }}\n\
+                 filter \"f\" {{ {words} }}"
+            );
+            parse_in(folder.path(), &text)
+        };
+        let module = "module \"oci://r.example/f:1\"";
+        assert_eq!(parse(module).unwrap().filters[0].signed_by, SignedBy::default());
+        let named = parse(&format!("{module}; signed-by \"alice\" \"release\"")).unwrap();
+        assert_eq!(named.filters[0].signed_by.names, ["alice", "release"]);
+        let from_elsewhere = parse(&format!("{module}; signed-by for=\"dns/f\"")).unwrap();
+        let signed_by = &from_elsewhere.filters[0].signed_by;
+        assert_eq!(
+            (signed_by.names.len(), signed_by.repository.as_deref()),
+            (0, Some("dns/f"))
+        );
+        assert_eq!(named.signatures.keys[0].pem, "a");
+        assert_eq!(named.signatures.trust_root.unwrap().json, "{}");
+        let identity = &named.signatures.identities[0];
+        assert_eq!(identity.subject, "https://r.example/*");
+        assert_eq!(identity.issuer, "https://i.example");
+        for (words, expected) in [
+            (
+                format!("{module}; signed-by \"alcie\""),
+                "`signed-by`: \"alcie\" is none of the keys and identities in `signatures`",
+            ),
+            (
+                format!("{module}; signed-by"),
+                "`signed-by` says neither by whom nor for what",
+            ),
+            (
+                format!("{module}; signed-by for=\"r.example:5000/f\""),
+                "`for`: \"r.example:5000/f\" is no name within a registry",
+            ),
+            (
+                "module \"builtin:log\"; signed-by \"alice\"".to_owned(),
+                "`signed-by` is for modules from registries alone",
+            ),
+            (
+                format!("{module}; sha256 \"{}\"", "0".repeat(64)),
+                "a module from a registry takes no `sha256`",
+            ),
+            (
+                "module \"oci://r.example/f\"".to_owned(),
+                "\"oci://r.example/f\" needs a tag or a digest: write oci://REGISTRY/NAME:TAG or …@sha256:DIGEST",
+            ),
+        ] {
+            let report = parse(&words).unwrap_err();
+            assert_eq!(report.diagnostics()[0].message, expected, "{words}");
+        }
+    }
+}

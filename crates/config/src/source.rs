@@ -1,0 +1,202 @@
+//! What answers: the words of a zone that name sources.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use kdl::KdlNode;
+
+use super::decode::{Mistakes, Shape, block, child, head, text};
+use super::error::{Diagnostic, Span};
+use super::forward::{self, Forward};
+use super::kubernetes::{self, Kubernetes};
+use super::secondary::{self, Secondary};
+use super::service_entries::{self, ServiceEntries};
+use super::words::words;
+use super::zone_file::{self, ZoneFile};
+
+/// A source of answers: a variant for each word that names one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SourceConfig {
+    /// `forward "ADDRESS"… { … }`
+    Forward(Forward),
+    /// `kubernetes { … }`
+    Kubernetes(Kubernetes),
+    /// `service-entries { … }`
+    ServiceEntries(ServiceEntries),
+    /// `file "PATH" { … }`
+    File(ZoneFile),
+    /// `secondary "ADDRESS"… { … }`
+    Secondary(Secondary),
+}
+
+/// `source "NAME" { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedSource {
+    /// What filters call it.
+    pub name: String,
+    /// What answers.
+    pub source: SourceConfig,
+}
+
+/// The words that name sources.
+pub(super) const WORDS: &[&str] = &["forward", "kubernetes", "service-entries", "file", "secondary"];
+
+/// Decodes a node that one of [`WORDS`] names, in a zone with these names.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    place: &mut forward::Place<'_>,
+    zones: &[String],
+    node: &KdlNode,
+) -> Option<SourceConfig> {
+    match node.name().value() {
+        "forward" => Some(SourceConfig::Forward(forward::decode(mistakes, place, node))),
+        "kubernetes" => {
+            let kubernetes = kubernetes::decode(mistakes, place, zones, node);
+            Some(SourceConfig::Kubernetes(kubernetes))
+        }
+        "service-entries" => {
+            let entries = service_entries::decode(mistakes, place, node);
+            Some(SourceConfig::ServiceEntries(entries))
+        }
+        "file" => zone_file::decode(mistakes, place, zones, node).map(SourceConfig::File),
+        "secondary" => Some(SourceConfig::Secondary(secondary::decode(
+            mistakes, place, zones, node,
+        ))),
+        _ => None,
+    }
+}
+
+words! {
+    () in SOURCE(1..=1): r#"source "eu" { forward "192.0.2.53" }"#;
+    by hand {
+        /// The upstreams, without `except` and `next`.
+        hand "forward" = ("required") in forward::FORWARD, "addresses and paths";
+    }
+}
+
+/// What a source is checked against: of those that answer for the names of a zone, more is to be said.
+const CHECKED: Shape = Shape {
+    children: WORDS,
+    ..SOURCE.shape
+};
+
+/// Decodes the `source` nodes: where filters may send queries.
+pub(super) fn decode_named<'k>(
+    mistakes: &mut Mistakes,
+    place: &mut forward::Place<'_>,
+    nodes: impl Iterator<Item = &'k KdlNode>,
+) -> Vec<NamedSource> {
+    let mut met: HashMap<String, Span> = HashMap::new();
+    let mut sources = Vec::new();
+    for node in nodes {
+        mistakes.check(node, &CHECKED);
+        let name = mistakes.argument(node, text);
+        let inner = WORDS.iter().find_map(|word| child(block(node), word));
+        let Some(inner) = inner else {
+            // What is there instead, `check` has reported.
+            if block(node).is_empty() {
+                let empty = Diagnostic::new(head(node), "this source has nothing that answers");
+                mistakes.push(empty.help(format!("write one: {}", SOURCE.shape.example)));
+            }
+            continue;
+        };
+        let word = inner.name().value();
+        if word != "forward" {
+            let problem = format!("`{word}` answers for the names of a zone, and a named source has none");
+            mistakes.push(Diagnostic::new(head(inner), problem).help("write it in a zone"));
+            continue;
+        }
+        for word in forward::PASSES_ON {
+            if let Some(passes_on) = child(block(inner), word) {
+                let problem =
+                    format!("`{word}` leaves queries to the next stage, and a named source has none");
+                mistakes.push(Diagnostic::new(head(passes_on), problem).help("remove it"));
+            }
+        }
+        let source = decode(mistakes, place, &[], inner);
+        let (Some(name), Some(source)) = (name, source) else {
+            continue;
+        };
+        if let Some(first) = met.get(&name) {
+            let again = Diagnostic::new(head(node), format!("source {name:?} is written twice"));
+            mistakes.push(
+                again
+                    .label("again")
+                    .other(*first, "first here")
+                    .help("rename one of them"),
+            );
+            continue;
+        }
+        met.insert(name.clone(), head(node));
+        sources.push(NamedSource { name, source });
+    }
+    sources
+}
+
+/// Whether a node that one of [`WORDS`] names leaves some questions to the stages below it.
+pub(super) fn passes_on(node: &KdlNode) -> bool {
+    // What is no host is always left to others.
+    if node.name().value() == "service-entries" {
+        return true;
+    }
+    let mut words = forward::PASSES_ON.iter().chain(&kubernetes::PASSES_ON);
+    words.any(|word| child(block(node), word).is_some())
+}
+
+impl SourceConfig {
+    /// The names that it answers for, with all below them; none if it says nothing of its own.
+    pub(super) fn origins(&self) -> Vec<String> {
+        match self {
+            SourceConfig::Forward(_) | SourceConfig::ServiceEntries(_) => Vec::new(),
+            SourceConfig::Kubernetes(kubernetes) => {
+                let external = kubernetes.external.iter().flat_map(|external| &external.zones);
+                let others = external.chain(&kubernetes.multicluster).cloned();
+                [kubernetes.domain.clone()].into_iter().chain(others).collect()
+            }
+            SourceConfig::File(file) => file.zones.iter().map(|zone| zone.origin.to_string()).collect(),
+            SourceConfig::Secondary(secondary) => secondary.origins.clone(),
+        }
+    }
+
+    /// Whether queries for ANY are for it, too.
+    pub fn wants_any(&self) -> bool {
+        match self {
+            SourceConfig::Forward(forward) => forward.any,
+            SourceConfig::Kubernetes(_)
+            | SourceConfig::ServiceEntries(_)
+            | SourceConfig::File(_)
+            | SourceConfig::Secondary(_) => false,
+        }
+    }
+
+    /// What tells it from others: sources that agree in it say the same.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+
+    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\n";
+
+    #[test]
+    fn what_names_a_source_is_a_stage() {
+        let stages = crate::zone::ZONE.shape.children;
+        assert!(stages.ends_with(super::WORDS), "{stages:?}");
+    }
+
+    #[test]
+    fn sources_have_names() {
+        let text = format!(
+            "{REST}source \"eu\" {{ forward \"192.0.2.2\" }}\nsource \"us\" {{ forward \"192.0.2.3\" }}"
+        );
+        let config = config(&text);
+        let names: Vec<&str> = config.sources.iter().map(|source| &*source.name).collect();
+        assert_eq!(names, ["eu", "us"]);
+        assert_eq!(config.sources().count(), 3);
+    }
+}

@@ -1,0 +1,505 @@
+//! From text to a KDL document.
+//!
+//! The parser recurses: once for each block and comment inside another, and once for each place
+//! where it picks up again after an error. So that no file can overflow the stack, nesting is
+//! bounded by a scan before it, and it runs on a thread whose stack is sized for the worst that a
+//! text of this length can ask for. The scan also tells strings, comments and blocks that never
+//! end, and points at where they begin, which the parser cannot.
+
+use std::thread;
+
+use kdl::KdlDocument;
+
+use super::error::{Diagnostic, Span};
+
+/// The longest text that is read, in bytes: what a Kubernetes ConfigMap can hold.
+pub(super) const MAX_TEXT: usize = 1024 * 1024;
+
+/// Blocks and comments inside each other.
+const MAX_DEPTH: usize = 32;
+
+/// Errors that are looked for: after so many, this is not a configuration.
+const MOST_ERRORS: usize = 20;
+
+/// Stack that any text gets, in bytes.
+const STACK: usize = 8 * 1024 * 1024;
+
+/// Stack for each byte that may open a block or a comment, and for each other byte. Measured with
+/// kdl 6.7.1 on x86-64: 6.8 KiB for a block, 2.4 KiB for a comment, 0.6 KiB for an error in an
+/// optimised build, five times that in another. It is address space: only a text that recurses
+/// makes memory of it.
+const STACK_PER_BYTE: (usize, usize) = if cfg!(debug_assertions) {
+    (40 * 1024, 5 * 1024)
+} else {
+    (8 * 1024, 1024)
+};
+
+/// Parses `text` as KDL 2.
+pub(super) fn document(text: &str) -> Result<KdlDocument, Vec<Diagnostic>> {
+    if text.len() > MAX_TEXT {
+        let problem = format!("the file is too large: at most {MAX_TEXT} bytes are read");
+        return Err(vec![Diagnostic::new(Span::default(), problem)]);
+    }
+    scan(text)?;
+
+    let openings = text.bytes().filter(|byte| matches!(byte, b'{' | b'/')).count();
+    let stack = STACK + openings * STACK_PER_BYTE.0 + (text.len() - openings) * STACK_PER_BYTE.1;
+    let parsed = thread::scope(|scope| {
+        let parser = thread::Builder::new().name("kdl".into()).stack_size(stack);
+        parser
+            .spawn_scoped(scope, || KdlDocument::parse_v2(text))
+            .map(|thread| thread.join())
+    });
+    match parsed {
+        Ok(Ok(Ok(document))) => Ok(document),
+        Ok(Ok(Err(error))) => Err(translate(text, &error)),
+        // A panic in the parser is its bug, not a reason to end the proxy.
+        Ok(Err(_)) => Err(vec![Diagnostic::new(
+            Span::default(),
+            "the KDL parser failed on this text",
+        )]),
+        Err(error) => {
+            let problem = format!("cannot start a thread with {stack} bytes of stack to parse this: {error}");
+            Err(vec![Diagnostic::new(Span::default(), problem)])
+        }
+    }
+}
+
+/// What can be open.
+enum Open<'a> {
+    /// And the name of the node whose block it is.
+    Block(&'a str),
+    Comment,
+}
+
+/// Finds strings, comments and blocks that do not end, or lie too deep, and properties in the place of nodes.
+fn scan(text: &str) -> Result<(), Vec<Diagnostic>> {
+    let mut scan = Scan {
+        text,
+        at: 0,
+        place: Place::Beginning,
+        node: "",
+        open: Vec::new(),
+        strings: Vec::new(),
+        blocks: Vec::new(),
+    };
+    while scan.at < text.len() && scan.strings.len() + scan.blocks.len() < MOST_ERRORS {
+        scan.step();
+        if scan.open.len() > MAX_DEPTH {
+            let span = Span {
+                start: scan.at - 1,
+                length: 1,
+            };
+            let problem = format!("blocks and comments are nested more than {MAX_DEPTH} deep");
+            return Err(vec![Diagnostic::new(span, problem)]);
+        }
+    }
+    scan.finish()
+}
+
+/// Where a scan is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A node may begin here.
+    Beginning,
+    Node,
+    /// Behind a backslash: the end of the line does not end the node.
+    Continued,
+}
+
+/// A text, as far as it has been scanned.
+struct Scan<'a> {
+    text: &'a str,
+    /// What comes next.
+    at: usize,
+    place: Place,
+    /// The name of the last node that began.
+    node: &'a str,
+    /// What is open, and where it began.
+    open: Vec<(Open<'a>, usize)>,
+    /// Mistakes of strings.
+    strings: Vec<Diagnostic>,
+    /// Mistakes of blocks, comments and properties.
+    blocks: Vec<Diagnostic>,
+}
+
+impl Scan<'_> {
+    /// Passes over a string, a line comment, the name of a node, or an octet or two.
+    fn step(&mut self) {
+        let rest = &self.text.as_bytes()[self.at..];
+        let in_comment = matches!(self.open.last(), Some((Open::Comment, _)));
+        self.at += if rest.starts_with(b"/*") {
+            self.open.push((Open::Comment, self.at));
+            2
+        } else if in_comment && rest.starts_with(b"*/") {
+            self.open.pop();
+            2
+        } else if in_comment {
+            1
+        } else if rest.starts_with(b"//") {
+            let end = (0..rest.len()).find(|&end| newline(&rest[end..]));
+            end.unwrap_or(rest.len())
+        } else if rest.starts_with(b"/-") {
+            2
+        } else if let Some(string) = quoted(rest) {
+            self.place = Place::Node;
+            self.string(&string);
+            string.length
+        } else if self.place == Place::Beginning && word(rest) > 0 {
+            self.begin(word(rest))
+        } else {
+            self.mark(rest);
+            self.text[self.at..].chars().next().map_or(1, char::len_utf8)
+        };
+    }
+
+    /// A node that begins with so many octets of a name; or a property, which cannot. How much of either is passed over.
+    fn begin(&mut self, length: usize) -> usize {
+        self.place = Place::Node;
+        let text = &self.text[self.at..];
+        let (name, behind) = text.split_at(length);
+        let blank = |c: char| c == ' ' || c == '\t';
+        let Some(value) = behind.trim_start_matches(blank).strip_prefix('=') else {
+            self.node = name;
+            return length;
+        };
+        let value = value.trim_start_matches(blank);
+        let end = match quoted(value.as_bytes()) {
+            Some(string) => string.length,
+            None => value
+                .find(|c: char| c.is_whitespace() || "{};".contains(c))
+                .unwrap_or(value.len()),
+        };
+        let passed = text.len() - value.len() + end;
+        let value = &value[..end];
+        let span = Span {
+            start: self.at,
+            length: passed,
+        };
+        let problem = format!("`{name}` is written as a property, and a node has to begin here");
+        let help = match self.open.last() {
+            Some((Open::Block(owner), _)) if !["", "config"].contains(owner) => {
+                format!("write {owner} {name}={value} in front of the block, or {name} {value} in it")
+            }
+            _ => format!("write {name} {value}"),
+        };
+        self.blocks.push(Diagnostic::new(span, problem).help(help));
+        passed
+    }
+
+    fn string(&mut self, string: &Quoted) {
+        if string.ends {
+            return;
+        }
+        let span = Span {
+            start: self.at,
+            length: string.length,
+        };
+        let help = if string.multiline {
+            "close it with the quotes and hashes that it begins with"
+        } else {
+            "close it with a quote on the same line; a string of several lines begins and ends with \"\"\""
+        };
+        let unterminated = Diagnostic::new(span, "unterminated string").label("opened here");
+        self.strings.push(unterminated.help(help));
+    }
+
+    /// What ends or begins a node or a block.
+    fn mark(&mut self, rest: &[u8]) {
+        let octet = rest[0];
+        let blank = octet == b' ' || octet == b'\t';
+        self.place = match (self.place, octet) {
+            (place, _) if blank => place,
+            (_, b'{' | b'}' | b';') => Place::Beginning,
+            (_, b'\\') => Place::Continued,
+            (Place::Continued, _) => Place::Node,
+            (Place::Beginning, b'(' | b')') => Place::Beginning,
+            _ if newline(rest) => Place::Beginning,
+            _ => Place::Node,
+        };
+        match octet {
+            b'{' => self.open.push((Open::Block(self.node), self.at)),
+            b'}' if self.open.pop().is_none() => {
+                let span = Span {
+                    start: self.at,
+                    length: 1,
+                };
+                let stray = Diagnostic::new(span, "unmatched `}`");
+                self.blocks
+                    .push(stray.help("remove it, or open the block with `{`"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports what is still open.
+    fn finish(mut self) -> Result<(), Vec<Diagnostic>> {
+        // What is open where the scan gave up may well be closed later.
+        if self.at < self.text.len() {
+            self.open.clear();
+        }
+        for (what, start) in self.open {
+            let (length, problem, help) = match what {
+                Open::Block(_) => (1, "unclosed `{`", "close it with `}`"),
+                Open::Comment => (2, "unterminated comment", "close it with `*/`"),
+            };
+            let unclosed = Diagnostic::new(Span { start, length }, problem).label("opened here");
+            self.blocks.push(unclosed.help(help));
+        }
+        // Where a string does not end, braces are anyone's guess.
+        match (self.strings.is_empty(), self.blocks.is_empty()) {
+            (true, true) => Ok(()),
+            (true, false) => Err(self.blocks),
+            (false, _) => Err(self.strings),
+        }
+    }
+}
+
+/// Whether `bytes` begin with what ends a line in KDL: CR, LF, NEL, VT, FF, LS or PS.
+fn newline(bytes: &[u8]) -> bool {
+    matches!(
+        bytes,
+        [b'\n' | b'\r' | 0x0b | 0x0c, ..] | [0xc2, 0x85, ..] | [0xe2, 0x80, 0xa8 | 0xa9, ..]
+    )
+}
+
+/// How many octets of a plain name `bytes` begin with.
+fn word(bytes: &[u8]) -> usize {
+    let ends = |at: &usize| {
+        let rest = &bytes[*at..];
+        newline(rest) || b" \t(){}[]/\\\"#;=".contains(&rest[0])
+    };
+    (0..bytes.len()).find(ends).unwrap_or(bytes.len())
+}
+
+/// A string literal at the beginning of a text.
+struct Quoted {
+    length: usize,
+    multiline: bool,
+    ends: bool,
+}
+
+/// The string that `bytes` begin with: `"…"`, `"""…"""`, and either between hashes.
+fn quoted(bytes: &[u8]) -> Option<Quoted> {
+    let hashes = bytes.iter().take_while(|&&byte| byte == b'#').count();
+    let quotes = match &bytes[hashes..] {
+        [b'"', b'"', b'"', ..] => 3,
+        [b'"', ..] => 1,
+        _ => return None,
+    };
+    let multiline = quotes == 3;
+    let mut at = hashes + quotes;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let closes = rest.iter().take_while(|&&byte| byte == b'"').count() >= quotes
+            && rest[quotes..].iter().take_while(|&&byte| byte == b'#').count() >= hashes;
+        match rest[0] {
+            _ if closes => {
+                return Some(Quoted {
+                    length: at + quotes + hashes,
+                    multiline,
+                    ends: true,
+                });
+            }
+            _ if !multiline && newline(rest) => {
+                return Some(Quoted {
+                    length: at,
+                    multiline,
+                    ends: false,
+                });
+            }
+            // An escape, but for raw strings; an escaped line break is whitespace and may stand
+            // in a string of one line.
+            b'\\' if hashes == 0 => at += 2,
+            _ => at += 1,
+        }
+    }
+    Some(Quoted {
+        length: bytes.len(),
+        multiline,
+        ends: false,
+    })
+}
+
+/// The parser's errors in the words of this proxy, the first of each line: what follows on a line
+/// is the parser finding its feet.
+fn translate(text: &str, error: &kdl::KdlError) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = error
+        .diagnostics
+        .iter()
+        .map(|diagnostic| explain(text, diagnostic))
+        .collect();
+    found.sort_by_key(|diagnostic| diagnostic.span);
+    let same_line = |a: &Diagnostic, b: &Diagnostic| {
+        let between = text.as_bytes().get(a.span.start..b.span.start);
+        between.is_some_and(|between| !between.contains(&b'\n'))
+    };
+    found.dedup_by(|later, earlier| same_line(earlier, later));
+    found.truncate(MOST_ERRORS);
+    if found.is_empty() {
+        found.push(Diagnostic::new(Span::default(), "this is not valid KDL"));
+    }
+    found
+}
+
+/// One error of the parser. Its own wording stays where nothing better is known.
+fn explain(text: &str, diagnostic: &kdl::KdlDiagnostic) -> Diagnostic {
+    let span = Span::from(diagnostic.span);
+    let rest = text.get(span.start..).unwrap_or_default();
+    let word = rest
+        .split(|c: char| c.is_whitespace() || "{}();=\"".contains(c))
+        .next()
+        .unwrap_or_default();
+    let word_span = Span {
+        start: span.start,
+        length: word.len(),
+    };
+    let unsigned = word.trim_start_matches(['+', '-']);
+    if matches!(unsigned, "true" | "false" | "null" | "inf" | "nan") {
+        return Diagnostic::new(word_span, format!("`{word}` needs a `#` or quotes in KDL 2"))
+            .help(format!("write #{word}, or \"{word}\" if you mean the string"));
+    }
+    if unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+        return Diagnostic::new(
+            word_span,
+            format!("`{word}` is not a number, and a string that begins with a digit needs quotes"),
+        )
+        .help(format!("write \"{word}\""));
+    }
+    if diagnostic.message.as_deref() == Some("Expected end of document") {
+        return Diagnostic::new(span, "this is not allowed here")
+            .label("the node ends before this")
+            .help(
+                "start a new node on a new line or after `;`; a string with special characters needs quotes",
+            );
+    }
+    let message = diagnostic.message.as_deref().unwrap_or("this is not valid KDL");
+    let help = diagnostic.help.as_deref().unwrap_or_default();
+    Diagnostic::new(span, format!("syntax: {message}")).help(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(text: &str) -> Vec<(usize, String)> {
+        let found = document(text).expect_err(text);
+        found
+            .into_iter()
+            .map(|diagnostic| (diagnostic.span.start, diagnostic.message))
+            .collect()
+    }
+
+    #[test]
+    fn braces_in_texts_and_comments_do_not_count() {
+        for text in [
+            r##"a "{" #"}}"}"# /* { /* { */ */ b=1 // {"##,
+            "a \"\"\"\n  {{ \"\n  \"\"\"",
+            "a #\"\"\"\n  \"#{\n  \"\"\"#",
+            r#"a "\"{" "\\""#,
+            "/- a { b }\nc { /- d \"{\" }",
+        ] {
+            document(text).unwrap_or_else(|found| panic!("{text}: {found:?}"));
+        }
+    }
+
+    /// At its own place, with what would be right.
+    #[test]
+    fn a_property_in_the_place_of_a_node_is_pointed_at() {
+        let told = |text: &str| {
+            let found = document(text).expect_err(text);
+            found
+                .into_iter()
+                .map(|diagnostic| {
+                    let span = diagnostic.span;
+                    (text[span.start..span.end()].to_owned(), diagnostic.help)
+                })
+                .collect::<Vec<_>>()
+        };
+        for (text, place, help) in [
+            (
+                "filter \"a\" {\n  limits {\n    time=\"5 ms\" // so\n  }\n}",
+                "time=\"5 ms\"",
+                "write limits time=\"5 ms\" in front of the block, or time \"5 ms\" in it",
+            ),
+            (
+                "filter \"b\" { config { a 1; rate=5 } }",
+                "rate=5",
+                "write rate 5",
+            ),
+            (
+                "query \"x\" \"A\" { given {identity = shop}; ask }",
+                "identity = shop",
+                "write given identity=shop in front of the block, or identity shop in it",
+            ),
+            ("workers=2", "workers=2", "write workers 2"),
+        ] {
+            assert_eq!(told(text), [(place.to_owned(), help.to_owned())], "{text}");
+        }
+        for text in [
+            "a \\\n  b=1",
+            "a \\ // so\n  b=1 { c }",
+            "(u8)a b=1",
+            "/- a b=1\n\"a\" b=1; c /* d */ e=\"=\" f=#true",
+        ] {
+            document(text).unwrap_or_else(|found| panic!("{text}: {found:?}"));
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_pointed_at_where_it_begins() {
+        assert_eq!(mistakes("a {\n b {\n }\n"), [(2, "unclosed `{`".into())]);
+        assert_eq!(mistakes("a }\n}"), [2, 4].map(|at| (at, "unmatched `}`".into())));
+        assert_eq!(mistakes("a \"b\nc {"), [(2, "unterminated string".into())]);
+        assert_eq!(
+            mistakes("a \"b\u{2028}\""),
+            [2, 7].map(|at| (at, "unterminated string".into()))
+        );
+        assert_eq!(mistakes("a \"\"\"\nb"), [(2, "unterminated string".into())]);
+        assert_eq!(mistakes("a /* b"), [(2, "unterminated comment".into())]);
+    }
+
+    #[test]
+    fn a_flood_of_errors_is_cut() {
+        assert_eq!(
+            mistakes(&format!("a {{ {}", "}\n".repeat(1000))).len(),
+            MOST_ERRORS
+        );
+        assert_eq!(mistakes(&"a =\n".repeat(1000)).len(), MOST_ERRORS);
+    }
+
+    #[test]
+    fn what_people_write_by_habit_is_explained() {
+        let found = document("a true\nb 10s\nc 1.2.3.4 5.6.7.8\n").unwrap_err();
+        let helps: Vec<&str> = found.iter().map(|diagnostic| diagnostic.help.as_str()).collect();
+        assert_eq!(
+            helps,
+            [
+                "write #true, or \"true\" if you mean the string",
+                "write \"10s\"",
+                "write \"1.2.3.4\""
+            ]
+        );
+    }
+
+    #[test]
+    fn nesting_and_errors_without_end_do_not_overflow_the_stack() {
+        let n = 20_000;
+        for text in [
+            "{", "a {\n", "/*", "a/-{", "}", "=", "a =\n", "a{}x", "\"", "(", "/-", "\"\\q {",
+        ] {
+            document(&text.repeat(n)).expect_err(text);
+        }
+        // Braces that only the scan takes for part of a text.
+        document(&format!("\"\\q {}\"", "{".repeat(n))).unwrap_err();
+        let deep = |n: usize| format!("{}{}", "a {\n".repeat(n), "}\n".repeat(n));
+        document(&deep(MAX_DEPTH)).unwrap();
+        assert_eq!(mistakes(&deep(MAX_DEPTH + 1)).len(), 1);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_not_parsed() {
+        assert_eq!(mistakes(&"\n".repeat(MAX_TEXT + 1)).len(), 1);
+        document(&"\n".repeat(MAX_TEXT)).unwrap();
+    }
+}

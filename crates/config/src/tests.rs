@@ -1,0 +1,463 @@
+//! Whole files: mistakes as they are rendered, the documentation, and arbitrary text.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const BUILTINS: module::Builtins<'static> =
+    &[("log", b""), ("rewrite", b""), ("nodecache", b""), ("hosts", b"")];
+
+/// Parses `text`, whose relative paths begin at `folder`.
+pub(super) fn parse_in(folder: &Path, text: &str) -> Result<Config, Report> {
+    parse("test.kdl", text, folder, BUILTINS)
+}
+
+/// The configuration in `text`, which is valid.
+pub(super) fn config(text: &str) -> Config {
+    parse_in(Path::new("/nonexistent"), text).unwrap_or_else(|report| panic!("{text}\n{report}"))
+}
+
+/// What is wrong with `text`.
+pub(super) fn problems(text: &str) -> Vec<String> {
+    let report = parse_in(Path::new("/nonexistent"), text).err();
+    let found = report.iter().flat_map(|report| report.diagnostics());
+    found.map(|diagnostic| diagnostic.message.clone()).collect()
+}
+
+/// A file with one zone that has these `stages`.
+pub(super) fn in_zone(stages: &str) -> String {
+    format!("listen \"127.0.0.1\"\nzone \".\" {{\n{stages}\n}}\n")
+}
+
+/// The zone with these `stages`, which are valid.
+pub(super) fn zone(stages: &str) -> Zone {
+    config(&in_zone(stages)).zones.remove(0)
+}
+
+#[test]
+fn what_is_not_written_has_a_default() {
+    let config = config("listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }");
+    assert!((1..=4).contains(&config.workers));
+    assert_eq!(config.cache_memory, 32 << 20);
+    assert_eq!(config.waiting_queries, WAITING_QUERIES);
+    assert!(config.admin.addresses.is_empty() && config.node.is_none());
+    assert!(config.filters.is_empty() && config.files.is_empty());
+}
+
+#[test]
+fn five_mistakes_are_five_reports_each_with_its_line() {
+    let text = r#"listen "127.0.0.1" { tcp-idel "10s" }
+workers "two"
+filter "log" { module "builtin:lgo" }
+zone "." {
+    use "log"
+    cache { failure "10m" }
+    forward "192.0.2.1"
+    cache
+}
+"#;
+    let report = parse_in(Path::new(""), text).unwrap_err();
+    assert_eq!(report.lines(), [1, 2, 3, 6, 8], "{report}");
+    let shown = report.to_string();
+    for line in report.lines() {
+        assert!(shown.contains(&format!("[test.kdl:{line}:")), "{shown}");
+    }
+}
+
+#[test]
+fn a_file_is_loaded_with_what_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dnsweir.kdl");
+    fs::write(folder.path().join("f.wasm"), b"module").unwrap();
+    fs::write(folder.path().join("resolv.conf"), "nameserver 192.0.2.1\n").unwrap();
+    fs::write(
+        &path,
+        "listen \"::1\"\nfilter \"f\" { module \"f.wasm\" }\nzone \".\" { use \"f\"; forward \"./resolv.conf\" }\n",
+    )
+    .unwrap();
+    let config = load(&path, BUILTINS).unwrap();
+    assert_eq!(
+        config.files,
+        [
+            path.clone(),
+            folder.path().join("f.wasm"),
+            // Not there; that it appears would be a change.
+            folder.path().join("f.test-cases.kdl"),
+            folder.path().join("./resolv.conf")
+        ]
+    );
+    assert_eq!(config.source.name(), path.display().to_string());
+
+    fs::write(&path, b"listen \"::1\"\n// \xff\n").unwrap();
+    let report = load(&path, BUILTINS).unwrap_err();
+    assert_eq!(report.lines(), [2]);
+    assert!(report.to_string().contains("not UTF-8"), "{report}");
+
+    fs::write(&path, "\n".repeat(syntax::MAX_TEXT + 7)).unwrap();
+    assert!(load(&path, BUILTINS).unwrap_err().to_string().contains("at most"));
+
+    for unreadable in [folder.path().to_owned(), folder.path().join("missing.kdl")] {
+        let report = load(&unreadable, BUILTINS).unwrap_err().to_string();
+        assert!(
+            report.contains("cannot be read") && report.contains(&unreadable.display().to_string()),
+            "{report}"
+        );
+    }
+}
+
+/// A file has this text. With `UPDATE=1` in the environment it gets it, so that a change can be accepted by reading the
+/// difference.
+pub(super) fn compare(path: &Path, expected: &str) {
+    if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
+        fs::write(path, expected).unwrap();
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    let mut lines = found.lines().zip(expected.lines());
+    let differs = lines.find(|(found, expected)| found != expected);
+    assert!(
+        found == expected,
+        "{} is to have another text (UPDATE=1 writes it): {differs:#?}\n{expected}",
+        path.display()
+    );
+}
+
+/// The files in a folder beside this one with this extension.
+fn testdata(folder: &str, extension: &str) -> Vec<PathBuf> {
+    // Tests run in the package's folder; a relative path keeps what is rendered the same everywhere.
+    let mut files: Vec<PathBuf> = fs::read_dir(Path::new("src/testdata").join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+/// Every file in `testdata/bad` is rejected with what stands in the `.txt` beside it.
+#[test]
+fn mistakes_are_rendered_as_expected() {
+    for path in testdata("bad", "kdl") {
+        match load(&path, BUILTINS) {
+            Ok(_) => panic!("{} is valid", path.display()),
+            Err(report) => compare(&path.with_extension("txt"), &report.to_string()),
+        }
+    }
+}
+
+/// Every text in `testdata/mistakes` gets what stands below it: all that is wrong, and what would be right. A file begins with
+/// what stands around its texts, with `…` in their place.
+#[test]
+fn mistakes_are_found() {
+    let mut count = 0;
+    for path in testdata("mistakes", "txt") {
+        let file = fs::read_to_string(&path).unwrap();
+        let mut paragraphs = file.trim_end().split("\n\n");
+        let around = paragraphs.next().unwrap();
+        let mut expected = around.to_owned();
+        for paragraph in paragraphs {
+            let lines = paragraph.lines().map_while(|line| line.strip_prefix("    "));
+            let text = lines.collect::<Vec<_>>().join("\n");
+            expected += &format!("\n\n    {}", text.replace('\n', "\n    "));
+            let whole = around.replace('…', &text);
+            let report = parse_in(Path::new("/nonexistent"), &whole).expect_err(&whole);
+            for found in report.diagnostics() {
+                expected += &format!("\n{} | {}", found.message, found.help);
+            }
+            count += 1;
+        }
+        compare(&path, &(expected + "\n"));
+    }
+    assert!(count > 200, "only {count}");
+}
+
+/// Files that examples in the reference name.
+const NAMED: [&str; 9] = [
+    "trusted_root.json",
+    "platform.pub",
+    "team.pub",
+    "rewrite.wasm",
+    "block-list.wasm",
+    "block-list.txt",
+    "big-block-list.wasm",
+    "fetched-block-list.wasm",
+    "big-block-list.txt",
+];
+
+/// A `forward` with this in its block, and one for what it leaves to the next.
+fn forward_with(inside: &str) -> String {
+    let below = match inside.contains("next ") {
+        true => "forward \"192.0.2.2\"",
+        false => "",
+    };
+    format!("forward \"192.0.2.1\" {{\n{inside}\n}}\n{below}")
+}
+
+/// Every example in the reference is a whole configuration, unless its fence says that it is a
+/// `fragment` of a file or of a zone, or that it `fails`.
+#[test]
+fn the_documentation_is_right() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let documents =
+        ["configuration.md", "delivery.md"].map(|name| fs::read_to_string(docs.join(name)).unwrap());
+    let text = documents.concat();
+    let folder = tempfile::tempdir().unwrap();
+    write_named(folder.path());
+
+    let examples = fences(&text);
+    assert!(examples.len() > 20, "{} examples", examples.len());
+    for (line, kind, example) in examples {
+        // The examples name files of a node; here they are beside it.
+        let example = example
+            .replace("/etc/dnsweir/filters/", "./")
+            .replace("/etc/dnsweir/", "./")
+            .replace("/etc/resolv.conf", "./resolv.conf");
+        let whole = match kind {
+            "kdl" | "kdl fails" => example,
+            "kdl fragment=file" => format!("{example}\n{}", in_zone("forward \"192.0.2.1\"")),
+            "kdl fragment=listen" => format!("{example}\nzone \".\" {{ forward \"192.0.2.1\" }}"),
+            "kdl fragment=zone" => in_zone(&example),
+            "kdl fragment=cache" => in_zone(&format!("cache {{\n{example}\n}}\nforward \"192.0.2.1\"")),
+            "kdl fragment=kubernetes" => {
+                in_zone(&format!("kubernetes {{\n{example}\n}}\nforward \"192.0.2.1\""))
+            }
+            "kdl fragment=service-entries" => in_zone(&format!(
+                "service-entries {{\n{example}\n}}\nforward \"192.0.2.1\""
+            )),
+            "kdl fragment=file-stage" => {
+                in_zone(&format!("file \"zone\" {{\n{example}\n}}\nforward \"192.0.2.1\""))
+            }
+            "kdl fragment=forward" => in_zone(&forward_with(&example)),
+            "kdl fragment=filter" => format!(
+                "filter \"f\" {{\n{}{example}\n}}\n{}",
+                if example.contains("module ") {
+                    ""
+                } else {
+                    "module \"builtin:log\"\n"
+                },
+                in_zone("use \"f\"; forward \"192.0.2.1\"")
+            ),
+            "kdl fragment=node" => {
+                let rest = if example.contains("iptables") {
+                    ""
+                } else {
+                    "iptables"
+                };
+                format!(
+                    "node {{\n{example}\n{rest}\n}}\n{}",
+                    in_zone("forward \"192.0.2.1\"")
+                )
+            }
+            other => panic!("line {line}: what is ```{other}?"),
+        };
+        match (kind, parse_in(folder.path(), &whole)) {
+            ("kdl fails", Ok(_)) => panic!("line {line}: this example does not fail"),
+            ("kdl fails", Err(_)) | (_, Ok(_)) => {}
+            (_, Err(report)) => panic!("line {line}: {report}"),
+        }
+    }
+}
+
+/// Files that the examples name, with what such files hold.
+fn write_named(folder: &Path) {
+    fs::create_dir(folder.join("conf.d")).unwrap();
+    for file in NAMED {
+        fs::write(folder.join(file), b"abc").unwrap();
+    }
+    let certificate = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+    for (file, text) in [
+        ("resolv.conf", "nameserver 192.0.2.1\n".to_owned()),
+        ("conf.d/listen.kdl", "listen \"127.0.0.1\"\n".to_owned()),
+        ("zone", "@ 60 SOA ns admin 1 2 3 4 5\n".to_owned()),
+        ("stages.kdl", "cache; forward \"192.0.2.1\"\n".to_owned()),
+        ("ca.pem", certificate.cert.pem()),
+        ("client.pem", certificate.cert.pem()),
+        ("client.key", certificate.signing_key.serialize_pem()),
+        ("tls.crt", certificate.cert.pem()),
+        ("tls.key", certificate.signing_key.serialize_pem()),
+    ] {
+        fs::write(folder.join(file), text).unwrap();
+    }
+}
+
+/// The KDL examples in a Markdown text: line, what the fence says, and content.
+fn fences(text: &str) -> Vec<(usize, &str, String)> {
+    let mut found = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        let Some(kind) = line.strip_prefix("```") else {
+            continue;
+        };
+        let content: Vec<&str> = lines
+            .by_ref()
+            .map(|(_, line)| line)
+            .take_while(|line| *line != "```")
+            .collect();
+        if kind.starts_with("kdl") {
+            found.push((number + 1, kind, content.join("\n")));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_documentation_has_every_word() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = fs::read_to_string(&path).unwrap();
+    for word in known_words() {
+        assert!(
+            text.contains(&format!("`{word}`")) || text.contains(&format!(" {word}=`")),
+            "`{word}` is not in {}",
+            path.display()
+        );
+    }
+}
+
+/// What a generated configuration says.
+#[derive(Debug, Clone)]
+struct Sample {
+    listen: Vec<SocketAddr>,
+    workers: usize,
+    cache_memory: usize,
+    zones: Vec<String>,
+    success: (u64, u64),
+    failure: u64,
+    percent: u8,
+    upstreams: Vec<SocketAddr>,
+    timeout: u64,
+    attempts: u32,
+    text: String,
+    number: i64,
+}
+
+impl Sample {
+    fn write(&self) -> String {
+        let quoted = |list: &[SocketAddr]| list.iter().map(|a| format!(" \"{a}\"")).collect::<String>();
+        // Some characters may only stand in a text as escapes.
+        let plain = |c: char| c.is_alphanumeric() || c == ' ';
+        let spell = |c: char| {
+            if plain(c) {
+                c.to_string()
+            } else {
+                format!("\\u{{{:x}}}", c as u32)
+            }
+        };
+        let text: String = self.text.chars().map(spell).collect();
+        let zones: String = self.zones.iter().map(|name| format!(" {name:?}")).collect();
+        format!(
+            "listen{}\nworkers {}\ncache-memory \"{}KiB\"\n\
+             filter \"f\" {{ module \"builtin:log\"; config {{ node \"{}\" value={} }} }}\n\
+             zone{zones} {{\n use \"f\"\n cache {{ success min=\"{}s\" max=\"{}s\"; failure \"{}s\"; prefetch percent={} }}\n \
+             forward{} {{ timeout \"{}ms\"; attempts {} }}\n}}\n",
+            quoted(&self.listen),
+            self.workers,
+            self.cache_memory,
+            text,
+            self.number,
+            self.success.0,
+            self.success.1,
+            self.failure,
+            self.percent,
+            quoted(&self.upstreams),
+            self.timeout,
+            self.attempts,
+        )
+    }
+}
+
+fn addresses(net: [u8; 3]) -> impl Strategy<Value = Vec<SocketAddr>> {
+    let v4 = (1..255u8, 1..=u16::MAX)
+        .prop_map(move |(host, port)| SocketAddr::from(([net[0], net[1], net[2], host], port)));
+    let v6 = (1..=u16::MAX, 1..=u16::MAX).prop_map(move |(host, port)| {
+        SocketAddr::from(([0x2001, 0xdb8, net[2].into(), 0, 0, 0, 0, host], port))
+    });
+    proptest::collection::hash_set(prop_oneof![v4, v6], 1..8).prop_map(|set| set.into_iter().collect())
+}
+
+fn samples() -> impl Strategy<Value = Sample> {
+    let zones = proptest::collection::hash_set("[a-z][a-z0-9-]{0,20}(\\.[a-z0-9_]{1,20}){0,4}", 1..6);
+    let numbers = (
+        1..=256usize,
+        1024..1_000_000usize,
+        0..100u64,
+        100..604_800u64,
+        1..=300u64,
+        1..=90u8,
+    );
+    let rest = (
+        addresses([198, 51, 100]),
+        10..=5000u64,
+        1..=10u32,
+        any::<String>(),
+        any::<i64>(),
+    );
+    (addresses([192, 0, 2]), zones, numbers, rest).prop_map(|(listen, zones, numbers, rest)| {
+        let (workers, cache_memory, min, max, failure, percent) = numbers;
+        let (upstreams, timeout, attempts, text, number) = rest;
+        Sample {
+            listen,
+            workers,
+            cache_memory,
+            zones: zones.into_iter().collect(),
+            success: (min, max),
+            failure,
+            percent,
+            upstreams,
+            timeout,
+            attempts,
+            text,
+            number,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_text_never_panics(text in any::<String>()) {
+        let _ = parse_in(Path::new("/nonexistent"), &text).map_err(|report| report.to_string());
+    }
+
+    #[test]
+    fn text_that_looks_like_kdl_never_panics(text in "([a-z]{1,8}|listen|zone|cache|\"[^\"]{0,5}\"|[0-9]{1,3}|[ \n;{}=()#/*\\\\\"-]|#true|é){0,60}") {
+        let _ = parse_in(Path::new("/nonexistent"), &text).map_err(|report| report.to_string());
+    }
+
+    #[test]
+    fn a_valid_text_that_is_cut_anywhere_never_panics(cut in 0..2000usize, sample in samples()) {
+        let text: String = sample.write().chars().take(cut).collect();
+        let _ = parse_in(Path::new("/nonexistent"), &text).map_err(|report| report.to_string());
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read(sample in samples()) {
+        let text = sample.write();
+        let config = match parse_in(Path::new("/nonexistent"), &text) {
+            Ok(config) => config,
+            Err(report) => return Err(TestCaseError::fail(format!("{text}\n{report}"))),
+        };
+        prop_assert_eq!(&config.listen.addresses, &sample.listen);
+        prop_assert_eq!(config.workers, sample.workers);
+        prop_assert_eq!(config.cache_memory, sample.cache_memory * 1024);
+        let names: Vec<String> = sample.zones.iter().map(|name| format!("{name}.")).collect();
+        prop_assert_eq!(&config.zones[0].names, &names);
+        let [Stage::Filter(0), Stage::Cache(cache), Stage::Source(SourceConfig::Forward(forward))] = &config.zones[0].stages[..] else {
+            return Err(TestCaseError::fail(format!("{config:?}")));
+        };
+        let bounds = (cache.success.min.as_secs(), cache.success.max.as_secs());
+        prop_assert_eq!(bounds, sample.success);
+        prop_assert_eq!(cache.failure, Duration::from_secs(sample.failure));
+        prop_assert_eq!(cache.prefetch.map(|prefetch| prefetch.percent), Some(sample.percent));
+        let asked: Vec<SocketAddr> = forward.upstreams.iter().map(|upstream| upstream.address).collect();
+        prop_assert_eq!(&asked, &sample.upstreams);
+        prop_assert_eq!(forward.timeout, Duration::from_millis(sample.timeout));
+        prop_assert_eq!(forward.attempts, sample.attempts);
+        let node = &config.filters[0].config[0];
+        prop_assert_eq!(&node.arguments, &[ConfigValue::Text(sample.text.as_str().into())]);
+        prop_assert_eq!(&node.properties, &[("value".to_owned(), ConfigValue::Integer(sample.number))]);
+    }
+}

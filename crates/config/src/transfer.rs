@@ -1,0 +1,94 @@
+//! `transfer`: who may have all of a zone, and who is told when it changes.
+
+use std::net::SocketAddr;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::address::{DNS_PORT, address};
+use super::clients::network;
+use super::decode::{Mistakes, Wrong, arguments, block, child, head};
+use super::error::Diagnostic;
+use super::name::zone_name;
+use super::network::Network;
+use super::words::{Table, words};
+use crate::dns::tsig::Key;
+
+words! {
+    /// `transfer { … }`: who may have all of a zone, and who is told when it changes.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Transfer in TRANSFER(0..=0): r#"transfer { to "192.0.2.7"; key "transfers.example.org"; notify "192.0.2.7" }"#;
+
+    /// Clients that may transfer the zone; all others get REFUSED.
+    list "to"(1..=256) to: Vec<Network> = ("required": "192.0.2.0/24" "2001:db8::7") in receiver, "networks or addresses";
+    /// Transfers must be signed with it; replies and NOTIFY messages are signed too.
+    hand "key" key: Option<Key> = none in KEY, "the name of a [`tsig`](#tsig)";
+    /// Secondaries that get NOTIFY (RFC 1996) when the zone changes and at each start, up to five times; port 53 unless
+    /// written.
+    list "notify"(1..=64) notify: Vec<SocketAddr> = ("none": "192.0.2.7" "[2001:db8::7]:5353") in address(DNS_PORT), "addresses";
+}
+
+pub(super) const KEY: Table<()> = Table::plain(1..=1, r#"key "transfers.example.org""#);
+
+/// Decodes `transfer` among these nodes of a source, if it is there.
+pub(super) fn decode(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -> Option<Transfer> {
+    let node = child(nodes, "transfer")?;
+    let mut transfer = TRANSFER.read(mistakes, node);
+    let nodes = block(node);
+    if child(nodes, "to").is_none() {
+        let missing = Diagnostic::new(head(node), "this `transfer` does not say to whom");
+        mistakes.push(missing.help(format!("write: {}", TRANSFER.shape.example)));
+    }
+    transfer.key = key(mistakes, keys, nodes);
+    Some(transfer)
+}
+
+/// Who may ask for it.
+fn receiver(value: &KdlValue) -> Result<Network, Wrong> {
+    network(
+        value,
+        "write a network or an address: \"192.0.2.0/24\", \"2001:db8::7\"",
+    )
+}
+
+/// The key that `key "NAME"` names.
+pub(super) fn key(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -> Option<Key> {
+    let name = mistakes.scalar(nodes, KEY.shape.example, zone_name)?;
+    let known = keys.iter().find(|key| key.name().to_string() == name);
+    if known.is_none() {
+        let node = child(nodes, "key")?;
+        let span = arguments(node)
+            .next()
+            .map_or(head(node), |entry| entry.span().into());
+        let help = format!("define it: tsig {name:?} {{ secret (file)\"PATH\" }}");
+        mistakes.push(Diagnostic::new(span, format!("there is no key {name}")).help(help));
+    }
+    known.cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::super::{SourceConfig, Stage};
+
+    const KEY: &str = "tsig \"k.example\" { secret \"MDEyMzQ1Njc4OWFiY2RlZg==\" }\n";
+
+    fn text(transfer: &str) -> String {
+        format!("listen \"127.0.0.1\"\n{KEY}zone \"cluster.local\" {{ kubernetes {{ {transfer} }} }}")
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let config = config(&text(
+            r#"transfer { to "192.0.2.0/24" "2001:db8::7"; key "K.example"; notify "192.0.2.7" "192.0.2.8:5353" }"#,
+        ));
+        let Stage::Source(SourceConfig::Kubernetes(kubernetes)) = &config.zones[0].stages[0] else {
+            panic!("{:?}", config.zones);
+        };
+        let transfer = kubernetes.transfer.as_ref().unwrap();
+        let to: Vec<String> = transfer.to.iter().map(ToString::to_string).collect();
+        assert_eq!(to, ["192.0.2.0/24", "2001:db8::7/128"]);
+        assert_eq!(transfer.key.as_ref().unwrap().name().to_string(), "k.example.");
+        let notify: Vec<String> = transfer.notify.iter().map(ToString::to_string).collect();
+        assert_eq!(notify, ["192.0.2.7:53", "192.0.2.8:5353"]);
+    }
+}

@@ -1,0 +1,146 @@
+//! `tsig`: secrets that servers of a zone share.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kdl::{KdlEntry, KdlNode};
+
+use super::decode::{Mistakes, arguments, block, child, head, text, word};
+use super::error::{Diagnostic, Span};
+use super::files::{Files, unreadable_help};
+use super::name::zone_name;
+use super::words::{Table, words};
+use crate::dns::name::Name;
+use crate::dns::tsig::Key;
+
+words! {
+    /// A `tsig` as it is written.
+    pub(super) struct Written in TSIG(1..=1):
+        r#"tsig "transfers.example.org" { algorithm "hmac-sha256"; secret (file)"/etc/dnsweir/transfers.secret" }"#;
+
+    /// What others call it.
+    value "NAME" name: Option<String> = ("required") in zone_name, "a name";
+    /// The signature algorithm.
+    one "algorithm" algorithm: &'static str = "hmac-sha256" in word(&ALGORITHMS);
+    by hand {
+        /// Made by `openssl rand -base64 32` or BIND's `tsig-keygen`; `(file)"PATH"` and `(env)"NAME"` keep it out of the file.
+        hand "secret" = ("required") in SECRET, "at least 16 bytes in base64";
+    }
+}
+
+const SECRET: Table<()> = Table::plain(1..=1, r#"secret (file)"/etc/dnsweir/transfers.secret""#);
+
+/// What says which one is meant, and what it is.
+const ALGORITHMS: [(&str, &str); 3] = [
+    ("hmac-sha256", "hmac-sha256"),
+    ("hmac-sha384", "hmac-sha384"),
+    ("hmac-sha512", "hmac-sha512"),
+];
+
+/// A secret has at least so many octets: with fewer, it could be guessed from what it signed (RFC 8945 section 8).
+const SHORTEST: usize = 16;
+
+/// Decodes the `tsig` nodes.
+pub(super) fn decode<'k>(
+    mistakes: &mut Mistakes,
+    files: &mut Files<'_>,
+    nodes: impl Iterator<Item = &'k KdlNode>,
+) -> Vec<Key> {
+    let mut met: Vec<(Key, Span)> = Vec::new();
+    for node in nodes {
+        let written = TSIG.read(mistakes, node);
+        let secret = secret(mistakes, files, node);
+        let name = written.name.and_then(|name| Name::parse(&name).ok());
+        let (Some(name), Some(secret)) = (name, secret) else {
+            continue;
+        };
+        let Some(key) = Key::new(&name, written.algorithm, &secret) else {
+            continue;
+        };
+        if let Some((_, first)) = met.iter().find(|(known, _)| known.name() == key.name()) {
+            let again = Diagnostic::new(head(node), format!("the key {name} is written twice"));
+            let again = again.label("again").other(*first, "first here");
+            mistakes.push(again.help("rename one of them"));
+            continue;
+        }
+        met.push((key, head(node)));
+    }
+    met.into_iter().map(|(key, _)| key).collect()
+}
+
+/// What the two share: in base64, as everybody writes it, here or in a file.
+fn secret(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Option<Vec<u8>> {
+    let Some(secret) = child(block(node), "secret") else {
+        let missing = Diagnostic::new(head(node), "this key has no `secret`");
+        mistakes.push(missing.help(format!("write: {}", SECRET.shape.example)));
+        return None;
+    };
+    let secret = read(mistakes, files, secret);
+    mistakes.check(&secret, &SECRET.shape);
+    let entry = arguments(&secret).next()?;
+    let written = mistakes.value("secret", entry, text)?;
+    let decoded = STANDARD.decode(written.trim()).ok();
+    let problem = match &decoded {
+        // What it is shall not stand in a log.
+        None => "the secret is not in base64",
+        Some(secret) if secret.len() < SHORTEST => "the secret has less than 16 octets",
+        Some(_) => return decoded,
+    };
+    let help = "make one with `openssl rand -base64 32`, or `tsig-keygen` of BIND 9: what stands after `secret` there";
+    mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
+    None
+}
+
+/// The same node, with the content of a file in the place of `(file)"PATH"`.
+fn read(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> KdlNode {
+    let mut node = node.clone();
+    for entry in node.entries_mut() {
+        let Some(path) = file(entry) else { continue };
+        let written = path.to_owned();
+        let path = files.folder.join(&written);
+        let content = files.text(&path).unwrap_or_else(|error| {
+            let problem = format!("the file {} cannot be read: {error}", path.display());
+            let usual = "name a text file; a relative path begins at the configuration's folder";
+            let help = unreadable_help(&written, &path, usual);
+            mistakes.push(Diagnostic::new(entry.span().into(), problem).help(help));
+            String::new()
+        });
+        let mut found = KdlEntry::new(content);
+        found.set_span(entry.span());
+        *entry = found;
+    }
+    node
+}
+
+/// The file that a value names.
+fn file(entry: &KdlEntry) -> Option<&str> {
+    entry.ty().filter(|kind| kind.value() == "file")?;
+    entry.value().as_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::{parse_in, problems};
+
+    const REST: &str = "listen \"127.0.0.1\"\nzone \".\" { forward \"192.0.2.1\" }\n";
+
+    #[test]
+    fn no_secret_is_told() {
+        for secret in ["hush!", "aHVzaA=="] {
+            let found = problems(&format!("{REST}tsig \"a\" {{ secret {secret:?} }}"));
+            assert!(found.len() == 1 && !found[0].contains(secret), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn secrets_come_from_where_they_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("secret"), "MDEyMzQ1Njc4OWFiY2RlZg==\n").unwrap();
+        let text = format!(
+            "{REST}tsig \"a\" {{ secret (file)\"secret\" }}\ntsig \"b\" {{ algorithm \"hmac-sha512\"; secret \"MDEyMzQ1Njc4OWFiY2RlZg==\" }}"
+        );
+        let config = parse_in(folder.path(), &text).unwrap();
+        assert!(config.files.contains(&folder.path().join("secret")));
+    }
+}

@@ -1,0 +1,161 @@
+//! Durations and sizes, which always carry a unit: `"1800ms"`, `"32MiB"`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use kdl::KdlValue;
+
+use super::decode::{Takes, Wrong};
+
+/// Milliseconds in each unit of time, the longest first.
+const TIMES: [(&str, u64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// Bytes in each unit of size, the largest first.
+const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// Short for writing bounds.
+pub const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Short for writing bounds.
+pub const fn s(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A duration within `bounds`.
+pub fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Result<Duration, Wrong> {
+    move |value| {
+        let takes = || Takes::Duration(spell_duration(*bounds.start()), spell_duration(*bounds.end()));
+        match value.as_string().map(|text| count(text, &TIMES)) {
+            Some(Some(milliseconds)) if bounds.contains(&ms(milliseconds)) => Ok(ms(milliseconds)),
+            Some(Some(_)) => Err(Wrong::taking("is out of range", takes())),
+            _ => Err(Wrong::taking("is not a duration", takes())),
+        }
+    }
+}
+
+/// A duration within `bounds` that becomes a TTL, which counts whole seconds (RFC 1035 section 3.2.1).
+pub(super) fn ttl(bounds: RangeInclusive<Duration>) -> impl Fn(&KdlValue) -> Result<Duration, Wrong> {
+    let duration = duration(bounds);
+    move |value| match duration(value) {
+        Ok(time) if time.subsec_millis() != 0 => Err(Wrong::new(
+            "is not a TTL",
+            "a TTL counts whole seconds: write \"1s\" or more, or \"0s\"",
+        )),
+        other => other,
+    }
+}
+
+/// A number of bytes within `bounds`.
+pub(super) fn size(bounds: RangeInclusive<usize>) -> impl Fn(&KdlValue) -> Result<usize, Wrong> {
+    move |value| {
+        let takes = || Takes::Size(spell_size(*bounds.start()), spell_size(*bounds.end()));
+        match value.as_string().map(|text| count(text, &SIZES)) {
+            Some(Some(bytes)) => match usize::try_from(bytes) {
+                Ok(bytes) if bounds.contains(&bytes) => Ok(bytes),
+                _ => Err(Wrong::taking("is out of range", takes())),
+            },
+            _ => Err(Wrong::taking("is not a size", takes())),
+        }
+    }
+}
+
+/// A duration as it would be written, in the largest unit that holds it.
+pub fn spell_duration(time: Duration) -> String {
+    spell(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), "0s", &TIMES)
+}
+
+/// A size as it would be written, in the largest unit that holds it.
+pub fn spell_size(bytes: usize) -> String {
+    spell(bytes as u64, "0B", &SIZES)
+}
+
+/// A whole number and a unit; none if it is anything else. What is too large becomes the largest number.
+fn count(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    if number.is_empty() {
+        return None;
+    }
+    // Only digits: what does not parse is too large.
+    Some(number.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(*factor))
+}
+
+fn spell(count: u64, zero: &str, units: &[(&str, u64)]) -> String {
+    if count == 0 {
+        return zero.to_owned();
+    }
+    let whole = units.iter().find(|(_, factor)| count.is_multiple_of(*factor));
+    whole
+        .map(|(unit, factor)| format!("{}{unit}", count / factor))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read<T>(kind: impl Fn(&KdlValue) -> Result<T, Wrong>, text: &str) -> Result<T, String> {
+        kind(&KdlValue::String(text.into())).map_err(|wrong| wrong.problem)
+    }
+
+    #[test]
+    fn durations_carry_a_unit() {
+        let kind = || duration(ms(0)..=s(86_400));
+        for (text, expected) in [
+            ("1800ms", ms(1800)),
+            ("30s", s(30)),
+            ("5m", s(300)),
+            ("1h", s(3600)),
+            ("1d", s(86_400)),
+            ("0s", s(0)),
+        ] {
+            assert_eq!(read(kind(), text), Ok(expected), "{text}");
+        }
+        for text in ["", "s", "5", "1.5s", "-1s", "1h30m", "5 s", "5S", "5min", "٣s"] {
+            assert_eq!(read(kind(), text), Err("is not a duration".into()), "{text}");
+        }
+        for text in ["2d", "99999999999999999999999999d"] {
+            assert_eq!(read(kind(), text), Err("is out of range".into()), "{text}");
+        }
+        assert!(kind()(&KdlValue::Integer(5)).is_err());
+    }
+
+    #[test]
+    fn ttls_are_whole_seconds() {
+        assert_eq!(read(ttl(s(0)..=s(60)), "1000ms"), Ok(s(1)));
+        assert_eq!(read(ttl(s(0)..=s(60)), "1500ms"), Err("is not a TTL".into()));
+        assert_eq!(read(ttl(s(0)..=s(60)), "61s"), Err("is out of range".into()));
+    }
+
+    #[test]
+    fn sizes_carry_a_unit() {
+        let kind = || size(1..=usize::MAX);
+        for (text, expected) in [("1B", 1), ("2KiB", 2048), ("32MiB", 32 << 20), ("1GiB", 1 << 30)] {
+            assert_eq!(read(kind(), text), Ok(expected), "{text}");
+        }
+        for text in ["", "32", "32MB", "32Mi", "32M", "MiB", "1.5MiB"] {
+            assert_eq!(read(kind(), text), Err("is not a size".into()), "{text}");
+        }
+        assert_eq!(read(kind(), "0B"), Err("is out of range".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_spelled_is_read_back(milliseconds in any::<u32>(), bytes in any::<u32>()) {
+            let time = ms(milliseconds.into());
+            prop_assert_eq!(read(duration(ms(0)..=Duration::MAX), &spell_duration(time)), Ok(time));
+            let bytes = bytes as usize;
+            prop_assert_eq!(read(size(0..=usize::MAX), &spell_size(bytes)), Ok(bytes));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `wasi`: what a filter may have of WASI, beside what everybody has.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kdl::{KdlNode, KdlValue};
+
+use super::decode::{Mistakes, Wrong, arguments, block, head, named_nodes, text};
+use super::environment::is_name;
+use super::error::{Diagnostic, Span};
+use super::words::{Table, words};
+
+words! {
+    /// `wasi { … }`: what a filter may have of WASI.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Wasi in WASI(0..=0): r#"wasi { clock; random; env "TZ"; folder "/etc/lists" }"#, then refuse_empty;
+
+    /// The time of day, and elapsed time; without it, a clock that counts its readings.
+    switch "clock" clock: bool = off;
+    /// Random numbers; without it, always the same numbers.
+    switch "random" random: bool = off;
+    /// These variables of dnsweir's environment; without it, an empty environment.
+    list "env"(1..=64) env: Vec<String> = ("none": "TZ" "REGION") in variable, "names";
+    /// A folder whose files are readable while the filter is configured.
+    hands "folder" folders: Vec<Folder> = none in FOLDER, "a path";
+}
+
+/// A folder that a filter may read while it is being configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder {
+    /// As it is written, and as the filter sees it.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Stands for what was in it when the configuration was read.
+    pub state: u64,
+}
+
+const FOLDER: Table<()> = Table::plain(1..=1, r#"folder "/etc/lists""#);
+
+impl Wasi {
+    /// What is granted, each as it could be written.
+    pub fn words(&self) -> Vec<String> {
+        let switches = [("clock", self.clock), ("random", self.random)];
+        let switches = switches.into_iter().filter(|(_, on)| *on);
+        let env = self.env.iter().map(|name| format!("env {name:?}"));
+        let folders = self
+            .folders
+            .iter()
+            .map(|folder| format!("folder {:?}", folder.name));
+        switches
+            .map(|(name, _)| name.to_owned())
+            .chain(env)
+            .chain(folders)
+            .collect()
+    }
+}
+
+/// Decodes the `wasi` of a filter, whose relative paths begin at `base`.
+pub(super) fn decode(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Wasi {
+    let mut wasi = WASI.read(mistakes, node);
+    let folders = named_nodes(block(node), "folder");
+    wasi.folders = folders.filter_map(|node| folder(mistakes, base, node)).collect();
+    wasi
+}
+
+/// Reports a `wasi` that grants nothing.
+fn refuse_empty(mistakes: &mut Mistakes, node: &KdlNode, _: &mut Wasi) {
+    if block(node).is_empty() {
+        let empty = Diagnostic::new(head(node), "`wasi` grants nothing");
+        mistakes.push(empty.help(format!("write: {}, or remove it", WASI.shape.example)));
+    }
+}
+
+/// The name of a variable of the environment.
+fn variable(value: &KdlValue) -> Result<String, Wrong> {
+    let name = text(value)?;
+    if !is_name(&name) {
+        let help = "write its name alone: env \"TZ\"";
+        return Err(Wrong::new("is not the name of an environment variable", help));
+    }
+    Ok(name)
+}
+
+fn folder(mistakes: &mut Mistakes, base: &Path, node: &KdlNode) -> Option<Folder> {
+    mistakes.check(node, &FOLDER.shape);
+    let name = mistakes.argument(node, text)?;
+    let path = base.join(&name);
+    match state(&path) {
+        Ok(state) => Some(Folder { name, path, state }),
+        Err(error) => {
+            let span = arguments(node)
+                .next()
+                .map_or(head(node), |entry| Span::from(entry.span()));
+            let problem = format!("the folder {} cannot be read: {error}", path.display());
+            let help = "name a folder that dnsweir's user may read; a relative path begins at the configuration's folder";
+            mistakes.push(Diagnostic::new(span, problem).help(help));
+            None
+        }
+    }
+}
+
+/// What is in a folder: another number if a file in it is added, removed, or written.
+fn state(path: &Path) -> io::Result<u64> {
+    let mut entries = fs::read_dir(path)?
+        .map(|entry| {
+            let entry = entry?;
+            // Behind a link, since mounted config maps are links to links.
+            let metadata = fs::metadata(entry.path()).or_else(|_| entry.metadata())?;
+            Ok((entry.file_name(), metadata.len(), metadata.modified()?))
+        })
+        .collect::<io::Result<Vec<_>>>()?;
+    entries.sort();
+    let mut hasher = DefaultHasher::new();
+    entries.hash(&mut hasher);
+    Ok(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    fn text_with(wasi: &str) -> String {
+        format!(
+            "listen \"127.0.0.1\"\nzone \".\" {{ use \"f\"; forward \"192.0.2.1\" }}\n\
+             filter \"f\" {{ module \"builtin:log\"; {wasi} }}"
+        )
+    }
+
+    fn wasi(wasi: &str) -> Wasi {
+        config(&text_with(wasi)).filters.remove(0).wasi
+    }
+
+    #[test]
+    fn nothing_is_granted_that_is_not_written() {
+        assert_eq!(wasi(""), Wasi::default());
+        assert_eq!(wasi("wasi { clock #false; env \"TZ\" }").env, ["TZ"]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let all = wasi(&format!(
+            "wasi {{ clock; random; env \"A\" \"B\"; folder {path:?} }}"
+        ));
+        assert!(all.clock && all.random);
+        assert_eq!((all.env.len(), all.folders[0].path.as_path()), (2, path));
+        let words = all.words();
+        assert_eq!(words[..4], ["clock", "random", "env \"A\"", "env \"B\""]);
+        assert_eq!(words[4], format!("folder {path:?}"));
+    }
+
+    #[test]
+    fn a_folder_that_changes_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let granted = || wasi(&format!("wasi {{ folder {:?} }}", folder.path()));
+        let before = granted();
+        assert_eq!(before, granted());
+        fs::write(folder.path().join("list"), "a").unwrap();
+        let after = granted();
+        assert_ne!(before, after);
+        fs::write(folder.path().join("list"), "ab").unwrap();
+        assert_ne!(after, granted());
+    }
+}

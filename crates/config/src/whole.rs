@@ -1,0 +1,149 @@
+//! One whole configuration.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::address::interface_index;
+use super::admin::{self, Admin};
+use super::clients::{self, Clients};
+use super::data::Data;
+use super::decode::{path, whole};
+use super::dnstap::{self, Dnstap};
+use super::error::{Diagnostic, Report, Source};
+use super::filter::{self, Filter};
+use super::include;
+use super::listen::{self, Listen};
+use super::node::{self, Node};
+use super::pods::{self, NodePods};
+use super::registries::{self, Registries};
+use super::signatures::{self, Signatures};
+use super::source::{self, NamedSource, SourceConfig};
+use super::tsig;
+use super::units::{duration, s, size};
+use super::words::words;
+use super::zone::{self, Stage, Zone};
+
+words! {
+    /// One whole configuration, valid.
+    #[derive(Debug, Clone)]
+    pub struct Config in FILE(0..=0): "";
+
+    /// Addresses to listen on.
+    hand "listen" listen: Listen = ("required") in listen::LISTEN, "addresses";
+    /// What happens to queries for some names.
+    hands "zone" zones: Vec<Zone> = ("required") in zone::ZONE, "names";
+    /// A WebAssembly filter that zones can use.
+    hands "filter" filters: Vec<Filter> = none in filter::FILTER, "a name";
+    /// Upstreams that filters may send queries to.
+    hands "source" sources: Vec<NamedSource> = none in source::SOURCE, "a name";
+    /// A folder with the modules of filters that have no `module`.
+    one "filters" filters_folder: Option<PathBuf> = ("none": "/etc/dnsweir/filters") in path, "a path";
+    /// Who may ask, and how much, on listeners that say nothing else.
+    hand "clients" clients: Option<Clients> = ("private networks and the node's own") in clients::CLIENTS;
+    /// Addresses for metrics and health checks.
+    hand "admin" admin: Admin = none in admin::ADMIN, "addresses";
+    /// A unix socket for requests to the process.
+    one "control" control: Option<PathBuf> = ("none": "/run/dnsweir/control") in path, "a path";
+    /// Where DNS messages are logged.
+    hand "dnstap" dnstap: Option<Dnstap> = none in dnstap::DNSTAP, "a place";
+    /// How long a start may wait for an answer from an upstream of each zone before `/ready` says yes all the same.
+    one "await-upstreams" await_upstreams: Duration = "10s" in duration(s(0)..=s(600));
+    /// Number of threads that answer queries.
+    one "workers" workers: usize = ("as many as processors, at most 4": 2, else default_workers()) in whole(1..=256);
+    /// Size of the cache that all zones share; less where the [memory limit](limits.md#memory) leaves less.
+    one "cache-memory" cache_memory: usize = "32MiB" in size(1 << 20..=64 << 30);
+    /// How many client queries may wait for upstreams at a time, over all zones and workers.
+    one "waiting-queries" waiting_queries: usize = 8192 in whole(16..=1_000_000);
+    /// Answer private reverse zones locally (RFC 6303).
+    switch "local-zones" local_zones: bool = off;
+    /// How modules are pulled.
+    hand "registries" registries: Registries = none in registries::REGISTRIES;
+    /// Which signatures modules need.
+    hand "signatures" signatures: Signatures = none in signatures::SIGNATURES;
+    /// Identifies the pod that asks.
+    hand "pods" pods: Option<NodePods> = none in pods::PODS;
+    /// The node's network.
+    hand "node" node: Option<Node> = none in node::NODE;
+    by hand {
+        /// A secret shared with other servers of a zone.
+        hands "tsig" = none in tsig::TSIG, "a name";
+        /// What other files say, in its place; also in any block but `config`.
+        hands "include" = none in include::INCLUDE, "files or folders";
+    }
+    besides {
+        /// Whether `cache-memory` is written. If not, it gives way to a limit of memory.
+        cache_memory_written: bool;
+        /// Every file whose change means that the configuration changed: itself, modules, files that are values for filters,
+        /// resolv.conf.
+        files: Vec<PathBuf>;
+        /// What a resolv.conf names and cannot be asked, or not yet, and why, for people.
+        unusable: Vec<String>;
+        /// The interfaces that addresses name, and the number that each had.
+        interfaces: BTreeMap<String, Option<u32>>;
+        /// The text itself, for errors that are found later.
+        source: Source;
+    }
+}
+
+/// Default of `workers`, at most: a cache beside the workloads of a node is not to take it over.
+const MOST_WORKERS: usize = 4;
+
+fn default_workers() -> usize {
+    thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(MOST_WORKERS)
+}
+
+impl Config {
+    /// All sources: those of zones, and those with names.
+    pub fn sources(&self) -> impl Iterator<Item = &SourceConfig> {
+        let stages = self.zones.iter().flat_map(|zone| &zone.stages);
+        let of_zones = stages.filter_map(|stage| match stage {
+            Stage::Source(source) => Some(source),
+            Stage::Filter(_) | Stage::Cache(_) => None,
+        });
+        of_zones.chain(self.sources.iter().map(|named| &named.source))
+    }
+
+    /// The numbers that its interfaces have now. Where they are others, so are the addresses.
+    pub fn interfaces_now(&self) -> BTreeMap<String, Option<u32>> {
+        let names = self.interfaces.keys();
+        names.map(|name| (name.clone(), interface_index(name))).collect()
+    }
+
+    /// The data of all filters, each once.
+    pub fn data(&self) -> Vec<&Arc<Data>> {
+        let mut all: Vec<&Arc<Data>> = Vec::new();
+        for data in self.filters.iter().flat_map(Filter::data) {
+            if !all.contains(&data) {
+                all.push(data);
+            }
+        }
+        all
+    }
+
+    /// One that serves nothing: what is there before the first one is brought up.
+    pub fn nothing(workers: usize) -> Config {
+        Config {
+            workers,
+            await_upstreams: Duration::ZERO,
+            cache_memory: 0,
+            waiting_queries: 0,
+            listen: Listen {
+                tcp_connections_per_client: 0,
+                tcp_memory: 0,
+                ..Listen::default()
+            },
+            ..Config::default()
+        }
+    }
+
+    /// A report of mistakes that only others can find: a filter that rejects its `config` block,
+    /// an address that cannot be bound. [`Filter::config_place`] has the places of the former.
+    pub fn report(&self, diagnostics: Vec<Diagnostic>) -> Report {
+        Report::new(self.source.clone(), diagnostics)
+    }
+}

@@ -1,0 +1,495 @@
+//! `zone`: names, and the stages their queries pass.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::cache::{self, Cache};
+use super::clients::{self, Clients};
+use super::decode::{Mistakes, arguments, block, child, head, name_span, nearest, suggestion, text};
+use super::encrypted;
+use super::error::{Diagnostic, Span};
+use super::filters::Filters;
+use super::forward;
+use super::kubernetes::{self, DOMAIN};
+use super::name::zone_name;
+use super::network::Network;
+use super::secondary;
+use super::service_entries;
+use super::source::{self, SourceConfig};
+use super::words::{Table, words};
+use super::zone_file;
+
+/// `zone "NAME"… { … }`: the same pipeline for one or more zones.
+#[derive(Debug, Clone)]
+pub struct Zone {
+    /// Lowercased, in presentation format, ending in a dot; `.` is the root.
+    pub names: Vec<String>,
+    /// `on "ADDRESS"…`: the listeners on which it answers; none: all.
+    pub on: Vec<SocketAddr>,
+    /// `from "NETWORK"…`: the clients for whom it answers; none: all for whom no zone of the same name does.
+    pub from: Vec<Network>,
+    /// Who may ask, of those whom the listener lets ask; none: all.
+    pub clients: Option<Clients>,
+    /// In the order they are written; at most one `cache`, and nothing below a source that answers everything.
+    pub stages: Vec<Stage>,
+    /// Where it stands, without its block.
+    pub span: Span,
+}
+
+/// What a query passes on its way through a zone.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a zone has a few, which are read once")]
+pub enum Stage {
+    /// `use "NAME"`: index into [`Config::filters`](crate::Config::filters).
+    Filter(usize),
+    /// `cache { … }`
+    Cache(Cache),
+    /// Whatever else answers.
+    Source(SourceConfig),
+}
+
+words! {
+    () in ZONE(1..=256): r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#;
+    by hand {
+        /// Restricts the zone to some listeners; stands first.
+        hand "on" = ("all") in ON, "addresses";
+        /// Restricts the zone to some clients; stands first.
+        hand "from" = ("all") in FROM, "networks";
+        /// Says who may ask; stands first.
+        hand "clients" = ("all whom the listener admits") in clients::OF_ZONE;
+        /// Runs a filter; any number of them, each once.
+        stage "use" = none in USE, "the name of a filter";
+        /// Answers from the cache, and stores answers from below; once.
+        stage "cache" = none in cache::CACHE;
+        /// Asks other servers; last unless it has `except` or `next`.
+        stage "forward" = none in forward::FORWARD, "addresses and paths";
+        /// Answers from a Kubernetes cluster; last unless it has `fallthrough`.
+        stage "kubernetes" = none in kubernetes::KUBERNETES;
+        /// Answers for the hosts of Istio's service entries.
+        stage "service-entries" = none in service_entries::SERVICE_ENTRIES;
+        /// Answers from a zone file; last unless it has `fallthrough`.
+        stage "file" = none in zone_file::FILE, "a path";
+        /// Answers from a zone of other servers; last unless it has `fallthrough`.
+        stage "secondary" = none in secondary::SECONDARY, "addresses";
+    }
+}
+
+/// What says for whom a zone is; no stages.
+const BEFORE_STAGES: [&str; 3] = ["on", "from", "clients"];
+
+fn is_stage(node: &KdlNode) -> bool {
+    !BEFORE_STAGES.contains(&node.name().value())
+}
+
+const USE: Table<()> = Table::plain(1..=1, r#"use "access-log""#);
+
+const ON: Table<()> = Table::plain(1..=64, r#"on "127.0.0.1:5300""#);
+
+const FROM: Table<()> = Table::plain(1..=256, r#"from "10.0.0.0/8""#);
+
+/// The names of all zones so far, with whom they are for.
+#[derive(Default)]
+pub(super) struct Names(HashMap<String, Vec<(Audience, Span)>>);
+
+/// For whom a zone is: on which listeners, and for which clients; none: all.
+#[derive(Debug, Clone)]
+struct Audience {
+    on: Vec<SocketAddr>,
+    from: Vec<Network>,
+}
+
+impl Audience {
+    /// Whether a query could be for either of two zones, with nothing that decides for one.
+    fn is_shared(&self, other: &Audience) -> bool {
+        let on = self.on.is_empty() || other.on.is_empty() || self.on.iter().any(|on| other.on.contains(on));
+        // Of networks in each other, the smaller one decides.
+        let from = match (self.from.is_empty(), other.from.is_empty()) {
+            (true, true) => true,
+            (false, false) => self.from.iter().any(|network| other.from.contains(network)),
+            _ => false,
+        };
+        on && from
+    }
+}
+
+impl Names {
+    /// Takes the names of one more zone, and reports those that are taken already.
+    fn take(&mut self, mistakes: &mut Mistakes, node: &KdlNode, audience: &Audience) -> Vec<String> {
+        let mut own = Vec::new();
+        for entry in arguments(node) {
+            let span = Span::from(entry.span());
+            let Some(name) = mistakes.value("zone", entry, zone_name) else {
+                continue;
+            };
+            let known = self.0.entry(name.clone()).or_default();
+            if let Some((_, first)) = known.iter().find(|(other, _)| audience.is_shared(other)) {
+                mistakes.push(
+                    Diagnostic::new(span, format!("zone {name:?} is written twice"))
+                        .label("again")
+                        .other(*first, "first here")
+                        .help("a name belongs to one zone on each address: put all its stages there, or tell the zones apart with `on` or `from`"),
+                );
+                continue;
+            }
+            known.push((audience.clone(), span));
+            own.push(name);
+        }
+        own
+    }
+}
+
+/// Decodes `zone`.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    filters: &mut Filters<'_>,
+    names: &mut Names,
+    place: &mut forward::Place<'_>,
+    node: &KdlNode,
+) -> Zone {
+    ZONE.read(mistakes, node);
+    let nodes = block(node);
+    let audience = Audience {
+        on: decode_on(mistakes, place, nodes),
+        from: decode_from(mistakes, nodes),
+    };
+    let names = names.take(mistakes, node, &audience);
+    let clients = decode_clients(mistakes, nodes);
+    let mut stages = Vec::new();
+    let mut used: Vec<(usize, Span)> = Vec::new();
+    for stage in nodes {
+        match stage.name().value() {
+            "use" => {
+                let Some(index) = decode_use(mistakes, filters, stage) else {
+                    continue;
+                };
+                let span = head(stage);
+                match used.iter().find(|(known, _)| *known == index) {
+                    Some((_, first)) => mistakes.push(
+                        Diagnostic::new(
+                            span,
+                            format!("filter {:?} is used twice in this zone", filters.name(index)),
+                        )
+                        .label("again")
+                        .other(*first, "first here")
+                        .help("keep one; for a second run, define a second filter with the same module"),
+                    ),
+                    None => {
+                        used.push((index, span));
+                        stages.push(Stage::Filter(index));
+                    }
+                }
+            }
+            "cache" => stages.push(Stage::Cache(cache::CACHE.read(mistakes, stage))),
+            // What is no source either, `check` has reported.
+            _ => stages.extend(source::decode(mistakes, place, &names, stage).map(Stage::Source)),
+        }
+    }
+    refuse_unreachable(mistakes, node, nodes);
+    refuse_kept_searches(mistakes, nodes);
+    Zone {
+        names,
+        on: audience.on,
+        from: audience.from,
+        clients,
+        stages,
+        span: head(node),
+    }
+}
+
+/// Notes, for the stages of all zones, which names others answer for.
+pub(super) fn note_taken(zones: &mut [Zone]) {
+    for at in 0..zones.len() {
+        let is_one = |stage: &Stage| matches!(stage, Stage::Source(SourceConfig::ServiceEntries(_)));
+        if !zones[at].stages.iter().any(is_one) {
+            continue;
+        }
+        let others = zones.iter().enumerate().filter(|(other, _)| *other != at);
+        let others = others.flat_map(|(_, zone)| zone.names.iter().cloned());
+        let beside = zones[at].stages.iter().filter_map(|stage| match stage {
+            Stage::Source(source) => Some(source.origins()),
+            _ => None,
+        });
+        let mut taken: Vec<String> = others.chain(beside.flatten()).collect();
+        taken.push(DOMAIN.to_owned());
+        taken.retain(|name| name != ".");
+        taken.sort_unstable();
+        taken.dedup();
+        for stage in &mut zones[at].stages {
+            if let Stage::Source(SourceConfig::ServiceEntries(entries)) = stage {
+                entries.taken.clone_from(&taken);
+            }
+        }
+    }
+}
+
+/// On which listeners the zone answers.
+fn decode_on(mistakes: &mut Mistakes, place: &forward::Place<'_>, nodes: &[KdlNode]) -> Vec<SocketAddr> {
+    let Some(node) = first(mistakes, nodes, "on") else {
+        return Vec::new();
+    };
+    mistakes.check(node, &ON.shape);
+    let mut on = Vec::new();
+    for entry in arguments(node) {
+        let Some(address) = mistakes.value("on", entry, encrypted::listening_address) else {
+            continue;
+        };
+        if !place.listeners.has(address) && place.listeners.count() > 0 {
+            let problem = format!("{address} is not an address of `listen`");
+            let foreign = Diagnostic::new(entry.span().into(), problem);
+            mistakes.push(foreign.help("write one of the addresses that follow `listen`"));
+        } else if on.contains(&address) {
+            let twice = Diagnostic::new(entry.span().into(), format!("{address} is listed twice"));
+            mistakes.push(twice.help("keep one of them"));
+        }
+        on.push(address);
+    }
+    on
+}
+
+/// For which clients the zone answers.
+fn decode_from(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
+    let Some(node) = first(mistakes, nodes, "from") else {
+        return Vec::new();
+    };
+    const HELP: &str = "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"";
+    mistakes.check(node, &FROM.shape);
+    let mut from: Vec<Network> = Vec::new();
+    for entry in arguments(node) {
+        let Some(network) = mistakes.value("from", entry, |value: &KdlValue| clients::network(value, HELP))
+        else {
+            continue;
+        };
+        if from.contains(&network) {
+            let twice = Diagnostic::new(entry.span().into(), format!("{network} is listed twice"));
+            mistakes.push(twice.help("keep one of them"));
+        }
+        from.push(network);
+    }
+    from
+}
+
+/// Who may ask, which is asked before anything else happens.
+fn decode_clients(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Option<Clients> {
+    let node = first(mistakes, nodes, "clients")?;
+    Some(clients::decode(mistakes, &clients::OF_ZONE.shape, node))
+}
+
+/// The node with this name, which must be in front of all stages.
+fn first<'k>(mistakes: &mut Mistakes, nodes: &'k [KdlNode], name: &str) -> Option<&'k KdlNode> {
+    let index = nodes.iter().position(|node| node.name().value() == name)?;
+    if nodes[..index].iter().any(is_stage) {
+        let late = Diagnostic::new(head(&nodes[index]), format!("`{name}` must come first in a zone"));
+        mistakes.push(late.help("move it above all stages"));
+    }
+    Some(&nodes[index])
+}
+
+/// The index of the filter that a `use` names.
+fn decode_use(mistakes: &mut Mistakes, filters: &mut Filters<'_>, node: &KdlNode) -> Option<usize> {
+    mistakes.check(node, &USE.shape);
+    let name = mistakes.argument(node, text)?;
+    let found = filters.find(&name);
+    if found.is_none() {
+        let span = arguments(node)
+            .next()
+            .map(|entry| entry.span().into())
+            .unwrap_or(name_span(node));
+        let help = match filters.names() {
+            _ if filters.is_builtin(&name) => {
+                format!("define it: filter {name:?} {{ module \"builtin:{name}\" }}")
+            }
+            known if known.is_empty() => format!("define it: filter {name:?} {{ module \"FILE.wasm\" }}"),
+            known => suggestion(&name, &known, ""),
+        };
+        mistakes.push(Diagnostic::new(span, format!("there is no filter {name:?}")).help(help));
+        // The filter that was meant is not unused on top of it.
+        if let Some(meant) = nearest(&name, &filters.names()).map(str::to_owned) {
+            filters.find(&meant);
+        }
+    }
+    found
+}
+
+/// Reports stages that no query gets to, and caches with nothing to keep.
+fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]) {
+    let known = |node: &&KdlNode| ZONE.shape.children.contains(&node.name().value());
+    if !nodes.iter().any(is_stage) {
+        let empty = Diagnostic::new(head(zone), "this zone has no stages");
+        mistakes.push(empty.help(format!("give it at least one: {}", ZONE.shape.example)));
+        return;
+    }
+    // Whatever a misspelt stage was meant to be, it may be the one that is missing.
+    if !nodes.iter().all(|node| known(&node)) {
+        return;
+    }
+    let is = |node: &KdlNode, name: &str| node.name().value() == name;
+    let is_source = |node: &KdlNode| source::WORDS.contains(&node.name().value());
+    let source = nodes
+        .iter()
+        .position(|node| is_source(node) && !source::passes_on(node));
+    if let Some(source) = source {
+        let word = nodes[source].name().value();
+        for stage in &nodes[source + 1..] {
+            let problem = format!("no query reaches this `{}`", stage.name().value());
+            let help = match word {
+                "forward" if is(stage, word) => {
+                    format!("name all upstreams in one `{word}`, or write `except` or `next` in it")
+                }
+                "kubernetes" | "file" => format!("move it above `{word}`, or write `fallthrough` in that"),
+                _ => format!("move it above `{word}`: stages run in the order they are written"),
+            };
+            mistakes.push(
+                Diagnostic::new(head(stage), problem)
+                    .label("never reached")
+                    .other(head(&nodes[source]), "everything is answered here")
+                    .help(help),
+            );
+        }
+    }
+    if let Some(last) = nodes.last().filter(|node| is_source(node))
+        && let Some(next) = child(block(last), "next").or(child(block(last), "fallthrough"))
+    {
+        let word = next.name().value();
+        let help = format!("write the stage that is to be asked instead below this one, or remove `{word}`");
+        mistakes.push(Diagnostic::new(head(next), "there is no next stage").help(help));
+    }
+    let reached = &nodes[..source.map_or(nodes.len(), |source| source + 1)];
+    let first = reached.iter().position(|node| is(node, "cache"));
+    for (index, stage) in reached.iter().enumerate().filter(|(_, node)| is(node, "cache")) {
+        match first {
+            Some(first) if first != index => mistakes.push(
+                Diagnostic::new(head(stage), "a zone can have only one `cache`")
+                    .label("the second")
+                    .other(head(&reached[first]), "the first")
+                    .help("keep one of them"),
+            ),
+            _ if index + 1 == reached.len() => mistakes.push(
+                Diagnostic::new(head(stage), "this `cache` never gets an answer to store")
+                    .label("nothing below it answers")
+                    .help("write a `forward`, or `use` a filter that answers, below it"),
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// Reports sources that answer by who asks, where their answers would be kept for others.
+fn refuse_kept_searches(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
+    let below = nodes.iter().skip_while(|node| node.name().value() != "cache");
+    for autopath in below.filter_map(|node| child(block(node), "autopath")) {
+        let problem =
+            "`autopath` decides by who asks, and stands below `cache`: what is kept there is for everybody";
+        mistakes.push(Diagnostic::new(head(autopath), problem).help("move the `cache` below it"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::tests::{config, parse_in};
+    use super::*;
+
+    const FILTERS: &str = "listen \"127.0.0.1\"\n\
+        filter \"a\" { module \"builtin:log\" }\nfilter \"b\" { module \"builtin:hosts\" }\n\
+        zone \"used\" { use \"a\"; use \"b\" }\n";
+
+    #[test]
+    fn stages_are_kept_in_order() {
+        let config = config(&format!(
+            "{FILTERS} zone \".\" {{ use \"b\"; cache; use \"a\"; forward \"192.0.2.1\" }}"
+        ));
+        let stages = &config.zones[1].stages;
+        assert!(matches!(stages[0], Stage::Filter(1)));
+        assert!(matches!(stages[1], Stage::Cache(_)));
+        assert!(matches!(stages[2], Stage::Filter(0)));
+        assert!(matches!(stages[3], Stage::Source(_)));
+        assert_eq!(stages.len(), 4);
+    }
+
+    #[test]
+    fn a_name_may_be_in_zones_on_different_addresses() {
+        let zones = |first: &str, second: &str| {
+            let zone = |on: &str| format!("zone \".\" {{\n{on}\nforward \"192.0.2.1\" }}\n");
+            format!(
+                "listen \"127.0.0.1\" \"127.0.0.2:5300\"\n{}{}",
+                zone(first),
+                zone(second)
+            )
+        };
+        let config = config(&zones(
+            "on \"127.0.0.1\"",
+            "on \"127.0.0.2:5300\"; clients { allow \"private\" }",
+        ));
+        assert_eq!(config.zones[1].on, ["127.0.0.2:5300".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_zone_may_have_several_names() {
+        let config = config(
+            "listen \"127.0.0.1\"\nzone \"Cluster.local\" \"10.in-addr.arpa.\" { forward \"192.0.2.1\" }",
+        );
+        assert_eq!(config.zones[0].names, ["cluster.local.", "10.in-addr.arpa."]);
+    }
+
+    #[test]
+    fn a_filter_that_is_not_defined_is_shown_with_its_module() {
+        const LISTEN: &str = "listen \"127.0.0.1\"\n";
+        for (before, name, expected) in [
+            (
+                LISTEN,
+                "hosts",
+                "define it: filter \"hosts\" { module \"builtin:hosts\" }",
+            ),
+            (
+                FILTERS,
+                "hosts",
+                "define it: filter \"hosts\" { module \"builtin:hosts\" }",
+            ),
+            (
+                LISTEN,
+                "mine",
+                "define it: filter \"mine\" { module \"FILE.wasm\" }",
+            ),
+        ] {
+            let text = format!("{before} zone \".\" {{ use {name:?}; forward \"192.0.2.1\" }}");
+            let report = parse_in(Path::new("/nonexistent"), &text)
+                .unwrap_err()
+                .to_string();
+            assert!(report.contains(expected), "{report}");
+        }
+    }
+
+    /// A source that leaves something to others may have anything below it.
+    #[test]
+    fn a_source_may_pass_on() {
+        let config = config(&format!(
+            "{FILTERS} zone \".\" {{ forward \"192.0.2.1\" {{ except \"x\" }}; use \"a\"; cache; \
+             forward \"192.0.2.2\" {{ next \"NXDOMAIN\" }}; forward \"192.0.2.3\" }}"
+        ));
+        assert_eq!(config.zones[1].stages.len(), 5);
+    }
+
+    #[test]
+    fn a_filter_below_the_cache_may_be_what_answers() {
+        config(&format!("{FILTERS} zone \".\" {{ cache; use \"b\" }}"));
+    }
+
+    #[test]
+    fn zones_are_told_apart_by_clients() {
+        let zones = |first: &str, second: &str| {
+            let stage = "forward \"192.0.2.1\"";
+            format!(
+                "listen \"127.0.0.1\"\nzone \"a\" {{\n{first}\n{stage} }}\nzone \"a\" {{\n{second}\n{stage} }}"
+            )
+        };
+        let found = config(&zones(
+            "from \"10.0.0.0/8\" \"2001:db8::1\"",
+            "from \"10.1.0.0/16\"",
+        ));
+        assert_eq!(found.zones[0].from.len(), 2);
+        config(&zones("from \"10.0.0.0/8\"", ""));
+    }
+}

@@ -1,0 +1,139 @@
+//! `file`: a zone file that a zone is answered from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kdl::KdlNode;
+
+use super::decode::{Mistakes, arguments, block, head, text};
+use super::error::{Diagnostic, Span};
+use super::forward::Place;
+use super::kubernetes::{FALLTHROUGH, fallthrough};
+use super::name::zone_name;
+use super::transfer::{self, Transfer};
+use super::units::size;
+use super::words::{Table, words};
+use crate::zonefile::{self, Bounds};
+
+words! {
+    /// `file "PATH" { … }`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct ZoneFile in FILE(1..=1): r#"file "/etc/dnsweir/zones/example.org""#;
+
+    /// The zone file.
+    values "PATH" path: PathBuf = ("required"), "a path";
+    /// Missing names below these names, or all missing names, are left to the next stage.
+    hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
+    /// Memory of the zone, and size of its files. A reload needs three times as much.
+    one "memory" memory: usize = "64MiB" in size(1 << 10..=1 << 36);
+    /// [Who may transfer the zone](#transfer).
+    hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "a block";
+    by hand {
+        /// The zone in the file; other names are left to the next stage.
+        hand "origin" = ("each name of the zone") in ORIGIN, "a name";
+    }
+    besides {
+        /// What it says: of each name of its zone, or of the one that `origin "NAME"` names.
+        zones: Vec<Arc<zonefile::Zone>>;
+    }
+}
+
+const ORIGIN: Table<()> = Table::plain(1..=1, r#"origin "example.org""#);
+
+/// Decodes `file` in a zone with these names; none, if the file is no zone.
+pub(super) fn decode(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    zones: &[String],
+    node: &KdlNode,
+) -> Option<ZoneFile> {
+    let mut file = FILE.read(mistakes, node);
+    let nodes = block(node);
+    let origin = mistakes.scalar(nodes, ORIGIN.shape.example, zone_name);
+    file.fallthrough = fallthrough(mistakes, nodes);
+    file.transfer = transfer::decode(mistakes, place.keys, nodes);
+    file.path = place.folder.join(mistakes.argument(node, text)?);
+    place.files.note(&file.path);
+    let span = arguments(node)
+        .next()
+        .map_or(head(node), |entry| entry.span().into());
+    let origins = origin.as_ref().map_or(zones, std::slice::from_ref);
+    let bounds = Bounds { octets: file.memory };
+    for origin in origins {
+        let zone = zone(mistakes, place, &file.path, origin, bounds, span)?;
+        file.zones.push(zone);
+    }
+    Some(file)
+}
+
+/// Reads a zone, and reports what is wrong with its files.
+fn zone(
+    mistakes: &mut Mistakes,
+    place: &mut Place<'_>,
+    path: &Path,
+    origin: &str,
+    bounds: Bounds,
+    span: Span,
+) -> Option<Arc<zonefile::Zone>> {
+    match zonefile::read(path, origin, bounds) {
+        Ok(zone) => {
+            zone.files.iter().for_each(|(file, _)| place.files.note(file));
+            Some(zone)
+        }
+        Err(found) => {
+            for mistake in found {
+                mistakes.push(Diagnostic::new(span, mistake.to_string()).help(mistake.help));
+            }
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::parse_in;
+    use super::super::{SourceConfig, Stage};
+    use super::*;
+
+    fn file(stages: &[Stage]) -> &ZoneFile {
+        match &stages[0] {
+            Stage::Source(SourceConfig::File(file)) => file,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_name_of_a_zone_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join("zone"),
+            "@ 60 SOA ns admin 1 2 3 4 5\n$INCLUDE more\n",
+        )
+        .unwrap();
+        fs::write(folder.path().join("more"), "a A 192.0.2.1\n").unwrap();
+        let text = "listen \"127.0.0.1\"\nzone \"a.test\" \"b.test\" { file \"zone\" }\n\
+                    zone \"c.test\" { file \"zone\" { origin \"x.c.test\"; memory \"1MiB\"; fallthrough }; forward \"192.0.2.1\" }";
+        let config = parse_in(folder.path(), text).unwrap();
+        let (both, other) = (file(&config.zones[0].stages), file(&config.zones[1].stages));
+        let origins = |file: &ZoneFile| {
+            file.zones
+                .iter()
+                .map(|zone| zone.origin.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(origins(both), ["a.test.", "b.test."]);
+        assert_eq!(
+            (origins(other), other.memory),
+            (vec!["x.c.test.".to_owned()], 1 << 20)
+        );
+        assert_eq!(
+            (both.memory, other.fallthrough.as_slice()),
+            (64 << 20, &[".".to_owned()][..])
+        );
+        for name in ["zone", "more"] {
+            assert!(config.files.contains(&folder.path().join(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Whom to ask for a server's addresses.
+//!
+//! The node's resolv.conf may name dnsweir, which may not be answering yet, or not without what is to be fetched. So the
+//! addresses are asked of the upstreams that the configuration has for the name, which are never dnsweir itself: past its
+//! filters and its cache. Whether it is the right server that answers there, TLS says, not DNS.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hickory_proto::op::Message;
+use hickory_proto::rr::RData;
+use reqwest::dns::{Addrs, Name as Host, Resolve, Resolving};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::config::{self, Config, Encryption, Forward, Network, Protocol, SourceConfig, Stage};
+use crate::dns::name::Name;
+use crate::dns::suffix_map::SuffixMap;
+use crate::dns::{MESSAGE_MAXIMUM, build, flag};
+use crate::tls;
+
+/// How long one server may take to answer.
+const TIME: Duration = Duration::from_secs(2);
+
+/// How often each server is asked.
+const ROUNDS: usize = 2;
+
+/// Types of addresses: A (RFC 1035 section 3.2.2) and AAAA (RFC 3596 section 2.1).
+const TYPES: [u16; 2] = [1, 28];
+
+/// The class of the Internet.
+const IN: u16 = 1;
+
+/// The rcode of names that do not exist.
+const NXDOMAIN: u16 = 3;
+
+/// The servers that the configuration's zones ask.
+#[derive(Debug, Clone, Default)]
+pub struct Upstreams(Arc<SuffixMap<Vec<Server>>>);
+
+/// One of them.
+#[derive(Debug, Clone)]
+struct Server {
+    address: SocketAddr,
+    /// Who it has to be, if it is asked over TLS and never otherwise.
+    secured: Option<(tls::Client, ServerName<'static>)>,
+    /// What else it is asked over, which cannot be done here.
+    other: Option<Encryption>,
+}
+
+impl Upstreams {
+    /// Those of all zones that forward.
+    pub fn of(config: &Config) -> Upstreams {
+        let mut zones = SuffixMap::default();
+        for zone in &config.zones {
+            let forwards = zone.stages.iter().filter_map(|stage| match stage {
+                Stage::Source(SourceConfig::Forward(forward)) => Some(servers(forward)),
+                _ => None,
+            });
+            let servers: Vec<Server> = forwards.flatten().collect();
+            for name in zone.names.iter().filter_map(|name| Name::parse(name).ok()) {
+                zones.insert(name.as_bytes(), servers.clone());
+            }
+        }
+        Upstreams(Arc::new(zones))
+    }
+
+    /// All addresses of a host.
+    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        if host == "localhost" {
+            // RFC 6761 section 6.3.
+            return Ok(vec![[127, 0, 0, 1].into(), Ipv6Addr::LOCALHOST.into()]);
+        }
+        let name = Name::parse(host).map_err(|error| io::Error::other(error.to_string()))?;
+        let servers = self.0.longest(name.as_bytes()).map_or(&[][..], Vec::as_slice);
+        if servers.is_empty() {
+            let problem = "no zone of the configuration forwards this name: write the server's address, as in address=\"192.0.2.1\"";
+            return Err(io::Error::other(problem));
+        }
+        let mut problem = None;
+        for server in (0..ROUNDS).flat_map(|_| servers) {
+            match ask(server, &name).await {
+                Ok(found) => return Ok(found),
+                Err(error) => problem = Some(format!("{}: {error}", server.address)),
+            }
+        }
+        Err(io::Error::other(problem.unwrap_or_default()))
+    }
+}
+
+/// The upstreams of one `forward`.
+fn servers(forward: &Forward) -> Vec<Server> {
+    let client = forward.client();
+    let server = |upstream: &config::Upstream| Server {
+        address: upstream.address,
+        other: match forward.protocol {
+            Protocol::Encrypted(other @ (Encryption::Https | Encryption::Quic)) => Some(other),
+            _ => None,
+        },
+        secured: client.clone().map(|client| {
+            let name = tls::server_name_at(upstream.name.as_deref(), upstream.address.ip());
+            (client, name)
+        }),
+    };
+    forward.upstreams.iter().map(server).collect()
+}
+
+/// What is wrong with an address of a private network that a redirect leads to.
+pub(crate) const NOT_WRITTEN: &str = "only a host that the configuration names may have a private address";
+
+/// Whether an address is this machine's or in a private network, also where an IPv6 address stands for it (RFC 4291 section
+/// 2.5.5.2).
+pub fn is_inside(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_unspecified() || Network::is_private(ip)
+}
+
+/// Resolves the hosts of one request. What is connected to is what was looked at here.
+#[derive(Debug)]
+pub(crate) struct Resolver {
+    /// Whom to ask.
+    pub upstreams: Upstreams,
+    /// Hosts of the configuration. Others are where a server sends us on to, and are public.
+    pub written: Vec<String>,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, host: Host) -> Resolving {
+        let upstreams = self.upstreams.clone();
+        let is_written = self.written.iter().any(|written| written == host.as_str());
+        Box::pin(async move {
+            let host = host.as_str();
+            let found = upstreams.addresses(host).await;
+            let mut found = found.map_err(|error| format!("no address of {host}: {error}"))?;
+            if !is_written {
+                found.retain(|address| !is_inside(*address));
+                if found.is_empty() {
+                    return Err(format!("{host} has private addresses: {NOT_WRITTEN}").into());
+                }
+            }
+            let addresses = found.into_iter().map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(addresses) as Addrs)
+        })
+    }
+}
+
+/// A host's addresses as one server knows them. It may have none of one type, or of both.
+async fn ask(server: &Server, name: &Name) -> io::Result<Vec<IpAddr>> {
+    let [v4, v6] = TYPES.map(|qtype| ask_for(server, name, qtype));
+    let (v4, v6) = tokio::join!(v4, v6);
+    let found = match (v4, v6) {
+        (Ok(v4), Ok(v6)) => [v4, v6].concat(),
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) if !one.is_empty() => one,
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
+    if found.is_empty() {
+        return Err(io::Error::other("has no addresses of it"));
+    }
+    Ok(found)
+}
+
+async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<IpAddr>> {
+    let mut query = build::upstream_query(name.as_bytes(), qtype, IN, flag::RD, false, None);
+    let id: [u8; 2] = rand::random();
+    query[..2].copy_from_slice(&id);
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let address = server.address;
+    if let Some(other) = server.other {
+        let problem = format!(
+            "is asked over {}://, and servers of files are looked up over UDP, TCP or TLS only: write the server's \
+             address, as in address=\"192.0.2.1\"",
+            other.word()
+        );
+        return Err(io::Error::other(problem));
+    }
+    let answer = match &server.secured {
+        Some(secured) => timeout(TIME, over_tls(address, secured, &query))
+            .await
+            .map_err(late)??,
+        None => match timeout(TIME, over_udp(address, &query)).await.map_err(late)?? {
+            answer if answer.metadata.truncation => {
+                timeout(TIME, over_tcp(address, &query)).await.map_err(late)??
+            }
+            answer => answer,
+        },
+    };
+    let rcode = u16::from(answer.metadata.response_code);
+    if rcode != 0 && rcode != NXDOMAIN {
+        return Err(io::Error::other(format!(
+            "answers {}",
+            answer.metadata.response_code
+        )));
+    }
+    // Those behind aliases have other owners.
+    let addresses = answer.answers.iter().filter_map(|record| match &record.data {
+        RData::A(address) => Some(IpAddr::V4(address.0)),
+        RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+        _ => None,
+    });
+    Ok(addresses.collect())
+}
+
+async fn over_udp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => [0; 4].into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(query).await?;
+    let mut buffer = vec![0; MESSAGE_MAXIMUM];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        // Whatever else comes is somebody's attempt at a forgery.
+        if let Some(answer) = answer_to(query, &buffer[..length]) {
+            return Ok(answer);
+        }
+    }
+}
+
+async fn over_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Message> {
+    over_stream(TcpStream::connect(server).await?, query).await
+}
+
+async fn over_tls(
+    server: SocketAddr,
+    (client, name): &(tls::Client, ServerName<'static>),
+    query: &[u8],
+) -> io::Result<Message> {
+    let connector = TlsConnector::from(client.config().map_err(io::Error::other)?);
+    let stream = TcpStream::connect(server).await?;
+    over_stream(connector.connect(name.clone(), stream).await?, query).await
+}
+
+async fn over_stream(mut stream: impl AsyncRead + AsyncWrite + Unpin, query: &[u8]) -> io::Result<Message> {
+    let length = query.len() as u16;
+    stream.write_all(&[&length.to_be_bytes(), query].concat()).await?;
+    stream.flush().await?;
+    let mut answer = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut answer).await?;
+    answer_to(query, &answer).ok_or_else(|| io::Error::other("answers something else"))
+}
+
+/// The answer to this query, if it is one.
+fn answer_to(query: &[u8], message: &[u8]) -> Option<Message> {
+    let asked = Message::from_vec(query).ok()?;
+    let answer = Message::from_vec(message).ok()?;
+    (message[..2] == query[..2] && answer.queries == asked.queries).then_some(answer)
+}

@@ -1,0 +1,230 @@
+//! What a case gives a filter beside the record: the message of a response, the details of a query.
+//!
+//! ```kdl
+//! response "www.example" "A" source="cache" {
+//!     given listener="127.0.0.1:53" {
+//!         option 8 "000118" "c00002"
+//!         record "www.example." 300 "A" "192.0.2.1"
+//!     }
+//!     pass
+//! }
+//! ```
+
+use kdl::{KdlEntry, KdlNode, KdlValue};
+
+use super::values::{query_name, query_type};
+use crate::config::decode::{Mistakes, Shape, Wrong, arguments, block, named_nodes, text, whole};
+use crate::config::hex;
+use crate::dns::CLASS_IN;
+use crate::dns::build;
+use crate::dns::data::parse_data;
+use crate::dns::name::Name;
+use crate::filter::Known;
+use dnsweir_answer::identity::{Identity, Labels, Namespace, PodObject};
+
+const GIVEN: Shape = Shape {
+    example: r#"given { record "www.example." 300 "A" "192.0.2.1" }"#,
+    arguments: 0..=0,
+    properties: &["listener", "server-name", "identity"],
+    children: &CHILDREN,
+    repeated: &CHILDREN,
+};
+
+const CHILDREN: [&str; 8] = [
+    "option",
+    "record",
+    "authority",
+    "additional",
+    "pod-label",
+    "pod-annotation",
+    "namespace-label",
+    "namespace-annotation",
+];
+
+const LABEL: Shape = Shape::plain(
+    2..=2,
+    r#"namespace-annotation "example.com/allowed" "*.example.com""#,
+);
+
+const RECORD: Shape = Shape::plain(4..=4, r#"record "www.example." 300 "A" "192.0.2.1""#);
+
+const OPTION: Shape = Shape::plain(1..=usize::MAX, r#"option 8 "000118" "c00002""#);
+
+/// Where the header counts the records of the answer section.
+pub(super) const ANSWERS: usize = 6;
+
+/// Sections of a message in their order, by the words of test cases, and where each is counted in the header.
+const SECTIONS: [(&str, usize); 3] = [("record", ANSWERS), ("authority", 8), ("additional", 10)];
+
+/// What is given.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The response; as a rule without records.
+    pub message: Vec<u8>,
+    /// How many records its answer section has.
+    pub answers: u16,
+    /// Their lowest TTL, and that of all other records; 0: there are none.
+    pub ttl: u32,
+    /// The options of the query's OPT record.
+    options: Vec<u8>,
+    listener: String,
+    server_name: String,
+    /// Who asks.
+    identity: Identity,
+    /// The node as it is written.
+    pub(super) text: Option<String>,
+}
+
+impl Given {
+    /// Reads a case's `given`, if it has one, for a question in wire format. `file` is the text that it stands in.
+    pub(super) fn decode(
+        mistakes: &mut Mistakes,
+        node: Option<&KdlNode>,
+        question: &[u8],
+        rcode: u16,
+        file: &str,
+    ) -> Given {
+        let mut given = Given {
+            message: build::empty(question, rcode),
+            ..Given::default()
+        };
+        let Some(node) = node else { return given };
+        mistakes.check(node, &GIVEN);
+        let span = node.span();
+        let written = file.get(span.offset()..span.offset() + span.len());
+        given.text = written.map(|text| text.trim().to_owned());
+        given.listener = mistakes.property(node, "listener", text).unwrap_or_default();
+        given.server_name = mistakes.property(node, "server-name", text).unwrap_or_default();
+        given.identity = decode_identity(mistakes, node);
+        let mut ttls = Vec::new();
+        for (section, count_at) in SECTIONS {
+            for record in named_nodes(block(node), section) {
+                ttls.extend(push_record(mistakes, record, count_at, &mut given.message));
+            }
+        }
+        for option in named_nodes(block(node), "option") {
+            given.push_option(mistakes, option);
+        }
+        given.answers = named_nodes(block(node), "record").count() as u16;
+        given.ttl = ttls.into_iter().min().unwrap_or(0);
+        given
+    }
+
+    fn push_option(&mut self, mistakes: &mut Mistakes, node: &KdlNode) {
+        mistakes.check(node, &OPTION);
+        let mut given = arguments(node);
+        let code = given
+            .next()
+            .and_then(|entry| mistakes.value("code", entry, whole(0..=u16::MAX)));
+        let data: Option<Vec<Vec<u8>>> = given
+            .map(|entry: &KdlEntry| mistakes.value("data", entry, octets))
+            .collect();
+        if let (Some(code), Some(data)) = (code, data) {
+            let data = data.concat();
+            self.options.extend(code.to_be_bytes());
+            self.options.extend((data.len() as u16).to_be_bytes());
+            self.options.extend(data);
+        }
+    }
+
+    /// What there is to know of the query.
+    pub(super) fn known(&self) -> Known<'_> {
+        Known {
+            options: &self.options,
+            listener: &self.listener,
+            server_name: &self.server_name,
+            identity: &self.identity,
+        }
+    }
+}
+
+/// Reads `identity="shop/web"` or `identity="host"`, and the labels and annotations in the block.
+fn decode_identity(mistakes: &mut Mistakes, node: &KdlNode) -> Identity {
+    let mut labels = |name: &str| {
+        let mut labels = Labels::new();
+        for label in named_nodes(block(node), name) {
+            mistakes.check(label, &LABEL);
+            let texts: Vec<_> = arguments(label)
+                .filter_map(|entry| mistakes.value(name, entry, text))
+                .collect();
+            if let [name, value] = &texts[..] {
+                labels.insert(name.clone(), value.clone());
+            }
+        }
+        labels
+    };
+    let (of_pod, pod_annotations) = (labels("pod-label"), labels("pod-annotation"));
+    let namespace = Namespace {
+        labels: labels("namespace-label"),
+        annotations: labels("namespace-annotation"),
+    };
+    let Some(identity) = mistakes.property(node, "identity", identity) else {
+        return Identity::Unknown;
+    };
+    match identity.split_once('/') {
+        None => Identity::Host,
+        Some((name, pod)) => {
+            let object = PodObject {
+                namespace: name.into(),
+                name: pod.into(),
+                service_account: "default".into(),
+                labels: of_pod,
+                annotations: pod_annotations,
+                ..PodObject::default()
+            };
+            Identity::of(object, namespace)
+        }
+    }
+}
+
+fn identity(value: &KdlValue) -> Result<String, Wrong> {
+    let identity = text(value)?;
+    match identity == "host" || identity.contains('/') {
+        true => Ok(identity),
+        false => Err(Wrong::new(
+            "is nobody's identity",
+            "write \"NAMESPACE/POD\", or \"host\"; who is not known has none",
+        )),
+    }
+}
+
+/// Adds a record to the section of a message that is counted there: its TTL, unless it has a mistake.
+pub(super) fn push_record(
+    mistakes: &mut Mistakes,
+    node: &KdlNode,
+    count_at: usize,
+    message: &mut Vec<u8>,
+) -> Option<u32> {
+    mistakes.check(node, &RECORD);
+    let given: Vec<_> = arguments(node).collect();
+    let [owner, ttl, rtype, data] = given[..] else {
+        return None;
+    };
+    let owner = mistakes.value("owner", owner, query_name);
+    let ttl = mistakes.value("TTL", ttl, whole(0..=i32::MAX as u32));
+    let rtype = mistakes.value("type", rtype, query_type)?;
+    let data = mistakes.value("data", data, |value| record_data(value, rtype));
+    let (owner, ttl) = (owner?, ttl?);
+    build::push_record(message, count_at, owner.as_bytes(), rtype, CLASS_IN, ttl, &data?);
+    Some(ttl)
+}
+
+fn record_data(value: &KdlValue, rtype: u16) -> Result<Vec<u8>, Wrong> {
+    parse_data(rtype, text(value)?.as_bytes(), Name::ROOT.as_bytes()).map_err(|_| {
+        Wrong::new(
+            "is not data of this type",
+            "write it as in a zone file, with names that end in a dot",
+        )
+    })
+}
+
+/// Hexadecimal digits, two for each octet.
+fn octets(value: &KdlValue) -> Result<Vec<u8>, Wrong> {
+    let octets = hex::octets(&text(value)?).filter(|octets| octets.len() <= usize::from(u16::MAX));
+    octets.ok_or_else(|| {
+        Wrong::new(
+            "is not a string of octets",
+            "write two hexadecimal digits for each, such as \"000118\"",
+        )
+    })
+}

@@ -1,0 +1,311 @@
+//! Plugins that become filters.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::config::Span;
+
+use super::blocks::{Plugin, PluginOption};
+use super::document::{Node, quoted};
+use super::draft::Draft;
+use super::rewrite;
+use super::sites::are_about;
+use super::tokens::Token;
+use super::values;
+
+/// Whether a line in a plugin's braces is no option but a part of its data.
+pub(crate) fn is_row(plugin: &str, option: &PluginOption) -> bool {
+    match plugin {
+        "hosts" => option.name.text.parse::<IpAddr>().is_ok(),
+        "rewrite" | "acl" => true,
+        _ => false,
+    }
+}
+
+/// The stage that a plugin becomes in a zone.
+pub fn stage(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
+    match plugin.name.text.as_str() {
+        "errors" => {
+            let config = vec![Node::new("class").text("error")];
+            Some(draft.filters.stage("errors", "log", config))
+        }
+        "log" => log(draft, plugin),
+        "dns64" => dns64(draft, plugin),
+        "loadbalance" => loadbalance(draft, plugin),
+        "minimal" | "whoami" => {
+            let name = plugin.name.text.as_str();
+            Some(draft.filters.stage(name, name, Vec::new()))
+        }
+        "hosts" => hosts(draft, plugin, zone),
+        "local" => Some(local(draft, plugin)),
+        _ => None,
+    }
+}
+
+/// The rules of all `rewrite`s of a zone.
+pub fn rewrite(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
+    let mut rules = Vec::new();
+    for plugin in plugins {
+        // In a block, a rule goes on for several lines.
+        let rows = plugin
+            .options
+            .iter()
+            .flat_map(|row| [&row.name].into_iter().chain(&row.arguments));
+        let words: Vec<&Token> = plugin.arguments.iter().chain(rows).collect();
+        match rewrite::rule(&words) {
+            Ok(rule) => rules.push(rule.from(plugin.span())),
+            Err((problem, help)) => draft.mistake(plugin.span(), problem, help),
+        }
+    }
+    (!rules.is_empty()).then(|| draft.filters.stage("rewrite", "rewrite", rules))
+}
+
+/// The rules of all `acl`s of a zone.
+pub fn acl(draft: &mut Draft, plugins: &[&Plugin]) -> Option<Node> {
+    let mut rules = Vec::new();
+    for plugin in plugins {
+        let names = draft.zones(&plugin.arguments);
+        rules.extend(
+            plugin
+                .options
+                .iter()
+                .filter_map(|row| acl_rule(draft, row, &names)),
+        );
+    }
+    (!rules.is_empty()).then(|| draft.filters.stage("acl", "acl", rules))
+}
+
+/// `ACTION [type TYPE…] [net NETWORK…]`
+fn acl_rule(draft: &mut Draft, row: &PluginOption, names: &[String]) -> Option<Node> {
+    let action = row.name.text.to_ascii_lowercase();
+    if !["allow", "block", "filter", "drop"].contains(&action.as_str()) {
+        let problem = format!("`{action}` is no action");
+        draft.mistake(row.name.span, problem, "valid here: allow, block, filter, drop");
+        return None;
+    }
+    let (mut types, mut networks, mut section) = (Vec::new(), Vec::new(), "");
+    for word in &row.arguments {
+        match (word.text.to_ascii_lowercase().as_str(), section) {
+            ("type", _) => section = "type",
+            ("net", _) => section = "net",
+            ("*", "type" | "net") => {}
+            (_, "type") => types.push(word.text.to_ascii_uppercase()),
+            (_, "net") => networks.push(word.text.as_str()),
+            _ => {
+                let problem = format!("`{}` stands in no section", word.text);
+                draft.mistake(word.span, problem, "write it like: block type A net 192.0.2.0/24");
+                return None;
+            }
+        }
+    }
+    let texts = |node: Node, texts: &[String]| texts.iter().fold(node, |node, text| node.text(text));
+    let mut node = networks
+        .iter()
+        .fold(Node::new(&action), |node, network| {
+            node.text(&values::network(network))
+        })
+        .from(row.span());
+    if !names.is_empty() {
+        node = node.child(texts(Node::new("name"), names));
+    }
+    if !types.is_empty() {
+        node = node.child(texts(Node::new("type"), &types));
+    }
+    Some(node)
+}
+
+/// `dns64 [PREFIX]`
+fn dns64(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+    let mut prefix = plugin.arguments.first();
+    let (mut config, mut all_clients) = (Vec::new(), false);
+    for option in &plugin.options {
+        match option.name.text.as_str() {
+            "prefix" => prefix = option.arguments.first(),
+            "translate_all" => config.push(Node::new("always")),
+            "allow_ipv4" => all_clients = true,
+            _ => {}
+        }
+    }
+    if !all_clients {
+        config.push(Node::new("only-ipv6-clients"));
+    }
+    config.extend(prefix.map(|prefix| Node::new("prefix").text(&prefix.text)));
+    Some(draft.filters.stage("dns64", "dns64", config))
+}
+
+/// `loadbalance [round_robin]`
+fn loadbalance(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+    if let Some(policy) = plugin
+        .arguments
+        .first()
+        .filter(|policy| policy.text != "round_robin")
+    {
+        let problem = format!("`{}` is not supported", policy.text);
+        draft.mistake(
+            plugin.span(),
+            problem,
+            "write `loadbalance` alone: each response has an order of its own",
+        );
+        return None;
+    }
+    Some(draft.filters.stage("rotation", "rotation", Vec::new()))
+}
+
+/// What `log` can be asked for of a query, beside formats with names.
+const PLACEHOLDERS: [&str; 16] = [
+    "{remote}",
+    "{port}",
+    "{>id}",
+    "{>opcode}",
+    "{type}",
+    "{class}",
+    "{name}",
+    "{proto}",
+    "{size}",
+    "{>do}",
+    "{>bufsize}",
+    "{rcode}",
+    "{>rflags}",
+    "{rsize}",
+    "{duration}",
+    "{common}",
+];
+
+/// `log [NAMES…] [FORMAT]`
+fn log(draft: &mut Draft, plugin: &Plugin) -> Option<Node> {
+    let mut config = Vec::new();
+    for option in &plugin.options {
+        let class = option.arguments.iter().fold(Node::new("class"), |node, word| {
+            let known = ["success", "denial", "error", "all"].contains(&word.text.as_str());
+            if !known {
+                draft.mistake(
+                    word.span,
+                    format!("`{}` is no class", word.text),
+                    "valid here: success, denial, error, all",
+                );
+            }
+            node.text(&word.text)
+        });
+        config.push(class);
+    }
+    if let Some(format) = plugin.arguments.last().filter(|word| word.text.contains('{')) {
+        let mut rest = format.text.as_str();
+        while let Some((_, after)) = rest.split_once('{') {
+            let name = after.split('}').next().unwrap_or_default();
+            let placeholder = format!("{{{name}}}");
+            if placeholder != "{combined}" && !PLACEHOLDERS.contains(&placeholder.as_str()) {
+                let help = format!("valid here: {} {{combined}}", PLACEHOLDERS.join(" "));
+                draft.mistake(format.span, format!("`{placeholder}` is not supported"), help);
+            }
+            rest = after;
+        }
+        let format = match format.text.as_str() {
+            "{common}" => "common".to_owned(),
+            "{combined}" => "combined".to_owned(),
+            own => own.replace("{common}", COMMON).replace("{combined}", COMBINED),
+        };
+        config.push(Node::new("format").text(&format));
+    }
+    Some(draft.filters.stage("log", "log", config))
+}
+
+const COMMON: &str = "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
+const COMBINED: &str = "{remote}:{port} - {>id} {>opcode} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" {rcode} {>rflags} {rsize} {duration}";
+
+/// `hosts [FILE [ZONES…]]`
+fn hosts(draft: &mut Draft, plugin: &Plugin, zone: &str) -> Option<Node> {
+    let mut config = Vec::new();
+    let path = draft.path(plugin.arguments.first().map_or("/etc/hosts", |word| &word.text));
+    let is_there = Path::new(&path).exists();
+    if is_there {
+        config.push(Node::new("file").raw(&format!("(file){}", quoted(&path))));
+    }
+    let (mut on, mut through) = (Vec::new(), false);
+    for option in &plugin.options {
+        match option.name.text.as_str() {
+            "ttl" => {
+                let ttl = draft.argument(option, "a number of seconds", |text| text.parse::<u16>().ok());
+                config.extend(ttl.map(|ttl| Node::new("ttl").text(&format!("{ttl}s"))));
+            }
+            "no_reverse" => config.push(Node::new("reverse").raw("#false")),
+            "fallthrough" => through |= are_about(&option.arguments, zone),
+            address => {
+                // One IPv4 address, in whichever form (RFC 4291 section 2.5.5.2).
+                if let Ok(address) = address.parse::<IpAddr>() {
+                    let address = address.to_canonical().to_string();
+                    let names = option.arguments.iter().map(|name| name.text.to_ascii_lowercase());
+                    on.extend(names.map(|name| (name, address.clone(), option.span())));
+                }
+            }
+        }
+    }
+    // A table of nothing that leaves everything to others.
+    if !is_there && on.is_empty() && through {
+        return None;
+    }
+    config.extend(listed(on));
+    if !through {
+        config.push(Node::new("unlisted").text("servfail"));
+    }
+    Some(draft.filters.stage("hosts", "hosts", config))
+}
+
+/// `local`: `localhost`, and names below it or that begin so, and the networks of this host and of none (RFC 6303).
+fn local(draft: &mut Draft, plugin: &Plugin) -> Node {
+    let is_off = |option: &PluginOption| {
+        option.name.text == "localhost_prefix" && option.arguments.iter().any(|word| word.text == "off")
+    };
+    let mut host = Node::new("match").text(r"(?:^|\.)localhost$");
+    if !plugin.options.iter().any(is_off) {
+        host = host.text(r"^localhost\.");
+    }
+    const ZONES: [&str; 3] = ["0.in-addr.arpa.", "127.in-addr.arpa.", "255.in-addr.arpa."];
+    const SOA: &str = "604800 IN SOA localhost. root.localhost. 1 0 0 0 604800";
+    let reverse = || Node::new("zone").texts(ZONES);
+    let denial = |node: Node, owner: &str| node.child(Node::new("authority").text(&format!("{owner} {SOA}")));
+    let answer = |node: Node, text: &str| node.child(Node::new("answer").text(text));
+    let template = |qtype: &str| Node::new("template").text(qtype).child(host.clone());
+    let apexes = ZONES.map(|zone| format!("^{}$", zone.trim_end_matches('.').replace('.', r"\.")));
+    let apex = Node::new("match").texts(apexes.each_ref().map(String::as_str));
+    let pointer = Node::new("match").text(r"^1\.0\.0\.127\.in-addr\.arpa$");
+    let config = vec![
+        answer(template("A"), "{name} 604800 IN A 127.0.0.1"),
+        answer(template("AAAA"), "{name} 604800 IN AAAA ::1"),
+        denial(Node::new("template").child(host.clone()), "{name}"),
+        answer(
+            Node::new("template").text("SOA").child(apex.clone()),
+            &format!("{{name}} {SOA}"),
+        ),
+        answer(
+            Node::new("template").text("NS").child(apex.clone()),
+            "{name} 604800 IN NS localhost.",
+        ),
+        denial(Node::new("template").child(apex), "{name}"),
+        answer(
+            Node::new("template").text("PTR").child(pointer.clone()),
+            "{name} 604800 IN PTR localhost.",
+        ),
+        denial(Node::new("template").child(pointer), "127.in-addr.arpa."),
+        denial(Node::new("template").child(reverse()), "{zone}").child(Node::new("rcode").text("NXDOMAIN")),
+    ];
+    draft.filters.stage("local", "template", config)
+}
+
+/// The names of a table, each with all its addresses.
+fn listed(rows: Vec<(String, String, Span)>) -> Vec<Node> {
+    let mut names: Vec<(String, Vec<String>, Span)> = Vec::new();
+    for (name, address, span) in rows {
+        match names.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, addresses, _)) if addresses.contains(&address) => {}
+            Some((_, addresses, _)) => addresses.push(address),
+            None => names.push((name, vec![address], span)),
+        }
+    }
+    let node = |(name, addresses, span): (String, Vec<String>, Span)| {
+        addresses
+            .iter()
+            .fold(Node::new("host").text(&name), |node, address| node.text(address))
+            .from(span)
+    };
+    names.into_iter().map(node).collect()
+}

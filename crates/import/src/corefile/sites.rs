@@ -1,0 +1,340 @@
+//! Who answers for which names, and where: server blocks by the addresses they are bound to, cut where plugins are only
+//! for some of the names.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::config::{Diagnostic, Encryption, Span};
+
+use super::blocks::{Block, Plugin};
+use super::key::{self, Key};
+use super::options::Options;
+use super::tokens::Token;
+use super::view;
+
+/// Names of a block that are answered on the same addresses.
+#[derive(Debug)]
+pub struct Site<'a> {
+    pub block: &'a Block,
+    /// Each with its key.
+    pub zones: Vec<(String, Span)>,
+    pub listeners: BTreeSet<SocketAddr>,
+    /// What is spoken there; none: DNS.
+    pub scheme: Option<Encryption>,
+    /// The networks of the clients that it is for; none: all.
+    pub clients: Vec<String>,
+}
+
+/// The sites of all blocks; what cannot be told is added to `mistakes`.
+pub(crate) fn sites<'a>(
+    blocks: &'a [Block],
+    options: &Options,
+    mistakes: &mut Vec<Diagnostic>,
+) -> Vec<Site<'a>> {
+    let mut sites: Vec<Site<'a>> = Vec::new();
+    for block in blocks {
+        let addresses = bound(block, options, mistakes);
+        let clients = view::networks(block, mistakes);
+        let mut of_block: Vec<((u16, Option<Encryption>), Site<'a>)> = Vec::new();
+        for token in &block.keys {
+            let key = match Key::parse(&token.text) {
+                Ok(key) => key,
+                Err((problem, help)) => {
+                    mistakes.push(Diagnostic::new(token.span, problem).help(help));
+                    continue;
+                }
+            };
+            let (port, scheme) = (key.port.unwrap_or(options.port), key.scheme);
+            let zones = key.zones.into_iter().map(|zone| (zone, token.span));
+            match of_block.iter_mut().find(|(known, _)| *known == (port, scheme)) {
+                Some((_, site)) => site.zones.extend(zones),
+                None => {
+                    let listeners = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+                    let zones = zones.collect();
+                    of_block.push((
+                        (port, scheme),
+                        Site {
+                            block,
+                            zones,
+                            listeners,
+                            scheme,
+                            clients: clients.clone(),
+                        },
+                    ));
+                }
+            }
+        }
+        sites.extend(of_block.into_iter().map(|(_, site)| site));
+    }
+    refuse_overlaps(&sites, mistakes);
+    sites
+}
+
+/// The addresses that a block is bound to: those of `bind`, or all that the host has.
+fn bound(block: &Block, options: &Options, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    let binds = || block.plugins.iter().filter(|plugin| plugin.name.text == "bind");
+    for bind in binds() {
+        let except = bind.options.iter().filter(|option| option.name.text == "except");
+        let except: Vec<IpAddr> = except
+            .flat_map(|option| listed(&option.arguments, options, mistakes))
+            .collect();
+        let all = listed(&bind.arguments, options, mistakes);
+        addresses.extend(all.into_iter().filter(|address| !except.contains(address)));
+    }
+    for bind in binds().filter(|bind| bind.arguments.is_empty()) {
+        let bare = Diagnostic::new(bind.span(), "`bind` needs an address");
+        mistakes.push(bare.help("write: bind 127.0.0.1"));
+    }
+    if binds().next().is_none() {
+        addresses = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    }
+    addresses
+}
+
+/// The addresses that are written, and those that interfaces have now. An IPv6 address of one link only is left out.
+fn listed(words: &[Token], options: &Options, mistakes: &mut Vec<Diagnostic>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for word in words {
+        if let Ok(address) = word.text.parse() {
+            addresses.push(address);
+            continue;
+        }
+        let found = options.addresses_of.map(|of| of(&word.text)).unwrap_or_default();
+        if found.is_empty() {
+            let problem = format!(
+                "{} is neither an IP address nor an interface with addresses",
+                word.text
+            );
+            let help = "write the addresses of the interface that is meant";
+            mistakes.push(Diagnostic::new(word.span, problem).help(help));
+        }
+        let is_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        addresses.extend(found.into_iter().filter(|ip| !is_local(ip)));
+    }
+    addresses
+}
+
+/// Reports names that two blocks answer for on the same address, for the same clients.
+fn refuse_overlaps(sites: &[Site<'_>], mistakes: &mut Vec<Diagnostic>) {
+    let mut known: Vec<(&str, &Site<'_>, Span)> = Vec::new();
+    for site in sites {
+        for (zone, span) in &site.zones {
+            let same = |(name, other, _): &&(&str, &Site<'_>, Span)| {
+                *name == zone && !other.listeners.is_disjoint(&site.listeners) && other.has_clients_of(site)
+            };
+            if let Some((_, _, first)) = known.iter().find(same) {
+                let twice = Diagnostic::new(*span, format!("{zone} is served twice on the same address"));
+                mistakes.push(
+                    twice
+                        .label("again")
+                        .other(*first, "first here")
+                        .help("keep one of them"),
+                );
+            }
+            known.push((zone, site, *span));
+        }
+    }
+}
+
+impl Site<'_> {
+    /// Whether both are for some clients with nothing that decides for one of them.
+    fn has_clients_of(&self, other: &Site<'_>) -> bool {
+        match (self.clients.is_empty(), other.clients.is_empty()) {
+            (false, false) => self.clients.iter().any(|network| other.clients.contains(network)),
+            (one, both) => one == both,
+        }
+    }
+}
+
+/// A zone, and where it is answered.
+#[derive(Debug)]
+pub struct Cut {
+    pub zone: String,
+    pub listeners: BTreeSet<SocketAddr>,
+}
+
+/// The zones of a site: its own, and those below them that a plugin tells apart, as far as no other site has them.
+pub fn cuts(site: &Site<'_>, all: &[Site<'_>]) -> Vec<Cut> {
+    let own = site.zones.iter().map(|(zone, _)| zone.clone());
+    let mut cuts: Vec<Cut> = own
+        .map(|zone| Cut {
+            zone,
+            listeners: site.listeners.clone(),
+        })
+        .collect();
+    let told_apart: BTreeSet<String> = site.block.plugins.iter().flat_map(scopes).collect();
+    for zone in told_apart {
+        let Some(above) = closest(&zone, site.zones.iter().map(|(zone, _)| zone.as_str())) else {
+            continue;
+        };
+        let taken = |listener: &SocketAddr| {
+            let others = all.iter().filter(|other| other.listeners.contains(listener));
+            let zones = others
+                .flat_map(|other| &other.zones)
+                .map(|(zone, _)| zone.as_str());
+            closest(&zone, zones) != Some(above)
+        };
+        let listeners: BTreeSet<_> = site.listeners.iter().filter(|it| !taken(it)).copied().collect();
+        if above != zone && !listeners.is_empty() {
+            cuts.push(Cut { zone, listeners });
+        }
+    }
+    cuts
+}
+
+/// The longest of `zones` that a name is in.
+fn closest<'z>(name: &str, zones: impl Iterator<Item = &'z str>) -> Option<&'z str> {
+    zones
+        .filter(|zone| is_in(name, zone))
+        .max_by_key(|zone| zone.len())
+}
+
+/// Whether a name is a zone's own or below it.
+pub fn is_in(name: &str, zone: &str) -> bool {
+    let above = name.strip_suffix(zone);
+    zone == "." || above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}
+
+/// The zones that a plugin names: it is for these only, or does something else there.
+fn scopes(plugin: &Plugin) -> Vec<String> {
+    let mut names = scope(plugin);
+    for option in plugin
+        .options
+        .iter()
+        .filter(|option| option.name.text == "fallthrough")
+    {
+        names.extend(option.arguments.iter().map(|argument| argument.text.as_str()));
+    }
+    if plugin.name.text == "cache" {
+        let disabled = plugin
+            .options
+            .iter()
+            .filter(|option| option.name.text == "disable");
+        let zones = disabled.flat_map(|option| option.arguments.iter().skip(1));
+        names.extend(zones.map(|zone| zone.text.as_str()));
+    }
+    names
+        .into_iter()
+        .filter_map(|name| key::zones(name).ok())
+        .flatten()
+        .collect()
+}
+
+/// What a plugin is for; empty: for all names of its block.
+fn scope(plugin: &Plugin) -> Vec<&str> {
+    let arguments = plugin.arguments.iter().map(|argument| argument.text.as_str());
+    match plugin.name.text.as_str() {
+        "forward" => arguments.take(1).collect(),
+        "kubernetes" | "k8s_external" | "secondary" | "transfer" => arguments.collect(),
+        "autopath" => arguments.filter(|text| !text.starts_with('@')).collect(),
+        "hosts" | "file" => arguments.skip(1).collect(),
+        "cache" => arguments
+            .enumerate()
+            .filter(|(index, text)| *index > 0 || text.parse::<u32>().is_err())
+            .map(|(_, text)| text)
+            .collect(),
+        "log" => arguments.filter(|text| !text.contains('{')).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether words name a zone or one above it, or no zone at all: then all are meant.
+pub(crate) fn are_about(words: &[Token], zone: &str) -> bool {
+    let zones = words.iter().filter_map(|word| key::zones(&word.text).ok());
+    let zones: Vec<String> = zones.flatten().collect();
+    zones.is_empty() || zones.iter().any(|of| is_in(zone, of))
+}
+
+/// Of several plugins of one name in a block, the one that names a zone or the closest one above it.
+pub(crate) fn closest_of<'p>(plugins: impl Iterator<Item = &'p Plugin>, zone: &str) -> Option<&'p Plugin> {
+    let named = |plugin: &Plugin| {
+        let zones = scope(plugin).into_iter().filter_map(|name| key::zones(name).ok());
+        let above = zones.flatten().filter(|of| is_in(zone, of));
+        above.map(|of| of.len()).max().unwrap_or(0)
+    };
+    let all: Vec<&Plugin> = plugins.collect();
+    // Of those that name it alike, the first.
+    all.into_iter().rev().max_by_key(|plugin| named(plugin))
+}
+
+/// Whether a plugin is for a zone.
+pub fn is_for(plugin: &Plugin, zone: &str) -> bool {
+    let scope = scope(plugin);
+    let zones = || scope.iter().filter_map(|name| key::zones(name).ok()).flatten();
+    scope.is_empty() || zones().any(|of| is_in(zone, &of))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::Source;
+
+    use super::super::blocks;
+    use super::*;
+
+    fn shown(text: &str) -> Result<Vec<String>, Vec<String>> {
+        let source = Source::new("Corefile", text);
+        let corefile = blocks::read(source, Path::new("/"), &|_| None).unwrap();
+        let mut mistakes = Vec::new();
+        let options = Options {
+            port: 53,
+            ..Options::default()
+        };
+        let sites = sites(&corefile.blocks, &options, &mut mistakes);
+        if !mistakes.is_empty() {
+            return Err(mistakes.into_iter().map(|mistake| mistake.message).collect());
+        }
+        let cuts = sites.iter().flat_map(|site| cuts(site, &sites));
+        Ok(cuts
+            .map(|cut| {
+                let listeners: Vec<String> = cut.listeners.iter().map(ToString::to_string).collect();
+                format!("{} @ {}", cut.zone, listeners.join(" "))
+            })
+            .collect())
+    }
+
+    #[test]
+    fn blocks_are_told_apart_by_their_addresses() {
+        assert_eq!(
+            shown("a b:5300 {\n bind 127.0.0.1 ::1\n}\n. {\n bind 127.0.0.2\n}").unwrap(),
+            [
+                "a. @ 127.0.0.1:53 [::1]:53",
+                "b. @ 127.0.0.1:5300 [::1]:5300",
+                ". @ 127.0.0.2:53"
+            ]
+        );
+        assert_eq!(shown(".").unwrap(), [". @ 0.0.0.0:53 [::]:53"]);
+        assert_eq!(
+            shown(". {\n bind 127.0.0.1\n}\n. {\n bind 127.0.0.1 127.0.0.2\n}").unwrap_err(),
+            [". is served twice on the same address"]
+        );
+        assert_eq!(
+            shown(". {\n bind eth0\n bind\n}").unwrap_err(),
+            [
+                "eth0 is neither an IP address nor an interface with addresses",
+                "`bind` needs an address"
+            ]
+        );
+    }
+
+    #[test]
+    fn zones_are_cut_where_plugins_differ() {
+        let text = ". {\n bind 127.0.0.1\n forward a.example 192.0.2.1\n forward b.org 192.0.2.3\n forward . 192.0.2.2\n hosts /etc/hosts c.example {\n fallthrough d.c.example\n }\n cache 30 a.example\n}\n\
+                    b.org x.example {\n bind 127.0.0.1\n forward y.a.example 192.0.2.1\n}";
+        let found = shown(text).unwrap();
+        let zones: Vec<&str> = found.iter().map(|cut| cut.split(' ').next().unwrap()).collect();
+        assert_eq!(
+            zones,
+            [
+                ".",
+                "a.example.",
+                "c.example.",
+                "d.c.example.",
+                "b.org.",
+                "x.example."
+            ]
+        );
+    }
+}

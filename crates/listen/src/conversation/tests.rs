@@ -1,0 +1,63 @@
+use std::cell::RefCell;
+use std::path::Path;
+
+use tokio::io::{AsyncReadExt, BufStream};
+use tokio::runtime::LocalRuntime;
+use tokio::sync::watch;
+
+use super::super::client_connections::ClientConnections;
+use super::super::service::Limits;
+use super::*;
+use crate::serve::generation::Generation;
+use crate::serve::{Live, Shared};
+use dnsweir_engine::filter::Engine;
+
+const LISTENER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 53);
+
+/// A listener's service, and what stops it.
+fn service() -> (Service, Arc<ClientConnections>, watch::Sender<bool>) {
+    let text = format!("listen \"{LISTENER}\"\nzone \".\" {{ forward \"192.0.2.53\" }}");
+    let config = crate::config::parse("test", &text, Path::new("/"), &[]).unwrap();
+    let connections = ClientConnections::new(&config.listen, 10);
+    let limits = Limits::new(&config.listen, 1, Arc::clone(&connections));
+    let generation = Generation::build(1, config, &Engine::new().unwrap(), None, None).unwrap();
+    let shared = Shared::new(1 << 20, None);
+    let server = shared.server(LISTENER);
+    let live = Live::new(Arc::new(generation), Vec::new(), None, Arc::clone(&shared), 0);
+    let (stopping, stop) = watch::channel(false);
+    let service = Service {
+        worker: Worker::new(shared, live),
+        server,
+        limits: Rc::new(RefCell::new(limits)),
+        stop,
+    };
+    (service, connections, stopping)
+}
+
+/// As TLS may.
+#[test]
+fn replies_leave_streams_that_keep_what_is_written_until_they_are_flushed() {
+    LocalRuntime::new().unwrap().block_on(async {
+        let (service, connections, _stopping) = service();
+        let client = SocketAddr::new(LISTENER.ip(), 40_000);
+        let connection = connections.open(client.ip(), 0).unwrap();
+        // So narrow that no reply goes through in one piece.
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let conversation = converse(service, Transport::Tcp, BufStream::new(ours), client, &connection);
+        let asking = async {
+            for id in [1_u16, 2] {
+                let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01".to_vec();
+                query[..2].copy_from_slice(&id.to_be_bytes());
+                theirs.write_u16(query.len() as u16).await.unwrap();
+                theirs.write_all(&query).await.unwrap();
+                let mut reply = vec![0; theirs.read_u16().await.unwrap().into()];
+                theirs.read_exact(&mut reply).await.unwrap();
+                assert_eq!(reply[..2], id.to_be_bytes());
+            }
+            theirs.shutdown().await.unwrap();
+            assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
+        };
+        let (reason, ()) = tokio::join!(conversation, asking);
+        assert_eq!(reason, None);
+    });
+}

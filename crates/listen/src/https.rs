@@ -1,0 +1,153 @@
+//! DNS over HTTPS (RFC 8484): HTTP/2, or HTTP/1.1 for who has nothing else, upon the handshake of [`tls`](super::tls).
+//!
+//! A request is answered by [`exchange`](super::exchange). What requests hold counts in `tcp-memory`, and a connection on which
+//! nothing is under way has `tcp-idle`, as over TCP; one whose client does not take its replies has `tcp-write`.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep_until};
+use tokio_rustls::server::TlsStream;
+
+use super::accept::{Accepted, serve_each};
+use super::bounds::CloseReason;
+use super::client_connections::ClientConnection;
+use super::exchange::{Exchange, HEAD_OCTETS, Over, PIECE};
+use super::secured::HTTP2;
+use super::service::Service;
+use super::tls::shake_hands;
+use crate::dns::Transport;
+
+/// Requests of one connection at a time (RFC 9113 section 6.5.2 recommends no fewer).
+const STREAMS: u32 = 100;
+
+/// Requests that a client may take back before they are looked at, beyond which the connection ends: whoever opens and
+/// resets streams has us work for nothing.
+const RESETS: usize = 20;
+
+/// Octets that a client may send before what it sent is taken: of one request, and of all.
+const WINDOW: u32 = 16 << 10;
+
+/// Octets that a request holds beside its query or its reply: its task, and what HTTP/2 knows of its stream.
+const REQUEST: usize = 2 << 10;
+
+/// Octets that a connection of HTTP/2 holds beside the queries and replies of its requests: its windows, its table of headers,
+/// and two pieces of each reply, which are counted no more once they were given away.
+pub(crate) const HTTP_MEMORY: usize = (64 << 10) + STREAMS as usize * (REQUEST + 2 * PIECE);
+
+/// How long a connection may take to end by itself once it was told to.
+const LEAVING: Duration = Duration::from_millis(500);
+
+/// Serves connections until the service stops; those that are open then end by themselves.
+pub async fn listen(listener: TcpListener, service: Service) {
+    serve_each(listener, service, serve).await;
+}
+
+async fn serve(accepted: Accepted, service: Service) {
+    let Accepted { stream, client, open } = accepted;
+    let Some(config) = service.limits.borrow().secured.https.clone() else {
+        return;
+    };
+    let reason = match shake_hands(stream, config, &open.connection).await {
+        Ok(stream) => converse(stream, service, client, &open.connection).await,
+        Err(reason) => reason,
+    };
+    open.close(reason);
+}
+
+/// Answers requests until the connection ends; the result says why, if that was our decision.
+async fn converse(
+    stream: TlsStream<TcpStream>,
+    service: Service,
+    client: SocketAddr,
+    connection: &Arc<ClientConnection>,
+) -> Option<CloseReason> {
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+    let exchange = Rc::new(Exchange::new(
+        &service,
+        Transport::Https,
+        client,
+        Arc::clone(connection),
+    ));
+    let answering = Rc::clone(&exchange);
+    let answer = service_fn(move |request| Rc::clone(&answering).answer(request));
+    let stream = TokioIo::new(stream);
+    if is_http2 {
+        let mut http = http2::Builder::new(Local);
+        http.timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEAD_OCTETS as u32)
+            .max_pending_accept_reset_streams(RESETS)
+            .max_local_error_reset_streams(RESETS)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(u32::from(u16::MAX))
+            .max_send_buf_size(PIECE);
+        let http = http.serve_connection(stream, answer);
+        keep(http, |http| http.graceful_shutdown(), service, &exchange).await
+    } else {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(connection.bounds().read())
+            .max_buf_size(HEAD_OCTETS);
+        let http = http.serve_connection(stream, answer);
+        keep(http, |http| http.graceful_shutdown(), service, &exchange).await
+    }
+}
+
+/// Keeps a connection until it ends, is dismissed, is silent for too long, or the service stops.
+async fn keep<C: Future>(
+    http: C,
+    shut: fn(Pin<&mut C>),
+    mut service: Service,
+    exchange: &Exchange,
+) -> Option<CloseReason> {
+    let connection = &exchange.connection;
+    let bounds = connection.bounds();
+    let _over = Over(exchange);
+    let mut http = pin!(http);
+    let mut dismissed = pin!(connection.dismissed());
+    let mut stopping = pin!(async { drop(service.stop.wait_for(|stopping| *stopping).await) });
+    // Until when it may end by itself, and why it has to.
+    let mut leaving: Option<(Instant, Option<CloseReason>)> = None;
+    loop {
+        let (due, reason) = leaving.unwrap_or_else(|| exchange.due(bounds.idle(), bounds.write()));
+        tokio::select! {
+            _ = &mut http => return leaving.and_then(|(_, reason)| reason),
+            () = &mut dismissed => return None,
+            () = sleep_until(due) => match leaving {
+                Some((_, reason)) => return reason,
+                // Something may have happened meanwhile.
+                None if exchange.due(bounds.idle(), bounds.write()).0 > Instant::now() => {}
+                None => {
+                    shut(http.as_mut());
+                    leaving = Some((Instant::now() + LEAVING, reason));
+                }
+            },
+            () = &mut stopping, if leaving.is_none() => {
+                shut(http.as_mut());
+                // What is under way is still answered.
+                leaving = Some((Instant::now() + connection.bounds().idle(), None));
+            }
+        }
+    }
+}
+
+/// Runs what HTTP/2 does beside reading on the worker's own thread.
+#[derive(Debug, Clone, Copy)]
+struct Local;
+
+impl<F: Future<Output: 'static> + 'static> Executor<F> for Local {
+    fn execute(&self, future: F) {
+        spawn_local(future);
+    }
+}

@@ -1,0 +1,257 @@
+//! The UDP side of a listener: take a batch, serve it, send what is ready.
+
+use std::cell::RefCell;
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::service::Service;
+use super::switch::refuse_datagrams;
+use crate::datagrams::{BATCH, Datagrams, Outgoing, Route, send_one};
+use crate::dns::Transport;
+use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Worker};
+
+/// A socket that can be waited for.
+pub struct Socket {
+    socket: AsyncFd<UdpSocket>,
+    address: SocketAddr,
+}
+
+impl Socket {
+    /// Registers a bound socket with the calling thread's runtime.
+    pub fn new(socket: UdpSocket, address: SocketAddr) -> io::Result<Socket> {
+        // SAFETY: a UdpSocket owns its descriptor and names the same one until it is dropped, which the
+        // AsyncFd does with it.
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
+        Ok(Socket { socket, address })
+    }
+}
+
+/// Serves a socket until the service stops, and then what it still holds.
+pub async fn listen(socket: Socket, service: Service) {
+    let Service {
+        worker,
+        server,
+        limits,
+        mut stop,
+    } = service;
+    let socket = Rc::new(socket);
+    let mut batch = Batch::default();
+    let limit = || limits.borrow().udp_size;
+    let mut exchange = Exchange::new(&Rc::new(Late::new(&socket)), limit());
+    // The socket's own place for a task that waits for it: what `readable` would note anew for each batch, and strike
+    // out again. To be woken by `stop` is asked for once; after that a look is enough.
+    let look = stop.clone();
+    let mut stopped = pin!(stop.changed());
+    let mut asked = false;
+    let late = Rc::clone(&exchange.late);
+    loop {
+        let ready = poll_fn(|context| {
+            late.send(context);
+            match socket.socket.poll_read_ready(context) {
+                Poll::Ready(ready) => Poll::Ready(Some(ready)),
+                Poll::Pending if asked && look.has_changed().is_ok_and(|changed| !changed) => Poll::Pending,
+                Poll::Pending => {
+                    asked = true;
+                    stopped.as_mut().poll(context).map(|_| None)
+                }
+            }
+        });
+        let mut ready = match ready.await {
+            Some(Ok(ready)) => ready,
+            Some(Err(error)) => return tracing::error!(%error, "a UDP listener failed"),
+            None => break,
+        };
+        if exchange.immediate.len() != limit() {
+            // A reload changed it.
+            exchange = Exchange::new(&late, limit());
+        }
+        let fd = socket.socket.as_raw_fd();
+        let more = match exchange.datagrams.receive(fd) {
+            Ok(count) => {
+                serve(&worker, count, &mut batch, &mut exchange, server);
+                // A batch that is not full has emptied the socket: no need for the call that would only say
+                // so. What comes after it wakes us again.
+                count == BATCH
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            // Errors of earlier replies (a client whose port is closed) are reported here: they do not matter.
+            Err(_) => true,
+        };
+        if more {
+            drop(ready);
+            // Upstreams' answers wait for their turn.
+            tokio::task::yield_now().await;
+        } else {
+            ready.clear_ready();
+        }
+    }
+    late.end();
+    // Turned off first: what comes after the last look would be lost.
+    refuse_datagrams(&SockRef::from(socket.socket.get_ref()), socket.address);
+    while let Ok(count @ 1..) = exchange.datagrams.receive(socket.socket.as_raw_fd()) {
+        serve(&worker, count, &mut batch, &mut exchange, server);
+    }
+}
+
+/// Serves what is in the first `count` slots.
+fn serve(worker: &Rc<Worker>, count: usize, batch: &mut Batch, exchange: &mut Exchange, server: u16) {
+    exchange.travelling.clear();
+    let now = worker.now();
+    for slot in 0..count {
+        let Some((message, client)) = exchange.datagrams.get(slot) else {
+            continue;
+        };
+        let client = Client {
+            address: client,
+            server,
+            transport: Transport::Udp,
+            received: now,
+            limit: exchange.immediate.len(),
+            keepalive: None,
+        };
+        match worker.admit(batch, message, client, &mut exchange.immediate) {
+            Admission::Travelling => exchange.travelling.push(slot),
+            Admission::Answered(length) => {
+                let reply = &exchange.immediate[..length];
+                exchange.datagrams.buffer(slot)[..length].copy_from_slice(reply);
+                exchange.datagrams.reply(slot, length);
+            }
+            // Over UDP there is none.
+            Admission::Transfer(_) | Admission::Silence => {}
+        }
+    }
+    worker.run(batch, exchange);
+    exchange.datagrams.send(exchange.late.socket.socket.as_raw_fd());
+    worker.tell_if_many();
+}
+
+/// What one batch needs.
+struct Exchange {
+    late: Rc<Late>,
+    datagrams: Datagrams,
+    /// The slots of the queries that travel.
+    travelling: Vec<usize>,
+    /// Room for a reply that is written while its query is still read; as much as is sent at most.
+    immediate: Box<[u8]>,
+}
+
+impl Exchange {
+    fn new(late: &Rc<Late>, limit: usize) -> Exchange {
+        let wildcard = late.socket.address.ip().is_unspecified();
+        Exchange {
+            late: Rc::clone(late),
+            datagrams: Datagrams::new(BATCH, wildcard, limit),
+            travelling: Vec::with_capacity(BATCH),
+            immediate: vec![0; limit].into(),
+        }
+    }
+}
+
+impl Replies for Exchange {
+    fn buffer(&mut self, index: usize) -> &mut [u8] {
+        self.datagrams.buffer(self.travelling[index])
+    }
+
+    fn reply(&mut self, index: usize, length: usize) {
+        self.datagrams.reply(self.travelling[index], length);
+    }
+
+    fn defer(&mut self, index: usize) -> Box<dyn DeferredReply> {
+        Box::new(DeferredDatagram {
+            late: Rc::clone(&self.late),
+            route: self.datagrams.route(self.travelling[index]),
+        })
+    }
+}
+
+/// Replies that come after their batch. Those that are ready in one turn of the worker leave together: the first wakes
+/// the listener, whose turn comes when all tasks that were ready before had theirs.
+struct Late {
+    socket: Rc<Socket>,
+    outgoing: RefCell<Outgoing>,
+    /// The listener, while there is one.
+    listener: RefCell<Option<Waker>>,
+}
+
+impl Late {
+    fn new(socket: &Rc<Socket>) -> Late {
+        Late {
+            socket: Rc::clone(socket),
+            outgoing: RefCell::default(),
+            listener: RefCell::default(),
+        }
+    }
+
+    fn push(&self, route: Route, message: &[u8]) {
+        let listener = self.listener.borrow();
+        let Some(listener) = listener.as_ref() else {
+            if let Err(error) = send_one(self.socket.socket.as_raw_fd(), &route, message) {
+                refused(&route, &error);
+            }
+            return;
+        };
+        let mut outgoing = self.outgoing.borrow_mut();
+        if outgoing.is_empty() {
+            listener.wake_by_ref();
+        }
+        outgoing.push(Some(route), |octets| octets.extend_from_slice(message));
+        if outgoing.is_full() {
+            self.send_all(&mut outgoing);
+        }
+    }
+
+    /// Sends what is there, as the listener, which is woken for what comes later.
+    fn send(&self, context: &Context<'_>) {
+        let mut listener = self.listener.borrow_mut();
+        match &mut *listener {
+            Some(listener) => listener.clone_from(context.waker()),
+            None => *listener = Some(context.waker().clone()),
+        }
+        let mut outgoing = self.outgoing.borrow_mut();
+        if !outgoing.is_empty() {
+            self.send_all(&mut outgoing);
+        }
+    }
+
+    /// From now on replies leave one by one.
+    fn end(&self) {
+        self.listener.take();
+        self.send_all(&mut self.outgoing.borrow_mut());
+    }
+
+    fn send_all(&self, outgoing: &mut Outgoing) {
+        let refused = |_, route: Option<&Route>, error| {
+            if let Some(route) = route {
+                refused(route, &error);
+            }
+        };
+        // Whose port is closed is not said of one socket's many clients.
+        outgoing.send(self.socket.socket.as_raw_fd(), refused, |_| {});
+    }
+}
+
+/// A reply that cannot be sent is left out: its client asks again.
+fn refused(route: &Route, error: &io::Error) {
+    tracing::debug!(client = ?route.peer(), %error, "a reply could not be sent");
+}
+
+/// The way back for a reply that comes after its batch.
+struct DeferredDatagram {
+    late: Rc<Late>,
+    route: Route,
+}
+
+impl DeferredReply for DeferredDatagram {
+    fn send(self: Box<Self>, message: &[u8]) {
+        self.late.push(self.route, message);
+    }
+}

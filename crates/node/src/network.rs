@@ -1,0 +1,246 @@
+//! Access to the kernel: what is planned is put in place and taken away.
+
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt as _};
+use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::{Handle, MulticastGroup};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::error::{Error, Kind};
+use super::outcome::Outcome;
+use super::plan::{Link, Plan, Rule};
+use super::self_test::pair;
+use super::{link, program, rules, table};
+
+/// How the pair of links for the self-test is looked after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pair {
+    /// What is missing of it is made.
+    Whole,
+    /// It is made anew: the one that is there may be an earlier process's, or what fails.
+    Anew,
+}
+
+/// What the kernel says unasked. It ends when the [`Network`] is no longer open.
+pub type News = Pin<Box<dyn Stream<Item = NetlinkPayload<RouteNetlinkMessage>> + Send + Sync>>;
+
+/// Access to the kernel.
+pub struct Network {
+    /// For requests.
+    pub handle: Handle,
+    /// Reads what the kernel says.
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Network {
+    pub fn open() -> Result<Network, Error> {
+        Network::listen(&[]).map(|(network, _)| network)
+    }
+
+    /// The same with news of these groups.
+    pub fn listen(groups: &[MulticastGroup]) -> Result<(Network, News), Error> {
+        let (connection, handle, messages) =
+            rtnetlink::new_multicast_connection(groups).map_err(no_netlink)?;
+        let network = Network {
+            handle,
+            connection: tokio::spawn(connection),
+        };
+        Ok((network, Box::pin(messages.map(|(message, _)| message.payload))))
+    }
+
+    /// Whether the kernel can still be asked. One request that cannot be sent ends that, and all that follow fail.
+    pub fn is_open(&self) -> bool {
+        !self.connection.is_finished()
+    }
+
+    /// Link and addresses, and the pair of links for the self-test; nothing is taken away.
+    pub async fn carry(&self, plan: &Plan, pair: Pair) -> Outcome {
+        let mut outcome = match &plan.link {
+            Some(link) => self.carry_addresses(plan, link).await,
+            None => Outcome::default(),
+        };
+        if let Some(test) = &plan.self_test {
+            let raised = pair::raise(&self.handle, &test.sources, pair == Pair::Anew);
+            match in_time(async { raised.await.map_err(no_pair) }).await {
+                Ok(true) => outcome.done.push(format!("created {test}")),
+                Ok(false) => {}
+                // Pods get their answers without it.
+                Err(error) => outcome.untested = Some(error.to_string()),
+            }
+        }
+        outcome
+    }
+
+    async fn carry_addresses(&self, plan: &Plan, link: &Link) -> Outcome {
+        let mut outcome = Outcome::default();
+        let difference = match in_time(link::compare(&self.handle, link)).await {
+            Ok(difference) => difference,
+            Err(error) => return error.into(),
+        };
+        // From the moment on at which the node has the address, its queries bear it.
+        let leaving = plan.leaving();
+        if difference.adds() && !leaving.is_empty() {
+            match rules::compare(&leaving, &plan.listening_ips()).await {
+                Ok(difference) => outcome.extend(rules::settle(&difference.without_stale()).await),
+                Err(error) => outcome.errors.push(error),
+            }
+        }
+        outcome.add(in_time(link::raise(&self.handle, link, &difference)).await);
+        outcome
+    }
+
+    /// Rules, and away with what is ours on the link or about `ips`, and not wanted.
+    pub async fn guard(&self, plan: &Plan, ips: &[IpAddr]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut ips = ips.to_vec();
+        if let Some(link) = &plan.link {
+            match in_time(link::compare(&self.handle, link)).await {
+                Ok(difference) => {
+                    ips.extend(&difference.stale);
+                    outcome.add(in_time(link::tidy(&self.handle, link, &difference)).await);
+                    outcome.spare(difference.spared);
+                }
+                Err(error) => outcome.errors.push(error),
+            }
+        }
+        match rules::compare(&plan.rules, &ips).await {
+            Ok(difference) => {
+                outcome.packets = Some(difference.packets);
+                outcome.extend(settle_rules(difference).await);
+            }
+            Err(error) => outcome.errors.push(error),
+        }
+        match table::compare(&table::lines(plan), &ips).await {
+            Ok(difference) => {
+                outcome.unheard = Some(difference.unheard);
+                outcome.extend(table::settle(&difference).await);
+            }
+            Err(error) => outcome.errors.push(error),
+        }
+        outcome
+    }
+
+    /// No rule that is ours about these addresses remains, except those that are wanted still.
+    pub async fn forget(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
+        self.delete(&wanted, ips, |difference| difference).await
+    }
+
+    /// Of the rules about addresses that a node-cache serves from now on, those go that it does not know and that are not
+    /// wanted.
+    pub async fn hand_over(&self, wanted: Vec<Rule>, ips: Vec<IpAddr>) -> Outcome {
+        self.delete(&wanted, ips, rules::Difference::without_node_caches)
+            .await
+    }
+
+    /// Rules and lines about these addresses go, except those that are wanted or that `which` leaves out.
+    async fn delete(
+        &self,
+        wanted: &[Rule],
+        ips: Vec<IpAddr>,
+        which: fn(rules::Difference) -> rules::Difference,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        if ips.is_empty() {
+            return outcome;
+        }
+        match rules::compare(wanted, &ips).await {
+            Ok(difference) => outcome.extend(settle_rules(which(difference.without_missing())).await),
+            Err(error) => outcome.errors.push(error),
+        }
+        match table::compare(&table::asked(wanted), &ips).await {
+            Ok(difference) => outcome.extend(table::settle(&difference.without_missing()).await),
+            Err(error) => outcome.errors.push(error),
+        }
+        outcome
+    }
+
+    /// The pair of links for the self-test goes.
+    pub(crate) async fn drop_pair(&self, plan: &Plan) -> Outcome {
+        let mut outcome = Outcome::default();
+        if plan.self_test.is_some() {
+            let lowered = pair::lower(&self.handle);
+            match in_time(async { lowered.await.map_err(no_pair) }).await {
+                Ok(true) => outcome
+                    .done
+                    .push("deleted the links for the self-test".to_string()),
+                Ok(false) => {}
+                Err(error) => outcome.errors.push(error),
+            }
+        }
+        outcome
+    }
+
+    /// Links go that an earlier configuration called otherwise, of which the planned one carries everything. To be called where no other process
+    /// of our kind looks after them.
+    pub(crate) async fn drop_former(&self, plan: &Plan) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(link) = &plan.link {
+            outcome.add(in_time(link::lower_former(&self.handle, link)).await);
+        }
+        outcome
+    }
+
+    /// The addresses go, except those that another process needs, and with the last one the link.
+    pub async fn drop_link(&self, plan: &Plan) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(link) = &plan.link {
+            match in_time(link::lower(&self.handle, link)).await {
+                Ok((done, spared)) => {
+                    outcome.done = done;
+                    outcome.spared = spared;
+                }
+                Err(error) => outcome.errors.push(error),
+            }
+        }
+        outcome
+    }
+}
+
+/// What differs is put right, and rules of a node-cache that lives are left alone.
+async fn settle_rules(mut difference: rules::Difference) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.spare(difference.spare());
+    outcome.extend(rules::settle(&difference).await);
+    outcome
+}
+
+/// The kernel gave us no way to ask it.
+pub(crate) fn no_netlink(error: io::Error) -> Error {
+    Error {
+        kind: Kind::InterfaceCheck,
+        text: format!("no netlink socket: {error}"),
+    }
+}
+
+/// Something is wrong with the links for the self-test.
+pub(crate) fn no_pair(error: io::Error) -> Error {
+    Error {
+        kind: Kind::InterfaceCheck,
+        text: format!("links for the self-test: {error}"),
+    }
+}
+
+/// What the kernel does not answer in time is given up.
+pub(crate) async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match timeout(program::DEADLINE, work).await {
+        Ok(done) => done,
+        Err(_) => Err(Error {
+            kind: Kind::Deadline,
+            text: format!(
+                "the kernel did not answer within {} s",
+                program::DEADLINE.as_secs()
+            ),
+        }),
+    }
+}

@@ -1,0 +1,93 @@
+//! The log, on standard error, and its level, which can change while the process runs.
+//!
+//! Strangers can cause lines, and choose words in them: each line is made [`plain`], and there is a [`pace`] for each kind.
+
+mod pace;
+mod plain;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, IsTerminal as _};
+use std::sync::OnceLock;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{fmt, reload};
+
+use crate::output;
+use pace::Pace;
+pub use pace::{REPORT, left_out};
+use plain::Plain;
+
+/// Changes the level of the log, once there is one.
+static LEVEL: OnceLock<reload::Handle<Targets, tracing_subscriber::Registry>> = OnceLock::new();
+
+/// Begins to log from this level on, as lines of text or of JSON.
+///
+/// # Errors
+/// When standard error cannot be written to beside everything else.
+pub fn start(level: LevelFilter, json: bool) -> io::Result<()> {
+    let stderr = output::stderr()?;
+    let (level, handle) = reload::Layer::new(from(level));
+    let (is_coloured, pace) = (std::io::stderr().is_terminal(), Pace::default());
+    let all = tracing_subscriber::registry().with(level).with(pace.clone());
+    let lines = fmt::layer().with_writer(stderr);
+    let started = match json {
+        true => {
+            let format = fmt::format().json();
+            let plain = Plain {
+                format,
+                is_json: true,
+                is_coloured: false,
+                pace,
+            };
+            let fields = fmt::format::JsonFields::new();
+            all.with(lines.fmt_fields(fields).event_format(plain)).try_init()
+        }
+        false => {
+            let format = fmt::format().with_ansi(is_coloured);
+            let plain = Plain {
+                format,
+                is_json: false,
+                is_coloured,
+                pace,
+            };
+            all.with(lines.with_ansi(is_coloured).event_format(plain))
+                .try_init()
+        }
+    };
+    if started.is_ok() {
+        let _ = LEVEL.set(handle);
+    }
+    // A panic is news like any other, and whoever panics must not wait for a reader either.
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("unnamed");
+        match Backtrace::capture() {
+            backtrace if backtrace.status() == BacktraceStatus::Captured => {
+                tracing::error!(name: REPORT, thread, "{panic}\n{backtrace}");
+            }
+            _ => tracing::error!(name: REPORT, thread, "{panic}"),
+        }
+    }));
+    Ok(())
+}
+
+/// What goes wrong with an API server is told where it is known what that means.
+fn from(level: LevelFilter) -> Targets {
+    Targets::new()
+        .with_default(level)
+        .with_target("kube_client", level.min(LevelFilter::ERROR))
+}
+
+/// Logs from this level on.
+///
+/// # Errors
+/// In words, if there is no log.
+pub fn set_level(level: LevelFilter) -> Result<(), String> {
+    let handle = LEVEL.get().ok_or("this process has no log")?;
+    handle.reload(from(level)).map_err(|error| error.to_string())?;
+    tracing::info!(%level, "the log has another level");
+    Ok(())
+}

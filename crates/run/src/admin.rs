@@ -1,0 +1,90 @@
+//! The admin address over HTTP: `/health`, `/ready`, `/metrics`, `/status`, and a page for a browser.
+//!
+//! Served by the main thread, which answers no query. It shows; nothing can be changed through it. Health and metrics are there for
+//! everybody who gets here. What clients ask is theirs: it is shown on loopback addresses, unless the configuration says otherwise.
+
+mod addressed;
+mod compressed;
+mod connected;
+mod problems;
+mod readiness;
+mod server;
+mod status;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub use hyper::StatusCode;
+use hyper::header::{CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue, VARY};
+
+use crate::figures::Figures;
+use crate::metrics::{self, Format};
+use crate::plain_text::escape_json;
+use crate::state::State;
+pub use connected::{Connected, Guest};
+pub(crate) use problems::follow as follow_problems;
+pub(crate) use readiness::own_reasons;
+use readiness::{not_ready, notes};
+pub use server::{CONNECTIONS, Listener, Reply, Server, text, typed};
+
+/// What a browser shows: one file, without anything to build.
+const PAGE: &str = include_str!("admin/page.html");
+
+/// What the proxy shows of itself at a path, to whoever reached it `at` this address.
+pub fn reply(at: SocketAddr, path: &str, headers: &HeaderMap, state: &Arc<State>) -> Reply {
+    match path {
+        "/health" => match state.ailment() {
+            Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            None => text(StatusCode::OK, "ok\n".into()),
+        },
+        "/ready" => match not_ready(state) {
+            reasons if reasons.is_empty() => text(StatusCode::OK, format!("ready\n{}", notes(state))),
+            reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
+        },
+        "/metrics" => figures(headers, &metrics::all(state)),
+        "/" | "/status" => {
+            let admin = state.generation.read().config.admin.clone();
+            if !admin.status {
+                let none = "there are /health, /ready and /metrics here, since `admin` has status=#false\n";
+                return text(StatusCode::NOT_FOUND, none.into());
+            }
+            match (addressed::refusal(headers, admin.host.as_deref()), path) {
+                (Some(refusal), _) => refusal,
+                (None, "/") => page(),
+                (None, _) => status(state, admin.queries.unwrap_or(at.ip().is_loopback())),
+            }
+        }
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "there are /, /health, /ready, /metrics and /status\n".into(),
+        ),
+    }
+}
+
+/// Figures in the format that a request asks for, each with what their names begin with.
+pub fn figures(headers: &HeaderMap, all: &[(&str, Figures)]) -> Reply {
+    let format = Format::wanted(headers);
+    let mut page = typed(StatusCode::OK, format.content_type(), format.write(all));
+    page.headers_mut()
+        .insert(VARY, HeaderValue::from_static("Accept"));
+    page
+}
+
+/// All that there is to say now, with or without who asks for what.
+fn status(state: &State, queries: bool) -> Reply {
+    let status = serde_json::to_string_pretty(&status::status(state, queries)).unwrap_or_default();
+    // What objects and servers are called, and what they say, is theirs. A String takes everything.
+    let mut plain = String::with_capacity(status.len());
+    let _ = escape_json(&mut plain, &status);
+    typed(StatusCode::OK, "application/json", plain + "\n")
+}
+
+/// The page for a browser. It asks this address for /status and /metrics, and nobody for anything else.
+fn page() -> Reply {
+    let mut page = typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.into());
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                  img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    page.headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    page
+}

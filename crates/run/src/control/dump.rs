@@ -1,0 +1,33 @@
+//! Cached answers as text.
+
+use std::io::{self, Write};
+
+use crate::cache::{Entry, Freshness};
+use crate::dns::name::Name;
+use crate::dns::records::Section;
+use crate::dns::text::{aged_record_lines, type_text};
+
+/// Writes an answer: a comment about it, then its records as lines of a zone file with the TTLs that they have now.
+pub(crate) fn write_entry(out: &mut impl Write, entry: &Entry, now_ms: u64) -> io::Result<()> {
+    let lifetime = entry.lifetime();
+    let (state, age) = match lifetime.freshness(now_ms) {
+        Freshness::Fresh { age_secs } => (format!("{} s left", lifetime.ttl_secs - age_secs), age_secs),
+        Freshness::Stale { overdue_secs } => (format!("stale for {overdue_secs} s"), lifetime.ttl_secs),
+        Freshness::Gone => return Ok(()),
+    };
+    let name = Name::lowercased(entry.name());
+    let qtype = type_text(entry.qtype());
+    let kind = entry.kind().as_str();
+    let hits = entry.hits();
+    writeln!(
+        out,
+        "; {name} {qtype}: {kind}, {state}, used {hits} times{}",
+        entry.flags()
+    )?;
+    for section in [Section::Answer, Section::Authority, Section::Additional] {
+        for line in aged_record_lines(entry.wire(), section, age) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Start, reload and stop, and what a running process shows of itself.
+//!
+//! [`run`] brings up every generation of the configuration, and the workers that serve it. [`admin`] answers `/health`, `/ready`,
+//! `/status` and [`metrics`], [`control`] takes requests over a unix socket, and [`ceiling`] adds up what all limits allow,
+//! and [`history`] knows what was a minute ago.
+
+pub mod admin;
+pub mod ceiling;
+pub mod control;
+pub mod history;
+pub mod metrics;
+pub mod run;
+pub mod state;
+
+use dnsweir_answer::dnstap;
+use dnsweir_cluster::identity;
+use dnsweir_config as config;
+use dnsweir_counts::figures;
+use dnsweir_deliver::{fetch, registry};
+use dnsweir_engine::filter;
+use dnsweir_import::nodecache;
+use dnsweir_listen as listen;
+use dnsweir_node as node;
+use dnsweir_os::{background, confine, log, netstat, output, plain_text, private_folder};
+use dnsweir_serve::{cache, serve, source};
+use dnsweir_wire::dns;

@@ -1,0 +1,205 @@
+//! What `/metrics` shows: the counters that the modules keep, added up and named.
+//!
+//! Nothing is counted here. Each scrape reads the counters as they are; `docs/reference/metrics.md` lists them.
+
+mod coredns;
+mod format;
+mod process;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::dnstap::Tap;
+use crate::figures::Figures;
+use crate::listen::{ClientConnections, CloseReason, Handshake};
+use crate::state::State;
+use crate::{ceiling, log, node, nodecache, output};
+pub use format::Format;
+pub(crate) use format::media_range;
+
+/// What is said of lines that the log has not.
+pub const LEFT_OUT: &str =
+    "Lines of the log that were left out since many of their kind came in a short time";
+
+/// All metrics, under our names, under CoreDNS's, and those of any process.
+pub fn all(state: &State) -> [(&'static str, Figures); 3] {
+    let ours = collect(state);
+    let theirs = coredns::figures(&ours);
+    [("dnsweir", ours), ("coredns", theirs), of_process()]
+}
+
+/// Those of any process.
+pub fn of_process() -> (&'static str, Figures) {
+    let mut figures = Figures::default();
+    process::show(&mut figures);
+    ("process", figures)
+}
+
+/// Everything of ours that has figures, as it is now.
+pub(crate) fn collect(state: &State) -> Figures {
+    let mut figures = Figures::default();
+    own(state, &mut figures);
+    network(state, &mut figures);
+    state.deliveries.show(&mut figures);
+    state.shared.show(&mut figures);
+    let generation = state.generation.read();
+    for source in &generation.sources {
+        source.show(&mut figures);
+    }
+    if let Some(pods) = &generation.pods {
+        pods.show(&mut figures);
+    }
+    let help = "Whether the filter before is in the place of the one in the file, which failed for many";
+    let reverted = figures.gauge("filter_reverted", help);
+    for filter in &generation.config.filters {
+        reverted.add(&[("filter", &filter.name)], filter.reverted.is_some().into());
+    }
+    for filter in &generation.filters {
+        filter.show(&mut figures);
+    }
+    figures
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// Of the process as a whole: its configuration, its output, its connections, its memory.
+fn own(state: &State, figures: &mut Figures) {
+    figures
+        .gauge("build_info", "Build information; the value is always 1")
+        .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let help = "Number of the running configuration, starting at 1";
+    figures
+        .gauge("generation", help)
+        .add(&[], state.generation.read().number);
+    let reloads = figures.counter("reloads", "Configuration reloads, by result");
+    reloads.add(&[("result", "ok")], get(&state.reloads));
+    reloads.add(&[("result", "failed")], get(&state.failed_reloads));
+    reloads.add(&[("result", "reverted")], get(&state.reverted_reloads));
+    let help = "How often kube-dns's config map could not be used by `dnsweir node-cache`";
+    figures
+        .counter("config_map_errors", help)
+        .add(&[], get(&nodecache::CONFIG_MAP_ERRORS));
+    let help = "Lines of output dropped because nothing read the stream in time";
+    for (stream, lines) in output::dropped() {
+        figures
+            .counter("output_lines_dropped", help)
+            .add(&[("stream", stream)], lines);
+    }
+    figures
+        .counter("log_lines_left_out", LEFT_OUT)
+        .add(&[], log::left_out());
+    tcp(&state.connections, figures);
+    let generation = state.generation.read();
+    if let Some(tap) = &generation.tap {
+        dnstap(tap, figures);
+    }
+    let identity = generation.config.listen.identity.as_ref();
+    certificate(identity.and_then(|identity| identity.expires), figures);
+    drop(generation);
+    let help = "Upper bound of the process's memory under its configuration, by part";
+    let ceiling = figures.gauge("memory_ceiling_bytes", help);
+    for (part, octets) in &state.ceiling.read().parts {
+        ceiling.add(&[("part", part)], *octets as u64);
+    }
+    let help = "Limit of memory of the process's control group, which is a container's; 0 if there is none";
+    let limit = ceiling::memory_limit().unwrap_or_default() as u64;
+    figures.gauge("memory_limit_bytes", help).add(&[], limit);
+    let resident = ceiling::resident().unwrap_or_default() as u64;
+    figures
+        .gauge("memory_resident_bytes", "Resident memory of the process")
+        .add(&[], resident);
+    let help = "Times a worker was unresponsive for a second";
+    figures.counter("worker_hangs", help).add(&[], get(&state.hangs));
+}
+
+fn tcp(connections: &ClientConnections, figures: &mut Figures) {
+    let mut gauge = |name, help, value: usize| figures.gauge(name, help).add(&[], value as u64);
+    gauge(
+        "tcp_connections",
+        "Open client connections",
+        connections.connections(),
+    );
+    let help = "Maximum number of open client connections";
+    gauge("tcp_limit_connections", help, connections.connections_maximum());
+    let help = "Memory held for client connections: unanswered queries and unread replies";
+    gauge("tcp_bytes", help, connections.octets());
+    let help = "Maximum memory for client connections";
+    gauge("tcp_limit_bytes", help, connections.octets_maximum());
+    let closed = figures.counter("tcp_closed", "Client connections closed by the proxy, by reason");
+    for reason in CloseReason::ALL {
+        closed.add(&[("reason", reason.as_str())], connections.closed(reason));
+    }
+    let handshakes = figures.counter("tls_handshakes", "TLS handshakes with clients, by outcome");
+    for outcome in Handshake::ALL {
+        handshakes.add(&[("outcome", outcome.as_str())], connections.handshakes(outcome));
+    }
+}
+
+/// The certificate that clients are shown, and expires then.
+fn certificate(expires: Option<i64>, figures: &mut Figures) {
+    if let Some(expires) = expires {
+        let help = "When the certificate expires that clients are shown, in seconds since 1970";
+        figures
+            .gauge("listen_certificate_expiry_timestamp_seconds", help)
+            .add_signed(&[], expires);
+    }
+}
+
+/// What became of messages for dnstap's reader.
+fn dnstap(tap: &Tap, figures: &mut Figures) {
+    let (written, slow, unread) = tap.figures();
+    let help = "Messages that were handed to the reader of dnstap";
+    figures.counter("dnstap_messages", help).add(&[], written);
+    let help = "Messages that the reader of dnstap did not get: it was too slow, or not there";
+    let dropped = figures.counter("dnstap_messages_dropped", help);
+    dropped.add(&[("reason", "slow")], slow);
+    dropped.add(&[("reason", "unread")], unread);
+}
+
+fn network(state: &State, figures: &mut Figures) {
+    let node = &state.node;
+    let help = "Errors while setting up or checking the node's network, by kind";
+    let errors = figures.counter("node_errors", help);
+    for kind in node::Kind::ALL {
+        errors.add(&[("kind", kind.label())], node.errors(kind));
+    }
+    let help = "Times a link, address or rule was found missing or changed and was restored";
+    figures.counter("node_repairs", help).add(&[], get(&node.repairs));
+    let help = "Packets matched by the rules that direct queries to the proxy, as of the last check";
+    figures
+        .counter("node_rule_packets", help)
+        .add(&[], node.rule_packets());
+    let help = "Packets that bypassed the proxy because its heartbeat had stopped, as of the last check";
+    figures
+        .counter("node_unheard_packets", help)
+        .add(&[], get(&node.unheard_packets));
+    let help =
+        "Problems on this node that keep its network from being set up as configured; the log names them";
+    figures
+        .gauge("node_obstacles", help)
+        .add(&[], get(&node.obstacles));
+    let help = "Whether another dnsweir has looked after this node's network beside this one for more than two minutes";
+    let beside = node.beside.read().is_some();
+    figures.gauge("node_beside", help).add(&[], u64::from(beside));
+    let help = "Whether this process stands aside, since another dnsweir answers wherever it would listen";
+    let aside = node.aside.load(Ordering::Relaxed);
+    figures.gauge("node_aside", help).add(&[], u64::from(aside));
+    let help = "Listeners whose rules apply only while their heartbeat continues";
+    figures
+        .gauge("node_heartbeats", help)
+        .add(&[], node.heartbeats.read().len() as u64);
+    let help = "Self-tests of listeners: queries that arrive the way a pod's do";
+    let tests = figures.counter("node_selftests", help);
+    for verdict in node::Verdict::ALL {
+        tests.add(&[("result", verdict.label())], node.self_test.count(verdict));
+    }
+    let help = "Listeners that the last self-test asked; 0 if it is off or not possible";
+    figures
+        .gauge("node_selftest_listeners", help)
+        .add(&[], node.self_test.listeners() as u64);
+    let help = "Listeners from which a pod would not have got an answer at the last self-test";
+    figures
+        .gauge("node_selftest_failures", help)
+        .add(&[], node.self_test.failures().len() as u64);
+}

@@ -1,0 +1,104 @@
+//! What the kernel counts of this process, under the names that every dashboard of processes has.
+
+use std::fs;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::ceiling::resident;
+use crate::figures::Figures;
+
+/// The unit of times in /proc, in every architecture that we are built for.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Adds to `process_…`. What the kernel does not tell is left out.
+pub(super) fn show(figures: &mut Figures) {
+    if let Some(stat) = fs::read_to_string("/proc/self/stat")
+        .ok()
+        .as_deref()
+        .and_then(Stat::read)
+    {
+        let help = "Processor time that the process has used, in seconds";
+        figures
+            .counter("cpu_seconds", help)
+            .add_seconds(&[], stat.processor);
+        let help = "Size of the process's address space in bytes";
+        figures
+            .gauge("virtual_memory_bytes", help)
+            .add(&[], stat.address_space);
+        if let Some(boot) = boot() {
+            let help = "When the process started, in seconds since 1970";
+            figures
+                .gauge("start_time_seconds", help)
+                .add_seconds(&[], boot + stat.started);
+        }
+    }
+    if let Some(octets) = resident() {
+        let help = "Resident memory of the process in bytes";
+        figures
+            .gauge("resident_memory_bytes", help)
+            .add(&[], octets as u64);
+    }
+    if let Ok(open) = fs::read_dir("/proc/self/fd") {
+        // One is the folder itself.
+        let count = open.count().saturating_sub(1) as u64;
+        figures.gauge("open_fds", "Open file descriptors").add(&[], count);
+    }
+    let help = "Maximum number of open file descriptors";
+    let most = getrlimit(Resource::Nofile).current;
+    figures.gauge("max_fds", help).add(&[], most.unwrap_or(u64::MAX));
+}
+
+/// When the machine started, in seconds since 1970.
+fn boot() -> Option<f64> {
+    let figures = fs::read_to_string("/proc/stat").ok()?;
+    let line = figures.lines().find_map(|line| line.strip_prefix("btime "))?;
+    line.trim().parse().ok()
+}
+
+/// Of /proc/PID/stat, as proc(5) has it.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    /// Processor time of program and kernel, in seconds.
+    processor: f64,
+    /// When the process started, in seconds since the machine did.
+    started: f64,
+    /// Octets.
+    address_space: u64,
+}
+
+impl Stat {
+    fn read(line: &str) -> Option<Stat> {
+        // A program may be called anything.
+        let (_, figures) = line.rsplit_once(')')?;
+        let figures: Vec<&str> = figures.split_whitespace().collect();
+        // The first one after the name is proc(5)'s third.
+        let field = |number: usize| figures.get(number - 3)?.parse::<u64>().ok();
+        Some(Stat {
+            processor: (field(14)? + field(15)?) as f64 / TICKS_PER_SECOND,
+            started: field(22)? as f64 / TICKS_PER_SECOND,
+            address_space: field(23)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_be_called_anything() {
+        for name in ["dnsweir", "a) R 1 (", "a\nb"] {
+            let line = format!(
+                "7 ({name}) S 1 7 7 0 -1 4194560 5 0 0 0 250 150 9 9 20 0 4 0 12345 104857600 900 18446744073709551615 1"
+            );
+            let expected = Stat {
+                processor: 4.0,
+                started: 123.45,
+                address_space: 100 << 20,
+            };
+            assert_eq!(Stat::read(&line), Some(expected), "{name}");
+        }
+        assert_eq!(Stat::read("7 (x) S 1"), None);
+        assert_eq!(Stat::read(""), None);
+    }
+}

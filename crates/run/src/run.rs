@@ -1,0 +1,717 @@
+//! From a configuration to a running proxy, from one generation to the next, and to the end.
+//!
+//! The main thread loads configurations, compiles and binds aside, and hands workers what is ready; it
+//! answers no query. A reload either happens on all workers or not at all: whatever can fail has
+//! succeeded before the first worker is told.
+
+mod absent;
+mod before;
+pub mod by_hand;
+mod check;
+mod config_origin;
+mod descriptors;
+pub mod privileges;
+mod recovery;
+mod refresh;
+mod reload;
+mod signals;
+mod succession;
+mod waiting;
+mod walls;
+pub mod watch;
+mod watchdog;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use crate::admin;
+use crate::background;
+use crate::ceiling::{Ceiling, OfFilters, memory_limit};
+use crate::config::{self, Config, Report};
+use crate::control;
+use crate::fetch::Copies;
+use crate::filter::{self, CompiledCache, Engine, Filter};
+use crate::listen::{Address, BindError, ClientConnections, Limits, Port, Sockets};
+use crate::node::{self, Plan, Reconciler};
+use crate::private_folder::PrivateFolder;
+use crate::registry::{self, Deliveries};
+use crate::serve::Shared;
+use crate::serve::generation::{Generation, Loaded};
+use crate::serve::trace::TraceSink;
+use crate::state::State;
+pub use check::{check, check_text};
+pub use config_origin::ConfigOrigin;
+use descriptors::Descriptors;
+pub use refresh::Refresher;
+pub use reload::learn;
+pub use signals::End;
+use signals::Signals;
+use succession::Succession;
+pub use waiting::Mistakes;
+use waiting::Waiting;
+pub use walls::Places;
+use walls::Walls;
+use watchdog::Watchdog;
+use worker::{Command, WorkerThread};
+
+/// How long queries under way may take to end after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How much longer workers may take to end. One that hangs is not waited for.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Why the proxy did not start, or did not go on.
+#[derive(Debug)]
+pub enum Stop {
+    /// The configuration is not valid.
+    Configuration(Report),
+    /// The machine did not allow something.
+    Machine(String),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Configuration(report) => report.fmt(f),
+            Stop::Machine(error) => f.write_str(error),
+        }
+    }
+}
+
+impl From<Report> for Stop {
+    fn from(report: Report) -> Stop {
+        Stop::Configuration(report)
+    }
+}
+
+fn machine(error: impl fmt::Display) -> Stop {
+    Stop::Machine(error.to_string())
+}
+
+/// The configuration in a file with all its modules, those of registries too, and where what was pulled is kept.
+///
+/// # Errors
+/// Every mistake in it, and modules that cannot be had.
+pub fn load_whole(file: &Path) -> Result<(Config, Option<PrivateFolder>), Stop> {
+    let mut config = config::load(file, filter::BUILTINS)?;
+    let folder = folder(None)?;
+    registry::deliver_now(&mut config, folder.clone())?;
+    Ok((config, folder))
+}
+
+/// Finds out whether the addresses that a configuration listens on are free, by taking them and giving them back. Those
+/// of a node are handed over, or not there yet.
+///
+/// # Errors
+/// When one is not, or there is no configuration.
+pub fn try_addresses(file: &Path) -> Result<(), Stop> {
+    if config::keeps_network(file) == Some(true) {
+        return Ok(());
+    }
+    let (mut free, mut absent) = (0, None);
+    for address in config::listeners(file)? {
+        match Sockets::bind(address, Port::Own) {
+            Ok(_) => free += 1,
+            // It is waited for while others are listened on.
+            Err(error) if error.is_absent() => absent = absent.or(Some(error)),
+            Err(error) => return Err(machine(error)),
+        }
+    }
+    match absent {
+        Some(error) if free == 0 => Err(machine(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Who watches the proxy from the same process; as a rule nobody.
+#[derive(Default)]
+pub struct Spectators {
+    /// Is told of every query.
+    pub queries: Option<TraceSink>,
+    /// Is told of every generation that begins to answer, the first one included, and why one does not. Then
+    /// the log is not.
+    pub generations: Option<Onlooker>,
+    /// Whether modules are taken without running their test cases.
+    pub without_test_cases: bool,
+}
+
+/// Who is told of generations, on the main thread.
+pub type Onlooker = Box<dyn Fn(Result<&Generation, &Stop>)>;
+
+/// Runs the proxy until it is told to stop.
+///
+/// # Errors
+/// Why it did not start, or did not go on.
+pub fn run(
+    origin: ConfigOrigin,
+    places: Places,
+    mistakes: Mistakes,
+    mut spectators: Spectators,
+) -> Result<(), Stop> {
+    // Before any socket: when a process is killed, the kernel closes the newest descriptors first, and
+    // inotify's takes some twenty milliseconds, in which sockets after it would go on taking queries.
+    let mut changes = watch::Changes::default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(machine)?;
+    let ended = runtime.block_on(async move {
+        // From here on no signal ends the process before it has put things back.
+        let mut signals = Signals::new().map_err(machine)?;
+        let folder = folder(places.compiled.clone())?;
+        let mut walls = Walls::new(&places, folder.as_ref());
+        let mut waiting = Waiting::default();
+        let started = loop {
+            let (spectators, folder) = (std::mem::take(&mut spectators), folder.clone());
+            let kept = (folder, &mut walls);
+            let started = Proxy::start(origin.clone(), kept, spectators, &mut changes, &mut signals.end);
+            match started.await {
+                Err(Stop::Configuration(report)) if mistakes == Mistakes::Await => tokio::select! {
+                    () = waiting.correction(&origin, &report, &mut changes) => {}
+                    () = signals.end.come() => return Ok(()),
+                },
+                started => break started?,
+            }
+        };
+        let Some(mut proxy) = started else {
+            return Ok(());
+        };
+        let ended = proxy.attend(&mut signals, changes).await;
+        ended.and(proxy.stop().await)
+    });
+    // What is still being loaded is for nobody any more.
+    runtime.shutdown_background();
+    ended
+}
+
+/// The engine of all generations, which keeps what it compiles in `folder` if there is one.
+fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
+    let engine = Engine::new().map_err(machine)?.compiling_aside();
+    Ok(match folder {
+        Some(folder) => match CompiledCache::new(folder.clone()) {
+            Ok(cache) => engine.with_compiled_cache(cache),
+            Err(error) => {
+                tracing::warn!(%error, "compiled filters are not kept: the folder's key cannot be had");
+                engine
+            }
+        },
+        None => engine,
+    })
+}
+
+/// Where compiled filters and pulled modules are kept: `chosen`, or dnsweir's folder in the user's cache folder. None: it cannot be
+/// had, and everything is compiled and pulled anew.
+///
+/// # Errors
+/// When others could change what is kept in the one that was chosen.
+fn folder(chosen: Option<PathBuf>) -> Result<Option<PrivateFolder>, Stop> {
+    let is_chosen = chosen.is_some();
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    // One that is not absolute is to be ignored, says the XDG Base Directory Specification; an empty one is as good as none.
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let home = || Some(variable("HOME").filter(absolute)?.join(".cache"));
+    let caches = || variable("XDG_CACHE_HOME").filter(absolute).or_else(home);
+    let Some(folder) = chosen.or_else(|| Some(caches()?.join("dnsweir"))) else {
+        return Ok(None);
+    };
+    match PrivateFolder::open(&folder) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(error) if is_chosen && folder.is_dir() => Err(Stop::Machine(format!(
+            "cannot store compiled filters in {}: {error}",
+            folder.display()
+        ))),
+        Err(error) => {
+            tracing::warn!(folder = %folder.display(), %error, "cannot store compiled filters: they are compiled at every start");
+            Ok(None)
+        }
+    }
+}
+
+/// Where copies of what is fetched are kept.
+fn copies(folder: Option<&PrivateFolder>) -> Option<Copies> {
+    let fetched = folder?.folder("fetched");
+    let fetched =
+        fetched.inspect_err(|error| tracing::warn!(%error, "cannot keep copies of what is fetched"));
+    Some(Copies::new(fetched.ok()?))
+}
+
+/// The running proxy, as the main thread sees it.
+struct Proxy {
+    origin: ConfigOrigin,
+    engine: Arc<Engine>,
+    state: Arc<State>,
+    workers: Vec<WorkerThread>,
+    /// Where what it shows of itself is served, and by whom.
+    admin: Vec<(SocketAddr, admin::Server)>,
+    control: Option<control::Server>,
+    /// The one that the command line names, from start to end.
+    own_control: Option<control::Server>,
+    /// What it may write.
+    walls: Walls,
+    /// Of the node's network, from the first configuration on that has a `node` section.
+    reconciler: Option<Reconciler>,
+    /// Its place among other processes that do so, once it answers.
+    succession: Option<Succession>,
+    watchdog: Watchdog,
+    /// Told of every generation.
+    onlooker: Option<Onlooker>,
+    without_test_cases: bool,
+    refresher: Refresher,
+    /// What to go back to.
+    before: before::Before,
+    /// Of links and addresses, while any is waited for.
+    news: Option<node::News>,
+    /// The numbers that the configuration's interfaces had when there was news of links.
+    interfaces: BTreeMap<String, Option<u32>>,
+}
+
+/// What is bound for another generation beside the listeners, and not served yet.
+struct Doors {
+    admin: Vec<AdminDoor>,
+    /// The control socket, or that there is to be none; nothing if it is as it was.
+    control: Option<ControlDoor>,
+    /// Addresses of listeners that this machine does not have, or not yet.
+    absent: Vec<Address>,
+}
+
+/// An admin address.
+struct AdminDoor {
+    address: SocketAddr,
+    listener: admin::Listener,
+    predecessor: node::Predecessors,
+}
+
+/// A control socket, if there is to be one.
+type ControlDoor = Option<control::Server>;
+
+/// Everything a generation needs, made aside.
+struct Prepared {
+    generation: Arc<Generation>,
+    /// For each worker: an instance of each filter that the running generation does not have.
+    instances: Vec<Vec<filter::Instance>>,
+}
+
+/// Builds a generation, which goes on with what the `running` one has and may have the `former` filter again, and the
+/// instances that workers need for it.
+fn prepare(
+    number: u64,
+    config: Config,
+    engine: &Engine,
+    workers: usize,
+    running: Option<&Generation>,
+    former: Option<&Loaded>,
+) -> Result<Prepared, Stop> {
+    let generation = Arc::new(Generation::build(number, config, engine, running, former)?);
+    let runs = |filter: &Arc<Filter>| running.is_some_and(|running| running.index_of(filter).is_some());
+    let instances = (0..workers)
+        .map(|_| {
+            generation
+                .filters
+                .iter()
+                .filter(|filter| !runs(filter))
+                .map(Filter::instantiate)
+                .collect::<Result<Vec<_>, _>>()
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Stop::Machine(format!("a filter that was loaded cannot be started: {error}")))?;
+    Ok(Prepared {
+        generation,
+        instances,
+    })
+}
+
+/// Reads the first configuration, and has its files watched; none, if it is time to end before. Files may be many and large: no
+/// signal waits for them.
+async fn first_load(
+    origin: &ConfigOrigin,
+    without_test_cases: bool,
+    changes: &mut watch::Changes,
+    end: &mut End,
+) -> Result<Option<Config>, Stop> {
+    let (origin, mut watched) = (origin.clone(), std::mem::take(changes));
+    let load = background::beside("loading", move || {
+        let read = || origin.load(without_test_cases, true);
+        let loaded = watched.watch_from(read, |config| &config.files);
+        (loaded, watched)
+    });
+    let (loaded, watched) = tokio::select! {
+        loaded = load => loaded.map_err(machine)?,
+        () = end.come() => return Ok(None),
+    };
+    *changes = watched;
+    Ok(Some(loaded?))
+}
+
+impl Proxy {
+    /// Starts; nothing comes of it if it is told to stop before it has.
+    async fn start(
+        origin: ConfigOrigin,
+        (folder, walls): (Option<PrivateFolder>, &mut Walls),
+        spectators: Spectators,
+        changes: &mut watch::Changes,
+        end: &mut End,
+    ) -> Result<Option<Proxy>, Stop> {
+        let started = Instant::now();
+        let Some(config) = first_load(&origin, spectators.without_test_cases, changes, end).await? else {
+            return Ok(None);
+        };
+        // What was kept while it could not be told what is needed.
+        let needs = if config.node.is_some() {
+            privileges::Needs::Network
+        } else {
+            privileges::Needs::Port
+        };
+        if let Err(error) = privileges::keep(needs) {
+            tracing::warn!(%error, "could not drop unneeded capabilities");
+        }
+        // Before there is any thread that stays.
+        walls.raise(&config).map_err(machine)?;
+        let mut proxy = Proxy::of_nothing(origin, folder, spectators, &config)?;
+        proxy.walls = walls.clone();
+        let control = walls.control.clone();
+        let control = control.map(|path| control::Server::start(&path, &proxy.state));
+        proxy.own_control = control.transpose().map_err(machine)?;
+        // Whatever takes long in there, be it a filter that is compiled, ends with being waited for.
+        let begun = tokio::select! {
+            begun = proxy.begin(config) => begun.map(|()| true),
+            () = end.come() => Ok(false),
+        };
+        if let Ok(true) = begun {
+            proxy.announce(started);
+            let presence = proxy.reconciler.as_ref().and_then(Reconciler::presence);
+            let workers = proxy.workers.iter().map(WorkerThread::commands).collect();
+            proxy.succession =
+                presence.map(|presence| Succession::start(presence, Arc::clone(&proxy.state), workers));
+            return Ok(Some(proxy));
+        }
+        // What was set up for a proxy that did not start serves nobody.
+        if let Some(reconciler) = &proxy.reconciler {
+            let _ = reconciler.unguard().await;
+            let _ = reconciler.drop_link().await;
+        }
+        begun.map(|_| None)
+    }
+
+    /// One that serves nothing yet, with as many workers as `config` wants. Only now the node's network can be given into
+    /// its care: later it has lost the rights to it.
+    fn of_nothing(
+        origin: ConfigOrigin,
+        folder: Option<PrivateFolder>,
+        spectators: Spectators,
+        config: &Config,
+    ) -> Result<Proxy, Stop> {
+        let engine = engine(folder.as_ref())?;
+        let refresher = Refresher::new(copies(folder.as_ref()));
+        let workers = config.workers;
+        let generation = Arc::new(Generation::nothing(workers));
+        let nothing = &generation.config;
+        let connections = ClientConnections::new(&nothing.listen, 0);
+        let limits = Limits::new(&nothing.listen, workers, Arc::clone(&connections));
+        let shared = Shared::new(config.cache_memory, spectators.queries);
+        let threads = (0..workers).map(|index| {
+            let nothing = Arc::clone(&generation);
+            WorkerThread::spawn(index, Arc::clone(&shared), nothing, limits.clone())
+        });
+        let threads: Vec<WorkerThread> = threads.collect::<Result<_, _>>().map_err(machine)?;
+        let ceiling = Ceiling::of(nothing, workers, 0, &OfFilters::default());
+        let deliveries = Deliveries::new(folder);
+        let state = Arc::new(State::new(shared, generation, ceiling, connections, deliveries));
+        let keep = |_| Reconciler::start(Arc::clone(&state.node), looping(&state)).map_err(machine);
+        let reconciler = config.node.as_ref().map(keep).transpose()?;
+        Ok(Proxy {
+            origin,
+            engine: Arc::new(engine),
+            watchdog: watch(&threads, &state).map_err(machine)?,
+            state,
+            workers: threads,
+            admin: Vec::new(),
+            control: None,
+            own_control: None,
+            walls: Walls::default(),
+            reconciler,
+            succession: None,
+            onlooker: spectators.generations,
+            without_test_cases: spectators.without_test_cases,
+            refresher,
+            before: before::Before::default(),
+            news: None,
+            interfaces: BTreeMap::new(),
+        })
+    }
+
+    /// Brings up the first configuration.
+    async fn begin(&mut self, mut config: Config) -> Result<(), Stop> {
+        Descriptors::of_process(&config, config.workers).map_err(machine)?;
+        // First of all, so that no predecessor's answer is taken for ours. The address may be one that is yet
+        // to be added; compiling takes a while, and it answers meanwhile.
+        match self.bind_admin(&config) {
+            Err(error) if self.reconciler.is_some() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            bound => {
+                let admin = bound.map_err(machine)?;
+                let doors = Doors {
+                    admin,
+                    control: None,
+                    absent: Vec::new(),
+                };
+                self.open(doors, &config);
+            }
+        }
+        self.state.deliveries.deliver(&mut config).await?;
+        let workers = self.workers.len();
+        let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None, None);
+        let prepared = filter::beside(&self.engine, prepare).await.map_err(machine)??;
+        let refreshed = self.refresher.bring_up(&prepared.generation).await;
+        refreshed.map_err(machine)?;
+        self.change_over(prepared).await
+    }
+
+    /// Says that queries are answered, and does what they need not wait for.
+    fn announce(&self, started: Instant) {
+        self.state.serving.store(true, Ordering::Relaxed);
+        self.tell_notes();
+        tokio::spawn(recovery::await_first(Arc::clone(&self.state)));
+        tokio::spawn(recovery::follow(Arc::clone(&self.state)));
+        tokio::spawn(admin::follow_problems(Arc::clone(&self.state)));
+        let deliveries = Arc::clone(&self.state.deliveries);
+        tokio::spawn(async move { deliveries.look().await });
+        let generation = self.state.generation.read();
+        let config = &generation.config;
+        if config.node.is_some() {
+            tokio::spawn(name_leftovers(Plan::of(config)));
+        }
+        let addresses: Vec<_> = config.listen.addresses.iter().map(ToString::to_string).collect();
+        let admin: Vec<_> = config.admin.addresses.iter().map(ToString::to_string).collect();
+        tracing::info!(
+            listen = addresses.join(" "),
+            admin = admin.join(" "),
+            workers = self.workers.len(),
+            zones = config.zones.iter().map(|zone| zone.names.len()).sum::<usize>(),
+            filters = generation.filters.len(),
+            milliseconds = started.elapsed().as_millis() as u64,
+            "answering queries"
+        );
+        if let Some(tell) = &self.onlooker {
+            tell(Ok(&generation));
+        }
+    }
+
+    /// Binds the admin addresses of a configuration that are not served yet.
+    fn bind_admin(&self, config: &Config) -> io::Result<Vec<AdminDoor>> {
+        let is_served = |address: &SocketAddr| self.admin.iter().any(|(served, _)| served == address);
+        let added = config
+            .admin
+            .addresses
+            .iter()
+            .filter(|address| !is_served(address));
+        let mut doors = Vec::new();
+        for &address in added {
+            let predecessor = node::Predecessors::of(address);
+            let listener = match admin::Listener::bind(address, port(config)) {
+                // It is waited for, as those are that clients ask.
+                Err(error) if config.node.is_none() && error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    continue;
+                }
+                bound => bound?,
+            };
+            doors.push(AdminDoor {
+                address,
+                listener,
+                predecessor,
+            });
+        }
+        Ok(doors)
+    }
+
+    /// Makes the control socket of a configuration, unless it is the one that is served. None: it is to be as it is.
+    fn bind_control(&self, config: &Config) -> Result<Option<ControlDoor>, String> {
+        let served = self.control.as_ref().map(control::Server::path);
+        let own = self.own_control.as_ref().map(control::Server::path);
+        let wanted = config.control.as_deref().filter(|path| Some(*path) != own);
+        if served == wanted {
+            return Ok(None);
+        }
+        let start = |path: &Path| control::Server::start(path, &self.state);
+        wanted.map(start).transpose().map(Some)
+    }
+
+    /// Serves what was bound, and what a configuration does not have not any more.
+    fn open(&mut self, doors: Doors, config: &Config) {
+        self.admin
+            .retain(|(served, _)| config.admin.addresses.contains(served));
+        let mut predecessors = self.state.predecessors.write();
+        predecessors.retain(|one| config.admin.addresses.contains(&one.address()));
+        for door in doors.admin {
+            predecessors.push(door.predecessor);
+            let state = Arc::clone(&self.state);
+            let server = door
+                .listener
+                .serve(move |path, headers| admin::reply(door.address, path, headers, &state));
+            self.admin.push((door.address, server));
+        }
+        if let Some(control) = doors.control {
+            self.control = control;
+        }
+        *self.state.absent.write() = doors.absent;
+    }
+
+    /// Takes nothing new, ends what is under way, and returns when that is done or takes too long.
+    ///
+    /// # Errors
+    /// Why something of the node's network stays that was to go.
+    async fn stop(mut self) -> Result<(), Stop> {
+        self.state.serving.store(false, Ordering::Relaxed);
+        let begun = Instant::now();
+        // Before anything is taken away: who stands aside for us is to be there by then.
+        if let Some(succession) = self.succession.take() {
+            succession.end().await;
+        }
+        let skip = self
+            .state
+            .generation
+            .read()
+            .config
+            .node
+            .as_ref()
+            .is_some_and(|node| node.skip_teardown);
+        let reconciler = self.reconciler.as_ref().filter(|_| !skip);
+        // First the rules, while our sockets still take what the rules keep from the cluster's DNS.
+        let mut handed_over = false;
+        if let Some(reconciler) = reconciler {
+            handed_over = reconciler.unguard().await.unwrap_or(false);
+            if handed_over {
+                tracing::info!(
+                    "another process listens on these addresses: leaving the node's network to it"
+                );
+            }
+        }
+        if handed_over || skip {
+            // Probes are for the successor from now on.
+            drop(self.admin);
+        }
+        for worker in &self.workers {
+            worker.send(Command::Stop { within: DRAIN });
+        }
+        let ended = async {
+            for worker in self.workers {
+                worker.join().await;
+            }
+        };
+        if timeout(DRAIN + LATE, ended).await.is_err() {
+            tracing::warn!("a worker is unresponsive: not waiting for it");
+        }
+        let dropped = match reconciler {
+            Some(reconciler) => reconciler.drop_link().await,
+            None => Ok(()),
+        };
+        if let Some(tap) = &self.state.generation.read().tap {
+            tap.finish();
+        }
+        tracing::info!(milliseconds = begun.elapsed().as_millis() as u64, "stopped");
+        let stays = "something of the node's network stays, which `dnsweir node down` takes away";
+        dropped.map_err(|error| Stop::Machine(format!("{error}: {stays}")))
+    }
+}
+
+/// Looks whether workers show signs of life.
+fn watch(threads: &[WorkerThread], state: &State) -> io::Result<Watchdog> {
+    let pulses = threads.iter().map(|thread| Arc::clone(&thread.pulse)).collect();
+    let (hanging, hangs) = (Arc::clone(&state.hanging), Arc::clone(&state.hangs));
+    Watchdog::start(pulses, Arc::clone(&state.node), hanging, hangs)
+}
+
+/// Says whether queries to an upstream come back to us: then rules may lead them here that were meant for the cluster's DNS.
+fn looping(state: &Arc<State>) -> node::Symptom {
+    let state = Arc::clone(state);
+    Box::new(move || {
+        let generation = Arc::clone(&state.generation.read());
+        generation.sources.iter().any(|source| source.loops())
+    })
+}
+
+/// The most memory that a generation comes to hold. A cache whose size is not written is smaller where the process may not have as much.
+fn ceiling(generation: &Generation, workers: usize, descriptors: Descriptors) -> Ceiling {
+    let filters = &generation.filters;
+    let of_filters = OfFilters {
+        compiled: filters.iter().map(|filter| filter.code_octets()).sum(),
+        tables: filters.iter().map(|filter| filter.table_octets()).sum(),
+        messages: filters.iter().map(|filter| filter.message_octets()).sum(),
+    };
+    let mut ceiling = Ceiling::of(&generation.config, workers, descriptors.connections, &of_filters);
+    if let Some(limit) = memory_limit().filter(|_| !generation.config.cache_memory_written) {
+        ceiling.fit_cache(limit);
+    }
+    ceiling
+}
+
+/// Says what other node caches have left on the node, or do there.
+async fn name_leftovers(plan: Plan) {
+    match node::find_leftovers(&plan).await {
+        Ok(leftovers) => leftovers
+            .iter()
+            .for_each(|leftover| tracing::warn!("node: found {leftover}")),
+        Err(error) => tracing::warn!(%error, "node: could not look for what other node caches left behind"),
+    }
+}
+
+/// How often a configuration wants the node's network to be looked at.
+fn interval(config: &Config) -> Duration {
+    config
+        .node
+        .as_ref()
+        .map_or(Duration::from_secs(60), |node| node.interval)
+}
+
+/// Whose the ports of a configuration may be: those of a node that is kept are handed over from one process to the
+/// next (docs/decisions/0005-handover.md).
+fn port(config: &Config) -> Port {
+    match config.node {
+        Some(_) => Port::Shared,
+        None => Port::Own,
+    }
+}
+
+/// What was bound of some addresses.
+#[derive(Default)]
+struct Bound {
+    /// For each worker.
+    sockets: Vec<worker::Bound>,
+    /// Those that this machine does not have, or not yet.
+    absent: Vec<Address>,
+    /// Why the first of them could not be bound.
+    why: Option<BindError>,
+}
+
+/// Binds every address once for every worker. Those of a node are there by now, or it is a mistake.
+fn bind(shared: &Shared, addresses: &[Address], workers: usize, port: Port) -> Result<Bound, BindError> {
+    let mut bound = Bound {
+        sockets: (0..workers).map(|_| Vec::new()).collect(),
+        ..Bound::default()
+    };
+    for &address in addresses {
+        let server = shared.server(address.0);
+        let mut own = port;
+        for (index, sockets) in bound.sockets.iter_mut().enumerate() {
+            match Sockets::bind(address, own) {
+                Ok(one) => sockets.push((one, server)),
+                Err(error) if index == 0 && port == Port::Own && error.is_absent() => {
+                    bound.absent.push(address);
+                    bound.why.get_or_insert(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            // The others join the first one.
+            own = Port::Shared;
+        }
+    }
+    Ok(bound)
+}

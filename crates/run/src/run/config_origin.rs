@@ -1,0 +1,60 @@
+//! Where a configuration comes from: a file of ours, node-cache's, or none.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::privileges::Needs;
+use crate::config::{self, Config, Report};
+use crate::{filter, nodecache};
+
+/// What `dnsweir run` serves without `--config`.
+const DEFAULT: &str = include_str!("../default.kdl");
+
+/// Where a configuration comes from.
+#[derive(Debug, Clone)]
+pub enum ConfigOrigin {
+    /// The one that is built in.
+    Demonstration,
+    /// A file of ours.
+    File(PathBuf),
+    /// node-cache's command line and files.
+    NodeCache(Arc<nodecache::Options>),
+}
+
+impl ConfigOrigin {
+    /// What a process may need that serves it. A file that cannot be read now may have a `node` section a moment later, and what is
+    /// given up does not come back.
+    pub fn needs(&self) -> Needs {
+        let network = match self {
+            ConfigOrigin::Demonstration => false,
+            ConfigOrigin::File(file) => config::keeps_network(file).unwrap_or(true),
+            ConfigOrigin::NodeCache(options) => options.keeps_network(),
+        };
+        if network { Needs::Network } else { Needs::Port }
+    }
+
+    /// The file that says where it is served, if it is one of ours.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            ConfigOrigin::File(file) => Some(file),
+            ConfigOrigin::Demonstration | ConfigOrigin::NodeCache(_) => None,
+        }
+    }
+
+    /// What it says now; `start`: there is nothing that could go on instead.
+    pub(super) fn load(&self, without_test_cases: bool, start: bool) -> Result<Config, Report> {
+        let mut config = match self {
+            ConfigOrigin::File(file) => config::load(file, filter::BUILTINS),
+            ConfigOrigin::NodeCache(options) => options.load(filter::BUILTINS, start),
+            ConfigOrigin::Demonstration => {
+                config::parse("the embedded default", DEFAULT, Path::new("/"), filter::BUILTINS)
+            }
+        }?;
+        if without_test_cases {
+            for filter in &mut config.filters {
+                filter.test_cases = None;
+            }
+        }
+        Ok(config)
+    }
+}

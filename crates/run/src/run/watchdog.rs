@@ -1,0 +1,180 @@
+//! Finds workers that hang, and turns their sockets off.
+//!
+//! A worker beats ten times a second from within its own loop. One that has been silent for [`HANG`]
+//! serves nobody, but its sockets would go on taking queries: another thread turns them off, so that the
+//! other workers get them, or, in fall-through mode, the cluster's DNS. With its next beat the worker
+//! learns of it, and binds new ones.
+//!
+//! While all workers whose sockets are on are heard of, heartbeats leave from these sockets. Where the node's rules listen
+//! for them ([`node`](crate::node)), the cluster's DNS answers as soon as they cease, whether one worker hangs or the
+//! whole process is stopped.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::listen::Switch;
+use crate::node::{Counters, HEARTBEAT_PORT};
+
+/// How long a worker may be silent.
+pub(crate) const HANG: Duration = Duration::from_secs(1);
+
+/// How long a worker may be silent before heartbeats cease for all.
+const LATE: Duration = Duration::from_millis(200);
+
+/// How often workers beat, and how often they are looked at.
+pub(crate) const BEAT: Duration = Duration::from_millis(100);
+
+/// A worker's sign of life.
+pub struct Pulse {
+    since: Instant,
+    /// Milliseconds after `since` of the last beat.
+    beaten: AtomicU64,
+    off: AtomicBool,
+    switches: Mutex<Vec<Weak<Switch>>>,
+}
+
+impl Pulse {
+    /// Of a worker that starts now.
+    pub fn new() -> Pulse {
+        Pulse {
+            since: Instant::now(),
+            beaten: AtomicU64::new(0),
+            off: AtomicBool::new(false),
+            switches: Mutex::default(),
+        }
+    }
+
+    /// The worker lives. Whether its sockets were turned off meanwhile.
+    pub fn beat(&self) -> bool {
+        self.beaten
+            .store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.hangs()
+    }
+
+    /// What is to be turned off when it hangs, from now on; all of it is on.
+    pub fn guard<'a>(&self, switches: impl Iterator<Item = &'a Arc<Switch>>) {
+        let mut guarded = self.switches.lock();
+        *guarded = switches.map(Arc::downgrade).collect();
+        self.off.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it hangs, as far as anyone has noticed.
+    pub(crate) fn hangs(&self) -> bool {
+        self.off.load(Ordering::Relaxed)
+    }
+
+    fn silent(&self) -> Duration {
+        self.since
+            .elapsed()
+            .saturating_sub(Duration::from_millis(self.beaten.load(Ordering::Relaxed)))
+    }
+
+    /// Whether it listens, or ought to.
+    fn is_on(&self) -> bool {
+        !self.hangs() && !self.switches.lock().is_empty()
+    }
+
+    /// Turns its sockets off if it hangs and they are on.
+    fn judge(&self) -> bool {
+        let switches = self.switches.lock();
+        if switches.is_empty() || self.hangs() || self.silent() < HANG {
+            return false;
+        }
+        self.off.store(true, Ordering::Relaxed);
+        for switch in switches.iter().filter_map(Weak::upgrade) {
+            switch.off();
+        }
+        true
+    }
+}
+
+/// Looks after workers for as long as it lives.
+pub struct Watchdog {
+    ended: Arc<AtomicBool>,
+    pulses: Arc<[Arc<Pulse>]>,
+    node: Arc<Counters>,
+}
+
+impl Watchdog {
+    /// Starts to look, and to send the heartbeats that `node` wants. `hanging` says how many hang now, `hangs` counts how
+    /// often one did.
+    pub fn start(
+        pulses: Vec<Arc<Pulse>>,
+        node: Arc<Counters>,
+        hanging: Arc<AtomicUsize>,
+        hangs: Arc<AtomicU64>,
+    ) -> std::io::Result<Watchdog> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let pulses: Arc<[_]> = pulses.into();
+        let watchdog = Watchdog {
+            ended: Arc::clone(&ended),
+            pulses: Arc::clone(&pulses),
+            node: Arc::clone(&node),
+        };
+        thread::Builder::new().name("watchdog".into()).spawn(move || {
+            let mut looked = Instant::now();
+            let mut trusted = looked;
+            while !ended.load(Ordering::Relaxed) {
+                thread::sleep(BEAT);
+                let now = Instant::now();
+                // Whoever stopped us (SIGSTOP, a machine that was paused) stopped the workers, too: they
+                // get their time again.
+                if now - looked > HANG / 2 {
+                    trusted = now + HANG;
+                }
+                looked = now;
+                let judged = pulses.iter().enumerate().filter(|_| now >= trusted);
+                let hung: Vec<usize> = judged
+                    .filter(|(_, pulse)| pulse.judge())
+                    .map(|(worker, _)| worker)
+                    .collect();
+                hangs.fetch_add(hung.len() as u64, Ordering::Relaxed);
+                hanging.store(
+                    pulses.iter().filter(|pulse| pulse.hangs()).count(),
+                    Ordering::Relaxed,
+                );
+                send_heartbeats(&pulses, &node);
+                // TraceView last: everything is done by then.
+                for worker in hung {
+                    tracing::error!(
+                        worker,
+                        "unresponsive: its listeners are disabled until it is back"
+                    );
+                }
+            }
+        })?;
+        Ok(watchdog)
+    }
+
+    /// Sends the heartbeats that are wanted since an event ago.
+    pub fn beat(&self) {
+        send_heartbeats(&self.pulses, &self.node);
+    }
+}
+
+/// Sends a heartbeat from each listener that wants some, if all workers are heard of. The kernel spreads clients over the
+/// workers, so that one of them that is silent is reason enough for all clients to go elsewhere.
+fn send_heartbeats(pulses: &[Arc<Pulse>], node: &Counters) {
+    let wanted = node.heartbeats.read();
+    if wanted.is_empty() || pulses.iter().any(|pulse| pulse.is_on() && pulse.silent() > LATE) {
+        return;
+    }
+    let Some(pulse) = pulses.iter().find(|pulse| pulse.is_on()) else {
+        return;
+    };
+    for switch in pulse.switches.lock().iter().filter_map(Weak::upgrade) {
+        if wanted.contains(&switch.address()) {
+            switch.beat(HEARTBEAT_PORT);
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,155 @@
+//! How old an answer may get: arithmetic on times, nothing else.
+
+use crate::config::Prefetch;
+
+/// How long a failed attempt to refresh an answer keeps the next attempt away, in milliseconds
+/// (RFC 8767 §5, the failure recheck timer: no more often than every 30 seconds).
+pub(crate) const REFRESH_RECHECK_MS: u64 = 30_000;
+
+/// When an answer was stored and how long it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// When it was stored, in milliseconds since the process started.
+    pub stored_at_ms: u64,
+    /// How long it is fresh, in seconds.
+    pub ttl_secs: u32,
+    /// How long after that it may still be served when nothing newer can be had, in seconds.
+    pub stale_secs: u32,
+}
+
+/// What an answer is good for at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Within its TTL.
+    Fresh {
+        /// Whole seconds since it was stored; always below its TTL, so no record counts down to 0.
+        age_secs: u32,
+    },
+    /// Past its TTL, and usable if a newer answer cannot be had (RFC 8767).
+    Stale {
+        /// Whole seconds since its TTL ran out.
+        overdue_secs: u32,
+    },
+    /// Not to be used any more.
+    Gone,
+}
+
+impl Lifetime {
+    /// The first moment at which the answer is no longer fresh, in milliseconds.
+    #[inline]
+    pub(crate) fn expires_at_ms(&self) -> u64 {
+        self.stored_at_ms.saturating_add(u64::from(self.ttl_secs) * 1000)
+    }
+
+    /// The first moment at which the answer is of no use at all, in milliseconds.
+    #[inline]
+    pub(crate) fn gone_at_ms(&self) -> u64 {
+        self.expires_at_ms()
+            .saturating_add(u64::from(self.stale_secs) * 1000)
+    }
+
+    /// What the answer is good for at `now_ms`. A moment before it was stored counts as age 0: workers
+    /// read the clock once per batch, and one may be a little behind another.
+    // Three comparisons on the way of every hit.
+    #[inline(always)]
+    pub fn freshness(&self, now_ms: u64) -> Freshness {
+        let expires_at = self.expires_at_ms();
+        if now_ms < expires_at {
+            Freshness::Fresh {
+                age_secs: whole_secs(now_ms.saturating_sub(self.stored_at_ms)),
+            }
+        } else if now_ms < self.gone_at_ms() {
+            Freshness::Stale {
+                overdue_secs: whole_secs(now_ms - expires_at),
+            }
+        } else {
+            Freshness::Gone
+        }
+    }
+
+    /// Whether an answer that was served `hits` times should be asked for again now.
+    #[inline]
+    pub(crate) fn is_prefetch_due(&self, prefetch: &Prefetch, hits: u32, now_ms: u64) -> bool {
+        let remaining_ms = self.expires_at_ms().saturating_sub(now_ms);
+        let window_ms = u64::from(self.ttl_secs) * 10 * u64::from(prefetch.percent);
+        hits >= prefetch.hits && remaining_ms > 0 && remaining_ms <= window_ms
+    }
+}
+
+#[inline]
+fn whole_secs(ms: u64) -> u32 {
+    u32::try_from(ms / 1000).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Lifetime = Lifetime {
+        stored_at_ms: 10_000,
+        ttl_secs: 60,
+        stale_secs: 3600,
+    };
+
+    #[test]
+    fn an_answer_is_fresh_then_stale_then_gone() {
+        assert_eq!(LIFE.freshness(10_000), Freshness::Fresh { age_secs: 0 });
+        assert_eq!(LIFE.freshness(10_999), Freshness::Fresh { age_secs: 0 });
+        assert_eq!(LIFE.freshness(11_000), Freshness::Fresh { age_secs: 1 });
+        assert_eq!(LIFE.freshness(69_999), Freshness::Fresh { age_secs: 59 });
+        assert_eq!(LIFE.freshness(70_000), Freshness::Stale { overdue_secs: 0 });
+        assert_eq!(LIFE.freshness(3_669_999), Freshness::Stale { overdue_secs: 3599 });
+        assert_eq!(LIFE.freshness(3_670_000), Freshness::Gone);
+    }
+
+    #[test]
+    fn without_stale_time_an_expired_answer_is_gone() {
+        let life = Lifetime {
+            stale_secs: 0,
+            ..LIFE
+        };
+        assert_eq!(life.freshness(69_999), Freshness::Fresh { age_secs: 59 });
+        assert_eq!(life.freshness(70_000), Freshness::Gone);
+    }
+
+    #[test]
+    fn a_clock_a_little_behind_sees_age_zero() {
+        assert_eq!(LIFE.freshness(9_990), Freshness::Fresh { age_secs: 0 });
+    }
+
+    #[test]
+    fn extreme_times_do_not_overflow() {
+        let life = Lifetime {
+            stored_at_ms: u64::MAX - 1,
+            ttl_secs: u32::MAX,
+            stale_secs: u32::MAX,
+        };
+        assert_eq!(life.freshness(u64::MAX - 1), Freshness::Fresh { age_secs: 0 });
+        assert_eq!(life.freshness(u64::MAX), Freshness::Gone);
+        assert_eq!(life.freshness(0), Freshness::Fresh { age_secs: 0 });
+        assert!(!life.is_prefetch_due(
+            &Prefetch {
+                hits: 0,
+                percent: 255
+            },
+            0,
+            u64::MAX
+        ));
+    }
+
+    #[test]
+    fn prefetch_wants_hits_and_the_end_of_the_ttl() {
+        let prefetch = Prefetch { hits: 3, percent: 10 };
+        assert!(!LIFE.is_prefetch_due(&prefetch, 3, 63_999), "too early");
+        assert!(
+            LIFE.is_prefetch_due(&prefetch, 3, 64_000),
+            "the last 10 percent begin"
+        );
+        assert!(LIFE.is_prefetch_due(&prefetch, 9, 69_999));
+        assert!(!LIFE.is_prefetch_due(&prefetch, 2, 64_000), "not popular");
+        assert!(
+            !LIFE.is_prefetch_due(&prefetch, 9, 70_000),
+            "a stale answer is refreshed, not prefetched"
+        );
+    }
+}

@@ -1,0 +1,448 @@
+//! One part of the store: an index, the entries, and the order in which they leave.
+//!
+//! Eviction is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023),
+//! counted in bytes. New answers enter a small queue; those asked for again move on to the main queue,
+//! the others leave and only a fingerprint of them stays, by which they enter the main queue at once if
+//! they come back soon. So a million names that nobody asks for twice (a scan, random subdomains) pass
+//! through a tenth of the memory, and what is popular stays.
+//!
+//! Nothing here is paid in one large instalment: tables grow by steps, each insertion looks at a few
+//! slots for expired answers, and one eviction moves a bounded number of entries.
+
+use hashbrown::HashTable;
+
+use super::entry::{Entry, Kind, heap_bytes};
+use super::ghost::Ghosts;
+use super::key::Key;
+
+/// The end of a list of slots.
+const NIL: u32 = u32::MAX;
+/// The small queue's part of the limit: one in this many bytes, as in the paper.
+const SMALL_PART: usize = 10;
+/// How many visits are counted, at most.
+const VISITS_MAX: u8 = 3;
+/// With how many visits an entry of the small queue moves on to the main queue.
+const VISITS_TO_STAY: u8 = 2;
+/// How many entries one eviction may spare before it takes the next, whatever its visits.
+const SPARED_MAX: u32 = 64;
+/// How many slots an insertion examines for answers that have expired.
+const SWEEP_STEP: u32 = 4;
+/// One fingerprint is kept per this many bytes of the limit: about one per entry.
+const BYTES_PER_GHOST: usize = 256;
+
+/// What there is of one [`Kind`], and what had to leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindStats {
+    /// Entries there are now.
+    pub entries: u64,
+    /// What they take from the heap, in bytes.
+    pub bytes: u64,
+    /// Entries that left to make room, still of use, since the process started.
+    pub evictions: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    Small,
+    Main,
+}
+
+/// A place for an entry, and a link in one of the queues or in the list of free slots.
+#[derive(Debug)]
+struct Slot {
+    hash: u64,
+    gone_at_ms: u64,
+    /// `None` when the slot is free.
+    entry: Option<Entry>,
+    /// What the entry takes from the heap.
+    bytes: u32,
+    older: u32,
+    newer: u32,
+    queue: Queue,
+    visits: u8,
+}
+
+/// A doubly linked queue of slots, so that leaving from the middle costs no search.
+#[derive(Debug)]
+struct Fifo {
+    oldest: u32,
+    newest: u32,
+    bytes: usize,
+}
+
+impl Fifo {
+    const EMPTY: Self = Self {
+        oldest: NIL,
+        newest: NIL,
+        bytes: 0,
+    };
+}
+
+/// A part of the store. Its owner holds a lock around it.
+#[derive(Debug)]
+pub(super) struct Shard {
+    limit: usize,
+    slots: Vec<Slot>,
+    free: u32,
+    /// Slot numbers, found by the hash of their keys.
+    index: HashTable<u32>,
+    small: Fifo,
+    main: Fifo,
+    /// What left the small queue lately.
+    ghosts: Ghosts,
+    sweep_at: u32,
+    tallies: [KindStats; Kind::ALL.len()],
+}
+
+impl Shard {
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            slots: Vec::new(),
+            free: NIL,
+            index: HashTable::new(),
+            small: Fifo::EMPTY,
+            main: Fifo::EMPTY,
+            ghosts: Ghosts::new(limit / BYTES_PER_GHOST),
+            sweep_at: 0,
+            tallies: Default::default(),
+        }
+    }
+
+    /// Every entry, in no order.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.slots.iter().filter_map(|slot| slot.entry.clone()).collect()
+    }
+
+    /// Everything this shard has on the heap.
+    pub fn bytes(&self) -> usize {
+        self.small.bytes + self.main.bytes + self.table_bytes()
+    }
+
+    fn table_bytes(&self) -> usize {
+        heap_bytes(self.slots.capacity() * size_of::<Slot>())
+            + heap_bytes(self.index.allocation_size())
+            + self.ghosts.bytes()
+    }
+
+    pub(crate) fn tallies(&self) -> &[KindStats; Kind::ALL.len()] {
+        &self.tallies
+    }
+
+    /// The number of the slot that holds the answer to `key`.
+    #[inline]
+    fn find(&self, key: &Key<'_>) -> Option<u32> {
+        let slots = &self.slots;
+        let holds = |&at: &u32| {
+            let slot = &slots[at as usize];
+            slot.hash == key.hash && slot.entry.as_ref().is_some_and(|entry| entry.answers(key))
+        };
+        self.index.find(key.hash, holds).copied()
+    }
+
+    /// The entry, and a mark that it was of use.
+    // As `Cache::lookup`, which alone calls it.
+    #[inline(always)]
+    pub fn lookup(&mut self, key: &Key<'_>, now_ms: u64) -> Option<Entry> {
+        let at = self.find(key)?;
+        let slot = &mut self.slots[at as usize];
+        if slot.gone_at_ms <= now_ms {
+            self.remove_at(at);
+            return None;
+        }
+        if slot.visits < VISITS_MAX {
+            slot.visits += 1;
+        }
+        let entry = slot.entry.as_ref()?;
+        entry.count_hit();
+        Some(entry.clone())
+    }
+
+    /// The entry as it lies there, without a mark.
+    pub fn peek(&self, key: &Key<'_>) -> Option<&Entry> {
+        self.slots[self.find(key)? as usize].entry.as_ref()
+    }
+
+    /// Puts `entry` in the place of what answered the same key, or in a new one. `cost` is its
+    /// [`Entry::cost`]. False if it does not fit even alone.
+    pub fn insert(&mut self, key: &Key<'_>, entry: Entry, cost: usize, now_ms: u64) -> bool {
+        self.sweep(now_ms);
+        let Some(bytes) = u32::try_from(cost)
+            .ok()
+            .filter(|_| cost + self.table_bytes() <= self.limit)
+        else {
+            self.remove(key);
+            return false;
+        };
+        // Room first, so that a full cache reuses a slot where it would have grown its tables.
+        let mut at = self.find(key);
+        let mut replaced = at.map_or(0, |at| self.slots[at as usize].bytes as usize);
+        while self.bytes() - replaced + cost > self.limit && self.evict(now_ms) {
+            at = self.find(key);
+            replaced = at.map_or(0, |at| self.slots[at as usize].bytes as usize);
+        }
+        match at {
+            Some(at) => self.replace(at, entry, bytes),
+            None => self.add(key.hash, entry, bytes),
+        }
+        // The tables may have grown. This ends: without entries nothing is left to evict.
+        let mut crowded = false;
+        while self.bytes() > self.limit && self.evict(now_ms) {
+            crowded = true;
+        }
+        !crowded || self.find(key).is_some()
+    }
+
+    fn replace(&mut self, at: u32, entry: Entry, bytes: u32) {
+        let slot = &mut self.slots[at as usize];
+        let fifo = match slot.queue {
+            Queue::Small => &mut self.small,
+            Queue::Main => &mut self.main,
+        };
+        fifo.bytes = fifo.bytes - slot.bytes as usize + bytes as usize;
+        let tally = &mut self.tallies[entry.kind().index()];
+        tally.entries += 1;
+        tally.bytes += u64::from(bytes);
+        slot.gone_at_ms = entry.lifetime().gone_at_ms();
+        let old_bytes = std::mem::replace(&mut slot.bytes, bytes);
+        if let Some(old) = slot.entry.replace(entry) {
+            let tally = &mut self.tallies[old.kind().index()];
+            tally.entries -= 1;
+            tally.bytes -= u64::from(old_bytes);
+        }
+    }
+
+    fn add(&mut self, hash: u64, entry: Entry, bytes: u32) {
+        let queue = if self.ghosts.recall(hash) {
+            Queue::Main
+        } else {
+            Queue::Small
+        };
+        let tally = &mut self.tallies[entry.kind().index()];
+        tally.entries += 1;
+        tally.bytes += u64::from(bytes);
+        let gone_at_ms = entry.lifetime().gone_at_ms();
+        let slot = Slot {
+            hash,
+            gone_at_ms,
+            entry: Some(entry),
+            bytes,
+            older: NIL,
+            newer: NIL,
+            queue,
+            visits: 0,
+        };
+        let at = if self.free == NIL {
+            if self.slots.len() == self.slots.capacity() {
+                // By a quarter, not double: little memory lies idle and little is moved at a time.
+                self.slots.reserve_exact((self.slots.len() / 4).max(16));
+            }
+            self.slots.push(slot);
+            self.slots.len() as u32 - 1
+        } else {
+            let at = self.free;
+            self.free = std::mem::replace(&mut self.slots[at as usize], slot).newer;
+            at
+        };
+        let slots = &self.slots;
+        self.index.insert_unique(hash, at, |&at| slots[at as usize].hash);
+        self.link(at, queue);
+    }
+
+    /// Makes the slot the newest of a queue.
+    fn link(&mut self, at: u32, queue: Queue) {
+        let fifo = match queue {
+            Queue::Small => &mut self.small,
+            Queue::Main => &mut self.main,
+        };
+        let older = std::mem::replace(&mut fifo.newest, at);
+        if older == NIL {
+            fifo.oldest = at;
+        } else {
+            self.slots[older as usize].newer = at;
+        }
+        let slot = &mut self.slots[at as usize];
+        fifo.bytes += slot.bytes as usize;
+        (slot.queue, slot.older, slot.newer) = (queue, older, NIL);
+    }
+
+    /// Takes the slot out of its queue.
+    fn unlink(&mut self, at: u32) {
+        let slot = &self.slots[at as usize];
+        let (older, newer, bytes, queue) = (slot.older, slot.newer, slot.bytes as usize, slot.queue);
+        let fifo = match queue {
+            Queue::Small => &mut self.small,
+            Queue::Main => &mut self.main,
+        };
+        fifo.bytes -= bytes;
+        match older {
+            NIL => fifo.oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
+        match newer {
+            NIL => fifo.newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
+    }
+
+    fn remove_at(&mut self, at: u32) {
+        self.unlink(at);
+        let slot = &mut self.slots[at as usize];
+        if let Ok(found) = self.index.find_entry(slot.hash, |&other| other == at) {
+            found.remove();
+        }
+        if let Some(entry) = slot.entry.take() {
+            let tally = &mut self.tallies[entry.kind().index()];
+            tally.entries -= 1;
+            tally.bytes -= u64::from(slot.bytes);
+        }
+        slot.newer = self.free;
+        self.free = at;
+    }
+
+    /// Forgets the answer to `key`; whether there was one.
+    pub fn remove(&mut self, key: &Key<'_>) -> bool {
+        let found = self.find(key);
+        if let Some(at) = found {
+            self.remove_at(at);
+        }
+        found.is_some()
+    }
+
+    /// Forgets every entry that `leaves` tells; how many there were.
+    pub(crate) fn remove_if(&mut self, leaves: impl Fn(&Entry) -> bool) -> usize {
+        let mut removed = 0;
+        for at in 0..self.slots.len() {
+            if self.slots[at].entry.as_ref().is_some_and(&leaves) {
+                self.remove_at(at as u32);
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    /// Looks at the next few slots and forgets what is past all use.
+    fn sweep(&mut self, now_ms: u64) {
+        for _ in 0..SWEEP_STEP {
+            if self.sweep_at as usize >= self.slots.len() {
+                self.sweep_at = 0;
+            }
+            match self.slots.get(self.sweep_at as usize) {
+                Some(slot) if slot.entry.is_some() && slot.gone_at_ms <= now_ms => {
+                    self.remove_at(self.sweep_at)
+                }
+                Some(_) => {}
+                None => return,
+            }
+            self.sweep_at += 1;
+        }
+    }
+
+    /// Forgets one entry to make room; false if there is none.
+    fn evict(&mut self, now_ms: u64) -> bool {
+        let mut spared = 0;
+        loop {
+            let small_is_next = self.small.oldest != NIL
+                && (self.small.bytes > self.limit / SMALL_PART || self.main.oldest == NIL);
+            let at = if small_is_next {
+                self.small.oldest
+            } else {
+                self.main.oldest
+            };
+            if at == NIL {
+                return false;
+            }
+            let slot = &mut self.slots[at as usize];
+            if slot.gone_at_ms <= now_ms {
+                self.remove_at(at);
+                return true;
+            }
+            let stays = slot.visits >= if small_is_next { VISITS_TO_STAY } else { 1 };
+            if stays && spared < SPARED_MAX {
+                slot.visits = if small_is_next { 0 } else { slot.visits - 1 };
+                spared += 1;
+                self.unlink(at);
+                self.link(at, Queue::Main);
+                continue;
+            }
+            if let Some(entry) = &slot.entry {
+                self.tallies[entry.kind().index()].evictions += 1;
+            }
+            if small_is_next {
+                self.ghosts.remember(slot.hash);
+            }
+            self.remove_at(at);
+            return true;
+        }
+    }
+
+    /// Gives the shard another limit, keeping what fits. Tables are rebuilt at their new size, so memory
+    /// really comes back; this one call takes as long as moving every entry does.
+    pub fn set_limit(&mut self, limit: usize) {
+        let mut new = Self::new(limit);
+        self.limit = limit;
+        // Evict for tables as small as they can be for what is left.
+        while self.small.bytes + self.main.bytes + new.bytes() + self.index.len() * Self::TABLES_PER_ENTRY
+            > limit
+            && self.evict(0)
+        {}
+        for (tally, old) in new.tallies.iter_mut().zip(&self.tallies) {
+            tally.evictions = old.evictions;
+        }
+        new.slots.reserve_exact(self.index.len());
+        for (first, queue) in [(self.small.oldest, Queue::Small), (self.main.oldest, Queue::Main)] {
+            let mut at = first;
+            while at != NIL {
+                let slot = &mut self.slots[at as usize];
+                if let Some(entry) = slot.entry.take() {
+                    new.add(slot.hash, entry, slot.bytes);
+                    let added = new.slots.len() as u32 - 1;
+                    new.slots[added as usize].visits = slot.visits;
+                    if queue == Queue::Main {
+                        new.unlink(added);
+                        new.link(added, Queue::Main);
+                    }
+                }
+                at = slot.newer;
+            }
+        }
+        while new.bytes() > limit && new.evict(0) {}
+        *self = new;
+    }
+
+    /// A slot, and its part of an index that is as empty as hashbrown lets it get after growing.
+    const TABLES_PER_ENTRY: usize = size_of::<Slot>() + 12;
+
+    /// Counts everything anew and compares.
+    #[cfg(test)]
+    pub(crate) fn audit(&self) {
+        let mut tallies = self.tallies;
+        let mut seen = 0;
+        for (fifo, queue) in [(&self.small, Queue::Small), (&self.main, Queue::Main)] {
+            let (mut at, mut older, mut bytes) = (fifo.oldest, NIL, 0);
+            while at != NIL {
+                let slot = &self.slots[at as usize];
+                let entry = slot.entry.as_ref().expect("a queued slot holds an entry");
+                assert_eq!((slot.older, slot.queue), (older, queue));
+                assert_eq!(self.index.find(slot.hash, |&other| other == at), Some(&at));
+                let tally = &mut tallies[entry.kind().index()];
+                tally.entries -= 1;
+                tally.bytes -= u64::from(slot.bytes);
+                bytes += slot.bytes as usize;
+                seen += 1;
+                (older, at) = (at, slot.newer);
+            }
+            assert_eq!((fifo.newest, fifo.bytes), (older, bytes));
+        }
+        assert_eq!(self.index.len(), seen);
+        assert!(tallies.iter().all(|tally| tally.entries == 0 && tally.bytes == 0));
+        let (mut at, mut free) = (self.free, 0);
+        while at != NIL {
+            assert!(self.slots[at as usize].entry.is_none());
+            free += 1;
+            at = self.slots[at as usize].newer;
+        }
+        assert_eq!(seen + free, self.slots.len());
+        assert!(self.bytes() <= self.limit || seen == 0);
+    }
+}

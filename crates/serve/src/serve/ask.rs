@@ -1,0 +1,156 @@
+//! Filters that ask: their queries wait for the lookups, and go on with what the filter says then.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::filter::{
+    Answers, Ask, Decision, Outcome, QueryOutcome, ROUNDS, ResponseDecision, ResponseOutcome, Verdict,
+};
+use dnsweir_answer::Resolution;
+
+use super::batch::Step;
+use super::explain;
+use super::generation::Stage;
+use super::inward;
+use super::live::Live;
+use super::lookups::Looked;
+use super::outward;
+use super::request::Request;
+use super::response::{AskingResponse, Response};
+use super::trace::Direction;
+use super::worker::{Worker, unix_milliseconds};
+
+impl Worker {
+    /// What a query gets whose filter asks before it decides; none: it is dropped.
+    pub(super) async fn ask_about_query(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        mut verdict: Arc<Verdict>,
+    ) -> Option<Response> {
+        let mut rounds = 0;
+        loop {
+            let (Decision::Ask(ask), Some(&Stage::Filter { filter, zone_base })) =
+                (&verdict.decision, self.stage(live, request))
+            else {
+                // Nobody comes here without.
+                return Some(Response::of_source(Resolution::BOUNDED));
+            };
+            rounds += 1;
+            let looked = match self.look_up_all(live, request, filter, ask, 0).await {
+                Ok(looked) => looked,
+                Err(why) => return Some(Response::of_source(self.gave_up(live, request, why))),
+            };
+            let zone = (zone_base + request.zone) as u16;
+            let mut outcome = self.query_answers(live, request, (filter, zone), ask, &looked);
+            let asks_again = match &outcome {
+                Outcome::Decided(verdict) => matches!(verdict.decision, Decision::Ask(_)),
+                _ => false,
+            };
+            if asks_again && rounds == ROUNDS {
+                let counters = live.generation.filters[filter].counters();
+                counters.query_answers.failed.fetch_add(1, Ordering::Relaxed);
+                request.trace(|| explain::asks_too_often(live, request, filter, Direction::In, ROUNDS));
+                outcome = Outcome::Failed;
+            }
+            let mut step = Step::Passing;
+            inward::decide(self, live, request, &mut step, filter, outcome);
+            match step {
+                Step::Decided(again) if asks_again => verdict = again,
+                step => return self.go_on(live, request, step).await,
+            }
+        }
+    }
+
+    /// What a filter says to the answers; `filter` is its index, and that of the zone.
+    fn query_answers(
+        &self,
+        live: &Live,
+        request: &Request,
+        (filter, zone): (usize, u16),
+        ask: &Ask,
+        looked: &[Looked<'_>],
+    ) -> QueryOutcome {
+        let record = live.query_record(request);
+        let found = looked.iter().map(Looked::tell);
+        let answers = Answers::about_query(record, live.asked(request, filter), &ask.state, found);
+        let begun = request.trace.as_ref().map(|_| Instant::now());
+        let mut instance = live.instances[filter].borrow_mut();
+        let interest = live.generation.filters[filter].interest();
+        let key = live.memo_key(request, interest, zone);
+        let outcome = instance.query_answers(unix_milliseconds(), &key, &answers);
+        let took = begun.map(|begun| begun.elapsed());
+        request.trace(|| explain::decided(live, request, filter, &outcome, took));
+        outcome
+    }
+
+    /// What becomes of a response whose filter asks before it decides; none: it is dropped.
+    pub(super) async fn ask_about_response(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        asking: AskingResponse,
+    ) -> Option<Response> {
+        // A lookup may ask the same as this query: whoever waits for its answer goes on now.
+        request.led = None;
+        let AskingResponse {
+            filter,
+            response,
+            mut ask,
+            ..
+        } = asking;
+        let mut rounds = 0;
+        loop {
+            rounds += 1;
+            let looked = self.look_up_all(live, request, filter, &ask, response.octets());
+            let looked = match looked.await {
+                Ok(looked) => looked,
+                Err(why) => return Some(Response::of_source(self.gave_up(live, request, why))),
+            };
+            let mut outcome = self.response_answers(live, request, filter, &response, &ask, &looked);
+            let asks_again = match &outcome {
+                Outcome::Decided(verdict) => matches!(verdict.decision, ResponseDecision::Ask(_)),
+                _ => false,
+            };
+            if asks_again && rounds == ROUNDS {
+                let counters = live.generation.filters[filter].counters();
+                counters.response_answers.failed.fetch_add(1, Ordering::Relaxed);
+                request.trace(|| explain::asks_too_often(live, request, filter, Direction::Out, ROUNDS));
+                outcome = Outcome::Failed;
+            }
+            let mut response = Some(response.clone());
+            match outward::change(live, request, &mut response, filter, outcome) {
+                Some(again) => ask = again,
+                None => return response,
+            }
+        }
+    }
+
+    /// What a filter says to the answers.
+    fn response_answers(
+        &self,
+        live: &Live,
+        request: &Request,
+        filter: usize,
+        response: &Response,
+        ask: &Ask,
+        looked: &[Looked<'_>],
+    ) -> ResponseOutcome {
+        let record = live.response_record(request, response);
+        let message = match live.generation.filters[filter].interest().messages {
+            true => response.message(&request.question),
+            false => Vec::new(),
+        };
+        let found = looked.iter().map(Looked::tell);
+        let asked = live.asked(request, filter);
+        let answers = Answers::about_response(record, asked, &message, &ask.state, found);
+        let begun = request.trace.as_ref().map(|_| Instant::now());
+        let mut instance = live.instances[filter].borrow_mut();
+        let outcome = instance.response_answers(unix_milliseconds(), &answers);
+        let took = begun.map(|begun| begun.elapsed());
+        request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
+        outcome
+    }
+}

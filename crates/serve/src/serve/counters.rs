@@ -1,0 +1,180 @@
+//! What a worker counts of the queries of one zone on one listener.
+//!
+//! Each worker has its own counters, so that counting is a load and a store on a line of its own
+//! cache; whoever wants to know adds them up.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::dns::Transport;
+use crate::dns::rtype;
+use crate::histogram::Histogram;
+
+use super::gate::Reason;
+
+/// Types that have a label of their own, as CoreDNS counts them; others are `other`.
+pub const TYPES: [(u16, &str); 18] = [
+    (rtype::A, "A"),
+    (rtype::AAAA, "AAAA"),
+    (rtype::MX, "MX"),
+    (rtype::SOA, "SOA"),
+    (rtype::CNAME, "CNAME"),
+    (rtype::PTR, "PTR"),
+    (rtype::TXT, "TXT"),
+    (rtype::NS, "NS"),
+    (rtype::DS, "DS"),
+    (rtype::DNSKEY, "DNSKEY"),
+    (rtype::RRSIG, "RRSIG"),
+    (47, "NSEC"),
+    (50, "NSEC3"),
+    (rtype::SRV, "SRV"),
+    (rtype::SVCB, "SVCB"),
+    (rtype::HTTPS, "HTTPS"),
+    (rtype::HINFO, "HINFO"),
+    (rtype::ANY, "ANY"),
+];
+
+/// The rcodes that have a label of their own; the last slot is for all others.
+const RCODES: usize = 24;
+
+/// Counters of one zone on one listener of one worker.
+#[derive(Debug, Default)]
+pub struct ZoneCounters {
+    /// By transport and family ([`proto_family`]), then by type.
+    pub requests: [[AtomicU64; TYPES.len() + 1]; PROTO_FAMILY.len()],
+    /// By rcode; dropped queries are not responses.
+    pub responses: [AtomicU64; RCODES + 1],
+    /// From a query to its response.
+    pub durations: Histogram<19>,
+    /// Answers from the cache: success, denial, failure.
+    pub hits: [AtomicU64; 3],
+    /// Queries the cache had nothing fresh for.
+    pub misses: AtomicU64,
+    /// Answers past their TTL (RFC 8767).
+    pub stale: AtomicU64,
+    /// Entries fetched again before they ran out.
+    pub prefetches: AtomicU64,
+    /// Queries that waited for somebody else's upstream query.
+    pub coalesced: AtomicU64,
+    /// Queries refused since `forward`'s `concurrent` was reached.
+    pub rejects: AtomicU64,
+    /// Upstream queries given up for others when `concurrent` was reached.
+    pub displaced: AtomicU64,
+    /// Queries that there was no room to wait for, since `waiting-queries` was reached.
+    pub waiting_rejects: AtomicU64,
+    /// Waiting queries given up for others when `waiting-queries` was reached.
+    pub waiting_displaced: AtomicU64,
+    /// Queries turned away, by reason ([`Reason::ALL`]).
+    pub refused: [AtomicU64; Reason::ALL.len()],
+}
+
+/// Adds to a counter that only the calling worker writes.
+#[inline]
+pub fn add(counter: &AtomicU64, by: u64) {
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(by),
+        Ordering::Relaxed,
+    );
+}
+
+impl ZoneCounters {
+    /// Counts a query that came in.
+    pub fn request(&self, transport: Transport, client: IpAddr, qtype: u16) {
+        let at = TYPES
+            .iter()
+            .position(|&(known, _)| known == qtype)
+            .unwrap_or(TYPES.len());
+        add(&self.requests[proto_family(transport, client)][at], 1);
+    }
+
+    /// Counts a query that is turned away.
+    pub fn refuse(&self, reason: Reason) {
+        add(&self.refused[reason as usize], 1);
+    }
+
+    /// Counts a reply that went out `microseconds` after its query came.
+    pub fn response(&self, rcode: u16, microseconds: u64) {
+        add(&self.responses[usize::from(rcode).min(RCODES)], 1);
+        self.durations.observe(microseconds, add);
+    }
+}
+
+/// Index into [`ZoneCounters::requests`]; [`PROTO_FAMILY`] has the labels.
+fn proto_family(transport: Transport, client: IpAddr) -> usize {
+    let proto = match transport {
+        Transport::Udp => 0,
+        Transport::Tcp => 2,
+        Transport::Tls => 4,
+        Transport::Https => 6,
+        Transport::Quic => 8,
+        Transport::Internal => 10,
+    };
+    proto + usize::from(client.is_ipv6())
+}
+
+/// Labels of [`ZoneCounters::requests`].
+pub const PROTO_FAMILY: [(&str, &str); 12] = [
+    ("udp", "ipv4"),
+    ("udp", "ipv6"),
+    ("tcp", "ipv4"),
+    ("tcp", "ipv6"),
+    ("tls", "ipv4"),
+    ("tls", "ipv6"),
+    ("https", "ipv4"),
+    ("https", "ipv6"),
+    ("quic", "ipv4"),
+    ("quic", "ipv6"),
+    ("internal", "ipv4"),
+    ("internal", "ipv6"),
+];
+
+/// A zone on a listener, with each worker's counters.
+pub(crate) struct ZoneOnServer {
+    /// The listener's address.
+    pub server: Arc<str>,
+    /// The zone's name.
+    pub zone: Arc<str>,
+    /// One for each worker that had to do with it.
+    pub workers: Vec<Arc<ZoneCounters>>,
+}
+
+/// What identifies counters: listener, zone, worker.
+type CountersKey = (Arc<str>, Arc<str>, usize);
+
+/// All counters there are. They outlive the generation that asked for them, so that a reload does not
+/// set them back.
+#[derive(Debug, Default)]
+pub struct CounterTable {
+    counters: Mutex<HashMap<CountersKey, Arc<ZoneCounters>>>,
+}
+
+impl CounterTable {
+    /// The counters of a zone on a listener for one worker; new ones start at 0.
+    pub fn get(&self, server: &Arc<str>, zone: &Arc<str>, worker: usize) -> Arc<ZoneCounters> {
+        let key = (Arc::clone(server), Arc::clone(zone), worker);
+        Arc::clone(self.counters.lock().entry(key).or_default())
+    }
+
+    /// All of them, grouped by listener and zone, in order.
+    pub(crate) fn by_zone(&self) -> Vec<ZoneOnServer> {
+        let mut groups = std::collections::BTreeMap::<_, Vec<_>>::new();
+        for ((server, zone, _), counters) in self.counters.lock().iter() {
+            groups
+                .entry((Arc::clone(server), Arc::clone(zone)))
+                .or_default()
+                .push(Arc::clone(counters));
+        }
+        let groups = groups.into_iter();
+        groups
+            .map(|((server, zone), workers)| ZoneOnServer {
+                server,
+                zone,
+                workers,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,266 @@
+//! What the events of a trace say.
+
+use std::time::Duration;
+
+use crate::cache::Kind;
+use crate::cases;
+use crate::dns::name::Text;
+use crate::dns::records::Section;
+use crate::dns::text::{class_text, record_lines, type_text};
+use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode_text};
+use crate::filter::{Lookup, LookupPath, LookupStatus, Outcome, QueryOutcome, ResponseOutcome, Verdict};
+use dnsweir_answer::Resolution;
+
+use super::live::Live;
+use super::request::Request;
+use super::response::Response;
+use super::trace::{Direction, Reply, Trace, TraceEvent, TraceView};
+
+/// The trace of a query that has been answered or dropped.
+pub(super) fn finish(
+    trace: &Trace,
+    request: &Request,
+    response: Option<&Response>,
+    size: usize,
+    hear: impl FnOnce(&TraceView<'_>),
+) {
+    let reply = response.map(|response| Reply {
+        rcode: rcode_text(response.rcode),
+        source: response.origin.as_str(),
+        error: response.error,
+        size,
+        answers: record_lines(&response.message(&request.question), Section::Answer),
+    });
+    hear(&TraceView {
+        client: request.client.address,
+        identity: trace.identity.get().map(String::as_str),
+        transport: request.client.transport,
+        question: question(request),
+        events: &trace.events.borrow(),
+        took: trace.begun.elapsed(),
+        reply,
+    });
+}
+
+/// A query's question as it stands: name and type, and the class if it is not the usual one.
+pub(super) fn question(request: &Request) -> String {
+    let name = Text(&request.question[..request.question.len() - QUESTION_TAIL]);
+    match request.qclass {
+        CLASS_IN => format!("{name} {}", type_text(request.qtype)),
+        other => format!("{name} {} {}", class_text(other), type_text(request.qtype)),
+    }
+}
+
+/// A response in short.
+pub(super) fn response(response: &Response) -> String {
+    let rcode = rcode_text(response.rcode);
+    match (response.answer_count(), response.lowest_ttl()) {
+        (0, 0) => format!("{rcode}, no records"),
+        (0, ttl) => format!("{rcode}, no answer, TTL {ttl}"),
+        (1, ttl) => format!("{rcode}, 1 answer, TTL {ttl}"),
+        (count, ttl) => format!("{rcode}, {count} answers, TTL {ttl}"),
+    }
+}
+
+fn stage(live: &Live, filter: usize) -> String {
+    format!("use {}", live.generation.filters[filter].name())
+}
+
+fn on_error(live: &Live, filter: usize) -> String {
+    let policy = format!("{:?}", live.generation.config.filters[filter].on_error).to_lowercase();
+    format!("failed: on-error \"{policy}\" applies")
+}
+
+pub(super) fn unasked(live: &Live, request: &Request, filter: usize) -> TraceEvent {
+    let did = match live.generation.filters[filter].interest().queries {
+        true => "not asked: its manifest does not cover the question",
+        false => "not asked: it takes no part in queries",
+    };
+    TraceEvent::new(&stage(live, filter), Direction::In, question(request), did.into())
+}
+
+pub(super) fn remembered(live: &Live, request: &Request, filter: usize, verdict: &Verdict) -> TraceEvent {
+    let mut did = cases::verdict_lines(verdict);
+    did.push("(remembered: it was not called)".into());
+    TraceEvent {
+        did,
+        ..TraceEvent::new(
+            &stage(live, filter),
+            Direction::In,
+            question(request),
+            String::new(),
+        )
+    }
+}
+
+pub(super) fn decided(
+    live: &Live,
+    request: &Request,
+    filter: usize,
+    outcome: &QueryOutcome,
+    took: Option<Duration>,
+) -> TraceEvent {
+    let did = match outcome {
+        Outcome::Passed => vec!["pass".into()],
+        Outcome::Decided(verdict) => cases::verdict_lines(verdict),
+        Outcome::Failed => vec![on_error(live, filter)],
+    };
+    TraceEvent {
+        did,
+        took,
+        ..TraceEvent::new(
+            &stage(live, filter),
+            Direction::In,
+            question(request),
+            String::new(),
+        )
+    }
+}
+
+/// What a filter's response phase did; `seen` is the response as it saw it.
+pub(super) fn changed(
+    live: &Live,
+    request: &Request,
+    filter: usize,
+    seen: &Response,
+    outcome: &ResponseOutcome,
+    took: Option<Duration>,
+) -> TraceEvent {
+    let did = match outcome {
+        Outcome::Passed => vec!["pass".into()],
+        Outcome::Decided(verdict) => cases::response_verdict_lines(verdict),
+        Outcome::Failed => vec![on_error(live, filter)],
+    };
+    let saw = format!("{}: {}", question(request), response(seen));
+    TraceEvent {
+        did,
+        took,
+        ..TraceEvent::new(&stage(live, filter), Direction::Out, saw, String::new())
+    }
+}
+
+/// What a filter had decided about the response when it saw the query.
+pub(super) fn undone(
+    live: &Live,
+    request: &Request,
+    filter: usize,
+    saw: String,
+    now: &Response,
+) -> TraceEvent {
+    let did = format!(
+        "as decided on the way in, now {}: {}",
+        question(request),
+        response(now)
+    );
+    TraceEvent::new(&stage(live, filter), Direction::Out, saw, did)
+}
+
+pub(super) fn cache(request: &Request, did: String) -> TraceEvent {
+    TraceEvent::new("cache", Direction::In, question(request), did)
+}
+
+pub(super) fn source(request: &Request, did: String) -> TraceEvent {
+    TraceEvent::new("forward", Direction::In, question(request), did)
+}
+
+/// What came of asking a source that had to be waited for.
+pub(super) fn asked(request: &Request, did: String, took: Option<Duration>) -> TraceEvent {
+    TraceEvent {
+        took,
+        ..source(request, did)
+    }
+}
+
+/// What a source said at once.
+pub(super) fn resolution(request: &Request, resolution: &Resolution) -> TraceEvent {
+    let did = match resolution {
+        Resolution::Answer { answer, .. } => {
+            format!("{}, answers: {}", rcode_text(answer.rcode), answer.answer_count())
+        }
+        Resolution::Alias(alias) => {
+            let names: Vec<String> = alias.targets.iter().map(|name| Text(name).to_string()).collect();
+            format!("an alias of {}", names.join(", or else of "))
+        }
+        Resolution::NotMine => "leaves the question to the next stage".into(),
+        Resolution::Verbatim(_) => "relayed as it is".into(),
+        Resolution::Failed { .. } => "no answer".into(),
+    };
+    source(request, did)
+}
+
+/// Why the cache has nothing.
+pub(super) fn miss(request: &Request) -> &'static str {
+    match (request.signed.is_some(), request.may_store()) {
+        (true, _) => "passed by: a signed query is relayed as it is",
+        (_, false) => "passed by: a filter said `store=#false`",
+        _ => "miss",
+    }
+}
+
+pub(super) fn kept(request: &Request, kind: Kind, ttl: Duration, stale: Duration) -> TraceEvent {
+    let kind = match kind {
+        Kind::Success => "success",
+        Kind::Denial => "denial",
+        Kind::Failure => "failure",
+    };
+    let mut did = format!("kept as {kind} for {} s", ttl.as_secs());
+    if !stale.is_zero() {
+        did.push_str(&format!(", stale for another {} s", stale.as_secs()));
+    }
+    TraceEvent::new("cache", Direction::Out, question(request), did)
+}
+
+/// Whether a response waits because filters said so.
+pub(super) fn held_back(request: &Request, did: String) -> TraceEvent {
+    TraceEvent::new("delay", Direction::Out, question(request), did)
+}
+
+/// A lookup that a filter asks for.
+pub(super) fn lookup(request: &Request, lookup: &Lookup, made: bool) -> TraceEvent {
+    let (name, qtype) = (Text(&lookup.name), type_text(lookup.qtype));
+    let path = match &lookup.path {
+        LookupPath::Top => "from the top".into(),
+        LookupPath::Below => "below the filter".into(),
+        LookupPath::Zone(zone) => format!("in zone {zone}"),
+    };
+    let did = match made {
+        true => format!("asks for {name} {qtype} {path}"),
+        false => format!("does not ask for {name} {qtype}: a limit of lookups is reached"),
+    };
+    TraceEvent::new("lookup", Direction::In, question(request), did)
+}
+
+/// What a lookup came to.
+pub(super) fn looked_up(inner: &Request, status: LookupStatus, found: Option<&Response>) -> TraceEvent {
+    let did = match status {
+        LookupStatus::Answered => "answered",
+        LookupStatus::Failed => "failed",
+        LookupStatus::TimedOut => "timed out",
+        LookupStatus::Limited => "given up: a limit is reached",
+    };
+    let saw = match found {
+        Some(found) => format!("{}: {}", question(inner), response(found)),
+        None => format!("{}: no response", question(inner)),
+    };
+    TraceEvent::new("lookup", Direction::Out, saw, did.into())
+}
+
+pub(super) fn asks_too_often(
+    live: &Live,
+    request: &Request,
+    filter: usize,
+    on: Direction,
+    rounds: usize,
+) -> TraceEvent {
+    let did = format!("asks again after {rounds} times; {}", on_error(live, filter));
+    TraceEvent::new(&stage(live, filter), on, question(request), did)
+}
+
+pub(super) fn alias(request: &Request, target: &Request) -> TraceEvent {
+    TraceEvent::new(
+        "alias",
+        Direction::In,
+        question(request),
+        format!("asks for {} from the top", question(target)),
+    )
+}

@@ -1,0 +1,157 @@
+//! What `/metrics` shows of queries and of the cache.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::cache::Kind;
+use crate::dns::rcode_text;
+use crate::figures::Figures;
+
+use super::counters::{PROTO_FAMILY, TYPES, ZoneCounters, ZoneOnServer};
+use super::gate::Reason;
+use super::stores::Shared;
+
+/// A counter that is shown as it is, by zone: name, help, and where it is.
+type Plain = (&'static str, &'static str, fn(&ZoneCounters) -> &AtomicU64);
+
+const PLAIN: [Plain; 8] = [
+    (
+        "cache_misses",
+        "Queries for which the cache had no fresh entry",
+        |counters| &counters.misses,
+    ),
+    (
+        "cache_stale",
+        "Answers served after their TTL had expired",
+        |counters| &counters.stale,
+    ),
+    (
+        "cache_prefetches",
+        "Cache entries refreshed before they expired",
+        |counters| &counters.prefetches,
+    ),
+    (
+        "cache_coalesced",
+        "Queries that shared an upstream query already in flight",
+        |counters| &counters.coalesced,
+    ),
+    (
+        "forward_rejects",
+        "Queries rejected because too many upstream queries were in flight",
+        |counters| &counters.rejects,
+    ),
+    (
+        "forward_displaced",
+        "Queries abandoned in flight to make room for others",
+        |counters| &counters.displaced,
+    ),
+    (
+        "waiting_rejects",
+        "Queries rejected because too many were already waiting",
+        |counters| &counters.waiting_rejects,
+    ),
+    (
+        "waiting_displaced",
+        "Waiting queries abandoned to make room for others",
+        |counters| &counters.waiting_displaced,
+    ),
+];
+
+impl Shared {
+    /// Adds what was asked and answered, and what the cache holds.
+    pub fn show(&self, figures: &mut Figures) {
+        // They are shown whether or not somebody has asked yet.
+        figures.counter("requests", "Queries received");
+        figures.counter("responses", "Responses sent");
+        figures.counter(
+            "refused",
+            "Queries turned away by access control or rate limits, by reason",
+        );
+        let help = "Time from receiving a query to sending its response";
+        figures.histogram("request_duration_seconds", help);
+        figures.counter("cache_hits", "Queries answered from a fresh cache entry");
+        for (name, help, _) in PLAIN {
+            figures.counter(name, help);
+        }
+        for zone in self.counters.by_zone() {
+            for counters in &zone.workers {
+                show_queries(&zone, counters, figures);
+                show_zone(&zone.zone, counters, figures);
+            }
+        }
+        let waiting = figures.gauge(
+            "waiting_queries",
+            "Client queries waiting for an upstream, a lookup or the end of a delay",
+        );
+        waiting.add(&[], self.waiting.inside() as u64);
+        self.show_cache(figures);
+    }
+
+    fn show_cache(&self, figures: &mut Figures) {
+        let stats = self.cache.stats();
+        for kind in Kind::ALL {
+            let label = [("type", kind.as_str())];
+            figures
+                .gauge("cache_entries", "Entries in the cache")
+                .add(&label, stats.kind(kind).entries);
+            figures
+                .counter("cache_evictions", "Entries evicted to make room for others")
+                .add(&label, stats.kind(kind).evictions);
+        }
+        figures
+            .gauge("cache_bytes", "Memory used by the cache")
+            .add(&[], stats.bytes);
+        figures
+            .gauge("cache_limit_bytes", "Maximum memory for the cache")
+            .add(&[], stats.limit_bytes);
+    }
+}
+
+/// What a worker counted of a zone on a listener, what never happened left out.
+fn show_queries(on: &ZoneOnServer, counters: &ZoneCounters, figures: &mut Figures) {
+    let (server, zone) = (("server", &*on.server), ("zone", &*on.zone));
+    let mut add = |name, labels: &[(&'static str, &str)], count: &AtomicU64| {
+        let count = count.load(Relaxed);
+        if count > 0 {
+            figures
+                .counter(name, "")
+                .add(&[&[server, zone], labels].concat(), count);
+        }
+    };
+    for ((proto, family), by_type) in PROTO_FAMILY.iter().zip(&counters.requests) {
+        for (at, count) in by_type.iter().enumerate() {
+            let qtype = TYPES.get(at).map_or("other", |(_, name)| name);
+            let labels = [("proto", *proto), ("family", family), ("type", qtype)];
+            add("requests", &labels, count);
+        }
+    }
+    for (rcode, count) in counters.responses.iter().enumerate() {
+        let text = match rcode + 1 < counters.responses.len() {
+            true => rcode_text(rcode as u16),
+            false => "other".into(),
+        };
+        add("responses", &[("rcode", &text)], count);
+    }
+    for ((_, reason), count) in Reason::ALL.iter().zip(&counters.refused) {
+        add("refused", &[("reason", reason)], count);
+    }
+    figures
+        .histogram("request_duration_seconds", "")
+        .add_durations(&[server, zone], &counters.durations);
+}
+
+/// What listener and worker do not matter for.
+fn show_zone(zone: &str, counters: &ZoneCounters, figures: &mut Figures) {
+    let zone = ("zone", zone);
+    for kind in Kind::ALL {
+        figures.counter("cache_hits", "").add(
+            &[zone, ("type", kind.as_str())],
+            counters.hits[kind.index()].load(Relaxed),
+        );
+    }
+    for (name, help, of) in PLAIN {
+        figures
+            .counter(name, help)
+            .add(&[zone], of(counters).load(Relaxed));
+    }
+}

@@ -1,0 +1,59 @@
+//! What decides a filter's verdicts and a cache's answers.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::config;
+
+/// What decides a filter's verdicts, taken once for all zones that use it: a module has megabytes.
+pub fn of_filter(filter: &config::Filter) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (
+        &filter.name,
+        format!(
+            "{:?}{:?}{:?}{:?}",
+            filter.on_error, filter.limits, filter.wasi, filter.refresh
+        ),
+    )
+        .hash(&mut hasher);
+    for node in &filter.config {
+        let arguments = (&node.arguments, &node.properties);
+        format!("{}{:?}{arguments:?}", node.name, node.parent).hash(&mut hasher);
+    }
+    filter.code.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a filter is made from: with the same, a loaded one can go on.
+pub(crate) fn of_loaded(filter: &config::Filter, zones: &[String]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let test_cases = filter.test_cases.as_ref().map(|file| file.source.text());
+    (of_filter(filter), zones, test_cases).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What decides the answers of the sources with names, taken once for all zones.
+pub(crate) fn of_named(sources: &[config::NamedSource]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for named in sources {
+        (&named.name, named.source.fingerprint()).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// What decides the answers that a zone's cache holds. `fingerprints` are those of all filters, which may send queries to
+/// any of the sources with names, whose is `named`.
+pub(crate) fn of_cache(zone: &config::Zone, fingerprints: &[u64], named: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let below = zone
+        .stages
+        .iter()
+        .skip_while(|stage| !matches!(stage, config::Stage::Cache(_)));
+    for stage in below {
+        match stage {
+            config::Stage::Filter(index) => (fingerprints[*index], named).hash(&mut hasher),
+            config::Stage::Cache(cache) => cache.hash(&mut hasher),
+            config::Stage::Source(source) => source.fingerprint().hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}

@@ -1,0 +1,133 @@
+//! Queries, responses and events as filters see them.
+
+use crate::dns::{Origin, Transport, edns, u16_at};
+use crate::filter;
+
+use super::generation::Stage;
+use super::live::Live;
+use super::request::Request;
+use super::response::Response;
+use super::worker::Clocks;
+
+/// What the client got, as far as events speak of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sent {
+    /// Octets; 0: nothing.
+    pub size: usize,
+    /// The second 16 bits of the header.
+    pub header: u16,
+}
+
+impl Sent {
+    /// Of a reply that is at the start of a buffer.
+    #[inline]
+    pub fn of(buffer: &[u8], size: usize) -> Sent {
+        let header = buffer.get(2..4).map_or(0, |octets| u16_at(octets, 0));
+        Sent { size, header }
+    }
+}
+
+impl Live {
+    /// The filter's index of the zone that owns a query at its stage.
+    fn zone(&self, request: &Request) -> u16 {
+        match self.generation.pipelines[request.pipeline]
+            .stages
+            .get(request.stage)
+        {
+            Some(Stage::Filter { zone_base, .. }) => (zone_base + request.zone) as u16,
+            _ => 0,
+        }
+    }
+
+    /// What a filter gets to know of a query beside its record.
+    #[inline]
+    pub fn asked<'a>(&'a self, request: &'a Request, filter: usize) -> filter::Asked<'a> {
+        let wanted = &self.generation.filters[filter].interest().details;
+        let internal = request.client.transport == Transport::Internal;
+        let details = (wanted.any() && (!internal || wanted.identity())).then(|| {
+            let known = filter::Known {
+                options: &request.options,
+                // A query of our own came to none, and has no options.
+                listener: if internal {
+                    ""
+                } else {
+                    self.server(request.client.server)
+                },
+                server_name: request.server_name.as_deref().unwrap_or_default(),
+                identity: self.identity(request),
+            };
+            (wanted, known)
+        });
+        let name = request.name.as_bytes();
+        filter::Asked { name, details }
+    }
+
+    /// A query as its stage's filter sees it.
+    pub(crate) fn query_record(&self, request: &Request) -> filter::Query {
+        filter::Query {
+            zone: self.zone(request),
+            ..query_record(request)
+        }
+    }
+
+    /// A response as its stage's filter sees it.
+    pub(crate) fn response_record(&self, request: &Request, response: &Response) -> filter::Response {
+        filter::Response {
+            query: self.query_record(request),
+            rcode: response.rcode,
+            source: filter::source_number(response.origin),
+            answer_count: response.answer_count(),
+            ttl: response.lowest_ttl(),
+            message_start: 0,
+            message_length: 0,
+        }
+    }
+}
+
+/// A query as filters see it, but for the zone, which each has its own index of.
+#[inline]
+fn query_record(request: &Request) -> filter::Query {
+    let [client_high, client_low] = filter::client_halves(request.client.address.ip());
+    filter::Query {
+        client_high,
+        client_low,
+        name_start: 0,
+        name_length: 0,
+        qtype: request.qtype,
+        qclass: request.qclass,
+        header: request.flags,
+        udp_size: request.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size),
+        edns_flags: request.edns.map_or(0, |edns| edns.flags),
+        client_port: request.client.address.port(),
+        zone: 0,
+        transport: filter::transport_number(request.client.transport),
+        edns: request.edns.is_some().into(),
+        details_length: 0,
+    }
+}
+
+/// What became of a query, but for the zone.
+pub(crate) fn event_record(
+    request: &Request,
+    response: Option<&Response>,
+    sent: Sent,
+    clocks: Clocks,
+) -> filter::Event {
+    let microseconds = clocks.now.saturating_sub(request.client.received);
+    filter::Event {
+        query: query_record(request),
+        time: clocks.unix_ms.saturating_sub(microseconds / 1000),
+        duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
+        id: request.id,
+        query_size: request.size,
+        response_size: sent.size as u32,
+        rcode: response.map_or(0, |response| response.rcode),
+        response_header: sent.header,
+        has_answers: response
+            .is_some_and(|response| response.answer_count() > 0)
+            .into(),
+        source: filter::source_number(response.map_or(Origin::Filter, |response| response.origin)),
+        message_start: 0,
+        message_length: 0,
+    }
+}

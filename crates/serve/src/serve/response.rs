@@ -1,0 +1,486 @@
+//! A response on its way back: where its octets are, and what has been decided about them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cache::Entry;
+use crate::dns::Origin;
+use crate::dns::edns::{ExtendedError, ExtendedErrorCode};
+use crate::dns::records::{Answer, Meaning, Section};
+use crate::dns::reply::{self, Body, Head, Ttl};
+use crate::dns::writer::{Writer, Written};
+use crate::dns::{MESSAGE_MAXIMUM, QUESTION_TAIL, build, flag, rcode, u16_at};
+use crate::filter::{Answer as FilterAnswer, Ask, Ede, Refusal, ResponseEdit};
+use dnsweir_answer::Resolution;
+
+use super::edits;
+use super::live::Live;
+use super::request::Request;
+
+/// A response. Edits change what is beside the octets; only a new name or new records touch them.
+#[derive(Clone)]
+pub struct Response {
+    /// Where the octets are.
+    pub content: Content,
+    /// The rcode, all 12 bits.
+    pub rcode: u16,
+    /// What happens to the TTLs when it is written.
+    pub ttl: Ttl,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Whether AA is set: an upstream's own answer, not one from the cache.
+    pub authoritative: bool,
+    /// Why it is as it is (RFC 8914).
+    pub error: Option<ExtendedErrorCode>,
+    /// Whether the cache may keep it.
+    pub store: bool,
+    /// Whether the cache may serve it past its TTL.
+    pub stale: bool,
+}
+
+/// Where a response's octets are.
+#[derive(Clone)]
+pub enum Content {
+    /// There are none but header and question.
+    Empty,
+    /// In the cache.
+    Entry(Entry),
+    /// Here.
+    Answer(Arc<Answer>),
+    /// An upstream's message as it is: the answer to a signed query.
+    Verbatim(Arc<[u8]>),
+}
+
+/// A response whose filter asks before it decides.
+#[derive(Clone)]
+pub(crate) struct AskingResponse {
+    /// Which of the batch.
+    pub index: usize,
+    /// Index of the filter.
+    pub filter: usize,
+    /// As the filter saw it.
+    pub response: Response,
+    /// What it asks.
+    pub ask: Ask,
+}
+
+impl Response {
+    /// An empty response of the proxy's own.
+    pub fn error(rcode: u16, error: ExtendedError) -> Response {
+        Response {
+            content: Content::Empty,
+            rcode,
+            ttl: Ttl::AS_IS,
+            origin: Origin::Local,
+            authoritative: false,
+            error: Some(error.code()),
+            store: true,
+            stale: true,
+        }
+    }
+
+    /// A response with these octets.
+    pub fn answer(answer: Arc<Answer>, origin: Origin, authoritative: bool) -> Response {
+        let (rcode, error) = (answer.rcode, answer.error);
+        let content = Content::Answer(answer);
+        Response {
+            content,
+            rcode,
+            ttl: Ttl::AS_IS,
+            origin,
+            authoritative,
+            error,
+            store: true,
+            stale: true,
+        }
+    }
+
+    /// The proxy's own answer in these octets.
+    pub fn local(message: Vec<u8>) -> Response {
+        match Answer::read(message) {
+            Ok(answer) => Response::answer(Arc::new(answer), Origin::Local, false),
+            Err(_) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
+        }
+    }
+
+    /// What a source that had to be waited for said to one of those who asked.
+    pub fn of_source(resolution: Resolution) -> Response {
+        match resolution {
+            Resolution::Answer {
+                answer,
+                authoritative,
+            } => Response::answer(answer, Origin::Upstream, authoritative),
+            Resolution::Verbatim(message) => Response {
+                rcode: u16_at(&message, 2) & flag::RCODE,
+                content: Content::Verbatim(message),
+                origin: Origin::Upstream,
+                error: None,
+                store: false,
+                ..Response::error(rcode::NOERROR, ExtendedError::Other)
+            },
+            Resolution::Failed { error, local } => Response::unresolved(error, local),
+            // As where no stage is left. Aliases are followed before.
+            Resolution::NotMine | Resolution::Alias(_) => {
+                Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative)
+            }
+        }
+    }
+
+    /// What a client gets when no source has an answer; `local`: since a bound of this proxy's own was met.
+    pub(crate) fn unresolved(error: ExtendedError, local: bool) -> Response {
+        Response {
+            // RFC 9520 section 2: resolution failed, or was not tried.
+            store: !local,
+            ..Response::error(rcode::SERVFAIL, error)
+        }
+    }
+
+    /// The empty response to `question` that a filter wants.
+    pub fn refused(question: &[u8], refusal: &Refusal) -> Response {
+        let empty = Response {
+            origin: Origin::Filter,
+            ..Response::error(refusal.rcode, ExtendedError::Blocked)
+        };
+        match &refusal.error {
+            None => empty,
+            Some(error) => empty.explained(question, error),
+        }
+    }
+
+    /// The answer that a filter gave to `question`.
+    pub(crate) fn from_filter(question: &[u8], records: &FilterAnswer) -> Response {
+        let mut empty = build::empty(question, records.rcode);
+        if records.is_cut {
+            empty[2] |= (flag::TC >> 8) as u8;
+        }
+        let mut writer = Writer::new(&empty, question.len(), MESSAGE_MAXIMUM);
+        for (section, all) in [
+            (Section::Answer, &records.answers),
+            (Section::Authority, &records.authority),
+            (Section::Additional, &records.additional),
+        ] {
+            for record in all {
+                writer.push(
+                    section,
+                    Written {
+                        owner: &record.name,
+                        rtype: record.rtype,
+                        class: record.class,
+                        ttl: record.ttl,
+                        data: &record.rdata,
+                    },
+                );
+            }
+        }
+        match Answer::read(writer.finish()) {
+            Ok(answer) => {
+                let mut answer = Answer {
+                    rcode: records.rcode,
+                    ..answer
+                };
+                if let Some(error) = &records.error {
+                    explain(&mut answer, error);
+                }
+                Response::answer(Arc::new(answer), Origin::Filter, records.authoritative)
+            }
+            Err(_) => Response::error(rcode::SERVFAIL, ExtendedError::Other),
+        }
+    }
+
+    /// Applies what a filter at this stage decided.
+    #[inline]
+    pub fn edit(&mut self, edit: &ResponseEdit, request: &Request, live: &Live, stage: usize) {
+        let datagram = request.takes_datagrams();
+        let count = |took| live.count_edit(request, stage, took);
+        self.edit_as(
+            edit,
+            &request.question,
+            datagram,
+            || live.room(request, stage),
+            count,
+        );
+    }
+
+    /// The same for this question, where no more octets than `room` will be of use; `count` gets what a change of the message
+    /// took.
+    // As `push_event` of a batch: there is next to nothing to do, but for every hit.
+    #[inline]
+    pub(super) fn edit_as(
+        &mut self,
+        edit: &ResponseEdit,
+        question: &[u8],
+        datagram: bool,
+        room: impl FnOnce() -> usize,
+        count: impl FnOnce(Duration),
+    ) {
+        if let Content::Verbatim(message) = &self.content {
+            if changes_signed(edit, message, self.rcode, datagram) {
+                *self = Response {
+                    store: false,
+                    ..Response::error(rcode::REFUSED, ExtendedError::Other)
+                };
+            }
+            return;
+        }
+        if edit.changes_message() {
+            let begun = Instant::now();
+            self.edit_message(edit, question, datagram, room());
+            count(begun.elapsed());
+        }
+        if edit.header_set & flag::AA != 0 {
+            self.authoritative = true;
+        }
+        self.authoritative &= edit.header_clear & flag::AA == 0;
+        if let Some(&(_, to)) = edit.rcodes.iter().find(|&&(from, _)| from == self.rcode) {
+            self.rcode = to;
+        }
+        self.bound_ttl(edit.ttl_minimum, edit.ttl_maximum);
+        self.store &= edit.store;
+        self.stale &= edit.stale;
+    }
+
+    /// Makes a message of its own of it, and changes that.
+    #[cold]
+    #[inline(never)]
+    fn edit_message(&mut self, edit: &ResponseEdit, question: &[u8], datagram: bool, room: usize) {
+        let mut message = self.message(question);
+        if !edit.records.is_empty() {
+            let Some(edited) = edits::edited(&message, question.len(), room, &edit.records) else {
+                return self.replace(None);
+            };
+            message = edited;
+        }
+        let mut set = edit.header_set & (flag::TC | flag::AD);
+        if !datagram {
+            // Who asked over a connection has nowhere else to ask.
+            set &= !flag::TC;
+        }
+        if edit.is_cut {
+            set |= flag::TC;
+        }
+        let mut clear = edit.header_clear & (flag::TC | flag::AD);
+        if edit.changes_data() {
+            // What was authentic was something else, unless the filter says so of what it made.
+            clear |= flag::AD & !set;
+        }
+        let flags = u16_at(&message, 2) & !clear | set;
+        message[2..4].copy_from_slice(&flags.to_be_bytes());
+        self.replace(Some(message));
+        if let (Some(error), Content::Answer(answer)) = (&edit.error, &mut self.content) {
+            explain(Arc::make_mut(answer), error);
+            self.error = Some(error.code);
+        }
+    }
+
+    /// Bounds every TTL to `minimum..=maximum` seconds.
+    pub(crate) fn bound_ttl(&mut self, minimum: u32, maximum: u32) {
+        let bound = |ttl: u32| ttl.max(minimum).min(maximum);
+        self.ttl = match self.ttl {
+            Ttl::Aged { by, min, max } => Ttl::Aged {
+                by,
+                min: bound(min),
+                max: bound(max),
+            },
+            Ttl::Fixed(ttl) => Ttl::Fixed(bound(ttl)),
+        };
+    }
+
+    /// What an answer's records mean under the rcode it has now; none for a response without records of its own.
+    pub fn meaning(&self) -> Option<Meaning> {
+        match &self.content {
+            Content::Answer(answer) if answer.rcode == self.rcode => Some(answer.meaning),
+            Content::Answer(answer) => Some(answer.meaning.with_rcode(self.rcode)),
+            Content::Empty | Content::Entry(_) | Content::Verbatim(_) => None,
+        }
+    }
+
+    /// Whether it says that nothing could be found out (RFC 9520 section 2), so that something stale is better
+    /// (RFC 8767 section 4). What a filter decides is no failure.
+    pub fn failed(&self) -> bool {
+        match self.meaning() {
+            Some(meaning) => meaning == Meaning::Failure && self.origin != Origin::Filter,
+            None => self.rcode == rcode::SERVFAIL && matches!(self.origin, Origin::Local | Origin::Upstream),
+        }
+    }
+
+    /// Puts it under `question`, where `below` was asked instead: its records that carry the name of
+    /// `below` get the client's name back if `revert`.
+    pub fn rename(&mut self, below: &[u8], question: &[u8], revert: bool) {
+        let from = &below[..below.len() - QUESTION_TAIL];
+        match &self.content {
+            Content::Empty | Content::Verbatim(_) => {}
+            Content::Entry(_) | Content::Answer(_) => {
+                let message = self.message(below);
+                self.replace(build::renamed(&message, from, question, revert));
+            }
+        }
+    }
+
+    /// Writes it under `head`; returns the octets written.
+    pub fn write(&self, out: &mut [u8], head: &Head<'_>) -> usize {
+        let (ttl, rcode, authoritative) = (self.ttl, self.rcode, self.authoritative);
+        match &self.content {
+            Content::Empty => reply::write_empty(out, head, rcode),
+            Content::Entry(entry) => {
+                let (message, ttl_offsets) = (entry.wire(), entry.ttl_offsets());
+                reply::write(
+                    out,
+                    head,
+                    Body {
+                        message,
+                        ttl_offsets,
+                        ttl,
+                        rcode,
+                        authoritative,
+                        error_text: "",
+                    },
+                )
+            }
+            Content::Answer(answer) => {
+                let ttl_offsets = answer.ttl_offsets.iter().map(|&at| usize::from(at));
+                reply::write(
+                    out,
+                    head,
+                    Body {
+                        message: &answer.message,
+                        ttl_offsets,
+                        ttl,
+                        rcode,
+                        authoritative,
+                        error_text: &answer.error_text,
+                    },
+                )
+            }
+            Content::Verbatim(message) => reply::write_verbatim(out, head, message),
+        }
+    }
+
+    /// The whole message, TTLs as they are now, for what needs octets: renaming, aliases, filters that
+    /// look at messages.
+    pub fn message(&self, question: &[u8]) -> Vec<u8> {
+        let head = Head {
+            id: 0,
+            flags: u16::MAX,
+            question,
+            opt: None,
+            limit: MESSAGE_MAXIMUM,
+        };
+        let mut out = vec![0; MESSAGE_MAXIMUM];
+        let length = self.write(&mut out, &head);
+        out.truncate(length);
+        out
+    }
+
+    /// The same with a reason of a filter's, in octets of its own.
+    fn explained(mut self, question: &[u8], error: &Ede) -> Response {
+        let message = self.message(question);
+        self.replace(Some(message));
+        if let Content::Answer(answer) = &mut self.content {
+            explain(Arc::make_mut(answer), error);
+            self.error = Some(error.code);
+        }
+        self
+    }
+
+    /// Why it is as it is, if that holds for longer than the moment: what an upstream said, or a filter.
+    pub(crate) fn lasting_error(&self) -> Option<ExtendedErrorCode> {
+        match (self.origin, &self.content) {
+            (Origin::Upstream, _) => self.error,
+            (Origin::Filter, Content::Answer(answer)) => answer.error,
+            _ => None,
+        }
+    }
+
+    /// Puts other octets in place, which say the same as before as far as rcode, origin and reasons go.
+    fn replace(&mut self, message: Option<Vec<u8>>) {
+        match message.and_then(|message| Answer::read(message).ok()) {
+            Some(mut answer) => {
+                if let Content::Answer(before) = &self.content {
+                    (answer.error, answer.error_text) = (before.error, before.error_text.clone());
+                }
+                self.content = Content::Answer(Arc::new(answer));
+                self.ttl = Ttl::AS_IS;
+            }
+            None => {
+                let origin = self.origin;
+                *self = Response {
+                    origin,
+                    ..Response::error(rcode::SERVFAIL, ExtendedError::Other)
+                };
+            }
+        }
+    }
+
+    /// Octets of its message, which it may share with others.
+    pub fn octets(&self) -> usize {
+        match &self.content {
+            Content::Empty => 0,
+            Content::Entry(entry) => entry.wire().len(),
+            Content::Answer(answer) => answer.message.len(),
+            Content::Verbatim(message) => message.len(),
+        }
+    }
+
+    /// Records in the answer section.
+    #[inline]
+    pub fn answer_count(&self) -> u16 {
+        match &self.content {
+            Content::Empty => 0,
+            Content::Entry(entry) => crate::dns::u16_at(entry.wire(), 6),
+            Content::Answer(answer) => answer.answer_count(),
+            Content::Verbatim(message) => crate::dns::u16_at(message, 6),
+        }
+    }
+
+    /// The lowest TTL a client would see, in seconds; 0 without records.
+    pub fn lowest_ttl(&self) -> u32 {
+        let stored = match &self.content {
+            Content::Empty | Content::Verbatim(_) => return 0,
+            Content::Entry(entry) => entry.lifetime().ttl_secs,
+            Content::Answer(answer) => answer.ttl,
+        };
+        match self.ttl {
+            Ttl::Aged { by, min, max } => stored.saturating_sub(by).max(min).min(max),
+            Ttl::Fixed(ttl) => ttl,
+        }
+    }
+
+    /// The octets to keep, with all edits in them; none for what has no octets or must stay as it is.
+    pub(crate) fn to_answer(&self) -> Option<Cow<'_, Answer>> {
+        let Content::Answer(answer) = &self.content else {
+            return None;
+        };
+        let mut answer = Cow::Borrowed(&**answer);
+        if let Ttl::Aged { min, max, .. } = self.ttl
+            && !answer.is_within(min, max)
+        {
+            answer.to_mut().clamp(min, max);
+        }
+        if answer.rcode != self.rcode {
+            answer.to_mut().set_rcode(self.rcode);
+        }
+        Some(answer)
+    }
+}
+
+/// Whether an edit would have a signed answer say something else: other records, another rcode, or other bits of the header. It is
+/// relayed as it is or not at all (RFC 5625 section 4.5): were it relayed all the same, a signature, which nobody here can check, would be
+/// the way around a policy. The order of its records, their TTLs and a reason beside it stay as they are.
+#[cold]
+#[inline(never)]
+fn changes_signed(edit: &ResponseEdit, message: &[u8], rcode: u16, datagram: bool) -> bool {
+    let mut set = edit.header_set;
+    if !datagram {
+        set &= !flag::TC;
+    }
+    let flags = u16_at(message, 2);
+    flags & set != set
+        || flags & edit.header_clear != 0
+        || edit.rcodes.iter().any(|&(from, to)| from == rcode && to != rcode)
+        || edits::would_change(message, &edit.records).unwrap_or(true)
+}
+
+fn explain(answer: &mut Answer, error: &Ede) {
+    (answer.error, answer.error_text) = (Some(error.code), error.text.clone());
+}

@@ -1,0 +1,100 @@
+//! What a worker is.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::dns::MESSAGE_MAXIMUM;
+use crate::filter;
+
+use super::live::Live;
+use super::observed::Sampler;
+use super::queue::Queue;
+use super::stores::Shared;
+
+/// One worker: a thread's generation, instances and buffers.
+pub struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) live: RefCell<Rc<Live>>,
+    pub(super) scratch: RefCell<Scratch>,
+    pub(super) reply: RefCell<ReplyBuffer>,
+    /// Queries that outlive their batch.
+    pub(super) queue: Queue,
+    /// Which queries are looked at.
+    pub(super) sampler: Sampler,
+    /// Events that no filter has heard of yet.
+    pub(super) events_waiting: Cell<usize>,
+    /// The first of them came.
+    pub(super) event: tokio::sync::Notify,
+}
+
+/// What a batch needs while it runs; kept for the next one.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// For each filter, which queries of the batch it is to be asked about.
+    pub(super) waiting: Vec<Vec<usize>>,
+    pub(super) queries: filter::Batch<filter::Query>,
+    pub(super) verdicts: Vec<filter::QueryOutcome>,
+    pub(super) responses: filter::Batch<filter::Response>,
+    pub(super) response_verdicts: Vec<filter::ResponseOutcome>,
+}
+
+/// Room for the largest reply, for deferred ones.
+pub(super) type ReplyBuffer = Box<[u8; MESSAGE_MAXIMUM]>;
+
+/// What time it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clocks {
+    /// Microseconds of the worker's clock.
+    pub(super) now: u64,
+    /// Unix time in milliseconds.
+    pub(super) unix_ms: u64,
+}
+
+impl Worker {
+    /// A worker that begins with this generation.
+    pub fn new(shared: Arc<Shared>, live: Live) -> Rc<Worker> {
+        Rc::new(Worker {
+            shared,
+            live: RefCell::new(Rc::new(live)),
+            scratch: RefCell::default(),
+            reply: RefCell::new(Box::new([0; MESSAGE_MAXIMUM])),
+            queue: Queue::default(),
+            sampler: Sampler::default(),
+            events_waiting: Cell::new(0),
+            event: tokio::sync::Notify::new(),
+        })
+    }
+
+    /// Goes on with another generation. What is under way ends on the one it began with.
+    pub fn swap(&self, live: Live) {
+        let old = self.live.replace(Rc::new(live));
+        self.tell_all(&old);
+    }
+
+    /// The generation that the next batch begins with.
+    pub fn live(&self) -> Rc<Live> {
+        Rc::clone(&self.live.borrow())
+    }
+
+    /// Microseconds since the process started.
+    pub fn now(&self) -> u64 {
+        self.shared.now()
+    }
+
+    /// Both clocks, read for a whole batch.
+    pub(super) fn clocks(&self) -> Clocks {
+        Clocks {
+            now: self.now(),
+            unix_ms: unix_milliseconds(),
+        }
+    }
+}
+
+/// Unix time in milliseconds.
+pub fn unix_milliseconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,99 @@
+//! What `/metrics` shows of a `forward`, by upstream.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::counters::{Counters, Reason};
+use super::forwarder::Forwarder;
+use crate::config::Protocol;
+use dnsweir_counts::figures::Figures;
+
+/// A counter that is shown as it is: name, help, and where it is.
+type Plain = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
+
+const PLAIN: [Plain; 6] = [
+    (
+        "forward_failed_probes",
+        "Probes without an answer, or answered with SERVFAIL or REFUSED",
+        |counters| &counters.failed_probes,
+    ),
+    (
+        "forward_loops",
+        "Loop probes that came back to the proxy",
+        |counters| &counters.loops,
+    ),
+    (
+        "forward_hedges",
+        "Hedged queries: sent while an earlier attempt was still unanswered",
+        |counters| &counters.hedges,
+    ),
+    (
+        "forward_truncated",
+        "Truncated UDP answers, retried over TCP",
+        |counters| &counters.truncated,
+    ),
+    (
+        "forward_without_edns",
+        "Queries sent without EDNS because the upstream does not handle it",
+        |counters| &counters.without_edns,
+    ),
+    (
+        "forward_strays",
+        "Messages that matched no outstanding query, late or forged",
+        |counters| &counters.strays,
+    ),
+];
+
+impl Forwarder {
+    /// Adds what happened to each upstream. Stages that name the same one are not told apart.
+    pub fn show(&self, figures: &mut Figures) {
+        for upstream in &self.upstreams {
+            let to = upstream.address.to_string();
+            let (to, counters) = (("to", &*to), &upstream.counters);
+            let requests = figures.counter("forward_requests", "Queries sent to upstreams");
+            let (udp, connections) = (counters.udp.load(Relaxed), counters.tcp.load(Relaxed));
+            match self.config.protocol {
+                Protocol::Udp | Protocol::Tcp => {
+                    requests.add(&[to, ("proto", "udp")], udp);
+                    requests.add(&[to, ("proto", "tcp")], connections);
+                }
+                Protocol::Encrypted(encryption) => {
+                    requests.add(&[to, ("proto", encryption.word())], connections)
+                }
+            }
+            if let Some(secured) = &upstream.secured {
+                let help = "TLS handshakes with upstreams that succeeded, by whether they resumed an earlier session";
+                let handshakes = figures.counter("forward_tls_handshakes", help);
+                handshakes.add(&[to, ("resumed", "false")], secured.full.load(Relaxed));
+                handshakes.add(&[to, ("resumed", "true")], secured.resumed.load(Relaxed));
+                handshakes.add(&[to, ("resumed", "unknown")], secured.unknown.load(Relaxed));
+                if let Some(expires) = secured.expires() {
+                    let help =
+                        "When the certificate expires that the upstream had last, in seconds since 1970";
+                    figures
+                        .gauge("forward_certificate_expiry_timestamp_seconds", help)
+                        .least(&[to], expires);
+                }
+            }
+            let help = "Time from sending a query to an upstream to its reply";
+            figures
+                .histogram("forward_request_duration_seconds", help)
+                .add_durations(&[to], &counters.durations);
+            let failures = figures.counter("forward_failures", "Upstream queries that failed, by reason");
+            for (reason, count) in Reason::ALL.iter().zip(&counters.failures) {
+                failures.add(&[to, ("reason", reason.as_str())], count.load(Relaxed));
+            }
+            let help = "1 if the upstream is in use, 0 if it failed its probe or loops back";
+            figures
+                .gauge("forward_healthy", help)
+                .all(&[to], upstream.healthy());
+            let help = "1 if queries to the upstream come back to the proxy";
+            figures
+                .gauge("forward_looping", help)
+                .any(&[to], upstream.looping());
+            for (name, help, of) in PLAIN {
+                figures.counter(name, help).add(&[to], of(counters).load(Relaxed));
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! From a question to an answer.
+
+use std::sync::Arc;
+
+use super::lookup::{Found, ending, find, wildcard};
+use super::message::Message;
+use super::proof;
+use crate::dns::name::{NAME_MAXIMUM, is_at_or_below, skip_plain};
+use crate::dns::records::Section;
+use crate::dns::{rcode, rtype};
+use crate::zonefile::{Chain, Node, Set, Zone};
+use dnsweir_answer::{Alias, Question, Resolution};
+
+/// Aliases that are followed, one after another. What comes after them is the client's to ask.
+const MOST_ALIASES: usize = 11;
+
+/// What a name of the zone came to.
+enum Next {
+    /// The answer is whole.
+    Done(u16),
+    /// Another name is asked for in its place.
+    Alias(Vec<u8>),
+}
+
+/// An answer that is being found.
+struct Teller<'z, 'q> {
+    zone: &'z Zone,
+    question: &'q Question<'q>,
+    message: Message<'z, 'q>,
+    /// What names hosts whose addresses may be of use.
+    hosts: Hosts<'z>,
+}
+
+/// Records that name hosts.
+enum Hosts<'z> {
+    None,
+    /// Those of an answer (RFC 1035 section 3.3).
+    Of(&'z Set),
+    /// Servers of a zone below a cut, whose addresses may lie below it, too.
+    Glue(&'z Set),
+}
+
+/// What a zone says to a question for a name in it.
+pub fn answer(zone: &Zone, question: &Question<'_>) -> Resolution {
+    let mut teller = Teller {
+        zone,
+        question,
+        message: Message::new(question),
+        hosts: Hosts::None,
+    };
+    let mut name = question.name.to_vec();
+    let mut met: Vec<Vec<u8>> = Vec::new();
+    let rcode = loop {
+        match teller.tell(&name, met.is_empty()) {
+            Next::Done(rcode) => break rcode,
+            Next::Alias(target) => {
+                met.push(std::mem::replace(&mut name, target.to_ascii_lowercase()));
+                if met.contains(&name) || met.len() > MOST_ALIASES {
+                    break rcode::NOERROR;
+                }
+                if !question.stays_with(&zone.origin, &name) {
+                    return lead(teller.finish(rcode::NOERROR), question, target);
+                }
+            }
+        }
+    };
+    teller.finish(rcode)
+}
+
+/// What there is of an answer whose last alias leads to another zone: that is asked next (RFC 1034 section 4.3.2, step 3a), unless
+/// the answer is to be signed, which only whoever has all of it can do.
+fn lead(so_far: Resolution, question: &Question<'_>, target: Vec<u8>) -> Resolution {
+    match so_far {
+        Resolution::Answer { answer, .. } if question.signed.is_none() => {
+            Resolution::Alias(Arc::new(Alias {
+                targets: [target.into()].into(),
+                ttl: None,
+                so_far: Some(answer),
+            }))
+        }
+        whole => whole,
+    }
+}
+
+impl<'z> Teller<'z, '_> {
+    /// Says what is at a name; `first`: it is the one that was asked for.
+    fn tell(&mut self, name: &[u8], first: bool) -> Next {
+        match find(self.zone, name) {
+            // What is above a cut belongs to the zone above (RFC 4035 section 3.1.4.1).
+            Found::Delegation(length, node) if self.question.qtype == rtype::DS && length == name.len() => {
+                self.at(name, name, node, None)
+            }
+            Found::Delegation(length, node) => {
+                self.refer(ending(name, length), node, first);
+                Next::Done(rcode::NOERROR)
+            }
+            Found::Dname(length, node) => self.redirect(name, length, node),
+            Found::Node(node) => self.at(name, name, node, None),
+            Found::Wildcard { node, encloser } => {
+                let own = wildcard(ending(name, encloser));
+                self.at(name, &own, node, Some(encloser))
+            }
+            Found::Nothing { encloser } => {
+                self.push_soa();
+                if self.question.dnssec_ok {
+                    proof::name_error(&mut self.message, self.zone, name, encloser);
+                }
+                Next::Done(rcode::NXDOMAIN)
+            }
+        }
+    }
+
+    /// Says what a node has; `encloser`: it is a wildcard's, and stands for a name below the one of this length.
+    fn at(&mut self, name: &[u8], own: &[u8], node: &'z Node, encloser: Option<usize>) -> Next {
+        let qtype = self.question.qtype;
+        let cname = node.set(rtype::CNAME).filter(|_| qtype != rtype::CNAME);
+        let set = node.set(qtype);
+        let signatures = qtype == rtype::RRSIG && self.push_signatures(name, node);
+        if (signatures || set.or(cname).is_some())
+            && self.question.dnssec_ok
+            && let Some(encloser) = encloser
+        {
+            proof::expansion(&mut self.message, self.zone, name, encloser);
+        }
+        if signatures {
+            return Next::Done(rcode::NOERROR);
+        }
+        let Some(set) = set.or(cname) else {
+            self.push_soa();
+            if self.question.dnssec_ok {
+                proof::no_data(&mut self.message, self.zone, name, own, encloser);
+            }
+            return Next::Done(rcode::NOERROR);
+        };
+        self.message.push(Section::Answer, name, set);
+        match set.rtype {
+            rtype::CNAME if qtype != rtype::CNAME => Next::Alias(set.data[0].to_vec()),
+            _ => {
+                self.hosts = Hosts::Of(set);
+                Next::Done(rcode::NOERROR)
+            }
+        }
+    }
+
+    /// All signatures at a name, for who asks for them; whether there are any.
+    fn push_signatures(&mut self, name: &[u8], node: &'z Node) -> bool {
+        let mut signed = node
+            .sets
+            .iter()
+            .filter(|set| !set.signatures.is_empty())
+            .peekable();
+        let any = signed.peek().is_some();
+        signed.for_each(|set| self.message.push_signatures(name, set));
+        any
+    }
+
+    /// Refers to the servers of another zone (RFC 1034 section 4.3.2, step 3b; RFC 4035 section 3.1.4).
+    fn refer(&mut self, cut: &[u8], node: &'z Node, first: bool) {
+        let Some(servers) = node.set(rtype::NS) else {
+            return;
+        };
+        self.message.authoritative = !first;
+        self.message.push(Section::Authority, cut, servers);
+        if self.question.dnssec_ok && !matches!(self.zone.chain, Chain::None) {
+            match node.set(rtype::DS) {
+                Some(signers) => {
+                    self.message.push(Section::Authority, cut, signers);
+                }
+                None => proof::no_signers(&mut self.message, self.zone, cut),
+            }
+        }
+        self.hosts = Hosts::Glue(servers);
+    }
+
+    /// Synthesizes the CNAME that a DNAME stands for (RFC 6672 section 3.1).
+    fn redirect(&mut self, name: &[u8], length: usize, node: &'z Node) -> Next {
+        let Some(set) = node.set(rtype::DNAME) else {
+            return Next::Done(rcode::SERVFAIL);
+        };
+        // One that leads below itself leads nowhere.
+        let again = !self.message.push(Section::Answer, ending(name, length), set);
+        if again {
+            return Next::Done(rcode::NOERROR);
+        }
+        let before = &name[..name.len() - length];
+        let target = [before, &set.data[0]].concat();
+        if target.len() > NAME_MAXIMUM {
+            return Next::Done(rcode::YXDOMAIN);
+        }
+        self.message.push_alias(name, set.ttl, &target);
+        match self.question.qtype {
+            rtype::CNAME => Next::Done(rcode::NOERROR),
+            _ => Next::Alias(target),
+        }
+    }
+
+    /// The SOA record, for who wants to know how long to remember that something is not there (RFC 2308 section 3).
+    fn push_soa(&mut self) {
+        let apex = self.zone.origin.as_bytes();
+        if let Some(soa) = self.zone.node(apex).and_then(|node| node.set(rtype::SOA)) {
+            let ttl = soa.ttl.min(proof::minimum(soa));
+            self.message.push_with_ttl(Section::Authority, apex, soa, ttl);
+        }
+    }
+
+    /// The whole, with the addresses of the hosts that its records name, as far as the zone has them.
+    fn finish(self, rcode: u16) -> Resolution {
+        let Teller {
+            zone, message, hosts, ..
+        } = self;
+        let (set, glue) = match hosts {
+            Hosts::None => return message.finish(rcode, std::iter::empty(), |_| [None, None]),
+            Hosts::Of(set) => (set, false),
+            Hosts::Glue(set) => (set, true),
+        };
+        let at = match set.rtype {
+            rtype::NS => Some(0),
+            rtype::MX => Some(2),
+            rtype::SRV => Some(6),
+            _ => None,
+        };
+        let hosts = at.map(|at| {
+            let hosts = set.data.iter();
+            let hosts = hosts.map(move |data| data.get(at..).unwrap_or_default().to_ascii_lowercase());
+            hosts.filter(|host| skip_plain(host, 0) == Ok(host.len()))
+        });
+        let delegates = set.rtype == rtype::NS;
+        message.finish(rcode, hosts.into_iter().flatten(), |host| {
+            let node = match glue {
+                true => zone.node(host),
+                false => with_addresses(zone, host, delegates),
+            };
+            [rtype::A, rtype::AAAA].map(|address| node?.set(address))
+        })
+    }
+}
+
+/// What has the addresses of a host that a record names, one of type NS if it `delegates`.
+fn with_addresses<'z>(zone: &'z Zone, host: &[u8], delegates: bool) -> Option<&'z Node> {
+    if !is_at_or_below(host, zone.origin.as_bytes()) {
+        return None;
+    }
+    match find(zone, host) {
+        Found::Node(node) | Found::Wildcard { node, .. } => Some(node),
+        Found::Delegation(length, _) if delegates && length <= host.len() => zone.node(host),
+        _ => None,
+    }
+}

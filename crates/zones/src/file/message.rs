@@ -1,0 +1,163 @@
+//! The records of an answer, and what is made of them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::dns::records::{Answer, Section};
+use crate::dns::writer::{Writer, Written};
+use crate::dns::{CLASS_IN, build, rtype};
+use crate::zonefile::Set;
+use dnsweir_answer::{Question, Resolution};
+
+/// An answer that is being found: what will be written of it, not the records themselves.
+pub struct Message<'z, 'q> {
+    question: &'q Question<'q>,
+    parts: Vec<Part<'z>>,
+    /// Whether the zone has said something, and not only who else would.
+    pub authoritative: bool,
+}
+
+/// What stands at a place of an answer.
+struct Part<'z> {
+    section: Section,
+    owner: Vec<u8>,
+    ttl: u32,
+    what: What<'z>,
+}
+
+enum What<'z> {
+    /// The records of a set, and their signatures if they are wanted.
+    Set(&'z Set),
+    /// The signatures of a set.
+    Signatures(&'z Set),
+    /// An alias with this target.
+    Alias(Vec<u8>),
+}
+
+impl<'z, 'q> Message<'z, 'q> {
+    /// One without records.
+    pub fn new(question: &'q Question<'q>) -> Message<'z, 'q> {
+        Message {
+            question,
+            parts: Vec::new(),
+            authoritative: true,
+        }
+    }
+
+    /// Adds the records of a set, and their signatures if they are wanted, unless they are there; whether they were not.
+    pub fn push(&mut self, section: Section, owner: &[u8], set: &'z Set) -> bool {
+        self.push_with_ttl(section, owner, set, set.ttl)
+    }
+
+    /// The same with another TTL.
+    pub fn push_with_ttl(&mut self, section: Section, owner: &[u8], set: &'z Set, ttl: u32) -> bool {
+        // An answer has a few sets, however many records these have.
+        let is_it = |part: &Part<'_>| matches!(part.what, What::Set(known) if known.rtype == set.rtype);
+        if self.parts.iter().any(|part| is_it(part) && part.owner == owner) {
+            return false;
+        }
+        self.add(section, owner, ttl, What::Set(set));
+        true
+    }
+
+    /// Adds the signatures of a set to the answer.
+    pub(crate) fn push_signatures(&mut self, owner: &[u8], set: &'z Set) {
+        self.add(Section::Answer, owner, set.ttl, What::Signatures(set));
+    }
+
+    /// Adds an alias to the answer.
+    pub(crate) fn push_alias(&mut self, owner: &[u8], ttl: u32, target: &[u8]) {
+        self.add(Section::Answer, owner, ttl, What::Alias(target.to_vec()));
+    }
+
+    fn add(&mut self, section: Section, owner: &[u8], ttl: u32, what: What<'z>) {
+        self.parts.push(Part {
+            section,
+            owner: owner.to_vec(),
+            ttl,
+            what,
+        });
+    }
+
+    /// The whole, with what is known of these hosts besides, each of which is looked up once, and as long as there is room for
+    /// what is there.
+    pub fn finish<'s>(
+        self,
+        rcode: u16,
+        hosts: impl Iterator<Item = Vec<u8>>,
+        addresses: impl Fn(&[u8]) -> [Option<&'s Set>; 2],
+    ) -> Resolution {
+        let mut question = self.question.name.to_vec();
+        question.extend(self.question.qtype.to_be_bytes());
+        question.extend(self.question.qclass.to_be_bytes());
+        let empty = build::empty(&question, rcode);
+        let mut writer = Writer::new(&empty, question.len(), self.question.room);
+        let dnssec_ok = self.question.dnssec_ok;
+        for section in [Section::Answer, Section::Authority] {
+            for part in self.parts.iter().filter(|part| part.section == section) {
+                part.write(&mut writer, dnssec_ok);
+            }
+        }
+        let mut told = HashSet::new();
+        for host in hosts {
+            if writer.is_full() {
+                break;
+            }
+            if told.contains(&host) {
+                continue;
+            }
+            for set in addresses(&host).into_iter().flatten() {
+                write_set(&mut writer, Section::Additional, &host, set.ttl, set, dnssec_ok);
+            }
+            told.insert(host);
+        }
+        match Answer::read(writer.finish()) {
+            Ok(answer) => Resolution::Answer {
+                answer: Arc::new(answer),
+                authoritative: self.authoritative,
+            },
+            Err(_) => Resolution::BOUNDED,
+        }
+    }
+}
+
+impl Part<'_> {
+    fn write(&self, writer: &mut Writer, dnssec_ok: bool) {
+        let (section, owner, ttl) = (self.section, &self.owner, self.ttl);
+        match &self.what {
+            What::Set(set) => write_set(writer, section, owner, ttl, set, dnssec_ok),
+            What::Signatures(set) => write(writer, section, owner, ttl, rtype::RRSIG, &set.signatures),
+            What::Alias(target) => write(writer, section, owner, ttl, rtype::CNAME, &[&**target]),
+        }
+    }
+}
+
+fn write_set(writer: &mut Writer, section: Section, owner: &[u8], ttl: u32, set: &Set, dnssec_ok: bool) {
+    write(writer, section, owner, ttl, set.rtype, &set.data);
+    if dnssec_ok {
+        write(writer, section, owner, ttl, rtype::RRSIG, &set.signatures);
+    }
+}
+
+/// Writes the records of one owner and type, as long as there is room.
+fn write(
+    writer: &mut Writer,
+    section: Section,
+    owner: &[u8],
+    ttl: u32,
+    rtype: u16,
+    records: &[impl AsRef<[u8]>],
+) {
+    for data in records {
+        let record = Written {
+            owner,
+            rtype,
+            class: CLASS_IN,
+            ttl,
+            data: data.as_ref(),
+        };
+        if !writer.push(section, record) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What `file` says as a source of answers.
+
+use std::sync::Arc;
+
+use super::answer::answer;
+
+use crate::config;
+use crate::dns::name::{Name, is_at_or_below};
+use crate::dns::rcode;
+use crate::figures::Figures;
+use crate::transfer::{Asked, Contents, Outgoing, Reply, notify_all, say_signed};
+use crate::zonefile::Zone;
+use dnsweir_answer::Fallthrough;
+use dnsweir_answer::{Question, Resolution, Status};
+
+/// A `file` stage.
+pub struct File {
+    /// One for each name of its zone in the configuration, or the one that it names itself.
+    zones: Vec<Arc<Zone>>,
+    fallthrough: Fallthrough,
+    path: String,
+    /// Who may have all of each of them; none: nobody.
+    outgoing: Vec<Arc<Outgoing>>,
+}
+
+/// The most octets that the zones of a file take: those that are served, those that may come next, and the text of these.
+pub fn most_octets(config: &config::ZoneFile) -> usize {
+    3 * config.memory * config.zones.len()
+}
+
+impl File {
+    /// The zones have been read already.
+    pub fn new(config: &config::ZoneFile) -> File {
+        File {
+            zones: config.zones.clone(),
+            fallthrough: Fallthrough::new(&config.fallthrough),
+            path: config.path.display().to_string(),
+            outgoing: Outgoing::of_each(config.transfer.as_ref(), config.zones.len()),
+        }
+    }
+
+    /// The names of its zones.
+    pub fn origins(&self) -> impl Iterator<Item = &Name> {
+        self.zones.iter().map(|zone| &zone.origin)
+    }
+
+    /// Tells secondaries of the zones: these are others than those before. Only the first call does anything.
+    pub fn begin(&self) {
+        for (zone, outgoing) in self.zones.iter().zip(&self.outgoing) {
+            if !outgoing.begins() {
+                return;
+            }
+            notify_all(outgoing, &zone.soa());
+        }
+    }
+
+    /// What somebody gets who asks for all of a zone; none: it is no zone that others may have.
+    pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
+        let mut zones = self.zones.iter().zip(&self.outgoing);
+        let (zone, outgoing) = zones.find(|(zone, _)| zone.origin.as_bytes() == asked.name)?;
+        Some(outgoing.answer(|| Arc::clone(zone) as Arc<dyn Contents>, asked))
+    }
+
+    /// What the zone says.
+    pub fn immediate(&self, question: &Question<'_>) -> Resolution {
+        say_signed(self.outgoing.first(), question, || self.say(question))
+    }
+
+    fn say(&self, question: &Question<'_>) -> Resolution {
+        let of = |zone: &&Arc<Zone>| is_at_or_below(question.name, zone.origin.as_bytes());
+        let closest = self
+            .zones
+            .iter()
+            .filter(of)
+            .max_by_key(|zone| zone.origin.as_bytes().len());
+        let Some(zone) = closest else {
+            return Resolution::NotMine;
+        };
+        say(zone, question, &self.fallthrough)
+    }
+
+    /// What `/status` shows of it.
+    pub fn status(&self) -> Status {
+        let zones = self.zones.iter().map(|zone| {
+            format!(
+                "{} with serial {} and {} records",
+                zone.origin, zone.serial, zone.records
+            )
+        });
+        let zones: Vec<String> = zones.collect();
+        Status {
+            text: format!("file {}: {}", self.path, zones.join(", ")),
+            upstreams: Vec::new(),
+        }
+    }
+
+    /// Adds what `/metrics` shows of it.
+    pub fn show(&self, figures: &mut Figures) {
+        for (index, zone) in self.zones.iter().enumerate() {
+            let origin = zone.origin.to_string();
+            let labels = [("origin", &*origin)];
+            let help = "Serial of the SOA record of a zone file";
+            figures
+                .gauge("file_serial", help)
+                .shared(&labels, zone.serial.into());
+            let help = "Records of a zone file";
+            figures
+                .gauge("file_records", help)
+                .shared(&labels, zone.records as u64);
+            let help = "Memory that a zone file takes, about";
+            figures
+                .gauge("file_memory_bytes", help)
+                .shared(&labels, zone.octets as u64);
+            if let Some(outgoing) = self.outgoing.get(index) {
+                outgoing.show(&origin, figures);
+            }
+        }
+    }
+}
+
+/// What a zone says, or leaves to the next stage since there is no such name.
+pub fn say(zone: &Zone, question: &Question<'_>, fallthrough: &Fallthrough) -> Resolution {
+    match answer(zone, question) {
+        Resolution::Answer { answer, .. }
+            if answer.rcode == rcode::NXDOMAIN
+                && answer.answer_count() == 0
+                && fallthrough.covers(question.name) =>
+        {
+            Resolution::NotMine
+        }
+        resolution => resolution,
+    }
+}

@@ -1,0 +1,15 @@
+//! Zones that are whole: what is not in them does not exist.
+//!
+//! [`file`] answers from zone files, [`secondary`] from zones that come from other servers, and [`transfer`] gives all of a zone to
+//! others. Zones come parsed; nothing here reads a zone file.
+
+#![forbid(unsafe_code)]
+
+pub mod file;
+pub mod secondary;
+pub mod transfer;
+
+use dnsweir_config as config;
+use dnsweir_counts::figures;
+use dnsweir_os::background;
+use dnsweir_wire::{dns, zonefile};

@@ -1,0 +1,239 @@
+//! What `secondary` says as a source of answers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+
+use super::super::file::say;
+use super::follow::Follower;
+use super::state::State;
+use crate::background::{Background, learnt};
+use crate::config::{self, spell_duration};
+use crate::dns::edns::ExtendedError;
+use crate::dns::name::{Name, is_at_or_below};
+use crate::figures::Figures;
+use crate::transfer::{Asked, Contents, Outgoing, Reply, say_signed, sockets};
+use dnsweir_answer::Fallthrough;
+use dnsweir_answer::{Question, Resolution, Status};
+
+/// Sockets beside those of each zone: what epoll and the thread's own wake-ups take.
+const OWN_SOCKETS: usize = 4;
+
+/// Those of a zone: one connection, and the next while it closes.
+const SOCKETS: usize = 2;
+
+/// A `secondary` stage.
+pub struct Secondary {
+    config: Arc<config::Secondary>,
+    /// One for each name of its zone in the configuration.
+    states: Vec<Arc<State>>,
+    fallthrough: Fallthrough,
+    /// Who may have each of them; none: nobody.
+    outgoing: Vec<Arc<Outgoing>>,
+    begun: OnceLock<Instant>,
+    thread: Mutex<Option<Background>>,
+}
+
+/// The most sockets that it has open at once.
+pub fn most_sockets(config: &config::Secondary) -> usize {
+    OWN_SOCKETS + config.origins.len() * (SOCKETS + sockets(&config.transfer))
+}
+
+/// The most octets that its zones take: those that are served, and those that come, as records and as zones.
+pub fn most_octets(config: &config::Secondary) -> usize {
+    4 * config.memory * config.origins.len()
+}
+
+/// Zones that are served, by name: what is to be asked for in another way goes on with them.
+#[derive(Default)]
+pub struct Served<'p>(HashMap<&'p Name, &'p State>);
+
+impl<'p> Served<'p> {
+    /// Those of some.
+    pub fn of(secondaries: impl Iterator<Item = &'p Secondary>) -> Served<'p> {
+        let states = secondaries.flat_map(|secondary| &secondary.states);
+        Served(states.map(|state| (&state.origin, &**state)).collect())
+    }
+}
+
+impl Secondary {
+    /// One that has what was served before of the same zones, and nothing of others yet.
+    pub fn new(config: &config::Secondary, served: &Served<'_>) -> Secondary {
+        let origins = config
+            .origins
+            .iter()
+            .filter_map(|origin| Name::parse(origin).ok());
+        let states = origins.map(|origin| match served.0.get(&origin) {
+            Some(former) => State::after(former, config.memory),
+            None => State::new(&origin),
+        });
+        Secondary {
+            states: states.collect(),
+            fallthrough: Fallthrough::new(&config.fallthrough),
+            outgoing: Outgoing::of_each(config.transfer.as_ref(), config.origins.len()),
+            config: Arc::new(config.clone()),
+            begun: OnceLock::new(),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// The names of its zones.
+    pub fn origins(&self) -> impl Iterator<Item = &Name> {
+        self.states.iter().map(|state| &state.origin)
+    }
+
+    /// Its zones.
+    pub(super) fn states(&self) -> &[Arc<State>] {
+        &self.states
+    }
+
+    /// What is written about it.
+    pub(super) fn config(&self) -> &config::Secondary {
+        &self.config
+    }
+
+    /// Begins to follow its zones. Only the first call does anything.
+    pub fn begin(&self) {
+        if self.begun.set(Instant::now()).is_err() {
+            return;
+        }
+        let followers = self
+            .states
+            .iter()
+            .enumerate()
+            .map(|(index, state)| Follower::new(state, &self.config, self.outgoing.get(index).cloned()));
+        let followers: Vec<Follower> = followers.collect();
+        let follow = async move || drop(join_all(followers.into_iter().map(Follower::run)).await);
+        match Background::start("secondary", follow) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => tracing::error!(%error, "secondary: there is no thread to follow zones"),
+        }
+    }
+
+    /// The same, and waits until each zone has come once, but no longer than it should since it began.
+    pub async fn bring_up(&self) {
+        self.begin();
+        learnt(self.begun.get(), self.config.wait, self.ready()).await;
+    }
+
+    /// Waits until each zone has come once.
+    pub async fn ready(&self) {
+        for state in &self.states {
+            state.came().await;
+        }
+    }
+
+    /// Why it should not be asked yet.
+    pub fn not_ready(&self) -> Option<String> {
+        let wait = self.config.wait;
+        let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < wait);
+        let missing = self
+            .states
+            .iter()
+            .find(|state| !state.has_come())
+            .filter(|_| waits)?;
+        let why = missing
+            .problem()
+            .unwrap_or_else(|| "the first transfer is under way".into());
+        Some(format!("the zone {} has not come yet: {why}", missing.origin))
+    }
+
+    /// What the zone says, as it came last.
+    pub fn immediate(&self, question: &Question<'_>) -> Resolution {
+        say_signed(self.outgoing.first(), question, || self.say(question))
+    }
+
+    fn say(&self, question: &Question<'_>) -> Resolution {
+        let of = |state: &&Arc<State>| is_at_or_below(question.name, state.origin.as_bytes());
+        let states = self.states.iter().filter(of);
+        let Some(state) = states.max_by_key(|state| state.origin.as_bytes().len()) else {
+            return Resolution::NotMine;
+        };
+        match &*state.zone.load() {
+            Some(zone) => say(zone, question, &self.fallthrough),
+            None => Resolution::Failed {
+                error: match state.has_come() {
+                    true => ExtendedError::NoReachableAuthority,
+                    false => ExtendedError::NotReady,
+                },
+                local: true,
+            },
+        }
+    }
+
+    /// What somebody gets who asks for all of a zone; none: it is none that others may have, or it is not there.
+    pub fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
+        let mut states = self.states.iter();
+        let index = states.position(|state| state.origin.as_bytes() == asked.name)?;
+        let (outgoing, zone) = (self.outgoing.get(index)?, self.states[index].zone.load_full()?);
+        Some(outgoing.answer(|| zone as Arc<dyn Contents>, asked))
+    }
+
+    /// What `/status` shows of it.
+    pub fn status(&self) -> Status {
+        let zones = self.states.iter().map(|state| {
+            let zone = match &*state.zone.load() {
+                Some(zone) => format!(
+                    "{} with serial {} and {} records",
+                    zone.origin, zone.serial, zone.records
+                ),
+                None if state.has_come() => format!("{} has expired", state.origin),
+                None => format!("{} has not come yet", state.origin),
+            };
+            let age = state
+                .age()
+                .map(|age| format!(", checked {} ago", spell_duration(age)));
+            let problem = state.problem().map(|problem| format!(", {problem}"));
+            zone + &age.unwrap_or_default() + &problem.unwrap_or_default()
+        });
+        let zones: Vec<String> = zones.collect();
+        let primaries: Vec<String> = self.config.primaries.iter().map(ToString::to_string).collect();
+        Status {
+            text: format!("secondary of {}: {}", primaries.join(", "), zones.join("; ")),
+            upstreams: Vec::new(),
+        }
+    }
+
+    /// Adds what `/metrics` shows of it.
+    pub fn show(&self, figures: &mut Figures) {
+        for (index, state) in self.states.iter().enumerate() {
+            let origin = state.origin.to_string();
+            let labels = [("origin", &*origin)];
+            let zone = state.zone.load();
+            let help = "Whether the zone of a secondary is there, and has not expired";
+            figures
+                .gauge("secondary_served", help)
+                .shared(&labels, u64::from(zone.is_some()));
+            let numbers = zone.as_ref().map_or([0; 3], |zone| {
+                [u64::from(zone.serial), zone.records as u64, zone.octets as u64]
+            });
+            let what = [
+                (
+                    "secondary_serial",
+                    "Serial of the SOA record of a zone from a primary",
+                ),
+                ("secondary_records", "Records of a zone from a primary"),
+                (
+                    "secondary_memory_bytes",
+                    "Memory that a zone from a primary takes, about",
+                ),
+            ];
+            for ((name, help), number) in what.into_iter().zip(numbers) {
+                figures.gauge(name, help).shared(&labels, number);
+            }
+            if let Some(age) = state.age() {
+                let help = "Time since a primary said that the zone is right";
+                figures
+                    .gauge("secondary_age_seconds", help)
+                    .shared(&labels, age.as_secs());
+            }
+            state.counters.show(&origin, figures);
+            if let Some(outgoing) = self.outgoing.get(index) {
+                outgoing.show(&origin, figures);
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The chart: what becomes of its values, and which it refuses.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use harness::guests::root;
+use harness::tools::output;
+use harness::{proxy, until};
+
+use super::kubectl;
+use super::manifests::{PROXY, WEBHOOK, valid};
+use super::service_entries::apply_schema;
+
+/// Values of the chart, as `--set` takes them.
+const VARIANTS: [&[&str]; 15] = [
+    &[],
+    &["mode=link-local"],
+    &["pods.enabled=true"],
+    &[
+        "serviceEntries.enabled=true",
+        "serviceEntries.range=null",
+        "serviceEntries.namespaces=null",
+    ],
+    &[
+        "multicluster.domains={clusterset.local,other.example}",
+        "mode=ipvs",
+    ],
+    &[
+        "pods.enabled=true",
+        "serviceEntries.enabled=true",
+        "serviceEntries.range={240.240.0.0/16,2001:db8:f0f0::/96}",
+        "multicluster.domains={clusterset.local}",
+        "multicluster.memory=64MiB",
+    ],
+    &[
+        "mode=ipvs",
+        "clusterDNS={10.96.0.10,fd00:96::10}",
+        "localAddress={169.254.20.10,fd00:20::10}",
+    ],
+    &["mode=no-kube-proxy"],
+    &[
+        "admin=0.0.0.0:9253",
+        "podLabels.team=dns",
+        "podAnnotations.note=it",
+    ],
+    &["admin=[::1]:9253", "imagePullSecrets[0].name=secret"],
+    &[
+        "filterConfigMaps={first,second}",
+        "filterImages[0].name=policy",
+        "filterImages[0].reference=policy:1",
+    ],
+    &[
+        "image.digest=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "config=listen \"127.0.0.1\"",
+    ],
+    &["mode=link-local", "webhook.enabled=true"],
+    &[
+        "webhook.enabled=true",
+        "webhook.optionsOnly=true",
+        "webhook.options={use-vc,timeout:1}",
+        "webhook.dryRun=true",
+        "webhook.namespaceLabel=dns.example.org/local=yes",
+    ],
+    &[
+        "mode=no-kube-proxy",
+        "clusterDNS={10.96.0.10}",
+        "webhook.enabled=true",
+        "webhook.replicas=3",
+        "webhook.ndots=2",
+        "webhook.includeNamespaces={kube-public}",
+        "webhook.certificate.secret=webhook-tls",
+        "webhook.certificate.caBundle=eA==",
+        "webhook.certificate.annotations.note=it",
+        "imagePullSecrets[0].name=secret",
+    ],
+];
+
+/// Values, the objects that come of them, and what the manifests say then.
+type Said = (
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+/// What people set.
+const SAID: [Said; 8] = [
+    (
+        &[
+            "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
+            "updateStrategy.type=OnDelete",
+            "updateStrategy.rollingUpdate=null",
+            "priorityClassName=",
+            "resources.limits.memory=1Gi",
+        ],
+        &[],
+        &["topologyKey: zone", "type: OnDelete", "memory: 1Gi"],
+    ),
+    (
+        &[
+            "log.format=json",
+            "log.level=debug",
+            "extraArgs={--compiled-cache=/cache}",
+            "extraEnv[0].name=A",
+            "extraEnv[0].value=b",
+            "extraVolumes[0].name=cache",
+            "extraVolumes[0].hostPath.path=/cache",
+            "extraVolumeMounts[0].name=cache",
+            "extraVolumeMounts[0].mountPath=/cache",
+        ],
+        &[],
+        &[
+            "- --log-format=json",
+            "- --log-level=debug",
+            "- \"--compiled-cache=/cache\"",
+            "mountPath: /cache",
+        ],
+    ),
+    (
+        &["serviceAccount.annotations.note=it", "serviceAccount.name=own"],
+        &["serviceaccount/own"],
+        &["serviceAccountName: own", "automountServiceAccountToken: false"],
+    ),
+    (
+        &[
+            "serviceAccount.create=false",
+            "serviceAccount.name=own",
+            "pods.enabled=true",
+        ],
+        &["clusterrolebinding.rbac.authorization.k8s.io/chart-pods"],
+        &[
+            "serviceAccountName: own",
+            "automountServiceAccountToken: true",
+            "name: own, namespace: kube-system}]",
+        ],
+    ),
+    (
+        &[
+            "upstreams={192.0.2.53,192.0.2.54}",
+            "clusterDomain=k8s.example",
+            "use={table}",
+            "zones[0].names={corp.example,10.in-addr.arpa}",
+            "zones[0].upstreams={tls://192.0.2.1%dns.corp.example}",
+            "zones[0].use={table}",
+            "extraConfig=filter \"table\" { module \"builtin:hosts\"; config { host \"a.test\" \"192.0.2.7\" } }",
+        ],
+        &[],
+        &[
+            "forward \"192.0.2.53\" \"192.0.2.54\"",
+            "zone \"k8s.example\" \"in-addr.arpa\" \"ip6.arpa\" {",
+            "zone \"corp.example\" \"10.in-addr.arpa\" {",
+            "forward \"tls://192.0.2.1%dns.corp.example\"",
+        ],
+    ),
+    (
+        &[
+            "admin=0.0.0.0:9253",
+            "metrics.service.enabled=true",
+            "metrics.service.annotations.note=it",
+        ],
+        &["service/chart-metrics"],
+        &["clusterIP: None", "targetPort: 9253"],
+    ),
+    (
+        &[
+            "admin=[::]:9353",
+            "metrics.serviceMonitor.enabled=true",
+            "metrics.serviceMonitor.labels.release=prometheus",
+        ],
+        &[
+            "service/chart-metrics",
+            "servicemonitor.monitoring.coreos.com/chart",
+        ],
+        &["port: metrics", "targetPort: 9353", "release: prometheus"],
+    ),
+    (
+        &[
+            "admin=0.0.0.0:9253",
+            "metrics.podMonitor.enabled=true",
+            "metrics.podMonitor.interval=30s",
+        ],
+        &["podmonitor.monitoring.coreos.com/chart"],
+        &[
+            "replacement: '$1:9253'",
+            "replacement: '[$1]:9253'",
+            "interval: 30s",
+        ],
+    ),
+];
+
+/// Values that it has not, or not so.
+const WRONG: [&str; 20] = [
+    "log.level=verbose",
+    "updateStrategy.type=Recreate",
+    "zones[0].names={corp.example}",
+    "upstreams={192.0.2.53 192.0.2.54}",
+    "metrics.podMonitor.enabled=true",
+    "metrics.service.enabled=true",
+    "metrics.enabled=true",
+    "mode=bypass",
+    "clusterDns={10.96.0.10}",
+    "clusterDNS={kube-dns}",
+    "admin=9253",
+    "serviceEntries.range={240.240.0.0}",
+    "multicluster.enabled=true",
+    "multicluster.domains={clusterset local}",
+    "image.digest=latest",
+    // In a mode that has no address of the node's own.
+    "webhook.enabled=true",
+    "webhook.replicas=0",
+    "webhook.namespaceLabel=enabled",
+    "webhook.includeNamespaces={default}",
+    "webhook.options={a b}",
+];
+
+/// Helm, about to print the manifests of a release called `chart`, since `dnsweir` is there, with these values.
+fn template(values: &[&str]) -> Command {
+    let helm = PathBuf::from(std::env::var_os("KUBE_BIN").expect("KUBE_BIN")).join("helm");
+    let mut command = Command::new(helm);
+    let chart = root().join("deploy/helm/dnsweir");
+    command
+        .args(["template", "chart"])
+        .arg(chart)
+        .args(["--namespace", "kube-system"]);
+    for value in values {
+        command.args(["--set", value]);
+    }
+    command
+}
+
+/// What a configuration says, without comments and however far it is indented.
+fn lines(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim);
+    let kept = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    kept.map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn every_variant_of_the_chart_is_valid() {
+    for values in VARIANTS {
+        let has_webhook = values.contains(&"webhook.enabled=true");
+        let webhook = if has_webhook { WEBHOOK } else { &[] };
+        let expected = [PROXY, webhook].concat();
+        valid(&values.join(" "), &output(&mut template(values)), &expected);
+    }
+    for wrong in WRONG {
+        let refused = template(&[wrong]).output().expect("helm");
+        assert!(!refused.status.success(), "{wrong} was taken");
+    }
+    apply_schema("monitors.yaml", "podmonitors.monitoring.coreos.com");
+    until("the API server to take monitors", || {
+        kubectl(&["api-resources"]).contains("servicemonitors")
+    });
+    for (values, objects, words) in SAID {
+        let name = values.join(" ");
+        let manifests = output(&mut template(values));
+        for word in words {
+            assert!(manifests.contains(word), "{name}: {word}: {manifests}");
+        }
+        valid(&name, &manifests, &[PROXY, objects].concat());
+        checked(&name, &manifests);
+    }
+    // What would be left out, or scraped twice.
+    for wrong in [
+        &["config=listen \"127.0.0.1\"", "use={table}"][..],
+        &["serviceAccount.create=false", "pods.enabled=true"],
+        &[
+            "admin=0.0.0.0:9253",
+            "metrics.podMonitor.enabled=true",
+            "metrics.serviceMonitor.enabled=true",
+        ],
+    ] {
+        let refused = template(wrong).output().expect("helm");
+        assert!(!refused.status.success(), "{wrong:?} was taken");
+    }
+    let elsewhere = |values: &[&str]| {
+        template(values)
+            .args(["--namespace", "dns"])
+            .output()
+            .expect("helm")
+    };
+    assert!(!elsewhere(&[]).status.success(), "its pods could not start");
+    assert!(elsewhere(&["clusterDNS={10.96.0.10}"]).status.success());
+    // The same as with kubectl.
+    for mode in ["cluster-address", "link-local", "ipvs", "no-kube-proxy"] {
+        let chart = lines(&output(&mut template(&[&format!("mode={mode}")])));
+        let file = root().join(format!("deploy/overlays/{mode}/dnsweir.kdl"));
+        let overlay = lines(&fs::read_to_string(file).expect("a file"));
+        let flat = |lines: &[String]| lines.join(" ");
+        assert!(flat(&chart).contains(&flat(&overlay)), "{mode}: {chart:#?}");
+    }
+}
+
+/// Has dnsweir check the configuration that the chart makes.
+#[track_caller]
+fn checked(name: &str, manifests: &str) {
+    let rest = manifests
+        .split("dnsweir.kdl: |\n")
+        .nth(1)
+        .expect("a configuration");
+    let lines = rest.lines().map_while(|line| match line.trim() {
+        "" => Some(""),
+        _ => line.strip_prefix("    "),
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("dnsweir.kdl");
+    fs::write(&file, lines.collect::<Vec<_>>().join("\n")).expect("a file");
+    let mut check = proxy::command();
+    check
+        .arg("check")
+        .arg(&file)
+        .envs([("KUBE_DNS_SERVICE_HOST", "10.96.0.10"), ("NODE_NAME", "node")]);
+    let said = output(&mut check);
+    assert!(said.contains("valid"), "{name}: {said}");
+}
