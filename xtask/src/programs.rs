@@ -18,6 +18,9 @@ pub const STACK: &str = "33554432";
 /// Lines of a failed program's output that are shown once more at the end.
 const LAST: usize = 50;
 
+/// Letters of a program's name that name the file of its output.
+const FILE_NAME: usize = 60;
+
 /// How often what a program says is shown.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
@@ -112,9 +115,11 @@ pub fn run(programs: Vec<Program>) -> Result<(), Failure> {
     }
 }
 
-/// Where a program's output is kept.
+/// Where a program's output is kept. A name may be all the words that somebody typed, and a file's may not have more than
+/// 255 octets (NAME_MAX): those that run at a time differ in what is left.
 fn output_of(name: &str) -> PathBuf {
-    target().join("test-output").join(name.replace('/', "-"))
+    let file: String = name.replace('/', "-").chars().take(FILE_NAME).collect();
+    target().join("test-output").join(file)
 }
 
 fn text(file: &Path) -> String {
@@ -159,5 +164,20 @@ fn ended(mut program: Program, file: &Path, seen: bool) -> Result<(), Failure> {
     match status.success() {
         true => Ok(()),
         false => Err(status.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kubernetes' second round leaves out nine modules by name: 290 octets.
+    #[test]
+    fn the_output_of_many_words_has_a_file() {
+        let left_out = " --skip cluster::several_clusters::".repeat(40);
+        let file = output_of(&format!("--test node -- --ignored{left_out}"));
+        let name = file.file_name().expect("a path with a name");
+        assert!(name.len() <= 255, "{name:?}");
+        assert!(file.ends_with("test-output/--test node -- --ignored --skip cluster::several_clusters::"));
     }
 }
