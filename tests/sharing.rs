@@ -292,7 +292,7 @@ fn extended_errors_of_upstreams_are_passed_on() {
         Reply::Message(reply.edns(1232).option(15, &text))
     });
     let proxy = Proxy::start(&format!(
-        "zone \".\" {{ cache; {} }}",
+        "zone \".\" {{ cache {{ failure \"5m\" }}; {} }}",
         forward_once(upstream.address)
     ));
     for (name, code) in [("filtered.example", FILTERED), ("failing.example", UNKNOWN)] {

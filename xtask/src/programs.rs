@@ -176,8 +176,11 @@ mod tests {
     fn the_output_of_many_words_has_a_file() {
         let left_out = " --skip cluster::several_clusters::".repeat(40);
         let file = output_of(&format!("--test node -- --ignored{left_out}"));
-        let name = file.file_name().expect("a path with a name");
-        assert!(name.len() <= 255, "{name:?}");
-        assert!(file.ends_with("test-output/--test node -- --ignored --skip cluster::several_clusters::"));
+        let name = file.file_name().expect("a path with a name").to_string_lossy();
+        assert!(name.len() <= 255, "{name}");
+        assert!(
+            name.starts_with("--test node -- --ignored --skip cluster"),
+            "{name}"
+        );
     }
 }
