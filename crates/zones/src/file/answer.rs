@@ -34,8 +34,8 @@ struct Teller<'z, 'q> {
 /// Records that name hosts.
 enum Hosts<'z> {
     None,
-    /// Those of an answer (RFC 1035 section 3.3).
-    Of(&'z Set),
+    /// Those of an answer (RFC 1035 section 3.3), and whose records they are.
+    Of(Vec<u8>, &'z Set),
     /// Servers of a zone below a cut, whose addresses may lie below it, too.
     Glue(&'z Set),
 }
@@ -136,7 +136,7 @@ impl<'z> Teller<'z, '_> {
         match set.rtype {
             rtype::CNAME if qtype != rtype::CNAME => Next::Alias(set.data[0].to_vec()),
             _ => {
-                self.hosts = Hosts::Of(set);
+                self.hosts = Hosts::Of(name.to_vec(), set);
                 Next::Done(rcode::NOERROR)
             }
         }
@@ -208,30 +208,48 @@ impl<'z> Teller<'z, '_> {
         let Teller {
             zone, message, hosts, ..
         } = self;
-        let (set, glue) = match hosts {
-            Hosts::None => return message.finish(rcode, std::iter::empty(), |_| [None, None]),
-            Hosts::Of(set) => (set, false),
-            Hosts::Glue(set) => (set, true),
+        let (owner, set, glue) = match hosts {
+            Hosts::None => return message.finish(rcode, std::iter::empty(), |_| [None; 3]),
+            Hosts::Of(owner, set) => (owner, set, false),
+            Hosts::Glue(set) => (Vec::new(), set, true),
         };
-        let at = match set.rtype {
-            rtype::NS => Some(0),
-            rtype::MX => Some(2),
-            rtype::SRV => Some(6),
-            _ => None,
-        };
-        let hosts = at.map(|at| {
-            let hosts = set.data.iter();
-            let hosts = hosts.map(move |data| data.get(at..).unwrap_or_default().to_ascii_lowercase());
-            hosts.filter(|host| skip_plain(host, 0) == Ok(host.len()))
-        });
+        let hosts = set.data.iter().filter_map(|data| host(set.rtype, data, &owner));
         let delegates = set.rtype == rtype::NS;
-        message.finish(rcode, hosts.into_iter().flatten(), |host| {
+        message.finish(rcode, hosts, |host| {
             let node = match glue {
                 true => zone.node(host),
                 false => with_addresses(zone, host, delegates),
             };
-            [rtype::A, rtype::AAAA].map(|address| node?.set(address))
+            // RFC 9460 section 4.1: of a target, its own bindings, too.
+            let bindings = matches!(set.rtype, rtype::SVCB | rtype::HTTPS) && *host != *owner;
+            let bindings = bindings.then_some(set.rtype);
+            [Some(rtype::A), Some(rtype::AAAA), bindings].map(|rtype| node?.set(rtype?))
         })
+    }
+}
+
+/// The host that a record's data names, in lower case.
+fn host(of: u16, data: &[u8], owner: &[u8]) -> Option<Vec<u8>> {
+    let at = match of {
+        rtype::NS => 0,
+        rtype::MX => 2,
+        rtype::SRV => 6,
+        rtype::SVCB | rtype::HTTPS => return target(data, owner),
+        _ => return None,
+    };
+    let host = data.get(at..)?;
+    (skip_plain(host, 0) == Ok(host.len())).then(|| host.to_ascii_lowercase())
+}
+
+/// The target of a service binding; that of one without is its owner (RFC 9460 section 2.5.2), and an alias without says that
+/// there is no service (section 2.5.1).
+fn target(data: &[u8], owner: &[u8]) -> Option<Vec<u8>> {
+    let (priority, rest) = data.split_at_checked(2)?;
+    let target = &rest[..skip_plain(rest, 0).ok()?];
+    match (target, priority) {
+        ([0], [0, 0]) => None,
+        ([0], _) => Some(owner.to_vec()),
+        _ => Some(target.to_ascii_lowercase()),
     }
 }
 

@@ -85,7 +85,7 @@ impl<'z, 'q> Message<'z, 'q> {
         self,
         rcode: u16,
         hosts: impl Iterator<Item = Vec<u8>>,
-        addresses: impl Fn(&[u8]) -> [Option<&'s Set>; 2],
+        sets: impl Fn(&[u8]) -> [Option<&'s Set>; 3],
     ) -> Resolution {
         let mut question = self.question.name.to_vec();
         question.extend(self.question.qtype.to_be_bytes());
@@ -106,7 +106,7 @@ impl<'z, 'q> Message<'z, 'q> {
             if told.contains(&host) {
                 continue;
             }
-            for set in addresses(&host).into_iter().flatten() {
+            for set in sets(&host).into_iter().flatten() {
                 write_set(&mut writer, Section::Additional, &host, set.ttl, set, dnssec_ok);
             }
             told.insert(host);

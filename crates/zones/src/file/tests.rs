@@ -36,6 +36,10 @@ dout DNAME test.
 self DNAME x.self
 mail MX 1 www
 _s._tcp SRV 0 0 1 www
+web HTTPS 0 pool
+pool HTTPS 1 . alpn=h2
+pool A 192.0.2.4
+nothing HTTPS 0 .
 ";
 
 fn file(text: &str, fallthrough: &[&str]) -> File {
@@ -257,6 +261,33 @@ const ANSWERS: &[(&str, &str, u16, &[&str])] = &[
             "= _s._tcp 300 SRV 0 0 1 www",
             "+ www 300 A 192.0.2.1",
         ],
+    ),
+    (
+        "RFC 9460 4.1: of an alias's target, its bindings and addresses",
+        "web.example",
+        rtype::HTTPS,
+        &[
+            "NOERROR AA",
+            r"= web 300 HTTPS \# 16 000004706f6f6c076578616d706c6500",
+            "+ pool 300 A 192.0.2.4",
+            r"+ pool 300 HTTPS \# 10 00010000010003026832",
+        ],
+    ),
+    (
+        "RFC 9460 2.5.2: one without a target is of its owner",
+        "pool.example",
+        rtype::HTTPS,
+        &[
+            "NOERROR AA",
+            r"= pool 300 HTTPS \# 10 00010000010003026832",
+            "+ pool 300 A 192.0.2.4",
+        ],
+    ),
+    (
+        "RFC 9460 2.5.1: an alias to nothing",
+        "nothing.example",
+        rtype::HTTPS,
+        &["NOERROR AA", r"= nothing 300 HTTPS \# 3 000000"],
     ),
     (
         "RFC 1035 3.3.11",
