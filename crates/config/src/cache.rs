@@ -18,7 +18,7 @@ words! {
     table "success" success: Keeping = defaults in SUCCESS;
     /// How negative answers (NXDOMAIN and NODATA, RFC 2308) are kept.
     table "denial" denial: Keeping = defaults in DENIAL;
-    /// How long a failure is cached (RFC 9520 section 3.2); less if a failed upstream recovers.
+    /// How long a failure is cached (RFC 9520 section 3.2): twice as long if the next attempt fails, too, and then three times, up to five minutes; less if a failed upstream recovers.
     one "failure" failure: Duration = "5s" in duration(s(1)..=s(300));
     /// Refresh an answer that was asked for `hits` times once it is in the last `percent` of its lifetime.
     table "prefetch" prefetch: Option<Prefetch> = off in PREFETCH;

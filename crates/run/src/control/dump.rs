@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::cache::{Entry, Freshness};
+use crate::cache::{Entry, Freshness, Kind};
 use crate::dns::name::Name;
 use crate::dns::records::Section;
 use crate::dns::text::{aged_record_lines, type_text};
@@ -12,8 +12,11 @@ pub(crate) fn write_entry(out: &mut impl Write, entry: &Entry, now_ms: u64) -> i
     let lifetime = entry.lifetime();
     let (state, age) = match lifetime.freshness(now_ms) {
         Freshness::Fresh { age_secs } => (format!("{} s left", lifetime.ttl_secs - age_secs), age_secs),
-        Freshness::Stale { overdue_secs } => (format!("stale for {overdue_secs} s"), lifetime.ttl_secs),
-        Freshness::Gone => return Ok(()),
+        // A failure is not served stale.
+        Freshness::Stale { overdue_secs } if entry.kind() != Kind::Failure => {
+            (format!("stale for {overdue_secs} s"), lifetime.ttl_secs)
+        }
+        Freshness::Stale { .. } | Freshness::Gone => return Ok(()),
     };
     let name = Name::lowercased(entry.name());
     let qtype = type_text(entry.qtype());

@@ -61,7 +61,7 @@ pub struct Stored<'a> {
     pub error: Option<ExtendedErrorCode>,
     /// How long it is fresh, in seconds. With 0 it is not stored.
     pub ttl_secs: u32,
-    /// How long it may be served after that, in seconds. Ignored for failures.
+    /// How long it may be served after that, in seconds. Ignored for failures, which are not.
     pub stale_secs: u32,
     /// Now, in milliseconds since the process started.
     pub now_ms: u64,
@@ -117,11 +117,11 @@ impl Entry {
             lifetime: Lifetime {
                 stored_at_ms: stored.now_ms,
                 ttl_secs: stored.ttl_secs,
-                // RFC 8767 is about data that was right once; a failure never was.
-                stale_secs: if stored.kind == Kind::Failure {
-                    0
-                } else {
-                    stored.stale_secs
+                stale_secs: match stored.kind {
+                    // Never served: RFC 8767 is about data that was right once. That it failed is remembered, so that
+                    // another failure is kept longer.
+                    Kind::Failure => stored.ttl_secs,
+                    Kind::Success | Kind::Denial => stored.stale_secs,
                 },
             },
             partition: key.partition,

@@ -15,7 +15,7 @@
 //! 2. The key is looked up once more when its turn comes to wait: another's answer may have been stored since.
 //! 3. [`Flights::join`]: a follower waits for the leader's result.
 //! 4. The leader asks upstream, calls [`Cache::insert`], and only then lets its [`Leader`] tell the others. Each of
-//!    them may store what it makes of the result; [`Cache::stored_at`] tells that it has been done.
+//!    them may store what it makes of the result; [`Cache::peek`] tells that it has been done.
 
 mod entry;
 mod flight;
@@ -31,6 +31,6 @@ pub(crate) use entry::RefreshClaim;
 pub use entry::{Entry, Kind, Stored};
 pub(crate) use flight::Flights;
 pub use flight::{Join, Leader};
-pub use freshness::Freshness;
+pub use freshness::{Freshness, Lifetime};
 pub use key::{Key, KeyFlags, KeyHasher};
 pub use store::{Cache, Insertion};

@@ -143,7 +143,7 @@ proptest! {
                     let stored = Stored { wire: &wire, ttl_offsets: &[], kind, error: None, ttl_secs, stale_secs, now_ms };
                     match cache.insert(&key, &stored) {
                         Insertion::Stored => {
-                            let stale_secs = if kind == Kind::Failure { 0 } else { stale_secs };
+                            let stale_secs = if kind == Kind::Failure { ttl_secs } else { stale_secs };
                             let lifetime = Lifetime { stored_at_ms: now_ms, ttl_secs, stale_secs };
                             known.insert(id, Known { stamp: (stamp as u64).to_be_bytes(), kind, lifetime });
                             prop_assert!(cache.lookup(&key, now_ms).is_some(), "just stored");

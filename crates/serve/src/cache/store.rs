@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Kind, Stored};
-use super::freshness::Freshness;
+use super::freshness::{Freshness, Lifetime};
 use super::key::Key;
 use super::shard::{KindStats, Shard};
 use crate::dns::name::is_at_or_below;
@@ -135,10 +135,10 @@ impl Cache {
         }
     }
 
-    /// When the answer to `key` was stored that is there now, fresh or not, in milliseconds. No use of it.
-    pub(crate) fn stored_at(&self, key: &Key<'_>) -> Option<u64> {
+    /// What sort of answer to `key` is there now, fresh or not, and since when. No use of it.
+    pub(crate) fn peek(&self, key: &Key<'_>) -> Option<(Kind, Lifetime)> {
         let shard = self.shard(key.hash).lock();
-        shard.peek(key).map(|entry| entry.lifetime().stored_at_ms)
+        shard.peek(key).map(|entry| (entry.kind(), entry.lifetime()))
     }
 
     /// Forgets the answer to `key`; whether there was one.

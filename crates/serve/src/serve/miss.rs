@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
-use crate::cache::{Entry, Freshness, Kind, RefreshClaim, Stored};
+use crate::cache::{Entry, Freshness, Kind, Lifetime, RefreshClaim, Stored};
 use crate::config;
 use crate::dns::Origin;
 use crate::dns::edns::ExtendedError;
@@ -31,6 +31,12 @@ use super::zones::ZoneMatch;
 
 /// The TTL of an alias whose target has no records.
 const ALIAS_TTL: u32 = 30;
+
+/// How many times as long as the first a failure is kept at most. Three times five seconds is what clients wait anyway.
+const FAILURES: u32 = 3;
+
+/// How long a failure may be kept, in seconds (RFC 9520 section 3.2).
+const LONGEST_FAILURE: u32 = 300;
 
 impl Worker {
     /// Fetches an entry again before it runs out, or after.
@@ -305,9 +311,10 @@ impl Worker {
             response.bound_ttl(seconds(keeping.min), seconds(keeping.max));
         }
         let key = self.key(live, request);
-        let since = self.shared.cache.stored_at(&key);
+        let before = self.shared.cache.peek(&key);
+        let done = before.is_some_and(|(_, lifetime)| lifetime.stored_at_ms >= began_ms);
         let never = kept.is_some_and(|(_, keeping)| !keeping.store);
-        if never || !response.store || !request.may_store() || since.is_some_and(|since| since >= began_ms) {
+        if never || !response.store || !request.may_store() || done {
             return;
         }
         let now_ms = self.now() / 1000;
@@ -338,7 +345,8 @@ impl Worker {
                 if response.failed() && response.rcode <= 15 && began_ms >= self.shared.recovered_ms() =>
             {
                 if let Ok(failure) = Answer::read(build::empty(&request.question, response.rcode)) {
-                    stored(&failure, Kind::Failure, seconds(cache.failure), Duration::ZERO);
+                    let ttl = failure_ttl(seconds(cache.failure), before);
+                    stored(&failure, Kind::Failure, ttl, Duration::ZERO);
                 }
             }
             _ => {}
@@ -480,6 +488,14 @@ impl Worker {
     }
 }
 
+/// How long a failure is kept, in seconds: longer each time that it comes to another one, up to [`FAILURES`] times as long
+/// (RFC 9520 section 3.2). What was `before` is forgotten when it is over for as long as it was kept.
+fn failure_ttl(first: u32, before: Option<(Kind, Lifetime)>) -> u32 {
+    let before = before.filter(|(kind, _)| *kind == Kind::Failure);
+    let ttl = before.map_or(first, |(_, lifetime)| lifetime.ttl_secs.saturating_add(first));
+    ttl.min(first.saturating_mul(FAILURES)).min(LONGEST_FAILURE)
+}
+
 /// Who says that a name stands for another one.
 #[derive(Clone, Copy)]
 enum Lead<'a> {
@@ -505,4 +521,30 @@ fn cname(request: &Request, target: &[u8], lead: Lead<'_>, found: &Response) -> 
 
 fn seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_secs()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9520 section 3.2: at least 1 s, longer each time, at most 5 min.
+    #[test]
+    fn failures_are_kept_longer_each_time() {
+        let after = |first, kind, ttl_secs| {
+            let lifetime = Lifetime {
+                stored_at_ms: 0,
+                ttl_secs,
+                stale_secs: 0,
+            };
+            failure_ttl(first, Some((kind, lifetime)))
+        };
+        assert_eq!(failure_ttl(5, None), 5);
+        assert_eq!(after(5, Kind::Failure, 5), 10);
+        assert_eq!(after(5, Kind::Failure, 10), 15);
+        assert_eq!(after(5, Kind::Failure, 15), 15);
+        // By another configuration.
+        assert_eq!(after(5, Kind::Failure, 300), 15);
+        assert_eq!(after(200, Kind::Failure, 200), 300);
+        assert_eq!(after(5, Kind::Success, 3600), 5);
+    }
 }

@@ -103,12 +103,13 @@ fn what_cannot_come_off_the_wire_is_refused() {
 }
 
 #[test]
-fn a_failure_is_never_stale() {
+fn a_failure_is_remembered_for_as_long_again() {
     let failed = Stored {
         kind: Kind::Failure,
         ..stored(&[0; 12], &[])
     };
-    assert_eq!(Entry::new(&key(), &failed).unwrap().lifetime().stale_secs, 0);
+    let lifetime = Entry::new(&key(), &failed).unwrap().lifetime();
+    assert_eq!(lifetime.stale_secs, lifetime.ttl_secs);
 }
 
 #[test]
