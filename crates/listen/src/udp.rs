@@ -9,29 +9,27 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use socket2::SockRef;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-
 use super::service::Service;
 use super::switch::refuse_datagrams;
 use crate::datagrams::{BATCH, Datagrams, Outgoing, Route, send_one};
 use crate::dns::Transport;
 use crate::serve::{Admission, Batch, Client, DeferredReply, Replies, Worker};
+use dnsweir_os::receiving::ReceivingSocket;
+use socket2::SockRef;
 
 /// A socket that can be waited for.
 pub struct Socket {
-    socket: AsyncFd<UdpSocket>,
+    socket: ReceivingSocket,
     address: SocketAddr,
 }
 
 impl Socket {
     /// Registers a bound socket with the calling thread's runtime.
     pub fn new(socket: UdpSocket, address: SocketAddr) -> io::Result<Socket> {
-        // SAFETY: a UdpSocket owns its descriptor and names the same one until it is dropped, which the
-        // AsyncFd does with it.
-        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
-        Ok(Socket { socket, address })
+        Ok(Socket {
+            socket: ReceivingSocket::register(socket)?,
+            address,
+        })
     }
 }
 

@@ -35,7 +35,6 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Type};
 use tokio::io::{Interest, Ready};
-use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
@@ -47,6 +46,7 @@ use crate::config;
 use crate::datagrams::{Datagrams, Outgoing, memory, outgoing_memory};
 use crate::dns::MESSAGE_MAXIMUM;
 use crate::dns::edns::UDP_DEFAULT;
+use dnsweir_os::receiving::ReceivingSocket;
 
 /// Queries that one socket carries in its life.
 pub(super) const QUERIES: usize = 16;
@@ -131,7 +131,7 @@ impl Drop for Sockets {
 
 /// A connected socket, with a task that sends and reads.
 struct Socket {
-    udp: UdpSocket,
+    udp: ReceivingSocket,
     opened: Instant,
     /// All that were ever given to it.
     queries: RefCell<Vec<Sent>>,
@@ -176,7 +176,7 @@ impl Socket {
         udp.connect(&to.into())
             .map_err(|error| Fault::of_network(&error))?;
         let socket = Rc::new(Self {
-            udp: UdpSocket::from_std(udp.into()).map_err(local)?,
+            udp: ReceivingSocket::register(udp.into()).map_err(local)?,
             opened: now,
             queries: RefCell::new(Vec::with_capacity(QUERIES)),
             sent: Cell::new(0),
@@ -265,7 +265,7 @@ impl Socket {
             let error = match self.ready().await {
                 // ICMP said that the port is closed. That alone does not make a socket readable.
                 Ok(ready) if ready.is_error() => {
-                    let error = self.udp.take_error().ok().flatten();
+                    let error = self.udp.get_ref().take_error().ok().flatten();
                     Some(error.unwrap_or_else(|| io::ErrorKind::Other.into()))
                 }
                 Ok(_) => self.receive(&upstream).err(),
@@ -287,7 +287,7 @@ impl Socket {
                 .get_or_insert_with(|| context.waker().clone())
                 .clone_from(context.waker());
             self.send();
-            ready.as_mut().poll(context)
+            ready.as_mut().poll(context).map_ok(|guard| guard.ready())
         })
         .await
     }
@@ -332,7 +332,7 @@ impl Socket {
     /// Hands out what is there.
     fn receive(&self, upstream: &Upstream) -> io::Result<()> {
         for _ in 0..TURN {
-            let received = self.udp.try_io(Interest::READABLE, || {
+            let received = self.udp.try_io(Interest::READABLE, |_| {
                 let count = INCOMING.with_borrow_mut(|incoming| {
                     let count = incoming.receive(self.udp.as_raw_fd())?;
                     for slot in 0..count {
