@@ -88,7 +88,11 @@ fn manifests_ask_for_no_more_than_is_used() {
         !read("cluster-dns/rbac.yaml").contains("pods]"),
         "for verified-pods alone"
     );
-    for path in ["cluster-dns/deployment.yaml", "webhook/deployment.yaml"] {
+    for path in [
+        "cluster-dns/deployment.yaml",
+        "overlays/local-redirect/daemonset.yaml",
+        "webhook/deployment.yaml",
+    ] {
         let text = read(path);
         for word in [
             "runAsNonRoot: true",

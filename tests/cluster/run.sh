@@ -57,7 +57,7 @@ fi
 COREDNS=$KUBE_BIN/coredns tests --test main -- --ignored --nocapture coredns:: 9>&-
 [ $# -gt 0 ] || set -- iptables nftables
 # Rules are kube-proxy's in each mode; what objects become, and what the API server says, is the same in all.
-once=(chart cluster_dns manifests records searches service_entries several_clusters webhook who)
+once=(chart cluster_dns ending manifests records searches service_entries several_clusters webhook who)
 skipped=()
 for mode; do
     trap '"$here/node.sh" down 9>&-' EXIT

@@ -6,6 +6,7 @@ mod boot;
 mod chart;
 mod cluster_dns;
 mod drop_in;
+mod ending;
 mod manifests;
 mod migration;
 mod records;

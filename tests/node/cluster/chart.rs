@@ -13,9 +13,11 @@ use super::manifests::{PROXY, WEBHOOK, valid};
 use super::service_entries::apply_schema;
 
 /// Values of the chart, as `--set` takes them.
-const VARIANTS: [&[&str]; 15] = [
+const VARIANTS: [&[&str]; 17] = [
     &[],
     &["mode=link-local"],
+    &["mode=local-redirect", "pods.enabled=true"],
+    &["mode=ipvs", "teardown=true"],
     &["pods.enabled=true"],
     &[
         "serviceEntries.enabled=true",
@@ -84,7 +86,7 @@ type Said = (
 );
 
 /// What people set.
-const SAID: [Said; 8] = [
+const SAID: [Said; 9] = [
     (
         &[
             "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
@@ -163,6 +165,21 @@ const SAID: [Said; 8] = [
     ),
     (
         &[
+            "mode=local-redirect",
+            "upstreams={192.0.2.53}",
+            "metrics.podMonitor.enabled=true",
+        ],
+        &["service/chart-upstream"],
+        &[
+            "admin \"0.0.0.0:9253\" status=#false",
+            "(env)\"CHART_UPSTREAM_SERVICE_HOST\"",
+            "containerPort: 9253",
+            "runAsNonRoot: true",
+            "kind: CiliumLocalRedirectPolicy",
+        ],
+    ),
+    (
+        &[
             "admin=[::]:9353",
             "metrics.serviceMonitor.enabled=true",
             "metrics.serviceMonitor.labels.release=prometheus",
@@ -189,7 +206,7 @@ const SAID: [Said; 8] = [
 ];
 
 /// Values that it has not, or not so.
-const WRONG: [&str; 20] = [
+const WRONG: [&str; 21] = [
     "log.level=verbose",
     "updateStrategy.type=Recreate",
     "zones[0].names={corp.example}",
@@ -207,6 +224,7 @@ const WRONG: [&str; 20] = [
     "image.digest=latest",
     // In a mode that has no address of the node's own.
     "webhook.enabled=true",
+    "teardown=later",
     "webhook.replicas=0",
     "webhook.namespaceLabel=enabled",
     "webhook.includeNamespaces={default}",
@@ -270,6 +288,7 @@ fn every_variant_of_the_chart_is_valid() {
             "metrics.podMonitor.enabled=true",
             "metrics.serviceMonitor.enabled=true",
         ],
+        &["mode=local-redirect", "webhook.enabled=true"],
     ] {
         let refused = template(wrong).output().expect("helm");
         assert!(!refused.status.success(), "{wrong:?} was taken");
@@ -282,9 +301,21 @@ fn every_variant_of_the_chart_is_valid() {
     };
     assert!(!elsewhere(&[]).status.success(), "its pods could not start");
     assert!(elsewhere(&["clusterDNS={10.96.0.10}"]).status.success());
+    let redirected = ["mode=local-redirect", "clusterDNS={10.96.0.10}"];
+    assert!(
+        !elsewhere(&redirected).status.success(),
+        "kube-dns is in another namespace"
+    );
     // The same as with kubectl.
-    for mode in ["cluster-address", "link-local", "ipvs", "no-kube-proxy"] {
-        let chart = lines(&output(&mut template(&[&format!("mode={mode}")])));
+    for mode in [
+        "cluster-address",
+        "link-local",
+        "ipvs",
+        "no-kube-proxy",
+        "local-redirect",
+    ] {
+        let chart = output(&mut template(&[&format!("mode={mode}")]));
+        let chart = lines(&chart.replace("CHART_UPSTREAM", "DNSWEIR_UPSTREAM"));
         let file = root().join(format!("deploy/overlays/{mode}/dnsweir.kdl"));
         let overlay = lines(&fs::read_to_string(file).expect("a file"));
         let flat = |lines: &[String]| lines.join(" ");
@@ -307,10 +338,11 @@ fn checked(name: &str, manifests: &str) {
     let file = folder.path().join("dnsweir.kdl");
     fs::write(&file, lines.collect::<Vec<_>>().join("\n")).expect("a file");
     let mut check = proxy::command();
-    check
-        .arg("check")
-        .arg(&file)
-        .envs([("KUBE_DNS_SERVICE_HOST", "10.96.0.10"), ("NODE_NAME", "node")]);
+    check.arg("check").arg(&file).envs([
+        ("KUBE_DNS_SERVICE_HOST", "10.96.0.10"),
+        ("CHART_UPSTREAM_SERVICE_HOST", "10.96.0.11"),
+        ("NODE_NAME", "node"),
+    ]);
     let said = output(&mut check);
     assert!(said.contains("valid"), "{name}: {said}");
 }

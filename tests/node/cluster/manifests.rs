@@ -1,22 +1,29 @@
 //! What `deploy/` has, as an operator would apply it: the API server takes every variant, and filters come to the node each way.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use harness::guests::{root, verdicts};
 use harness::tools::output;
 use harness::until;
 
-use super::{await_started, kubectl, rolled_out, script, state};
+use super::{Answer, Protocol, await_started, client, kubectl, rolled_out, script, state};
+use crate::load::ask_for;
 
-const OVERLAYS: [&str; 5] = [
+const OVERLAYS: [&str; 6] = [
     ".",
     "overlays/cluster-address",
     "overlays/link-local",
+    "overlays/local-redirect",
     "overlays/ipvs",
     "overlays/no-kube-proxy",
 ];
+
+/// What an API server without Cilium does not know.
+const POLICY: &str = "CiliumLocalRedirectPolicy";
 
 const COMPONENTS: [&str; 4] = [
     "filters-config-map",
@@ -39,9 +46,15 @@ pub(super) const WEBHOOK: &[&str] = &[
     "mutatingwebhookconfiguration.admissionregistration.k8s.io/",
 ];
 
-/// Has the API server check manifests, to the last field, and keeps nothing. These objects have to be among them.
+/// Has the API server check manifests, to the last field, and keeps nothing. These objects have to be among them. Cilium's own
+/// are left out.
 #[track_caller]
 pub(super) fn valid(name: &str, manifests: &str, expected: &[&str]) {
+    let known: Vec<&str> = manifests
+        .split("\n---\n")
+        .filter(|object| !object.contains(POLICY))
+        .collect();
+    let manifests = known.join("\n---\n");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("manifests.yaml");
     fs::write(&file, manifests).expect("a file");
@@ -66,7 +79,7 @@ pub(super) fn composed(folder: &Path, more: &str) {
 }
 
 /// The same with another folder of `deploy/`.
-fn composed_of(base: &str, folder: &Path, more: &str) {
+pub(super) fn composed_of(base: &str, folder: &Path, more: &str) {
     let folder = folder.canonicalize().expect("a folder");
     let up = "../".repeat(folder.components().count() - 1);
     let deploy = format!(
@@ -75,6 +88,59 @@ fn composed_of(base: &str, folder: &Path, more: &str) {
     );
     let text = format!("resources: [{deploy}/{base}]\n{more}").replace("DEPLOY", &deploy);
     fs::write(folder.join("kustomization.yaml"), text).expect("a file");
+}
+
+/// The pods that Cilium redirects to, on plain Kubernetes: they come up as an ordinary pod may, and who asks one by its own
+/// address gets what the cluster's DNS says.
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn a_proxy_in_a_network_of_its_own_answers() {
+    let namespace = "local-redirect";
+    kubectl(&["create", "namespace", namespace]);
+    let level = "pod-security.kubernetes.io/enforce=restricted";
+    kubectl(&["label", "namespace", namespace, level]);
+    let overlay = rendered(&root().join("deploy/overlays/local-redirect"));
+    // The service's pods are in kube-system, where another proxy has the name: the address stands in its place.
+    let manifests = overlay
+        .replace("namespace: kube-system", &format!("namespace: {namespace}"))
+        .replace("(env)\"DNSWEIR_UPSTREAM_SERVICE_HOST\"", "\"10.96.0.10\"");
+    let known: Vec<&str> = manifests
+        .split("\n---\n")
+        .filter(|object| !object.contains(POLICY))
+        .collect();
+    let file = state().join("local-redirect.yaml");
+    fs::write(&file, known.join("\n---\n")).expect("a file");
+    kubectl(&["apply", "--validate=strict", "-f", &file.display().to_string()]);
+    kubectl(&[
+        "-n",
+        namespace,
+        "rollout",
+        "status",
+        "daemonset/dnsweir",
+        "--timeout=90s",
+    ]);
+    let pods = [
+        "-n",
+        namespace,
+        "get",
+        "pods",
+        "-o",
+        "jsonpath={.items[*].status.podIP}",
+    ];
+    let addresses = kubectl(&pods);
+    assert_eq!(
+        addresses.split_whitespace().count(),
+        2,
+        "one on each node: {addresses}"
+    );
+    for address in addresses.split_whitespace() {
+        let server = SocketAddr::new(address.parse().expect("an address"), 53);
+        for protocol in [Protocol::Udp, Protocol::Tcp] {
+            let asked = client().within(move || ask_for("www", server, protocol, Duration::from_secs(5)));
+            assert_eq!(asked.join().expect("a client"), Answer::Cluster, "{server}");
+        }
+    }
+    kubectl(&["delete", "namespace", namespace, "--timeout=60s"]);
 }
 
 #[test]

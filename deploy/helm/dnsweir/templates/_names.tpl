@@ -3,9 +3,10 @@ app.kubernetes.io/name: dnsweir
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* The cluster's DNS, as values of the configuration. */ -}}
+{{- /* The cluster's DNS, as values of the configuration. Redirected pods ask it by a service of the release's own. */ -}}
 {{- define "dnsweir.clusterDNS" -}}
-{{- if .Values.clusterDNS }}{{ range $at, $address := .Values.clusterDNS }}{{ if $at }} {{ end }}{{ quote $address }}{{ end }}
+{{- if eq .Values.mode "local-redirect" }}(env){{ printf "%s_UPSTREAM_SERVICE_HOST" .Release.Name | upper | replace "-" "_" | quote }}
+{{- else if .Values.clusterDNS }}{{ range $at, $address := .Values.clusterDNS }}{{ if $at }} {{ end }}{{ quote $address }}{{ end }}
 {{- else }}(env)"KUBE_DNS_SERVICE_HOST"{{ end }}
 {{- end }}
 
@@ -19,10 +20,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "dnsweir.configuration" -}}
 {{- $cluster := include "dnsweir.clusterDNS" . -}}
 {{- $mode := .Values.mode -}}
-listen {{ if eq $mode "cluster-address" }}{{ $cluster }}{{ else }}{{ include "dnsweir.localAddress" . }}{{ end }}
-admin {{ quote .Values.admin }}
+listen {{ if eq $mode "cluster-address" }}{{ $cluster }}{{ else if eq $mode "local-redirect" }}"0.0.0.0"{{ else }}{{ include "dnsweir.localAddress" . }}{{ end }}
+admin {{ include "dnsweir.admin" . | quote }}
 {{- /* Others get where the node's own programs alone do not: health and metrics are all there is. */ -}}
-{{- if not (regexMatch "^(127\\.|\\[::1\\])" .Values.admin) }} status=#false{{ end }}
+{{- if not (include "dnsweir.isLoopback" (include "dnsweir.admin" .)) }} status=#false{{ end }}
 
 zone "." {
     {{- if .Values.serviceEntries.enabled }}
@@ -69,6 +70,7 @@ zone{{ include "dnsweir.words" .domains }} {
 }
 {{- end }}
 {{- end }}
+{{- if ne $mode "local-redirect" }}
 
 node {
     interface "nodelocaldns-dw"
@@ -79,7 +81,11 @@ node {
     {{- end }}
     cluster-dns {{ $cluster }}
     {{- end }}
+    {{- if and (has $mode (list "link-local" "ipvs")) (not .Values.teardown) }}
+    skip-teardown
+    {{- end }}
 }
+{{- end }}
 {{- if .Values.pods.enabled }}
 
 pods { node (env)"NODE_NAME" }
@@ -104,8 +110,22 @@ pods { node (env)"NODE_NAME" }
 {{- end }}
 {{- end }}
 
-{{- /* Where `admin` is. */ -}}
+{{- /* Where `admin` is: in a network of their own, the kubelet reaches no pod's loopback address. */ -}}
 {{- define "dnsweir.adminPort" }}{{ .Values.admin | splitList ":" | last }}{{ end }}
+{{- define "dnsweir.admin" }}
+{{- if and (eq .Values.mode "local-redirect") (include "dnsweir.isLoopback" .Values.admin) }}0.0.0.0:{{ include "dnsweir.adminPort" . }}
+{{- else }}{{ .Values.admin }}{{ end }}
+{{- end }}
+{{- define "dnsweir.isLoopback" }}{{ if regexMatch "^(127\\.|\\[::1\\])" . }}yes{{ end }}{{ end }}
+
+{{- /* Port 53 of its own network is anybody's in it, so that a pod there needs neither root nor a capability. */ -}}
+{{- define "dnsweir.ofItsOwnNetwork" -}}
+seccompProfile: {type: RuntimeDefault}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: "53"}]
+{{- end }}
 
 {{- define "dnsweir.webhookLabels" -}}
 app.kubernetes.io/name: dnsweir-webhook
