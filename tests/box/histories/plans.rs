@@ -142,6 +142,9 @@ pub fn long(seed: u64, minutes: u64, every: u64, fuel: bool) -> History {
     // Without fuel it would not end in virtual time.
     good.extend(fuel.then_some("spinning"));
     lines.extend(operator(&mut chance, well, &good));
+    // While upstreams are well, so that every answer is to be fresh when it wakes.
+    let asleep = well + (30 + chance.below(40)) * SECOND;
+    lines.push(format!("at {asleep}ms sleep {}", 600 + chance.below(9_000)));
     lines.push(format!("at {}ms metrics quiet2", quiet + 50 * SECOND));
     lines.push(format!("at {}ms snapshot quiet2", quiet + 52 * SECOND));
     for upstream in UPSTREAMS {

@@ -25,6 +25,7 @@ pub enum Outcome {
     Signal(i32),
     Phase(String),
     Step(i64),
+    Sleep(u64),
     Snapshot(String),
     Trouble(Trouble),
     End,
@@ -108,6 +109,7 @@ impl Actors {
             Deed::Signal(signal) => Outcome::Signal(signal),
             Deed::Phase(name) => Outcome::Phase(name),
             Deed::Step(nanoseconds) => Outcome::Step(nanoseconds),
+            Deed::Sleep(nanoseconds) => Outcome::Sleep(nanoseconds),
             Deed::Snapshot(name) => Outcome::Snapshot(name),
             Deed::Trouble(trouble) => {
                 report.count(&format!("trouble {}", trouble.kind));
@@ -150,10 +152,10 @@ impl Actors {
     }
 
     /// The end: what is still owed.
-    pub fn close(&mut self, now: u64, report: &mut Report) {
+    pub fn close(&mut self, now: u64, ended: bool, report: &mut Report) {
         for actor in &mut self.actors {
             if let Actor::Client(client) = actor {
-                client.close(now, report);
+                client.close(now, ended, report);
             }
         }
     }

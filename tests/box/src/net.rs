@@ -134,8 +134,12 @@ pub enum News {
 pub struct Net {
     sockets: BTreeMap<Number, Socket>,
     due: BTreeMap<(u64, u64), Event>,
-    /// Nanoseconds since the start.
+    /// Nanoseconds since the start, but for those in which the machine slept.
     pub now: u64,
+    /// Those.
+    pub slept: u64,
+    /// When it last woke.
+    pub woke: u64,
     order: u64,
     next: Number,
     pub chance: Random,
@@ -148,12 +152,25 @@ pub struct Net {
 }
 
 impl Net {
+    /// Nanoseconds since the start: for all others time goes on while the machine sleeps.
+    pub fn clock(&self) -> u64 {
+        self.now + self.slept
+    }
+
+    /// Lets the machine sleep: nothing happens in it, and what comes meanwhile comes when it wakes.
+    pub fn sleep(&mut self, nanoseconds: u64) {
+        self.slept += nanoseconds;
+        self.woke = self.now;
+    }
+
     /// An empty one.
     pub fn new(chance: Random) -> Net {
         Net {
             sockets: BTreeMap::new(),
             due: BTreeMap::new(),
             now: 0,
+            slept: 0,
+            woke: 0,
             order: 0,
             next: 1,
             chance,

@@ -35,6 +35,8 @@ pub enum Deed {
     },
     /// The clock that can be set is set, by nanoseconds.
     Step(i64),
+    /// The machine sleeps, for nanoseconds.
+    Sleep(u64),
     /// What the program holds is noted.
     Snapshot(String),
     /// What an upstream is like from now on.
@@ -164,6 +166,7 @@ fn read_deed(words: &[&str]) -> Option<Deed> {
             to: to.to_owned(),
         },
         ["step", seconds] => Deed::Step(seconds.parse::<i64>().ok()?.checked_mul(1_000_000_000)?),
+        ["sleep", seconds] => Deed::Sleep(seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?),
         ["snapshot", name] => Deed::Snapshot(name.to_owned()),
         ["weather", ip, name] => Deed::Weather {
             ip: ip.parse().ok()?,

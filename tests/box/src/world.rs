@@ -43,6 +43,9 @@ pub enum Thing {
     Poll(u32),
 }
 
+/// Nanoseconds until what was sent has come.
+const SETTLES: u64 = 1_000_000;
+
 /// The world.
 pub struct World {
     pub threads: Vec<Thread>,
@@ -209,6 +212,7 @@ impl World {
                 Outcome::Signal(signal) => self.signals.push_back(signal),
                 Outcome::Phase(phase) => self.faults.enter(&phase),
                 Outcome::Step(nanoseconds) => self.stepped += nanoseconds,
+                Outcome::Sleep(nanoseconds) => self.net.sleep(nanoseconds),
                 Outcome::Trouble(trouble) => self.trouble(trouble),
                 Outcome::Snapshot(name) => {
                     let threads = self
@@ -242,7 +246,13 @@ impl World {
 
     /// Writes what there is to say.
     pub fn write_report(&mut self, why: &str) {
-        self.actors.close(self.net.now, &mut self.report);
+        let ended = why == "exit";
+        if ended {
+            // What the program sent last is on its way.
+            self.net.now += SETTLES;
+            self.happen();
+        }
+        self.actors.close(self.net.now, ended, &mut self.report);
         let faults = self.faults.account();
         self.report.write(why, self.net.now, &faults);
     }

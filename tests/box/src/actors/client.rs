@@ -29,6 +29,12 @@ const FRESH: u64 = 5 + AGE + 5;
 /// After how many seconds of fine weather that holds.
 const RECOVERED: u64 = 20 * SECOND;
 
+/// When what was asked has come.
+const ARRIVES: u64 = SECOND / 1000;
+
+/// How long after the machine wakes an answer may be there that was on its way before, from an upstream that is well.
+const AWAKE: u64 = SECOND / 5;
+
 /// Names that are asked for.
 const NAMES: u64 = 60;
 
@@ -197,11 +203,26 @@ impl Client {
         match self.manner {
             Manner::Tcp => self.dial(port, net),
             Manner::Hostile => self.offend(port, net),
-            Manner::Glibc | Manner::Musl | Manner::Go | Manner::Own => {
-                let (id, name) = (self.chance.next() as u16, self.name());
-                self.send(port, id, name, 1, net, report);
+            Manner::Own => self.ask_once(port, net, report),
+            // Now and then for several at once, as for what a page names.
+            Manner::Glibc | Manner::Musl | Manner::Go => {
+                let more = if self.chance.below(4) == 0 {
+                    self.chance.below(5)
+                } else {
+                    0
+                };
+                self.ask_once(port, net, report);
+                for _ in 0..more {
+                    let port = self.fresh_port();
+                    self.ask_once(port, net, report);
+                }
             }
         }
+    }
+
+    fn ask_once(&mut self, port: u16, net: &mut Net, report: &mut Report) {
+        let (id, name) = (self.chance.next() as u16, self.name());
+        self.send(port, id, name, 1, net, report);
     }
 
     fn asks_for(&self) -> u8 {
@@ -353,13 +374,14 @@ impl Client {
         }
         let rcode = reply.get(3).map_or(0, |octet| octet & 15);
         report.count(&format!("rcode {rcode}"));
-        if let Some(what) = self.fault(&name, reply, rcode, now) {
+        if let Some(what) = self.fault(&name, reply, rcode, net) {
             report.violation(now, &format!("{} asked for {name}: {what}", self.ip));
         }
     }
 
     /// What is wrong with an answer.
-    fn fault(&self, name: &str, reply: &[u8], rcode: u8, now: u64) -> Option<String> {
+    fn fault(&self, name: &str, reply: &[u8], rcode: u8, net: &Net) -> Option<String> {
+        let now = net.now;
         let well = now > self.fine.0 && now < self.fine.1.min(self.down);
         if message::question(reply).is_none_or(|(_, asked)| asked != name) {
             return Some("the answer is to another question".to_owned());
@@ -377,8 +399,10 @@ impl Client {
                 if message::address(name, u64::from(span) * AGE * SECOND) != address {
                     return Some(format!("the address {address:?} is nobody's"));
                 }
-                let age = (now / SECOND / AGE + SPANS - u64::from(span)) % SPANS * AGE;
-                (well && age > FRESH).then(|| format!("{age} s old, though upstreams are well"))
+                let age = (net.clock() / SECOND / AGE + SPANS - u64::from(span)) % SPANS * AGE;
+                // What was on its way when the machine fell asleep was fresh then.
+                let awake = net.woke == 0 || now > net.woke + AWAKE;
+                (well && awake && age > FRESH).then(|| format!("{age} s old, though upstreams are well"))
             }
             rcode => Some(format!("rcode {rcode}")),
         }
@@ -407,10 +431,11 @@ impl Client {
         });
     }
 
-    /// The end.
-    pub fn close(&mut self, now: u64, report: &mut Report) {
+    /// The end; `ended`: the program's own, after which no answer comes.
+    pub fn close(&mut self, now: u64, ended: bool, report: &mut Report) {
         for asked in self.asked.values() {
-            let late = asked.at >= self.up && asked.at < self.down && now > asked.at + IN_TIME;
+            let over = now > asked.at + IN_TIME || ended && asked.at + ARRIVES < self.down;
+            let late = asked.at >= self.up && asked.at < self.down && over;
             if asked.answers == 0 && late && !asked.stream {
                 report.violation(
                     now,

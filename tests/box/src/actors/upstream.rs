@@ -99,7 +99,7 @@ impl Upstream {
     fn asked(&mut self, query: Datagram, net: &mut Net, report: &mut Report) {
         report.count("asked over UDP");
         self.notes(query.from.port(), net.now, report);
-        let Some(reply) = self.reply(&query.octets, true, net.now) else {
+        let Some(reply) = self.reply(&query.octets, true, net.clock()) else {
             return;
         };
         let (from, to) = (query.to, query.from);
@@ -169,7 +169,7 @@ impl Upstream {
         };
         buffer.extend(octets);
         while let Some(query) = self.connections.get_mut(&socket).and_then(unframed) {
-            let Some(reply) = self.reply(&query, false, net.now) else {
+            let Some(reply) = self.reply(&query, false, net.clock()) else {
                 continue;
             };
             let mut reply = framed(&reply);

@@ -13,10 +13,11 @@ const SECOND: u64 = 1_000_000_000;
 fn shows(world: &World, thread: usize, clock: clockid_t) -> u64 {
     match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
-            (EPOCH + world.net.now).saturating_add_signed(world.stepped)
+            (EPOCH + world.net.clock()).saturating_add_signed(world.stepped)
         }
         libc::CLOCK_THREAD_CPUTIME_ID => world.threads[thread].charged,
         libc::CLOCK_PROCESS_CPUTIME_ID => world.threads.iter().map(|thread| thread.charged).sum(),
+        libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => BOOT + world.net.clock(),
         _ => BOOT + world.net.now,
     }
 }
@@ -25,7 +26,10 @@ fn shows(world: &World, thread: usize, clock: clockid_t) -> u64 {
 pub fn when(world: &World, clock: clockid_t, time: timespec) -> u64 {
     let shown = nanoseconds(time);
     match clock {
-        libc::CLOCK_REALTIME => shown.saturating_add_signed(-world.stepped).saturating_sub(EPOCH),
+        libc::CLOCK_REALTIME => shown
+            .saturating_add_signed(-world.stepped)
+            .saturating_sub(EPOCH + world.net.slept),
+        libc::CLOCK_BOOTTIME => shown.saturating_sub(BOOT + world.net.slept),
         _ => shown.saturating_sub(BOOT),
     }
 }
