@@ -1,5 +1,7 @@
 //! A machine whose addresses, links and name servers come and go.
 
+mod day;
+
 use std::fs;
 use std::net::UdpSocket;
 

@@ -1,5 +1,7 @@
 //! What crates say of themselves, and what filters may not name. Which crate uses which is in their Cargo.toml.
 
+use std::collections::BTreeSet;
+
 use crate::source::{files, read, relative, root};
 
 /// A page at most.
@@ -20,6 +22,39 @@ fn every_crate_says_what_it_is_for() {
         }
     }
     assert!(wrong.is_empty(), "1 to {README} are asked for: {wrong:#?}");
+}
+
+/// Cargo builds what a manifest names, whether or not anything uses it.
+#[test]
+fn every_dependency_is_named_in_the_source() {
+    let mut wrong = Vec::new();
+    for manifest in files(&root(), &["toml"]) {
+        if !manifest.ends_with("Cargo.toml") {
+            continue;
+        }
+        let folder = manifest.parent().expect("a folder");
+        let mut words = BTreeSet::new();
+        for file in files(folder, &["rs"]) {
+            let text = read(&file);
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let ends = |letter: char| !letter.is_alphanumeric() && letter != '_';
+            words.extend(code.flat_map(|line| line.split(ends)).map(str::to_owned));
+        }
+        let mut lists_them = false;
+        for line in read(&manifest).lines() {
+            if line.starts_with('[') {
+                lists_them = line.ends_with("dependencies]") && !line.contains("workspace");
+            }
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            // The library of that package is called `harness`.
+            let name = if name == "dnsweir-tests" { "harness" } else { name };
+            let is_one = lists_them && name.starts_with(|letter: char| letter.is_ascii_lowercase());
+            if is_one && !words.contains(&name.replace('-', "_")) {
+                wrong.push(format!("{}: {name}", relative(&manifest)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "nothing uses them: {wrong:#?}");
 }
 
 /// What has no `unsafe` cannot get some unseen.
