@@ -185,6 +185,7 @@ fn a_client_of_another_make_asks_over_quic() {
         (2, 1),
         "{said:?}"
     );
+    assert!(text.contains("group X25519MLKEM768\n"), "{text}");
     assert_eq!(secured.upstream.count("www.example"), 1, "the second was cached");
     // It knows whom it asks.
     assert!(!asks("other.example").status.success());

@@ -6,7 +6,7 @@ use super::{NAME, authority_in, folder};
 use crate::harness::certificates::{Authority, Certificate};
 use crate::harness::encrypted::TlsFront;
 use crate::harness::servers::unbound_over;
-use crate::harness::{Message, ONCE, Proxy, Upstream, address, needs};
+use crate::harness::{Message, ONCE, Proxy, Upstream, address, needs, until};
 
 /// The same over TLS.
 fn named(address: SocketAddr, name: &str) -> String {
@@ -283,4 +283,43 @@ fn a_handshake_that_hangs_costs_one_attempt() {
     proxy.reload(&forward(&named(upstream.address, NAME), &format!("ca \"{ca}\"")));
     assert_eq!(proxy.query("other.example", "A").rcode(), "SERVFAIL");
     drop(silent);
+}
+
+/// Whom its addresses are asked of is in the configuration. What was missing when that was read is there as soon as it is known.
+#[test]
+fn an_upstream_by_its_name_alone_is_found_and_asked() {
+    let (folder, authority, www) = (folder(), Authority::new(), www());
+    let ca = authority_in(folder.path(), &authority);
+    let front = TlsFront::before(www.address, authority.issue(&[NAME]).server(None));
+    let (ip, port) = (front.address.ip(), front.address.port());
+    let bootstrap = address::fresh_socket();
+    let zone =
+        format!("forward \"tls://{NAME}:{port}\" {{ bootstrap \"{bootstrap}\"; tls {{ ca \"{ca}\" }} }}");
+    let proxy = Proxy::start(&format!("zone \".\" {{ {zone} }}"));
+    let unknown = || {
+        proxy
+            .get("/status")
+            .1
+            .contains("dns.example: no address of it is known yet")
+    };
+    assert!(unknown());
+    assert_eq!(proxy.query("www.example", "A").rcode(), "SERVFAIL");
+    let record = format!("{NAME} 300 A {ip}");
+    let server = Upstream::start_at(bootstrap, move |asked| match asked.is("A") {
+        true => asked.answer(&[&record]),
+        false => asked.denial("NOERROR", None),
+    });
+    until("the upstream to be found", || {
+        proxy.query("www.example", "A").rcode() == "NOERROR"
+    });
+    assert!(!unknown());
+    let asked = server.count(NAME);
+    assert!(asked >= 2, "for both families: {asked}");
+    // What is known stays when nobody can be asked any more, and over a reload.
+    server.stop();
+    proxy.reload(&format!("zone \".\" {{ cache; {zone} }}"));
+    assert_eq!(
+        proxy.query("a.example", "A").answers(),
+        ["a.example. A 192.0.2.1"]
+    );
 }

@@ -6,12 +6,13 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kdl::{KdlEntry, KdlNode, KdlValue};
+use rustls::pki_types::ServerName;
 
 use super::address::{DNS_PORT, address, check, parse};
 use super::decode::{Mistakes, Wrong, arguments, block, child, head, property, text};
 use super::error::Diagnostic;
 use super::files;
-use super::upstream::{Encryption, Upstream};
+use super::upstream::{Encryption, NamedUpstream, Upstream};
 use super::words::{Table, words};
 use crate::tls::{Authorities, Identity, Pin, Trust, server_name};
 
@@ -103,16 +104,40 @@ pub(super) fn listening_address(value: &KdlValue) -> Result<SocketAddr, Wrong> {
     listener(value).map(|(address, _)| address)
 }
 
-/// `ADDRESS[%NAME][:PORT]` behind a scheme, as CoreDNS has it: whom to ask, and the name that its certificate has. Over HTTPS
-/// also a path.
-pub(super) fn upstream(rest: &str, encryption: Encryption) -> Result<Upstream, Wrong> {
+/// Whom to ask over TLS.
+pub(super) enum Target {
+    At(Upstream),
+    Named(NamedUpstream),
+}
+
+/// `ADDRESS[%NAME][:PORT]` behind a scheme, as CoreDNS has it: whom to ask, and the name that its certificate has; or the name
+/// alone. Over HTTPS also a path.
+pub(super) fn upstream(rest: &str, encryption: Encryption) -> Result<Target, Wrong> {
     let (rest, path) = match (encryption, rest.find('/')) {
         (Encryption::Https, Some(at)) => (&rest[..at], Some(path(&rest[at..])?)),
         (Encryption::Https, None) => (rest, Some(PATH.to_owned())),
         (Encryption::Tls | Encryption::Quic, _) => (rest, None),
     };
+    if let Some((host, port)) = host(rest, encryption.port()) {
+        return Ok(Target::Named(NamedUpstream { host, port, path }));
+    }
     let (address, name) = address_and_name(rest, encryption.port())?;
-    Ok(Upstream { address, name, path })
+    Ok(Target::At(Upstream { address, name, path }))
+}
+
+/// `NAME[:PORT]`, where the name has more than one label and is no address.
+fn host(rest: &str, port: u16) -> Option<(String, u16)> {
+    let (name, port) = match rest.split_once(':') {
+        Some((name, port)) => (name, port.parse().ok().filter(|port| *port > 0)?),
+        None => (rest, port),
+    };
+    let name = name.trim_end_matches('.');
+    match server_name(name)? {
+        ServerName::DnsName(name) if name.as_ref().contains('.') => {
+            Some((name.as_ref().to_ascii_lowercase(), port))
+        }
+        _ => None,
+    }
 }
 
 /// What all servers of DNS over HTTPS use, and RFC 8484 in its examples.

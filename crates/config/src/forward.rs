@@ -1,5 +1,6 @@
 //! `forward`: whom to ask.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use kdl::{KdlEntry, KdlNode, KdlValue};
 
 use super::address::{DNS_PORT, address};
 use super::decode::{Mistakes, Wrong, arguments, block, child, head, whole, word};
-use super::encrypted;
+use super::encrypted::{self, Target};
 use super::error::{Diagnostic, Span};
 use super::files;
 use super::listen::Listeners;
@@ -16,7 +17,7 @@ use super::name::zone_name;
 use super::node::{Node, NodeMode};
 use super::resolv_conf::{self, NameServers};
 use super::units::{duration, ms, s, spell_duration};
-use super::upstream::{Encryption, Next, Policy, Protocol, Upstream};
+use super::upstream::{Encryption, NamedUpstream, Next, Policy, Protocol, Upstream};
 use super::words::words;
 use crate::dns::tsig::Key;
 use crate::tls::{self, Trust};
@@ -29,12 +30,14 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct Forward in FORWARD(1..=MOST_UPSTREAMS): r#"forward "10.96.0.11" { protocol "tcp" }"#;
 
-    /// The upstreams, and files such as `/etc/resolv.conf` whose name servers are used; port 53 unless written.
+    /// The upstreams, and files such as `/etc/resolv.conf` whose name servers are used; port 53 unless written. With a scheme also the upstream's name.
     values "ADDRESS" upstreams: Vec<Upstream> = ("required"), "addresses and paths";
     /// How upstreams without a scheme are asked; with `"udp"`, truncated answers are retried over TCP.
     one "protocol" protocol: Protocol = "udp" in word(&PROTOCOLS);
     /// How upstreams with a scheme are authenticated.
     hand "tls" trust: Trust = none in encrypted::TLS, "a block, [below](#encrypted-upstreams)";
+    /// Servers that are asked, over UDP and TCP, for the addresses of upstreams that are written by name.
+    list "bootstrap"(1..=4) bootstrap: Vec<SocketAddr> = ("none": "192.0.2.1") in address(DNS_PORT), "addresses";
     /// How queries over HTTPS are sent.
     one "https-method" get: bool = "POST" in word(&METHODS);
     /// Which upstream is asked first.
@@ -68,6 +71,10 @@ words! {
     list "except"(1..=256) except: Vec<String> = ("none": "corp.example") in zone_name, "names";
     /// Outcomes after which the next stage is asked; `"SERVFAIL"` includes upstreams that do not answer.
     list "next"(1..=4) next: Vec<Next> = ("none": "NXDOMAIN") in word(&OUTCOMES);
+    besides {
+        /// Those of the upstreams that are written by name. What their addresses are, is not in the file.
+        named: Vec<NamedUpstream>;
+    }
 }
 
 impl Forward {
@@ -122,8 +129,10 @@ pub(super) struct Place<'a> {
 pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlNode) -> Forward {
     let mut forward = FORWARD.read(mistakes, node);
     let nodes = block(node);
-    let (upstreams, scheme) = upstreams(mistakes, place, node);
+    let (upstreams, named, scheme) = upstreams(mistakes, place, node);
     forward.upstreams = upstreams;
+    forward.named = named;
+    bootstrap(mistakes, place, node, &forward);
     forward.trust = trust(mistakes, place, nodes, scheme);
     if let Some(scheme) = scheme {
         forward.protocol = Protocol::Encrypted(scheme);
@@ -142,6 +151,30 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &mut Place<'_>, node: &KdlN
         mistakes.push(Diagnostic::new(head(written), problem).help("lower `timeout` or raise `deadline`"));
     }
     forward
+}
+
+/// Reports names that nobody is asked for, and servers that are asked for none.
+fn bootstrap(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode, forward: &Forward) {
+    let written = child(block(node), "bootstrap");
+    match (forward.named.first(), written) {
+        (Some(named), None) => {
+            let problem = format!("nobody is asked for the addresses of {}", named.host);
+            mistakes.push(Diagnostic::new(head(node), problem).help(
+                "write a server that knows them, { bootstrap \"192.0.2.1\" }; or the address before the name, \
+                 as in \"tls://192.0.2.1%dns.example\"",
+            ));
+        }
+        (None, Some(written)) => {
+            let problem = "`bootstrap` is for upstreams that are written by name, and there is none";
+            mistakes.push(Diagnostic::new(head(written), problem).help("remove it"));
+        }
+        _ => {}
+    }
+    for entry in written.into_iter().flat_map(arguments) {
+        if let Ok(server) = address(DNS_PORT)(entry.value()) {
+            refuse_loop(mistakes, place, server, entry.span().into());
+        }
+    }
 }
 
 /// Reports a `protocol` where the upstreams have a scheme.
@@ -187,13 +220,15 @@ fn trust(
     encrypted::trust(mistakes, &mut files, node)
 }
 
-/// The upstreams that are written, and those in the files that are named; and the scheme that all have, if any has.
+/// The upstreams that are written, and those in the files that are named; those that have a name alone; and the scheme that all
+/// have, if any has.
 fn upstreams(
     mistakes: &mut Mistakes,
     place: &mut Place<'_>,
     node: &KdlNode,
-) -> (Vec<Upstream>, Option<Encryption>) {
+) -> (Vec<Upstream>, Vec<NamedUpstream>, Option<Encryption>) {
     let mut found: Vec<(Upstream, Span)> = Vec::new();
+    let mut named: Vec<(NamedUpstream, Span)> = Vec::new();
     let (mut unusable, mut awaited) = (Vec::new(), false);
     let mut schemes: Vec<(Option<Encryption>, Span)> = Vec::new();
     for entry in arguments(node) {
@@ -214,17 +249,22 @@ fn upstreams(
                 place.interfaces.extend(servers.interfaces);
             }
             None => {
-                let Some((upstream, scheme)) = mistakes.value("forward", entry, upstream) else {
+                let Some((target, scheme)) = mistakes.value("forward", entry, upstream) else {
                     continue;
                 };
                 schemes.push((scheme, span));
+                let upstream = match target {
+                    Target::At(upstream) => upstream,
+                    Target::Named(upstream) => {
+                        match named.iter().find(|(known, _)| *known == upstream) {
+                            Some((_, first)) => mistakes.push(twice(&upstream.host, span, *first)),
+                            None => named.push((upstream, span)),
+                        }
+                        continue;
+                    }
+                };
                 match found.iter().find(|(known, _)| *known == upstream) {
-                    Some((_, first)) => mistakes.push(
-                        Diagnostic::new(span, format!("upstream {} is written twice", upstream.address))
-                            .label("again")
-                            .other(*first, "first here")
-                            .help("keep one of them"),
-                    ),
+                    Some((_, first)) => mistakes.push(twice(&upstream.address, span, *first)),
                     None => found.push((upstream, span)),
                 }
             }
@@ -245,7 +285,16 @@ fn upstreams(
     }
     refuse_mixture(mistakes, &schemes);
     let scheme = schemes.first().and_then(|(scheme, _)| *scheme);
-    (found.into_iter().map(|(upstream, _)| upstream).collect(), scheme)
+    let found = found.into_iter().map(|(upstream, _)| upstream).collect();
+    let named = named.into_iter().map(|(upstream, _)| upstream).collect();
+    (found, named, scheme)
+}
+
+fn twice(upstream: &dyn fmt::Display, again: Span, first: Span) -> Diagnostic {
+    Diagnostic::new(again, format!("upstream {upstream} is written twice"))
+        .label("again")
+        .other(first, "first here")
+        .help("keep one of them")
 }
 
 /// Reports upstreams of one stage that are asked in different ways. Whoever can keep us from one that is encrypted would get
@@ -274,7 +323,7 @@ pub(super) fn is_path(text: &str) -> bool {
         .any(|beginning| text.starts_with(beginning))
 }
 
-fn upstream(value: &KdlValue) -> Result<(Upstream, Option<Encryption>), Wrong> {
+fn upstream(value: &KdlValue) -> Result<(Target, Option<Encryption>), Wrong> {
     if let Some(scheme) = value.as_string().and_then(encrypted::scheme) {
         let (encryption, rest) = scheme?;
         return Ok((encrypted::upstream(rest, encryption)?, Some(encryption)));
@@ -286,7 +335,7 @@ fn upstream(value: &KdlValue) -> Result<(Upstream, Option<Encryption>), Wrong> {
         );
         Wrong { help, ..wrong }
     })?;
-    Ok((plain.into(), None))
+    Ok((Target::At(plain.into()), None))
 }
 
 /// Reports an upstream that is this proxy itself.
@@ -388,6 +437,8 @@ mod tests {
             forward,
             Forward {
                 upstreams: to(&["192.0.2.1:53", "[2001:db8::1]:5353"]),
+                named: vec![],
+                bootstrap: vec![],
                 protocol: Protocol::Udp,
                 trust: Trust::default(),
                 get: false,
@@ -478,6 +529,62 @@ mod tests {
             let path = None;
             assert_eq!(forward.upstreams, [Upstream { address, name, path }], "{text}");
             assert_eq!(forward.protocol, Protocol::Encrypted(Encryption::Tls));
+        }
+    }
+
+    #[test]
+    fn an_upstream_may_have_a_name_alone() {
+        let text = r#"forward "https://Dns.example./q" "https://192.0.2.1%dns.example" "https://b.example:8443" {
+            bootstrap "192.0.2.53" "[2001:db8::53]:5353"
+        }"#;
+        let forward = forward(text);
+        let named = |host: &str, port, path: &str| NamedUpstream {
+            host: host.to_owned(),
+            port,
+            path: Some(path.to_owned()),
+        };
+        assert_eq!(
+            forward.named,
+            [
+                named("dns.example", 443, "/q"),
+                named("b.example", 8443, "/dns-query")
+            ]
+        );
+        assert_eq!(forward.upstreams.len(), 1);
+        let servers: Vec<String> = forward.bootstrap.iter().map(ToString::to_string).collect();
+        assert_eq!(servers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
+        for (forward, problem) in [
+            (
+                "\"tls://dns.example\"",
+                "nobody is asked for the addresses of dns.example",
+            ),
+            (
+                "\"tls://192.0.2.1\" { bootstrap \"192.0.2.1\"; }",
+                "`bootstrap` is for upstreams that are written by name, and there is none",
+            ),
+            (
+                "\"tls://a.b\" \"tls://A.b.:853\" { bootstrap \"192.0.2.1\"; }",
+                "upstream a.b is written twice",
+            ),
+            (
+                "\"tls://a.b\" { bootstrap \"127.0.0.1\"; }",
+                "forwarding to 127.0.0.1:53 is a loop: the proxy itself listens there",
+            ),
+            (
+                "\"tls://a.b:0\" { bootstrap \"192.0.2.1\"; }",
+                "`forward`: \"tls://a.b:0\" is not an IP address",
+            ),
+            (
+                "\"tls://localhost\" { bootstrap \"192.0.2.1\"; }",
+                "`forward`: \"tls://localhost\" is not an IP address",
+            ),
+        ] {
+            let text = format!("listen \"127.0.0.1\"\nzone \".\" {{ forward {forward} }}");
+            assert!(
+                problems(&text).iter().any(|found| found == problem),
+                "{forward}: {:?}",
+                problems(&text)
+            );
         }
     }
 

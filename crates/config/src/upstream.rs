@@ -1,6 +1,6 @@
 //! What is known of an upstream, and how upstreams are asked.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// `"192.0.2.1"`, or `"tls://192.0.2.1%dns.example:853"`
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,6 +27,28 @@ impl Upstream {
             (Some(name), SocketAddr::V6(address)) => format!("[{}]%{name}", address.ip()),
         };
         format!("{scheme}://{host}:{port}{path}")
+    }
+}
+
+/// `"https://dns.example/dns-query"`: an upstream whose addresses are asked of others.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NamedUpstream {
+    /// What its certificate is for, in lower case.
+    pub host: String,
+    /// Where it listens.
+    pub port: u16,
+    /// As [`Upstream::path`].
+    pub path: Option<String>,
+}
+
+impl NamedUpstream {
+    /// The upstream at one of its addresses.
+    pub fn at(&self, ip: IpAddr) -> Upstream {
+        Upstream {
+            address: SocketAddr::new(ip, self.port),
+            name: Some(self.host.clone()),
+            path: self.path.clone(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One whole configuration.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -98,6 +99,44 @@ fn default_workers() -> usize {
 }
 
 impl Config {
+    /// The hosts whose addresses are not in the file, and who is asked for those.
+    pub fn named_upstreams(&self) -> impl Iterator<Item = (&str, &[SocketAddr])> {
+        let forwards = self.sources().filter_map(|source| match source {
+            SourceConfig::Forward(forward) => Some(forward),
+            _ => None,
+        });
+        forwards.flat_map(|forward| {
+            let named = forward.named.iter();
+            named.map(|upstream| (&*upstream.host, &*forward.bootstrap))
+        })
+    }
+
+    /// Takes the addresses of upstreams that are written by name; none are `known` of a host that could not be asked for yet.
+    pub fn place_addresses(&mut self, known: impl Fn(&str) -> Vec<IpAddr>) {
+        let stages = self.zones.iter_mut().flat_map(|zone| &mut zone.stages);
+        let of_zones = stages.filter_map(|stage| match stage {
+            Stage::Source(source) => Some(source),
+            Stage::Filter(_) | Stage::Cache(_) => None,
+        });
+        for source in of_zones.chain(self.sources.iter_mut().map(|named| &mut named.source)) {
+            let SourceConfig::Forward(forward) = source else {
+                continue;
+            };
+            for named in &forward.named {
+                let addresses = known(&named.host);
+                if addresses.is_empty() {
+                    self.unusable
+                        .push(format!("{}: no address of it is known yet", named.host));
+                }
+                for upstream in addresses.into_iter().map(|ip| named.at(ip)) {
+                    if !forward.upstreams.contains(&upstream) {
+                        forward.upstreams.push(upstream);
+                    }
+                }
+            }
+        }
+    }
+
     /// All sources: those of zones, and those with names.
     pub fn sources(&self) -> impl Iterator<Item = &SourceConfig> {
         let stages = self.zones.iter().flat_map(|zone| &zone.stages);

@@ -10,6 +10,7 @@ pub mod by_hand;
 mod check;
 mod config_origin;
 mod descriptors;
+mod named_upstreams;
 pub mod privileges;
 mod recovery;
 mod refresh;
@@ -51,6 +52,7 @@ use crate::state::State;
 pub use check::{check, check_text};
 pub use config_origin::ConfigOrigin;
 use descriptors::Descriptors;
+use named_upstreams::NamedUpstreams;
 pub use refresh::Refresher;
 pub use reload::learn;
 pub use signals::End;
@@ -266,6 +268,8 @@ struct Proxy {
     onlooker: Option<Onlooker>,
     without_test_cases: bool,
     refresher: Refresher,
+    /// What addresses the upstreams have that are written by name.
+    named: Arc<NamedUpstreams>,
     /// What to go back to.
     before: before::Before,
     /// Of links and addresses, while any is waited for.
@@ -442,6 +446,7 @@ impl Proxy {
             onlooker: spectators.generations,
             without_test_cases: spectators.without_test_cases,
             refresher,
+            named: Arc::default(),
             before: before::Before::default(),
             news: None,
             interfaces: BTreeMap::new(),
@@ -465,6 +470,7 @@ impl Proxy {
                 self.open(doors, &config);
             }
         }
+        self.named.learn(&mut config).await;
         self.state.deliveries.deliver(&mut config).await?;
         let workers = self.workers.len();
         let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None, None);
@@ -480,6 +486,7 @@ impl Proxy {
         self.tell_notes();
         tokio::spawn(recovery::await_first(Arc::clone(&self.state)));
         tokio::spawn(recovery::follow(Arc::clone(&self.state)));
+        tokio::spawn(Arc::clone(&self.named).renew());
         tokio::spawn(admin::follow_problems(Arc::clone(&self.state)));
         let deliveries = Arc::clone(&self.state.deliveries);
         tokio::spawn(async move { deliveries.look().await });

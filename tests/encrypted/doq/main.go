@@ -32,6 +32,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	fmt.Println("group", connection.ConnectionState().TLS.CurveID)
 	for _, name := range names {
 		answer, err := ask(patience, connection, name)
 		if err != nil {

@@ -75,6 +75,7 @@ async fn connect(kubeconfig: Option<&Kubeconfig>) -> Result<Client, String> {
     config.reset_reader_on_write = true;
     // When to try again is decided here, for all kinds of failures.
     config.default_retry = false;
+    dnsweir_config::tls::install_provider();
     Client::try_from(config).map_err(|error| error.to_string())
 }
 

@@ -6,6 +6,7 @@
 mod authorities;
 mod client;
 mod identity;
+mod key_exchange;
 mod problem;
 mod self_signed;
 mod server;
@@ -23,15 +24,26 @@ use x509_parser::extensions::GeneralName;
 pub use authorities::Authorities;
 pub use client::{Client, Pin, Trust};
 pub use identity::Identity;
+use key_exchange::X25519MlKem768;
 pub use problem::{Explained, Problem};
 pub use self_signed::self_signed;
 pub use server::server;
 
-/// ring, chosen here and not by whatever else is in the process.
+/// ring, chosen here and not by whatever else is in the process, and a key exchange that it has not.
 fn provider() -> Arc<CryptoProvider> {
-    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+        let mut provider = rustls::crypto::ring::default_provider();
+        // First: clients send a share of it, and servers take it from those who do.
+        provider.kx_groups.insert(0, &X25519MlKem768);
+        Arc::new(provider)
+    });
     Arc::clone(&PROVIDER)
+}
+
+/// Has libraries that speak TLS by themselves use the same.
+pub fn install_provider() {
+    // Whoever was first is this, too.
+    let _ = CryptoProvider::install_default((*provider()).clone());
 }
 
 /// A host's name or address as certificates have it.

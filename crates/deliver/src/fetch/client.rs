@@ -36,8 +36,7 @@ pub struct Client {
 impl Client {
     /// One that asks `upstreams` for addresses and keeps what it gets in `copies`. Without those, all of it is sent each time.
     pub fn new(upstreams: Upstreams, copies: Option<Copies>) -> Client {
-        // Not at all if somebody else did: there is one in the program.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        dnsweir_config::tls::install_provider();
         Client { upstreams, copies }
     }
 

@@ -15,4 +15,4 @@ mod upstreams;
 pub use client::Client;
 pub use copies::Copies;
 pub(crate) use upstreams::NOT_WRITTEN;
-pub use upstreams::{Upstreams, is_inside};
+pub use upstreams::{Found, Upstreams, addresses_of, is_inside};

@@ -82,15 +82,44 @@ impl Upstreams {
             let problem = "no zone of the configuration forwards this name: write the server's address, as in address=\"192.0.2.1\"";
             return Err(io::Error::other(problem));
         }
-        let mut problem = None;
-        for server in (0..ROUNDS).flat_map(|_| servers) {
-            match ask(server, &name).await {
-                Ok(found) => return Ok(found),
-                Err(error) => problem = Some(format!("{}: {error}", server.address)),
-            }
-        }
-        Err(io::Error::other(problem.unwrap_or_default()))
+        ask_each(servers, &name).await.map(|found| found.addresses)
     }
+}
+
+/// What is known of a host.
+#[derive(Debug)]
+pub struct Found {
+    /// All its addresses, of both families.
+    pub addresses: Vec<IpAddr>,
+    /// For how long that holds: the lowest TTL of the records.
+    pub ttl: Duration,
+}
+
+/// The addresses of a host, as the first of these servers knows them that answers, over UDP or TCP.
+///
+/// # Errors
+/// What the last one said, if none has an address.
+pub async fn addresses_of(servers: &[SocketAddr], host: &str) -> io::Result<Found> {
+    let name = Name::parse(host).map_err(|error| io::Error::other(error.to_string()))?;
+    let plain = |&address: &SocketAddr| Server {
+        address,
+        secured: None,
+        other: None,
+    };
+    let servers: Vec<Server> = servers.iter().map(plain).collect();
+    ask_each(&servers, &name).await
+}
+
+/// Asks servers in turn, more than once, until one has an address.
+async fn ask_each(servers: &[Server], name: &Name) -> io::Result<Found> {
+    let mut problem = None;
+    for server in (0..ROUNDS).flat_map(|_| servers) {
+        match ask(server, name).await {
+            Ok(found) => return Ok(found),
+            Err(error) => problem = Some(format!("{}: {error}", server.address)),
+        }
+    }
+    Err(io::Error::other(problem.unwrap_or_default()))
 }
 
 /// The upstreams of one `forward`.
@@ -150,7 +179,7 @@ impl Resolve for Resolver {
 }
 
 /// A host's addresses as one server knows them. It may have none of one type, or of both.
-async fn ask(server: &Server, name: &Name) -> io::Result<Vec<IpAddr>> {
+async fn ask(server: &Server, name: &Name) -> io::Result<Found> {
     let [v4, v6] = TYPES.map(|qtype| ask_for(server, name, qtype));
     let (v4, v6) = tokio::join!(v4, v6);
     let found = match (v4, v6) {
@@ -158,13 +187,17 @@ async fn ask(server: &Server, name: &Name) -> io::Result<Vec<IpAddr>> {
         (Ok(one), Err(_)) | (Err(_), Ok(one)) if !one.is_empty() => one,
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
-    if found.is_empty() {
+    let Some(ttl) = found.iter().map(|(_, ttl)| *ttl).min() else {
         return Err(io::Error::other("has no addresses of it"));
-    }
-    Ok(found)
+    };
+    Ok(Found {
+        addresses: found.into_iter().map(|(address, _)| address).collect(),
+        ttl: Duration::from_secs(ttl.into()),
+    })
 }
 
-async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<IpAddr>> {
+/// Addresses of one family, and how many seconds each holds.
+async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<(IpAddr, u32)>> {
     let mut query = build::upstream_query(name.as_bytes(), qtype, IN, flag::RD, false, None);
     let id: [u8; 2] = rand::random();
     query[..2].copy_from_slice(&id);
@@ -197,10 +230,13 @@ async fn ask_for(server: &Server, name: &Name, qtype: u16) -> io::Result<Vec<IpA
         )));
     }
     // Those behind aliases have other owners.
-    let addresses = answer.answers.iter().filter_map(|record| match &record.data {
-        RData::A(address) => Some(IpAddr::V4(address.0)),
-        RData::AAAA(address) => Some(IpAddr::V6(address.0)),
-        _ => None,
+    let addresses = answer.answers.iter().filter_map(|record| {
+        let address = match &record.data {
+            RData::A(address) => IpAddr::V4(address.0),
+            RData::AAAA(address) => IpAddr::V6(address.0),
+            _ => return None,
+        };
+        Some((address, record.ttl))
     });
     Ok(addresses.collect())
 }

@@ -49,8 +49,7 @@ impl Host {
     /// # Errors
     /// When the certificates or the proxy are none.
     pub fn client(&self, way: &Way) -> Result<Client, String> {
-        // Whoever was first: it is the same one.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        dnsweir_config::tls::install_provider();
         let certificate = |pem: &String| Certificate {
             encoding: CertificateEncoding::Pem,
             data: pem.clone().into_bytes(),

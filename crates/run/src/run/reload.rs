@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::absent;
 use super::before::Former;
 use super::descriptors::Descriptors;
+use super::named_upstreams::NamedUpstreams;
 use super::refresh::Refresher;
 use super::worker::{self, Adoption, Command};
 use super::{
@@ -60,7 +61,7 @@ impl Proxy {
         signals: &mut Signals,
         mut changes: watch::Changes,
     ) -> Result<(), Stop> {
-        let deliveries = Arc::clone(&self.state.deliveries);
+        let (deliveries, named) = (Arc::clone(&self.state.deliveries), Arc::clone(&self.named));
         let mut superseded = 0;
         let mut newer = None;
         loop {
@@ -71,7 +72,7 @@ impl Proxy {
                     index = worker::first_to_end(&mut self.workers) => {
                         return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
                     }
-                    why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries) => why,
+                    why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries, &named) => why,
                     () = self.engine.alarm() => {
                         tokio::select! {
                             () = self.go_back() => continue,
@@ -96,7 +97,7 @@ impl Proxy {
                 // What is being loaded ends with being waited for.
                 () = signals.end.come() => return Ok(()),
                 // The files say something else by now.
-                why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries), if superseded < SUPERSEDED => {
+                why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries, &named), if superseded < SUPERSEDED => {
                     superseded += 1;
                     newer = Some(why);
                     continue;
@@ -180,6 +181,7 @@ impl Proxy {
             origin.load(without_test_cases, false)
         });
         let mut config = loaded.await.map_err(machine)??;
+        self.named.learn(&mut config).await;
         self.state.deliveries.deliver(&mut config).await?;
         let prepared = filter::beside(&self.engine, move |engine| {
             let _alone = LOADING.lock();
@@ -387,10 +389,12 @@ async fn reason_to_load(
     hangup: &mut Signal,
     changes: &mut watch::Changes,
     deliveries: &Deliveries,
+    named: &NamedUpstreams,
 ) -> &'static str {
     tokio::select! {
         _ = hangup.recv() => { changes.note(); "SIGHUP" }
         () = changes.changed() => "a file changed",
         () = deliveries.moved() => "a tag moved",
+        () = named.changed() => "an upstream has other addresses",
     }
 }

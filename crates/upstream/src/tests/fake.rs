@@ -52,6 +52,8 @@ pub fn config(upstreams: &[SocketAddr]) -> config::Forward {
         denies_plain_names: false,
         except: Vec::new(),
         next: Vec::new(),
+        bootstrap: Vec::new(),
+        named: Vec::new(),
     }
 }
 
