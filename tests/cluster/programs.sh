@@ -24,4 +24,19 @@ flags="-s -w -X $base.gitVersion=v$kubernetes -X $base.gitMajor=1 -X $base.gitMi
 # All at once: what they share is compiled once, and they are linked beside each other.
 go build -ldflags "$flags" -o "$out/" "${programs[@]/#/k8s.io/kubernetes/cmd/}"
 go install "helm.sh/helm/v${helm%%.*}/cmd/helm@v$helm"
-go install "github.com/coredns/coredns@v$coredns"
+
+# CoreDNS with the plugins that the tests name. What it has for clouds and for tracing is most of what all of it is compiled of.
+plugins=(
+    acl any autopath bind bufsize cache cancel chaos debug dns64 errors file forward header health hosts k8s_external kubernetes
+    loadbalance local log loop metadata metrics minimal nsid ready reload rewrite root secondary template timeouts tls transfer
+    view whoami
+)
+mkdir -p "$out/source/coredns" && cd "$out/source/coredns"
+printf 'module cluster/coredns\n\ngo 1.25.0\n\nrequire github.com/coredns/coredns v%s\n' "$coredns" > go.mod
+{
+    printf 'package main\n\nimport (\n\t"github.com/coredns/coredns/coremain"\n'
+    printf '\t_ "github.com/coredns/coredns/plugin/%s"\n' "${plugins[@]}"
+    printf ')\n\nfunc main() { coremain.Run() }\n'
+} > main.go
+go mod tidy
+go build -ldflags '-s -w' -o "$out/coredns"
