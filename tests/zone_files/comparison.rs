@@ -229,8 +229,8 @@ fn is_known(query: &Message, ours: &Message, theirs: &Message) -> bool {
         said(&message)
     };
     let is_alias = |record: &Record| [CNAME, DNAME].contains(&record.rtype);
-    // Addresses of the hosts that are named.
-    ([MX, SRV].contains(&question.qtype) && without(ours, None) == said(theirs))
+    // Addresses of the hosts that are named, and what is known of service bindings' targets (RFC 9460 section 4.1).
+    ([MX, SRV, SVCB, HTTPS].contains(&question.qtype) && without(ours, None) == said(theirs))
         // An alias leads on whatever is asked for.
         || (question.qtype == NSEC3 && ours.answers.iter().any(is_alias))
         // The hash of an NSEC3 record is no name, and nothing is below it (RFC 5155 section 7.2.8).
@@ -253,6 +253,8 @@ const DNAME: u16 = 39;
 const RRSIG: u16 = 46;
 const NSEC: u16 = 47;
 const NSEC3: u16 = 50;
+const SVCB: u16 = 64;
+const HTTPS: u16 = 65;
 
 /// Whether a label but the first is the hash of an NSEC3 record.
 fn is_below_hash(name: &str) -> bool {

@@ -26,8 +26,10 @@ pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
         return planted(&words);
     }
     let build = Build::chosen(&mut words);
-    if words == ["--takeover"] {
-        return takeover(build);
+    if let Some((word, kinds)) = words.split_first()
+        && word == "--takeover"
+    {
+        return takeover(build, kinds);
     }
     let fuel = words.iter().any(|word| word == "--fuel");
     let programs = match fuel {
@@ -41,8 +43,8 @@ pub fn simulate(mut words: Vec<String>) -> Result<(), Failure> {
 }
 
 /// Fails every call of a start beside another process, of an end with a successor and of the last one's end, in turn, and kills the
-/// process there: in namespaces of the kernel, in the time that it takes. Needs root.
-fn takeover(build: Build) -> Result<(), Failure> {
+/// process there: in namespaces of the kernel, in the time that it takes. Needs root. Calls of these kinds; none: of all.
+fn takeover(build: Build, kinds: &[String]) -> Result<(), Failure> {
     build.programs(None)?;
     let mut command = Build::Quick.cargo("test");
     command.args([
@@ -57,7 +59,11 @@ fn takeover(build: Build) -> Result<(), Failure> {
     command
         .env("DNSWEIR_PROGRAMS", build.folder())
         .env("DNSWEIR_BUILD", build.name());
-    call(command.env("DNSWEIR_EVERY_CALL", "1"))
+    let kinds = match kinds {
+        [] => "all".to_owned(),
+        kinds => kinds.join(","),
+    };
+    call(command.env("DNSWEIR_EVERY_CALL", kinds))
 }
 
 /// The runner, which starts programs of a folder.

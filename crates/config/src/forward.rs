@@ -1,6 +1,5 @@
 //! `forward`: whom to ask.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -220,6 +219,63 @@ fn trust(
     encrypted::trust(mistakes, &mut files, node)
 }
 
+/// What the values of a `forward` come to, each with its place.
+#[derive(Default)]
+struct Found {
+    upstreams: Vec<(Upstream, Span)>,
+    named: Vec<(NamedUpstream, Span)>,
+    /// What each value begins with.
+    schemes: Vec<(Option<Encryption>, Span)>,
+    /// What is wrong with lines of files, if there is nobody else to ask.
+    unusable: Vec<Diagnostic>,
+    /// Whether a file may name others later.
+    awaited: bool,
+}
+
+impl Found {
+    fn take_file(&mut self, mistakes: &mut Mistakes, place: &mut Place<'_>, entry: &KdlEntry, path: &str) {
+        let span = Span::from(entry.span());
+        self.schemes.push((None, span));
+        let (servers, mut why) = resolv_conf(mistakes, place, entry, path);
+        for address in servers.usable {
+            if !self.upstreams.iter().any(|(known, _)| known.address == address) {
+                self.upstreams.push((address.into(), span));
+            }
+        }
+        self.awaited |= servers.awaited;
+        self.unusable.append(&mut why);
+        place.unusable.extend(servers.unusable);
+        place.interfaces.extend(servers.interfaces);
+    }
+
+    fn take(&mut self, mistakes: &mut Mistakes, entry: &KdlEntry) {
+        let span = Span::from(entry.span());
+        let Some((target, scheme)) = mistakes.value("forward", entry, upstream) else {
+            return;
+        };
+        self.schemes.push((scheme, span));
+        let (known, spelled) = match &target {
+            Target::At(upstream) => (place_of(&self.upstreams, upstream), upstream.address.to_string()),
+            Target::Named(upstream) => (place_of(&self.named, upstream), upstream.host.clone()),
+        };
+        match (known, target) {
+            (Some(first), _) => mistakes.push(
+                Diagnostic::new(span, format!("upstream {spelled} is written twice"))
+                    .label("again")
+                    .other(first, "first here")
+                    .help("keep one of them"),
+            ),
+            (None, Target::At(upstream)) => self.upstreams.push((upstream, span)),
+            (None, Target::Named(upstream)) => self.named.push((upstream, span)),
+        }
+    }
+}
+
+fn place_of<T: PartialEq>(found: &[(T, Span)], sought: &T) -> Option<Span> {
+    let mut found = found.iter();
+    found.find(|(known, _)| known == sought).map(|(_, span)| *span)
+}
+
 /// The upstreams that are written, and those in the files that are named; those that have a name alone; and the scheme that all
 /// have, if any has.
 fn upstreams(
@@ -227,74 +283,29 @@ fn upstreams(
     place: &mut Place<'_>,
     node: &KdlNode,
 ) -> (Vec<Upstream>, Vec<NamedUpstream>, Option<Encryption>) {
-    let mut found: Vec<(Upstream, Span)> = Vec::new();
-    let mut named: Vec<(NamedUpstream, Span)> = Vec::new();
-    let (mut unusable, mut awaited) = (Vec::new(), false);
-    let mut schemes: Vec<(Option<Encryption>, Span)> = Vec::new();
+    let mut found = Found::default();
     for entry in arguments(node) {
-        let span = Span::from(entry.span());
-        let path = entry.value().as_string().filter(|text| is_path(text));
-        match path {
-            Some(path) => {
-                schemes.push((None, span));
-                let (servers, mut why) = resolv_conf(mistakes, place, entry, path);
-                for address in servers.usable {
-                    if !found.iter().any(|(known, _)| known.address == address) {
-                        found.push((address.into(), span));
-                    }
-                }
-                awaited |= servers.awaited;
-                unusable.append(&mut why);
-                place.unusable.extend(servers.unusable);
-                place.interfaces.extend(servers.interfaces);
-            }
-            None => {
-                let Some((target, scheme)) = mistakes.value("forward", entry, upstream) else {
-                    continue;
-                };
-                schemes.push((scheme, span));
-                let upstream = match target {
-                    Target::At(upstream) => upstream,
-                    Target::Named(upstream) => {
-                        match named.iter().find(|(known, _)| *known == upstream) {
-                            Some((_, first)) => mistakes.push(twice(&upstream.host, span, *first)),
-                            None => named.push((upstream, span)),
-                        }
-                        continue;
-                    }
-                };
-                match found.iter().find(|(known, _)| *known == upstream) {
-                    Some((_, first)) => mistakes.push(twice(&upstream.address, span, *first)),
-                    None => found.push((upstream, span)),
-                }
-            }
+        match entry.value().as_string().filter(|text| is_path(text)) {
+            Some(path) => found.take_file(mistakes, place, entry, path),
+            None => found.take(mistakes, entry),
         }
     }
-    if found.len() > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
-        let problem = format!(
-            "{} upstreams are more than the {MOST_UPSTREAMS} allowed",
-            found.len()
-        );
+    let count = found.upstreams.len();
+    if count > MOST_UPSTREAMS && arguments(node).count() <= MOST_UPSTREAMS {
+        let problem = format!("{count} upstreams are more than the {MOST_UPSTREAMS} allowed");
         mistakes.push(Diagnostic::new(head(node), problem).help("remove some of them"));
     }
-    for (upstream, span) in &found {
+    for (upstream, span) in &found.upstreams {
         refuse_loop(mistakes, place, upstream.address, *span);
     }
-    if found.is_empty() && !awaited {
-        unusable.into_iter().for_each(|why| mistakes.push(why));
+    if count == 0 && !found.awaited {
+        found.unusable.into_iter().for_each(|why| mistakes.push(why));
     }
-    refuse_mixture(mistakes, &schemes);
-    let scheme = schemes.first().and_then(|(scheme, _)| *scheme);
-    let found = found.into_iter().map(|(upstream, _)| upstream).collect();
-    let named = named.into_iter().map(|(upstream, _)| upstream).collect();
-    (found, named, scheme)
-}
-
-fn twice(upstream: &dyn fmt::Display, again: Span, first: Span) -> Diagnostic {
-    Diagnostic::new(again, format!("upstream {upstream} is written twice"))
-        .label("again")
-        .other(first, "first here")
-        .help("keep one of them")
+    refuse_mixture(mistakes, &found.schemes);
+    let scheme = found.schemes.first().and_then(|(scheme, _)| *scheme);
+    let upstreams = found.upstreams.into_iter().map(|(upstream, _)| upstream);
+    let named = found.named.into_iter().map(|(upstream, _)| upstream);
+    (upstreams.collect(), named.collect(), scheme)
 }
 
 /// Reports upstreams of one stage that are asked in different ways. Whoever can keep us from one that is encrypted would get

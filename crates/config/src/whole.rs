@@ -24,6 +24,7 @@ use super::signatures::{self, Signatures};
 use super::source::{self, NamedSource, SourceConfig};
 use super::tsig;
 use super::units::{duration, s, size};
+use super::upstream::NamedUpstream;
 use super::words::words;
 use super::zone::{self, Stage, Zone};
 
@@ -100,14 +101,14 @@ fn default_workers() -> usize {
 
 impl Config {
     /// The hosts whose addresses are not in the file, and who is asked for those.
-    pub fn named_upstreams(&self) -> impl Iterator<Item = (&str, &[SocketAddr])> {
+    pub fn named_upstreams(&self) -> impl Iterator<Item = (&NamedUpstream, &[SocketAddr])> {
         let forwards = self.sources().filter_map(|source| match source {
             SourceConfig::Forward(forward) => Some(forward),
             _ => None,
         });
         forwards.flat_map(|forward| {
             let named = forward.named.iter();
-            named.map(|upstream| (&*upstream.host, &*forward.bootstrap))
+            named.map(|upstream| (upstream, &*forward.bootstrap))
         })
     }
 

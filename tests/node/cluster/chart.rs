@@ -306,7 +306,11 @@ fn every_variant_of_the_chart_is_valid() {
         !elsewhere(&redirected).status.success(),
         "kube-dns is in another namespace"
     );
-    // The same as with kubectl.
+    the_overlays_say_the_same();
+}
+
+/// The same as with kubectl.
+fn the_overlays_say_the_same() {
     for mode in [
         "cluster-address",
         "link-local",

@@ -95,9 +95,9 @@ impl NamedUpstreams {
         let mut hosts = self.hosts.lock();
         let mut before = std::mem::take(&mut *hosts);
         let mut new = false;
-        for (name, servers) in config.named_upstreams() {
-            let host = hosts.entry(name.to_owned()).or_insert_with(|| {
-                let known = before.remove(name);
+        for (upstream, servers) in config.named_upstreams() {
+            let host = hosts.entry(upstream.host.clone()).or_insert_with(|| {
+                let known = before.remove(&upstream.host);
                 new |= known.is_none();
                 let known = known.unwrap_or_else(|| Host {
                     servers: Vec::new(),
