@@ -89,7 +89,9 @@ fn next_phase(proxy: &Process) {
 /// The faults to try, of what a phase made in one that had none.
 fn faults(phase: &'static str, met: &[(String, u64)]) -> Vec<Fault> {
     let every = std::env::var("DNSWEIR_EVERY_CALL").ok();
-    let kinds: Vec<&str> = every.as_deref().map_or_else(Vec::new, |kinds| kinds.split(',').collect());
+    let kinds: Vec<&str> = every
+        .as_deref()
+        .map_or_else(Vec::new, |kinds| kinds.split(',').collect());
     let mut faults = Vec::new();
     for (kind, count) in met {
         if !kinds.is_empty() && kinds != ["all"] && !kinds.contains(&&**kind) {

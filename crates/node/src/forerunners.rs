@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::error::Error;
-use super::network::{Network, in_time};
+use super::network::Network;
 use super::outcome::Outcome;
 use super::peers::others_hold;
 use super::plan::{Family, Link, Plan};
@@ -110,7 +110,7 @@ pub async fn find(plan: &Plan) -> Result<Vec<Leftover>, Error> {
     let mut found = Vec::new();
     let mut carried = Vec::new();
     for (name, author) in LINKS {
-        let Some(ips) = in_time(link::made_by_others(&network.handle, name)).await? else {
+        let Some(ips) = network.ask(link::made_by_others(&network.handle, name)).await? else {
             continue;
         };
         if author == Author::CorednsNodecache {
@@ -161,7 +161,7 @@ pub async fn remove(leftovers: Vec<Leftover>) -> Outcome {
             name,
             addresses: Vec::new(),
         };
-        match in_time(link::lower(&network.handle, &link)).await {
+        match network.ask(link::lower(&network.handle, &link)).await {
             Ok((done, spared)) => {
                 outcome.done.extend(done);
                 outcome.spare(spared);

@@ -36,7 +36,7 @@ pub use counters::Counters;
 use error::Error;
 pub use error::Kind;
 pub use forerunners::{Leftover, find as find_leftovers, remove as remove_leftovers};
-use network::{Network, Pair, in_time, no_pair};
+use network::{Network, Pair, no_pair};
 pub use news::News;
 pub use outcome::Outcome;
 pub use peers::{Predecessors, Turns, others_answer};
@@ -66,7 +66,7 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
     let network = Network::open()?;
     let mut addresses: Vec<IpAddr> = plan.listeners.iter().map(|listener| listener.ip()).collect();
     if let Some(link) = &plan.link {
-        let difference = in_time(link::compare(&network.handle, link)).await?;
+        let difference = network.ask(link::compare(&network.handle, link)).await?;
         add(format!("link {}", link.name), difference.of_link());
         for ip in &link.addresses {
             let wrong = if difference.missing.contains(ip) {
@@ -113,7 +113,9 @@ pub async fn inspect(plan: &Plan) -> Result<Vec<Finding>, Error> {
 
 /// Where somebody listens, the self-test shows whether pods get answers.
 async fn inspect_self_test(network: &Network, test: &SelfTest) -> Vec<Finding> {
-    let there = in_time(async { self_test::pair::is_there(&network.handle).await.map_err(no_pair) }).await;
+    let there = network
+        .ask(async { self_test::pair::is_there(&network.handle).await.map_err(no_pair) })
+        .await;
     let is_asked = !peers::others_listen(&test.listeners).is_empty();
     let verdicts = match there {
         Ok(true) if is_asked => self_test::run(test).await.map_err(no_pair),

@@ -64,6 +64,16 @@ impl Network {
         !self.connection.is_finished()
     }
 
+    /// Asks the kernel, and gives up what it does not answer in time. A list whose end did not come, since the connection was closed
+    /// before, looks like one of nothing: nothing that was said since is to be believed.
+    pub(crate) async fn ask<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let said = in_time(work).await?;
+        match self.is_open() {
+            true => Ok(said),
+            false => Err(no_netlink(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
     /// Link and addresses, and the pair of links for the self-test; nothing is taken away.
     pub async fn carry(&self, plan: &Plan, pair: Pair) -> Outcome {
         let mut outcome = match &plan.link {
@@ -72,7 +82,7 @@ impl Network {
         };
         if let Some(test) = &plan.self_test {
             let raised = pair::raise(&self.handle, &test.sources, pair == Pair::Anew);
-            match in_time(async { raised.await.map_err(no_pair) }).await {
+            match self.ask(async { raised.await.map_err(no_pair) }).await {
                 Ok(true) => outcome.done.push(format!("created {test}")),
                 Ok(false) => {}
                 // Pods get their answers without it.
@@ -84,7 +94,7 @@ impl Network {
 
     async fn carry_addresses(&self, plan: &Plan, link: &Link) -> Outcome {
         let mut outcome = Outcome::default();
-        let difference = match in_time(link::compare(&self.handle, link)).await {
+        let difference = match self.ask(link::compare(&self.handle, link)).await {
             Ok(difference) => difference,
             Err(error) => return error.into(),
         };
@@ -96,7 +106,7 @@ impl Network {
                 Err(error) => outcome.errors.push(error),
             }
         }
-        outcome.add(in_time(link::raise(&self.handle, link, &difference)).await);
+        outcome.add(self.ask(link::raise(&self.handle, link, &difference)).await);
         outcome
     }
 
@@ -105,10 +115,10 @@ impl Network {
         let mut outcome = Outcome::default();
         let mut ips = ips.to_vec();
         if let Some(link) = &plan.link {
-            match in_time(link::compare(&self.handle, link)).await {
+            match self.ask(link::compare(&self.handle, link)).await {
                 Ok(difference) => {
                     ips.extend(&difference.stale);
-                    outcome.add(in_time(link::tidy(&self.handle, link, &difference)).await);
+                    outcome.add(self.ask(link::tidy(&self.handle, link, &difference)).await);
                     outcome.spare(difference.spared);
                 }
                 Err(error) => outcome.errors.push(error),
@@ -170,7 +180,7 @@ impl Network {
         let mut outcome = Outcome::default();
         if plan.self_test.is_some() {
             let lowered = pair::lower(&self.handle);
-            match in_time(async { lowered.await.map_err(no_pair) }).await {
+            match self.ask(async { lowered.await.map_err(no_pair) }).await {
                 Ok(true) => outcome
                     .done
                     .push("deleted the links for the self-test".to_string()),
@@ -186,7 +196,7 @@ impl Network {
     pub(crate) async fn drop_former(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(link) = &plan.link {
-            outcome.add(in_time(link::lower_former(&self.handle, link)).await);
+            outcome.add(self.ask(link::lower_former(&self.handle, link)).await);
         }
         outcome
     }
@@ -195,7 +205,7 @@ impl Network {
     pub async fn drop_link(&self, plan: &Plan) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(link) = &plan.link {
-            match in_time(link::lower(&self.handle, link)).await {
+            match self.ask(link::lower(&self.handle, link)).await {
                 Ok((done, spared)) => {
                     outcome.done = done;
                     outcome.spared = spared;
@@ -232,7 +242,7 @@ pub(crate) fn no_pair(error: io::Error) -> Error {
 }
 
 /// What the kernel does not answer in time is given up.
-pub(crate) async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     match timeout(program::DEADLINE, work).await {
         Ok(done) => done,
         Err(_) => Err(Error {
@@ -242,5 +252,25 @@ pub(crate) async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> 
                 program::DEADLINE.as_secs()
             ),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_believed_that_was_said_over_a_connection_that_ended() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let network = Network::open().unwrap();
+            assert!(network.ask(async { Ok(()) }).await.is_ok());
+            let cut = network.ask(async {
+                network.connection.abort();
+                tokio::task::yield_now().await;
+                Ok(())
+            });
+            assert!(cut.await.is_err());
+        });
     }
 }

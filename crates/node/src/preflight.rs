@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use rtnetlink::Handle;
 
 use super::error::{Error, Kind};
-use super::network::{Network, in_time};
+use super::network::Network;
 use super::plan::{Family, Link, Plan, Rule, Target};
 use super::program::run;
 use super::{link, peers, rules, table};
@@ -60,7 +60,7 @@ type Carried = Vec<(String, Option<IpAddr>)>;
 
 async fn carried() -> Result<Carried, Error> {
     let network = Network::open()?;
-    in_time(all(&network.handle)).await
+    network.ask(all(&network.handle)).await
 }
 
 /// A link without an address is there as well.
