@@ -23,7 +23,7 @@ const OVERLAYS: [&str; 6] = [
 ];
 
 /// What an API server without Cilium does not know.
-const POLICY: &str = "CiliumLocalRedirectPolicy";
+const POLICY: &str = "kind: CiliumLocalRedirectPolicy";
 
 const COMPONENTS: [&str; 4] = [
     "filters-config-map",
@@ -46,15 +46,19 @@ pub(super) const WEBHOOK: &[&str] = &[
     "mutatingwebhookconfiguration.admissionregistration.k8s.io/",
 ];
 
+/// Manifests that an API server without Cilium knows.
+fn without_policies(manifests: &str) -> String {
+    let known = manifests
+        .split("\n---\n")
+        .filter(|object| !object.contains(POLICY));
+    known.collect::<Vec<_>>().join("\n---\n")
+}
+
 /// Has the API server check manifests, to the last field, and keeps nothing. These objects have to be among them. Cilium's own
 /// are left out.
 #[track_caller]
 pub(super) fn valid(name: &str, manifests: &str, expected: &[&str]) {
-    let known: Vec<&str> = manifests
-        .split("\n---\n")
-        .filter(|object| !object.contains(POLICY))
-        .collect();
-    let manifests = known.join("\n---\n");
+    let manifests = without_policies(manifests);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("manifests.yaml");
     fs::write(&file, manifests).expect("a file");
@@ -104,12 +108,8 @@ fn a_proxy_in_a_network_of_its_own_answers() {
     let manifests = overlay
         .replace("namespace: kube-system", &format!("namespace: {namespace}"))
         .replace("(env)\"DNSWEIR_UPSTREAM_SERVICE_HOST\"", "\"10.96.0.10\"");
-    let known: Vec<&str> = manifests
-        .split("\n---\n")
-        .filter(|object| !object.contains(POLICY))
-        .collect();
     let file = state().join("local-redirect.yaml");
-    fs::write(&file, known.join("\n---\n")).expect("a file");
+    fs::write(&file, without_policies(&manifests)).expect("a file");
     kubectl(&["apply", "--validate=strict", "-f", &file.display().to_string()]);
     kubectl(&[
         "-n",

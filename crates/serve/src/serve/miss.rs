@@ -32,6 +32,10 @@ use super::zones::ZoneMatch;
 /// The TTL of an alias whose target has no records.
 const ALIAS_TTL: u32 = 30;
 
+/// Longer than any query waits (`deadline` is a minute at most), in milliseconds: what took so long was on its way while the
+/// machine slept, and nobody knows how old it is.
+const LONGEST_WAIT_MS: u64 = 90_000;
+
 /// How many times as long as the first a failure is kept at most. Three times five seconds is what clients wait anyway.
 const FAILURES: u32 = 3;
 
@@ -314,10 +318,11 @@ impl Worker {
         let before = self.shared.cache.peek(&key);
         let done = before.is_some_and(|(_, lifetime)| lifetime.stored_at_ms >= began_ms);
         let never = kept.is_some_and(|(_, keeping)| !keeping.store);
-        if never || !response.store || !request.may_store() || done {
+        let now_ms = self.now() / 1000;
+        let slept = now_ms.saturating_sub(began_ms) > LONGEST_WAIT_MS;
+        if never || !response.store || !request.may_store() || done || slept {
             return;
         }
-        let now_ms = self.now() / 1000;
         let stored = |answer: &Answer, kind, ttl: u32, stale: Duration| {
             let stored = Stored {
                 wire: &answer.message,
