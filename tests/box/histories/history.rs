@@ -35,7 +35,7 @@ const SILENT: f64 = 2.0;
 const STUCK: Duration = Duration::from_secs(300);
 
 /// How long a history may take, in real time.
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What is played.
 #[derive(Debug, Clone, Default)]
