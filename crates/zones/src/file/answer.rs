@@ -22,6 +22,9 @@ enum Next {
     Alias(Vec<u8>),
 }
 
+/// Types whose data name hosts of which more may be of use.
+const NAMES_HOSTS: [u16; 5] = [rtype::NS, rtype::MX, rtype::SRV, rtype::SVCB, rtype::HTTPS];
+
 /// An answer that is being found.
 struct Teller<'z, 'q> {
     zone: &'z Zone,
@@ -209,9 +212,12 @@ impl<'z> Teller<'z, '_> {
             zone, message, hosts, ..
         } = self;
         let (owner, set, glue) = match hosts {
-            Hosts::None => return message.finish(rcode, std::iter::empty(), |_| [None; 3]),
-            Hosts::Of(owner, set) => (owner, set, false),
+            Hosts::Of(owner, set) if NAMES_HOSTS.contains(&set.rtype) => (owner, set, false),
             Hosts::Glue(set) => (Vec::new(), set, true),
+            // However many records there are, none is looked at.
+            Hosts::None | Hosts::Of(..) => {
+                return message.finish(rcode, std::iter::empty(), |_| [None; 3]);
+            }
         };
         let hosts = set.data.iter().filter_map(|data| host(set.rtype, data, &owner));
         let delegates = set.rtype == rtype::NS;
