@@ -28,6 +28,7 @@ impl ReceivingSocket {
 impl Deref for ReceivingSocket {
     type Target = AsyncFd<UdpSocket>;
 
+    #[inline]
     fn deref(&self) -> &AsyncFd<UdpSocket> {
         &self.0
     }

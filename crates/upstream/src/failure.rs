@@ -83,6 +83,11 @@ impl Fault {
         )
     }
 
+    /// Whether it says nothing about the next attempt: so is it with a descriptor for a socket.
+    pub(super) fn is_of_one_attempt(self) -> bool {
+        self.is_of_one_server() || matches!(self, Self::Local(_))
+    }
+
     /// Whether it is this node's own: it says nothing about what was asked.
     pub(super) fn is_local(self) -> bool {
         matches!(

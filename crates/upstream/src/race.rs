@@ -214,7 +214,7 @@ impl Race<'_> {
             Err(fault) => {
                 self.faults.push((upstream.address, fault));
                 // The next attempt leaves from another port, and behind the address of a service it may get to another server.
-                let again = fault.may_pass() || fault.is_of_one_server() && self.rotation.is_last();
+                let again = fault.may_pass() || fault.is_of_one_attempt() && self.rotation.is_last();
                 if !again {
                     self.rotation.remove(index);
                 }
