@@ -139,7 +139,10 @@ impl<'z> Teller<'z, '_> {
         match set.rtype {
             rtype::CNAME if qtype != rtype::CNAME => Next::Alias(set.data[0].to_vec()),
             _ => {
-                self.hosts = Hosts::Of(name.to_vec(), set);
+                // Of other types no record is looked at, however many there are.
+                if NAMES_HOSTS.contains(&set.rtype) {
+                    self.hosts = Hosts::Of(name.to_vec(), set);
+                }
                 Next::Done(rcode::NOERROR)
             }
         }
@@ -212,12 +215,9 @@ impl<'z> Teller<'z, '_> {
             zone, message, hosts, ..
         } = self;
         let (owner, set, glue) = match hosts {
-            Hosts::Of(owner, set) if NAMES_HOSTS.contains(&set.rtype) => (owner, set, false),
+            Hosts::None => return message.finish(rcode, std::iter::empty(), |_| [None; 3]),
+            Hosts::Of(owner, set) => (owner, set, false),
             Hosts::Glue(set) => (Vec::new(), set, true),
-            // However many records there are, none is looked at.
-            Hosts::None | Hosts::Of(..) => {
-                return message.finish(rcode, std::iter::empty(), |_| [None; 3]);
-            }
         };
         let hosts = set.data.iter().filter_map(|data| host(set.rtype, data, &owner));
         let delegates = set.rtype == rtype::NS;
