@@ -11,7 +11,7 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 log=$folder/log
 cc -O1 -shared -fPIC -o "$folder/extended-state.so" "$here/extended-state.c"
-LD_PRELOAD=$folder/extended-state.so timeout 300 linux.uml rootfstype=hostfs rootflags=/ root=/dev/root rw mem=512M quiet con=null con0=fd:0,fd:1 \
+LD_PRELOAD=$folder/extended-state.so timeout 600 linux.uml rootfstype=hostfs rootflags=/ root=/dev/root rw mem=512M quiet con=null con0=fd:0,fd:1 \
     init="$here/inside.sh" DNSWEIR="$dnsweir" < /dev/null > "$log" 2>&1 || true
 grep -a '^[-=+ok!]' "$log" || cat "$log"
 grep -aq '^=== all well' "$log"
