@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::world::{FROM_CLUSTER, FROM_NEIGHBOUR, FROM_PROXY, Namespace};
 
-/// How long a client waits for an answer.
-const TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a client waits for an answer: longer than a busy machine may keep all of them from the processor, and shorter than
+/// a process stands still that is stopped.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long one waits who wants to know when nobody answers.
 const IMPATIENCE: Duration = Duration::from_millis(100);
