@@ -141,7 +141,8 @@ pub fn long(seed: u64, minutes: u64, every: u64, fuel: bool) -> History {
     let mut good = GOOD.to_vec();
     // Without fuel it would not end in virtual time.
     good.extend(fuel.then_some("spinning"));
-    lines.extend(operator(&mut chance, well, &good));
+    let first = good[chance.below(good.len() as u64) as usize];
+    lines.extend(operator(&mut chance, well, first, &good));
     // While upstreams are well, so that every answer is to be fresh when it wakes.
     let asleep = well + (30 + chance.below(40)) * SECOND;
     lines.push(format!("at {asleep}ms sleep {}", 600 + chance.below(9_000)));
@@ -154,7 +155,7 @@ pub fn long(seed: u64, minutes: u64, every: u64, fuel: bool) -> History {
     lines.push(format!("at {}ms end", term + 60 * SECOND));
     History {
         seed,
-        configuration: good[chance.below(good.len() as u64) as usize].to_owned(),
+        configuration: first.to_owned(),
         lines,
     }
 }
@@ -238,14 +239,22 @@ fn troubles(chance: &mut Random, well: u64) -> Vec<String> {
     lines
 }
 
-/// Other configurations, signals, and a clock that is set.
-fn operator(chance: &mut Random, well: u64, good: &[&str]) -> Vec<String> {
+/// Milliseconds between changes of which the proxy can take one before the next one comes.
+const APART: u64 = 12 * SECOND;
+
+/// Other configurations, signals, and a clock that is set. A change that is alone for a while is to be taken or refused soon.
+fn operator(chance: &mut Random, well: u64, first: &str, good: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut at = 20 * SECOND;
+    let (mut at, mut before, mut is_alone) = (20 * SECOND, first, true);
     while at < well {
         let place = chance.below(good.len() as u64 + 1) as usize;
-        let configuration = good.get(place).unwrap_or(&"bad");
-        lines.push(format!("at {at}ms replace {configuration}.kdl live.kdl"));
+        let configuration = *good.get(place).unwrap_or(&"bad");
+        let apart = chance.below(120 * SECOND) + 10;
+        if is_alone && apart > APART && configuration != before {
+            lines.push(format!("at {at}ms change {configuration}.kdl live.kdl"));
+        } else {
+            lines.push(format!("at {at}ms replace {configuration}.kdl live.kdl"));
+        }
         if chance.below(2) == 0 {
             lines.push(format!("at {}ms hup", at + chance.below(400)));
         }
@@ -253,7 +262,8 @@ fn operator(chance: &mut Random, well: u64, good: &[&str]) -> Vec<String> {
             let seconds = chance.below(7200) as i64 - 3600;
             lines.push(format!("at {}ms step {seconds}", at + chance.below(SECOND)));
         }
-        at += chance.below(120 * SECOND) + 10;
+        (before, is_alone) = (configuration, apart > APART);
+        at += apart;
     }
     lines
 }

@@ -6,6 +6,8 @@ mod message;
 mod reader;
 mod upstream;
 
+use std::collections::BTreeMap;
+
 use crate::kernel::kernel;
 use crate::net::{Event, Net, News};
 use crate::report::Report;
@@ -18,6 +20,10 @@ use upstream::Upstream;
 
 /// Which actor the script is.
 const SCRIPT: usize = usize::MAX;
+
+/// Nanoseconds in which a changed configuration is to be taken or refused: sources are waited for, at most two seconds and side
+/// by side, and so is whoever changes the file once more.
+const RELOADS: u64 = 4_400_000_000;
 
 /// What is to be done besides.
 pub enum Outcome {
@@ -42,6 +48,8 @@ enum Actor {
 pub struct Actors {
     actors: Vec<Actor>,
     deeds: Vec<Deed>,
+    /// How many reloads there were when a deed changed the configuration.
+    reloads: BTreeMap<u64, u64>,
 }
 
 impl Actors {
@@ -73,7 +81,11 @@ impl Actors {
             );
         }
         let deeds = scenario.deeds.iter().map(|(_, deed)| deed.clone()).collect();
-        Actors { actors, deeds }
+        Actors {
+            actors,
+            deeds,
+            reloads: BTreeMap::new(),
+        }
     }
 
     /// Tells who it concerns.
@@ -103,6 +115,37 @@ impl Actors {
         Outcome::Nothing
     }
 
+    /// Everybody who reads the admin address does: which one is served depends on the configuration.
+    fn read(&mut self, name: &str, net: &mut Net) {
+        for (actor, reader) in self.actors.iter_mut().enumerate() {
+            if let Actor::Reader(reader) = reader {
+                reader.read(actor, name, net);
+            }
+        }
+    }
+
+    /// Changes the configuration; when it is called for the same again, the program is to have said what came of that.
+    fn change(&mut self, index: u64, from: &str, to: &str, net: &mut Net, report: &mut Report) {
+        match self.reloads.remove(&index) {
+            None => {
+                self.reloads.insert(index, report.reloads);
+                replace(from, to);
+                let next = Event::Wakes {
+                    actor: SCRIPT,
+                    why: index,
+                };
+                net.after(RELOADS, next);
+            }
+            Some(before) if before == report.reloads => {
+                report.violation(
+                    net.now,
+                    "a changed configuration was neither taken nor refused in time",
+                );
+            }
+            Some(_) => report.count("reloads in time"),
+        }
+    }
+
     /// The script goes on.
     fn does(&mut self, index: u64, net: &mut Net, report: &mut Report) -> Outcome {
         match self.deeds[index as usize].clone() {
@@ -117,17 +160,11 @@ impl Actors {
             }
             Deed::End => Outcome::End,
             Deed::Replace { from, to } => {
-                // A copy first, since a good file may come back later.
-                let (from, to) = (format!("{from}\0"), format!("{to}\0"));
-                kernel!(libc::SYS_unlinkat, libc::AT_FDCWD, to.as_ptr(), 0);
-                kernel!(
-                    libc::SYS_linkat,
-                    libc::AT_FDCWD,
-                    from.as_ptr(),
-                    libc::AT_FDCWD,
-                    to.as_ptr(),
-                    0
-                );
+                replace(&from, &to);
+                Outcome::Nothing
+            }
+            Deed::Change { from, to } => {
+                self.change(index, &from, &to, net, report);
                 Outcome::Nothing
             }
             Deed::Weather { ip, name } => {
@@ -141,11 +178,7 @@ impl Actors {
                 Outcome::Nothing
             }
             Deed::Metrics(name) => {
-                for (actor, reader) in self.actors.iter_mut().enumerate() {
-                    if let Actor::Reader(reader) = reader {
-                        reader.read(actor, &name, net);
-                    }
-                }
+                self.read(&name, net);
                 Outcome::Nothing
             }
         }
@@ -159,4 +192,18 @@ impl Actors {
             }
         }
     }
+}
+
+/// A file takes the place of another; a copy, since a good one may come back later.
+fn replace(from: &str, to: &str) {
+    let (from, to) = (format!("{from}\0"), format!("{to}\0"));
+    kernel!(libc::SYS_unlinkat, libc::AT_FDCWD, to.as_ptr(), 0);
+    kernel!(
+        libc::SYS_linkat,
+        libc::AT_FDCWD,
+        from.as_ptr(),
+        libc::AT_FDCWD,
+        to.as_ptr(),
+        0
+    );
 }

@@ -21,6 +21,8 @@ pub struct Report {
     pub switches: u64,
     pub jumps: u64,
     pub calls: u64,
+    /// How often the program said that it had reloaded, or had not.
+    pub reloads: u64,
     counts: BTreeMap<String, u64>,
     written: bool,
 }
@@ -36,6 +38,7 @@ impl Report {
             switches: 0,
             jumps: 0,
             calls: 0,
+            reloads: 0,
             counts: BTreeMap::new(),
             written: false,
         }

@@ -33,6 +33,11 @@ pub enum Deed {
         from: String,
         to: String,
     },
+    /// The same, of a configuration: the program is to reload it soon, or to refuse it.
+    Change {
+        from: String,
+        to: String,
+    },
     /// The clock that can be set is set, by nanoseconds.
     Step(i64),
     /// The machine sleeps, for nanoseconds.
@@ -162,6 +167,10 @@ fn read_deed(words: &[&str]) -> Option<Deed> {
         ["kill"] => Deed::Signal(libc::SIGKILL),
         ["phase", name] => Deed::Phase(name.to_owned()),
         ["replace", from, to] => Deed::Replace {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        },
+        ["change", from, to] => Deed::Change {
             from: from.to_owned(),
             to: to.to_owned(),
         },

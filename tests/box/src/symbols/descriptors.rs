@@ -219,6 +219,8 @@ pub unsafe extern "C" fn write(descriptor: c_int, octets: *const c_void, length:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(descriptor: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
     let Some(what) = thing(descriptor) else {
+        // SAFETY: the caller's promise.
+        note_reloads(&unsafe { gather(vectors, count as usize) });
         if descriptor > 2 && may_fail(descriptor) && fails(Kind::Write, "") {
             return -1;
         }
@@ -234,6 +236,16 @@ pub unsafe extern "C" fn writev(descriptor: c_int, vectors: *const iovec, count:
         Thing::Socket(number) => result(send(number, None, None, octets, 0)),
         Thing::Counter(counter) => result(add(counter, &octets)),
         Thing::Poll(_) => fail(libc::EINVAL) as ssize_t,
+    }
+}
+
+/// Counts a line of the log that says what came of a reload: `reloaded`, or `not reloaded`.
+fn note_reloads(octets: &[u8]) {
+    let word = b"reloaded";
+    if let Some(world) = world()
+        && octets.windows(word.len()).any(|some| some == word)
+    {
+        world.report.reloads += 1;
     }
 }
 
