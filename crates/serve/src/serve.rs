@@ -1,28 +1,26 @@
-//! The life of a query.
+//! The life of a query, top to bottom of this file; the README has a picture.
 //!
 //! A listener takes a batch of messages from its socket and hands each one in:
 //!
 //! 1. [`Worker::admit`] reads the message ([`dns::query`](crate::dns::query)) and finds the zone that owns
 //!    the name ([`zones`]). What may not be asked ([`gate`]), is malformed, special or nobody's is answered here.
-//! 2. [`Worker::run`] sends the batch through its pipelines. [`advance`](Worker::advance) runs the filters
-//!    on the way in: those that care are asked, all queries of the batch at once, unless a verdict is
-//!    remembered.
-//! 3. A query that comes to `cache` is looked up. A fresh entry is the response: nothing so far has
-//!    allocated, waited or made a task.
-//! 4. A source is asked from memory at once ([`sources`]), and what has to be waited for becomes a task of the worker
-//!    ([`deferred`], [`miss`]); the batch does not wait.
-//! 5. [`outward`](Worker::outward) takes responses back through the same filters, bottom to top.
-//! 6. The reply is written into the listener's buffer, patched on the way
+//! 2. [`Worker::run`] has [`advance`](Worker::advance) take the batch through its pipelines: [in](Inward) until something
+//!    answers, and [out](Outward) past the same filters, bottom to top. A fresh entry of the cache is a response: nothing so
+//!    far has allocated, waited or made a task. The reply is written into the listener's buffer, patched on the way
 //!    ([`dns::reply`](crate::dns::reply)).
-//! 7. When the answers have left, [`Worker::tell`] hands filters with an events phase what happened,
+//! 3. What has to be waited for goes on by itself ([`tasks`]), and the batch does not wait: [`Worker::see_through`] advances
+//!    it and [waits](Worker::wait_for) in turn, until it is answered.
+//! 4. When the answers have left, [`Worker::tell`] hands filters with an events phase what happened,
 //!    many at a time.
 //!
-//! A [`Request`] is a query on its way in, a [`Response`] what comes back.
+//! A [`Request`] is a query with all that is to be done on its way back, a [`Response`] what comes back, [`State`] where it is.
 
+mod alias;
 mod ask;
+mod asked;
 mod batch;
+mod cached;
 pub mod counters;
-mod deferred;
 mod delay;
 mod designation;
 mod edits;
@@ -40,7 +38,6 @@ mod inward;
 mod live;
 mod lookups;
 mod meta;
-mod miss;
 mod notified;
 pub mod observed;
 mod observing;
@@ -53,39 +50,37 @@ mod refusals;
 mod request;
 mod response;
 mod sources;
+mod state;
 mod steps;
 mod stores;
 mod tapping;
+mod tasks;
 pub mod trace;
 mod transfers;
 mod worker;
 mod zones;
 
-use std::hash::BuildHasher;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::slice::from_mut;
 
-use crate::cache::{Freshness, Key, KeyFlags};
-use crate::config;
 use crate::dns::edns::ExtendedError;
-use crate::dns::query::Query;
-use crate::dns::reply::Ttl;
-use crate::dns::special;
-use crate::dns::{CLASS_IN, Origin, rcode, rtype};
-use crate::filter::{Decision, Verdict};
+use crate::dns::query::Query as Message;
+use crate::dns::{CLASS_IN, rcode};
 
 pub use crate::source::Transfer;
+pub use asked::{Client, MESSAGE_KEPT};
 pub use batch::{Admission, Batch, DeferredReply, Replies};
-use batch::{Immediate, Step};
-use counters::add;
-use generation::Stage;
 pub use held::LOOKUP_OCTETS;
+use inward::Inward;
 pub use live::Live;
+use observed::SLOW;
+use outward::Outward;
+use queue::Query;
 pub use queue::WAITING_OCTETS;
 use records::Sent;
 use request::Request;
-pub use request::{Client, MESSAGE_KEPT};
-use response::{Content, Response};
+use response::Response;
+use state::{State, Wait};
 pub use stores::Shared;
 use trace::{Direction, Trace, TraceEvent};
 use worker::Clocks;
@@ -101,7 +96,7 @@ impl Worker {
         {
             return self.turn_away(&live, batch, message, client, refusal, out);
         }
-        let query = match Query::parse(message) {
+        let query = match Message::parse(message) {
             Ok(query) => query,
             Err(error) => return self.admit_unanswerable(&live, message, client, error, out),
         };
@@ -149,7 +144,7 @@ impl Worker {
 
     /// Answers a query that belongs to no zone.
     fn answer_outside(&self, live: &Live, request: &Request, answer: &Response, out: &mut [u8]) -> Admission {
-        let client = request.client;
+        let client = request.asked.client;
         let counters = live.counters_outside(client.server);
         counters.request(client.transport, client.address.ip(), request.qtype);
         counters.response(answer.rcode, self.now().saturating_sub(client.received));
@@ -169,188 +164,167 @@ impl Worker {
         let live = self.live();
         let length = std::mem::take(&mut batch.length);
         let requests = &mut batch.requests[..length];
-        let steps = &mut batch.steps[..length];
-        let responses = &mut batch.responses[..length];
+        let states = &mut batch.states[..length];
         self.observe(requests);
-        // `fill` would drop each, and few queries of a batch have become anything else.
-        for step in steps.iter_mut().filter(|step| !matches!(step, Step::Passing)) {
-            *step = Step::Passing;
-        }
-        self.advance(&live, requests, steps);
-
-        for (index, request) in requests.iter_mut().enumerate() {
-            // What is fresh when a query comes is fresh enough to answer it: no need for another look at the clock.
-            let now_ms = request.client.received / 1000;
-            responses[index] = match self.immediate(&live, request, &steps[index], now_ms) {
-                Immediate::Response(response) => Some(response),
-                Immediate::Drop => None,
-                Immediate::Deferred => {
-                    let step = std::mem::replace(&mut steps[index], Step::Gone);
-                    self.defer(&live, request, step, || replies.defer(index))
-                }
-            };
-        }
-        let mut asking = self.outward(&live, requests, responses, 0);
-        while !asking.is_empty() {
-            for asking in asking {
-                let index = asking.index;
-                let step = Step::Responding(Box::new(asking));
-                responses[index] = self.defer(&live, &mut requests[index], step, || replies.defer(index));
-            }
-            // Those for which there is no room to wait.
-            asking = self.outward(&live, requests, responses, 0);
-        }
+        // What is fresh when a query comes is fresh enough to answer it: no need for another look at the clock.
+        self.advance(&live, requests, states, None);
 
         let clocks = self.clocks();
         let mut message = Vec::new();
-        for (index, (request, place)) in requests.iter_mut().zip(responses).enumerate() {
-            if request.delay > 0 {
-                *place = self.reply_later(&live, request, place.take(), || replies.defer(index));
+        for (index, (request, state)) in requests.iter_mut().zip(states).enumerate() {
+            if matches!(state, State::Waits(_)) {
+                self.defer_or_settle(&live, request, state, || replies.defer(index));
             }
             // It stays where it is: to take it out would be to copy it.
-            if let Some(response) = &*place {
-                let head = request.reply_head(response.error);
-                let out = replies.buffer(index);
-                let size = response.write(out, &head);
-                let sent = Sent::of(out, size);
-                if live.generation.hears_messages {
-                    copy(&out[..size], &mut message);
+            match &*state {
+                State::Outward(response) => {
+                    let head = request.reply_head(response.error);
+                    let out = replies.buffer(index);
+                    let size = response.write(out, &head);
+                    let sent = Sent::of(out, size);
+                    if live.generation.hears_messages {
+                        copy(&out[..size], &mut message);
+                    }
+                    replies.reply(index, size);
+                    self.count_response(&live, request, response, sent, &message, clocks);
                 }
-                replies.reply(index, size);
-                self.count_response(&live, request, response, sent, &message, clocks);
-                *place = None;
-            } else if !request.is_empty() {
-                request.end();
-                self.hear(&live, request, None, Sent::default(), &[], clocks);
+                State::Gone => {}
+                State::Dropped | State::Inward | State::Waits(_) => {
+                    self.without_reply(&live, request, clocks)
+                }
             }
+            *state = State::Inward;
         }
     }
 
-    /// What a query that came as far as it could gets without waiting.
-    // As `look_up`.
-    #[inline(always)]
-    fn immediate(self: &Rc<Self>, live: &Rc<Live>, request: &Request, step: &Step, now_ms: u64) -> Immediate {
-        match step {
-            Step::Decided(verdict) => decided(live, request, verdict),
-            Step::Answered(answer, authoritative) => {
-                let answer = Arc::clone(answer);
-                Immediate::Response(Response::answer(answer, Origin::Local, *authoritative))
-            }
-            Step::Unresolved(error, local) => Immediate::Response(Response::unresolved(*error, *local)),
-            // That a filter failed says nothing about the name: not to be kept (RFC 9520 section 2).
-            Step::Failed(rcode) => Immediate::Response(Response {
-                store: false,
-                ..Response::error(*rcode, ExtendedError::Other)
-            }),
-            Step::Aliased(..) | Step::Responding(_) | Step::HeldBack(_) => Immediate::Deferred,
-            Step::Passing | Step::AtSource | Step::Gone => {
-                let pipeline = &live.generation.pipelines[request.pipeline];
-                match pipeline.stages.get(request.stage) {
-                    // The class matters only now: a filter may have rewritten it.
-                    Some(Stage::Cache(_) | Stage::Source(_)) if request.qclass != CLASS_IN => {
-                        Immediate::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
-                    }
-                    // RFC 8482: nobody needs all that there is of a name but whoever sends it to somebody else.
-                    Some(Stage::Cache(_) | Stage::Source(_))
-                        if request.qtype == rtype::ANY && !pipeline.wants_any =>
-                    {
-                        Immediate::Response(Response::local(special::any(&request.question)))
-                    }
-                    Some(Stage::Cache(cache)) => match self.look_up(live, request, cache, now_ms) {
-                        Some(response) => {
-                            let hit = || format!("hit: {}", explain::response(&response));
-                            request.trace(|| explain::cache(request, hit()));
-                            Immediate::Response(response)
-                        }
-                        None => {
-                            request.trace(|| explain::cache(request, explain::miss(request).into()));
-                            Immediate::Deferred
-                        }
-                    },
-                    Some(_) => Immediate::Deferred,
-                    None => {
-                        request.trace(|| {
-                            let did = "refused: no stage is left that could answer".into();
-                            TraceEvent::new("end", Direction::In, explain::question(request), did)
-                        });
-                        Immediate::Response(Response::error(rcode::REFUSED, ExtendedError::NotAuthoritative))
-                    }
-                }
-            }
-        }
-    }
-
-    /// The response that the cache holds for a query, if it is fresh.
-    // The way of every hit, and short; left to itself, the compiler makes a call of it.
-    #[inline(always)]
-    fn look_up(
+    /// Takes queries as far as each comes without waiting: in until something answers, and out with what that says. Where a
+    /// filter is to be asked, it is asked about all queries of the batch that have come to it.
+    // Short, and the way of every hit; left to itself, the compiler makes a call of it.
+    #[inline]
+    fn advance(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        request: &Request,
-        cache: &config::Cache,
-        now_ms: u64,
-    ) -> Option<Response> {
-        if request.signed.is_some() || !request.may_store() {
-            return None;
-        }
-        let key = self.key(live, request);
-        let entry = self.shared.cache.lookup(&key, now_ms)?;
-        let Freshness::Fresh { age_secs } = entry.lifetime().freshness(now_ms) else {
-            return None;
+        requests: &mut [Request],
+        states: &mut [State],
+        now_ms: Option<u64>,
+    ) {
+        let mut scratch = self.scratch.borrow_mut();
+        let scratch = &mut *scratch;
+        let waiting = &mut scratch.waiting;
+        waiting.resize_with(live.instances.len(), Vec::new);
+        let mut inward = Inward {
+            worker: self,
+            live,
+            requests,
+            states,
+            now_ms,
+            clock: None,
         };
-        let counters = live.counters(request);
-        add(&counters.hits[entry.kind().index()], 1);
-        if let Some(prefetch) = cache.prefetch
-            && entry.prefetch_due(&prefetch, now_ms)
-            && let Some(claim) = entry.claim_refresh(now_ms, 0)
-        {
-            add(&counters.prefetches, 1);
-            self.spawn_refresh(live, request, claim);
+        while inward.pass(waiting) {
+            self.ask(
+                live,
+                &mut inward,
+                waiting,
+                &mut scratch.queries,
+                &mut scratch.verdicts,
+            );
         }
-        Some(Response {
-            rcode: u16::from(entry.rcode()),
-            ttl: Ttl::Aged {
-                by: age_secs,
-                min: 0,
-                max: u32::MAX,
-            },
-            origin: Origin::Cache,
-            authoritative: false,
-            error: entry.error(),
-            content: Content::Entry(entry),
-            store: true,
-            stale: true,
-        })
-    }
-
-    /// What the cache knows the query by.
-    #[inline]
-    fn key<'a>(&self, live: &Live, request: &'a Request) -> Key<'a> {
-        let mut partition = live.generation.pipelines[request.pipeline].partition;
-        if request.routed {
-            partition = self.partition(live, request, partition);
-        }
-        let flags = KeyFlags::new(request.dnssec_ok(), request.checking_disabled());
-        Key::new(
-            request.hash,
-            request.name.as_bytes(),
-            request.qtype,
-            request.qclass,
-            flags,
-            partition,
-        )
-    }
-
-    /// The part of the cache that the answers for a query's route belong to, if it has one (RFC 7871 section 7.3.1).
-    #[cold]
-    fn partition(&self, live: &Live, request: &Request, pipelines: u64) -> u64 {
-        match request.route() {
-            (None, None) => pipelines,
-            (source, subnet) => {
-                let source = source.map(|index| live.generation.sources[index].fingerprint());
-                self.shared.routes.hash_one((pipelines, source, subnet))
+        // Only a pass over filters that were looked at read the clock.
+        if inward.clock.is_some() {
+            for instance in &live.instances {
+                instance.borrow_mut().settle();
             }
         }
+        let mut outward = Outward {
+            worker: self,
+            live,
+            requests,
+            states,
+            clock: 0,
+        };
+        while outward.pass(waiting) {
+            outward.clock = unix_milliseconds();
+            let (responses, verdicts) = (&mut scratch.responses, &mut scratch.response_verdicts);
+            self.ask(live, &mut outward, waiting, responses, verdicts);
+        }
+    }
+
+    /// Has a query of a batch wait as a task of its own, and leaves nothing in its place; or settles what it gets where there
+    /// is no room to wait.
+    #[inline(never)]
+    fn defer_or_settle(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        request: &mut Request,
+        state: &mut State,
+        mut reply: impl FnMut() -> Box<dyn DeferredReply>,
+    ) {
+        // Each time it is nearer to its client, and in the end there.
+        while let Some(wait) = state.take_wait() {
+            let Some(response) = self.defer(live, request, wait, &mut reply) else {
+                return;
+            };
+            *state = State::Outward(response);
+            self.advance(live, from_mut(request), from_mut(state), None);
+        }
+    }
+
+    /// Takes a query that may wait to what it comes to: a response, or none.
+    async fn see_through(self: &Rc<Self>, live: &Rc<Live>, query: &mut Query) {
+        loop {
+            if let Some(wait) = query.state.take_wait() {
+                query.state = self.wait_for(live, query, wait).await;
+            }
+            let now_ms = Some(self.now() / 1000);
+            let (request, state) = (&mut query.request, &mut query.state);
+            self.advance(live, from_mut(request), from_mut(state), now_ms);
+            if !matches!(state, State::Waits(_)) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for what a query needs to go on: where it is then.
+    // What is rare is in a box: all who wait would have room for it.
+    async fn wait_for(self: &Rc<Self>, live: &Rc<Live>, query: &mut Query, wait: Wait) -> State {
+        match wait {
+            Wait::Cache => self.miss(live, &mut query.request),
+            Wait::Source => {
+                let resolution = self.resolve(live, query).await;
+                State::of_resolution(&mut query.request, resolution)
+            }
+            Wait::Alias(lead) => Box::pin(self.follow(live, query, &lead)).await,
+            Wait::Lookups(asking) => Box::pin(self.ask_about_query(live, query, asking)).await,
+            Wait::ResponseLookups(asking) => Box::pin(self.ask_about_response(live, query, asking)).await,
+            Wait::Delay(response) => {
+                Box::pin(self.hold_back(live, query, &response)).await;
+                State::Outward(*response)
+            }
+        }
+    }
+
+    /// Sends a client what its query came to.
+    fn reply(&self, live: &Live, query: &mut Query, reply: Box<dyn DeferredReply>) {
+        let request = &mut query.request;
+        let State::Outward(response) = &query.state else {
+            return self.without_reply(live, request, self.clocks());
+        };
+        let mut buffer = self.reply.borrow_mut();
+        let head = request.reply_head(response.error);
+        let size = response.write(&mut buffer[..], &head);
+        reply.send(&buffer[..size]);
+        let (sent, clocks) = (Sent::of(&buffer[..], size), self.clocks());
+        self.count_response(live, request, response, sent, &buffer[..size], clocks);
+        let took = clocks.now.saturating_sub(request.asked.client.received);
+        if took >= SLOW && response.rcode != rcode::SERVFAIL {
+            self.keep_trouble(request, response, took, clocks);
+        }
+    }
+
+    /// Notes what became of a query whose client gets no reply.
+    fn without_reply(&self, live: &Live, request: &mut Request, clocks: Clocks) {
+        request.end();
+        self.hear(live, request, None, Sent::default(), &[], clocks);
     }
 
     /// Tells the sink, if there is one, what became of a query; no response: it was dropped.
@@ -379,7 +353,7 @@ impl Worker {
         message: &[u8],
         clocks: Clocks,
     ) {
-        let microseconds = clocks.now.saturating_sub(request.client.received);
+        let microseconds = clocks.now.saturating_sub(request.asked.client.received);
         let counters = live.counters(request);
         counters.response(response.rcode, microseconds);
         if response.rcode == rcode::SERVFAIL {
@@ -394,22 +368,4 @@ impl Worker {
 fn copy(reply: &[u8], message: &mut Vec<u8>) {
     message.clear();
     message.extend_from_slice(reply);
-}
-
-fn decided(live: &Live, request: &Request, verdict: &Verdict) -> Immediate {
-    let mut response = match &verdict.decision {
-        Decision::Answer(records) => Response::from_filter(&request.question, records),
-        Decision::Refuse(refusal) => Response::refused(&request.question, refusal),
-        Decision::Drop(reason) => {
-            live.count_drop(request, reason);
-            return Immediate::Drop;
-        }
-        Decision::Alias(_) | Decision::Ask(_) | Decision::Pass | Decision::Rewrite(_) => {
-            return Immediate::Deferred;
-        }
-    };
-    if let Some(edit) = &verdict.edit {
-        response.edit(edit, request, live, request.stage);
-    }
-    Immediate::Response(response)
 }

@@ -1,67 +1,67 @@
 //! Filters that ask: their queries wait for the lookups, and go on with what the filter says then.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::filter::{
-    Answers, Ask, Decision, Outcome, QueryOutcome, ROUNDS, ResponseDecision, ResponseOutcome, Verdict,
+    Answers, Ask, Decision, Outcome, QueryOutcome, ROUNDS, ResponseDecision, ResponseOutcome,
 };
 use dnsweir_answer::Resolution;
 
-use super::batch::Step;
 use super::explain;
 use super::generation::Stage;
 use super::inward;
 use super::live::Live;
 use super::lookups::Looked;
 use super::outward;
+use super::queue::Query;
 use super::request::Request;
 use super::response::{AskingResponse, Response};
+use super::sources::GaveUp;
+use super::state::{Asking, State, Wait};
 use super::trace::Direction;
 use super::worker::{Worker, unix_milliseconds};
 
 impl Worker {
-    /// What a query gets whose filter asks before it decides; none: it is dropped.
+    /// Where a query goes on whose filter asks before it decides.
     pub(super) async fn ask_about_query(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        request: &mut Request,
-        mut verdict: Arc<Verdict>,
-    ) -> Option<Response> {
-        let mut rounds = 0;
-        loop {
-            let (Decision::Ask(ask), Some(&Stage::Filter { filter, zone_base })) =
-                (&verdict.decision, self.stage(live, request))
-            else {
-                // Nobody comes here without.
-                return Some(Response::of_source(Resolution::BOUNDED));
-            };
-            rounds += 1;
-            let looked = match self.look_up_all(live, request, filter, ask, 0).await {
-                Ok(looked) => looked,
-                Err(why) => return Some(Response::of_source(self.gave_up(live, request, why))),
-            };
-            let zone = (zone_base + request.zone) as u16;
-            let mut outcome = self.query_answers(live, request, (filter, zone), ask, &looked);
-            let asks_again = match &outcome {
-                Outcome::Decided(verdict) => matches!(verdict.decision, Decision::Ask(_)),
-                _ => false,
-            };
-            if asks_again && rounds == ROUNDS {
-                let counters = live.generation.filters[filter].counters();
-                counters.query_answers.failed.fetch_add(1, Ordering::Relaxed);
-                request.trace(|| explain::asks_too_often(live, request, filter, Direction::In, ROUNDS));
-                outcome = Outcome::Failed;
-            }
-            let mut step = Step::Passing;
-            inward::decide(self, live, request, &mut step, filter, outcome);
-            match step {
-                Step::Decided(again) if asks_again => verdict = again,
-                step => return self.go_on(live, request, step).await,
-            }
+        query: &mut Query,
+        asking: Asking,
+    ) -> State {
+        let stages = &live.generation.pipelines[query.request.pipeline].stages;
+        let (Decision::Ask(ask), Some(&Stage::Filter { filter, zone_base })) =
+            (&asking.verdict.decision, stages.get(query.request.stage))
+        else {
+            // Nobody comes here without.
+            return State::Outward(Response::of_source(Resolution::BOUNDED));
+        };
+        let rounds = asking.rounds + 1;
+        let looked = match self.look_up_all(live, query, filter, ask, 0).await {
+            Ok(looked) => looked,
+            Err(why) => return self.without_answers(live, query, why),
+        };
+        let request = &mut query.request;
+        let zone = (zone_base + request.zone) as u16;
+        let mut outcome = self.query_answers(live, request, (filter, zone), ask, &looked);
+        let asks_again = match &outcome {
+            Outcome::Decided(verdict) => matches!(verdict.decision, Decision::Ask(_)),
+            _ => false,
+        };
+        if asks_again && rounds == ROUNDS {
+            let counters = live.generation.filters[filter].counters();
+            counters.query_answers.failed.fetch_add(1, Ordering::Relaxed);
+            request.trace(|| explain::asks_too_often(live, request, filter, Direction::In, ROUNDS));
+            outcome = Outcome::Failed;
         }
+        let mut state = State::Inward;
+        inward::decide(live, request, &mut state, filter, outcome);
+        if let State::Waits(Wait::Lookups(again)) = &mut state {
+            again.rounds = rounds;
+        }
+        state
     }
 
     /// What a filter says to the answers; `filter` is its index, and that of the zone.
@@ -86,46 +86,50 @@ impl Worker {
         outcome
     }
 
-    /// What becomes of a response whose filter asks before it decides; none: it is dropped.
+    /// Where a response goes on whose filter asks before it decides.
     pub(super) async fn ask_about_response(
         self: &Rc<Self>,
         live: &Rc<Live>,
-        request: &mut Request,
-        asking: AskingResponse,
-    ) -> Option<Response> {
+        query: &mut Query,
+        mut asking: Box<AskingResponse>,
+    ) -> State {
         // A lookup may ask the same as this query: whoever waits for its answer goes on now.
-        request.led = None;
+        drop(query.request.fetch().and_then(|fetch| fetch.led.take()));
+        asking.rounds += 1;
         let AskingResponse {
             filter,
             response,
-            mut ask,
-            ..
-        } = asking;
-        let mut rounds = 0;
-        loop {
-            rounds += 1;
-            let looked = self.look_up_all(live, request, filter, &ask, response.octets());
-            let looked = match looked.await {
-                Ok(looked) => looked,
-                Err(why) => return Some(Response::of_source(self.gave_up(live, request, why))),
-            };
-            let mut outcome = self.response_answers(live, request, filter, &response, &ask, &looked);
-            let asks_again = match &outcome {
-                Outcome::Decided(verdict) => matches!(verdict.decision, ResponseDecision::Ask(_)),
-                _ => false,
-            };
-            if asks_again && rounds == ROUNDS {
-                let counters = live.generation.filters[filter].counters();
-                counters.response_answers.failed.fetch_add(1, Ordering::Relaxed);
-                request.trace(|| explain::asks_too_often(live, request, filter, Direction::Out, ROUNDS));
-                outcome = Outcome::Failed;
-            }
-            let mut response = Some(response.clone());
-            match outward::change(live, request, &mut response, filter, outcome) {
-                Some(again) => ask = again,
-                None => return response,
-            }
+            ask,
+            rounds,
+        } = *asking;
+        let looked = self.look_up_all(live, query, filter, &ask, response.octets());
+        let looked = match looked.await {
+            Ok(looked) => looked,
+            Err(why) => return self.without_answers(live, query, why),
+        };
+        let request = &mut query.request;
+        let mut outcome = self.response_answers(live, request, filter, &response, &ask, &looked);
+        let asks_again = match &outcome {
+            Outcome::Decided(verdict) => matches!(verdict.decision, ResponseDecision::Ask(_)),
+            _ => false,
+        };
+        if asks_again && rounds == ROUNDS {
+            let counters = live.generation.filters[filter].counters();
+            counters.response_answers.failed.fetch_add(1, Ordering::Relaxed);
+            request.trace(|| explain::asks_too_often(live, request, filter, Direction::Out, ROUNDS));
+            outcome = Outcome::Failed;
         }
+        let mut state = State::Outward(response);
+        outward::change(live, request, &mut state, filter, outcome);
+        if let State::Waits(Wait::ResponseLookups(again)) = &mut state {
+            again.rounds = rounds;
+        }
+        state
+    }
+
+    /// What a query gets whose filter is not told what it asked: it may not wait for that any longer.
+    fn without_answers(&self, live: &Live, query: &Query, why: GaveUp) -> State {
+        State::Outward(Response::of_source(self.gave_up(live, &query.request, why)))
     }
 
     /// What a filter says to the answers.

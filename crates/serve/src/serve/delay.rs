@@ -5,7 +5,6 @@
 //! the same. Whoever has to give way to another query gets the response at that moment.
 
 use std::pin::pin;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,10 +12,10 @@ use tokio::time::sleep;
 
 use crate::dns::Transport;
 
-use super::batch::{DeferredReply, Step};
 use super::counters::add;
 use super::explain;
 use super::live::Live;
+use super::queue::Query;
 use super::request::Request;
 use super::response::Response;
 use super::sources::wait;
@@ -29,7 +28,7 @@ impl Live {
     /// Notes that a filter wants a response held back for so many milliseconds.
     pub(super) fn delay(&self, request: &mut Request, filter: usize, delay: u16) {
         // What the proxy asks itself, others wait for.
-        if delay == 0 || request.client.transport == Transport::Internal {
+        if delay == 0 || request.asked.client.transport == Transport::Internal {
             return;
         }
         let counters = self.generation.filters[filter].counters();
@@ -44,27 +43,15 @@ fn sum(before: u16, delay: u16) -> u16 {
 }
 
 impl Worker {
-    /// Has a query wait with its response, or gives the response back where there is no room to wait. Apart from where
-    /// all replies pass, of which few are held back.
-    #[cold]
-    pub(super) fn reply_later(
-        self: &Rc<Self>,
-        live: &Rc<Live>,
-        request: &mut Request,
-        response: Option<Response>,
-        reply: impl FnOnce() -> Box<dyn DeferredReply>,
-    ) -> Option<Response> {
-        self.defer(live, request, Step::HeldBack(Box::new(response?)), reply)
-    }
-
     /// Holds a response back for as long as filters want, if there is room for it.
-    pub(super) async fn hold_back(&self, live: &Live, request: &Request, response: &Response) {
+    pub(super) async fn hold_back(&self, live: &Live, query: &mut Query, response: &Response) {
+        let Query { request, waiting, .. } = query;
+        let delay = Duration::from_millis(std::mem::take(&mut request.delay).into());
         let Some(_held) = self.shared.lookup_octets.hold(response.octets()) else {
             return self.not_held_back(live, request);
         };
-        request.trace(|| explain::held_back(request, format!("held back for {} ms", request.delay)));
-        let delay = Duration::from_millis(request.delay.into());
-        if let Err(why) = wait(request, pin!(sleep(delay))).await {
+        request.trace(|| explain::held_back(request, format!("held back for {} ms", delay.as_millis())));
+        if let Err(why) = wait(request, waiting, pin!(sleep(delay))).await {
             // It has an answer already.
             self.gave_up(live, request, why);
         }

@@ -32,9 +32,9 @@ pub(super) fn finish(
         answers: record_lines(&response.message(&request.question), Section::Answer),
     });
     hear(&TraceView {
-        client: request.client.address,
+        client: request.asked.client.address,
         identity: trace.identity.get().map(String::as_str),
-        transport: request.client.transport,
+        transport: request.asked.client.transport,
         question: question(request),
         events: &trace.events.borrow(),
         took: trace.begun.elapsed(),
@@ -69,6 +69,11 @@ fn stage(live: &Live, filter: usize) -> String {
 fn on_error(live: &Live, filter: usize) -> String {
     let policy = format!("{:?}", live.generation.config.filters[filter].on_error).to_lowercase();
     format!("failed: on-error \"{policy}\" applies")
+}
+
+pub(super) fn no_stage_is_left(request: &Request) -> TraceEvent {
+    let did = "refused: no stage is left that could answer".into();
+    TraceEvent::new("end", Direction::In, question(request), did)
 }
 
 pub(super) fn unasked(live: &Live, request: &Request, filter: usize) -> TraceEvent {
@@ -190,7 +195,7 @@ pub(super) fn resolution(request: &Request, resolution: &Resolution) -> TraceEve
 
 /// Why the cache has nothing.
 pub(super) fn miss(request: &Request) -> &'static str {
-    match (request.signed.is_some(), request.may_store()) {
+    match (request.asked.signed.is_some(), request.may_store()) {
         (true, _) => "passed by: a signed query is relayed as it is",
         (_, false) => "passed by: a filter said `store=#false`",
         _ => "miss",

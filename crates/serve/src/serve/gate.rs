@@ -10,9 +10,9 @@ use parking_lot::RwLock;
 use crate::config::{self, Config, Network, Rate};
 use crate::dns::Transport;
 
+use super::asked::Client;
 use super::interfaces;
 use super::rates::RateTable;
-use super::request::Client;
 use super::steps::Steps;
 
 /// A gate on a listener's or a zone's way in.

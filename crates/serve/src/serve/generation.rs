@@ -11,9 +11,9 @@ use crate::filter::{Engine, Filter, Outcomes};
 use crate::identity::NodePods;
 use crate::source::{self, Served, Source};
 
+use super::asked::Keeps;
 use super::fingerprint;
 use super::gate::Gate;
-use super::request::Keeps;
 use super::zones::{OfPipeline, Zones};
 
 /// A configuration whose filters are compiled and configured, shared by all workers.

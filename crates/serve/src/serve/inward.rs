@@ -1,119 +1,131 @@
 //! The way in: queries through the filters above the stage that will answer them.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::KeyHasher;
 use crate::config::OnError;
-use crate::dns::{QUESTION_TAIL, rcode};
+use crate::dns::edns::ExtendedError;
+use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode, rtype, special};
 use crate::filter::{self, Decision, Instance, Outcome, QueryOutcome, Rewrite, Verdict};
-use dnsweir_answer::Resolution;
 
-use super::batch::Step;
 use super::explain;
 use super::generation::Stage;
 use super::live::Live;
 use super::phase::Phase;
 use super::request::{Change, ChangeKind, Request};
-use super::worker::{Scratch, Worker, unix_milliseconds};
+use super::response::Response;
+use super::state::{Asking, Lead, State, Wait};
+use super::worker::{Worker, unix_milliseconds};
 
 /// Queries on their way in.
-struct Inward<'a> {
-    worker: &'a Worker,
-    live: &'a Live,
-    requests: &'a mut [Request],
-    steps: &'a mut [Step],
+pub(super) struct Inward<'a> {
+    pub worker: &'a Rc<Worker>,
+    pub live: &'a Rc<Live>,
+    pub requests: &'a mut [Request],
+    pub states: &'a mut [State],
+    /// The time by which the cache's answers are fresh, in milliseconds of the worker's clock; none: when the query came.
+    pub now_ms: Option<u64>,
     /// Unix time in milliseconds, once a filter was looked at.
-    clock: Option<u64>,
-}
-
-impl Worker {
-    /// Takes queries on through their filters until each has come to something else, or been decided.
-    pub(super) fn advance(&self, live: &Live, requests: &mut [Request], steps: &mut [Step]) {
-        let mut scratch = self.scratch.borrow_mut();
-        let Scratch {
-            waiting,
-            queries,
-            verdicts,
-            ..
-        } = &mut *scratch;
-        waiting.resize_with(live.instances.len(), Vec::new);
-        let mut inward = Inward {
-            worker: self,
-            live,
-            requests,
-            steps,
-            clock: None,
-        };
-        while inward.pass(waiting) {
-            self.ask(live, &mut inward, waiting, queries, verdicts);
-        }
-        // Only a pass over filters that were looked at read the clock.
-        if inward.clock.is_some() {
-            for instance in &live.instances {
-                instance.borrow_mut().settle();
-            }
-        }
-    }
+    pub clock: Option<u64>,
 }
 
 impl Inward<'_> {
     /// Takes each query as far as it comes without a call; whether any waits for one.
     // The way of every hit, and called from one place; left to itself, the compiler makes a call of it.
     #[inline(always)]
-    fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
+    pub fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
         let mut asked = false;
-        let (worker, live) = (self.worker, self.live);
-        for (index, (request, step)) in self.requests.iter_mut().zip(self.steps.iter_mut()).enumerate() {
-            let stages = &live.generation.pipelines[request.pipeline].stages;
-            while matches!(step, Step::Passing) {
-                let (filter, zone_base) = match stages.get(request.stage) {
-                    Some(&Stage::Filter { filter, zone_base }) => (filter, zone_base),
-                    Some(&Stage::Source(source)) => {
-                        match worker.resolve_at_once(live, request, source) {
-                            Some(Resolution::NotMine) => request.stage += 1,
-                            Some(Resolution::Answer {
-                                answer,
-                                authoritative,
-                            }) => *step = Step::Answered(answer, authoritative),
-                            Some(Resolution::Alias(alias)) => *step = Step::Aliased(alias),
-                            Some(Resolution::Failed { error, local }) => {
-                                *step = Step::Unresolved(error, local);
+        let live = self.live;
+        for (index, (request, state)) in self.requests.iter_mut().zip(self.states.iter_mut()).enumerate() {
+            let pipeline = &live.generation.pipelines[request.pipeline];
+            while matches!(state, State::Inward) {
+                match pipeline.stages.get(request.stage) {
+                    Some(&Stage::Filter { filter, zone_base }) => {
+                        let clock = &mut self.clock;
+                        if meets_filter(live, request, state, (filter, zone_base), clock) {
+                            waiting[filter].push(index);
+                            asked = true;
+                            break;
+                        }
+                    }
+                    // The class matters only now: a filter may have rewritten it.
+                    Some(_) if request.qclass != CLASS_IN => {
+                        *state = State::error(rcode::REFUSED, ExtendedError::NotAuthoritative);
+                    }
+                    // RFC 8482: nobody needs all that there is of a name but whoever sends it to somebody else.
+                    Some(_) if request.qtype == rtype::ANY && !pipeline.wants_any => {
+                        *state = State::Outward(Response::local(special::any(&request.question)));
+                    }
+                    Some(Stage::Cache(cache)) => {
+                        let now_ms = self.now_ms.unwrap_or(request.asked.client.received / 1000);
+                        *state = match self.worker.look_up(live, request, cache, now_ms) {
+                            Some(response) => {
+                                let hit = || format!("hit: {}", explain::response(&response));
+                                request.trace(|| explain::cache(request, hit()));
+                                State::Outward(response)
                             }
-                            // What is relayed as it is has to be waited for.
-                            Some(Resolution::Verbatim(_)) | None => *step = Step::AtSource,
-                        }
-                        continue;
+                            None => {
+                                request.trace(|| explain::cache(request, explain::miss(request).into()));
+                                State::Waits(Wait::Cache)
+                            }
+                        };
                     }
-                    Some(Stage::Cache(_)) | None => break,
-                };
-                let interest = live.generation.filters[filter].interest();
-                if interest.queries {
-                    let now = *self.clock.get_or_insert_with(unix_milliseconds);
-                    let zone = (zone_base + request.zone) as u16;
-                    let mut instance = live.instances[filter].borrow_mut();
-                    // What is remembered was of interest when it was asked.
-                    if let Some(recalled) = instance.recall(&live.memo_key(request, interest, zone), now) {
-                        request.trace(|| explain::remembered(live, request, filter, recalled.verdict));
-                        if recalled.passes {
-                            request.stage += 1;
-                        } else {
-                            apply(worker, live, filter, request, step, recalled.verdict);
-                        }
-                        continue;
-                    }
-                    if interest.covers(request.qtype, request.name.as_bytes()) {
-                        waiting[filter].push(index);
-                        asked = true;
-                        break;
+                    Some(&Stage::Source(source)) => *state = meets_source(live, request, source),
+                    None => {
+                        request.trace(|| explain::no_stage_is_left(request));
+                        *state = State::error(rcode::REFUSED, ExtendedError::NotAuthoritative);
                     }
                 }
-                request.trace(|| explain::unasked(live, request, filter));
-                request.stage += 1;
             }
         }
         asked
     }
+}
+
+/// Takes a query past a filter that need not be asked, or does what it said before to the same; whether it is to be asked.
+// As `pass`.
+#[inline(always)]
+fn meets_filter(
+    live: &Live,
+    request: &mut Request,
+    state: &mut State,
+    (filter, zone_base): (usize, usize),
+    clock: &mut Option<u64>,
+) -> bool {
+    let interest = live.generation.filters[filter].interest();
+    if interest.queries {
+        let now = *clock.get_or_insert_with(unix_milliseconds);
+        let zone = (zone_base + request.zone) as u16;
+        let mut instance = live.instances[filter].borrow_mut();
+        // What is remembered was of interest when it was asked.
+        if let Some(recalled) = instance.recall(&live.memo_key(request, interest, zone), now) {
+            request.trace(|| explain::remembered(live, request, filter, recalled.verdict));
+            if recalled.passes {
+                request.stage += 1;
+            } else {
+                apply(live, request, state, filter, recalled.verdict);
+            }
+            return false;
+        }
+        if interest.covers(request.qtype, request.name.as_bytes()) {
+            return true;
+        }
+    }
+    request.trace(|| explain::unasked(live, request, filter));
+    request.stage += 1;
+    false
+}
+
+/// What a query comes to at a source, as far as that says it from memory.
+fn meets_source(live: &Live, request: &mut Request, index: usize) -> State {
+    let index = live.source_of(request, index);
+    let resolution = live.generation.sources[index].immediate(&live.question(request));
+    if let Some(resolution) = &resolution {
+        request.trace(|| explain::resolution(request, resolution));
+    }
+    State::of_immediate(request, resolution)
 }
 
 impl Phase for Inward<'_> {
@@ -141,41 +153,33 @@ impl Phase for Inward<'_> {
 
     fn apply(&mut self, filter: usize, index: usize, outcome: QueryOutcome, took: Option<Duration>) {
         let live = self.live;
-        let (request, step) = (&mut self.requests[index], &mut self.steps[index]);
+        let (request, state) = (&mut self.requests[index], &mut self.states[index]);
         request.trace(|| explain::decided(live, request, filter, &outcome, took));
-        decide(self.worker, live, request, step, filter, outcome);
+        decide(live, request, state, filter, outcome);
     }
 }
 
 /// Does to a query what came of asking a filter.
 pub(super) fn decide(
-    worker: &Worker,
     live: &Live,
     request: &mut Request,
-    step: &mut Step,
+    state: &mut State,
     filter: usize,
     outcome: QueryOutcome,
 ) {
     match outcome {
         Outcome::Passed => request.stage += 1,
-        Outcome::Decided(verdict) => apply(worker, live, filter, request, step, &verdict),
+        Outcome::Decided(verdict) => apply(live, request, state, filter, &verdict),
         Outcome::Failed => match live.generation.config.filters[filter].on_error {
             OnError::Bypass => request.stage += 1,
-            OnError::Servfail => *step = Step::Failed(rcode::SERVFAIL),
-            OnError::Refuse => *step = Step::Failed(rcode::REFUSED),
+            OnError::Servfail => *state = State::failed(rcode::SERVFAIL),
+            OnError::Refuse => *state = State::failed(rcode::REFUSED),
         },
     }
 }
 
 /// Does to a query what a filter decided.
-fn apply(
-    worker: &Worker,
-    live: &Live,
-    filter: usize,
-    request: &mut Request,
-    step: &mut Step,
-    verdict: &Arc<Verdict>,
-) {
+fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, verdict: &Arc<Verdict>) {
     let stage = request.stage;
     live.delay(request, filter, verdict.delay);
     if matches!(verdict.decision, Decision::Pass | Decision::Rewrite(_)) {
@@ -204,20 +208,41 @@ fn apply(
             });
         }
     }
-    match &verdict.decision {
-        Decision::Pass => request.stage += 1,
+    *state = match &verdict.decision {
+        Decision::Pass => {
+            request.stage += 1;
+            return;
+        }
         // A signed query is relayed as it is or not at all (RFC 5625 section 4.5): to relay it under the name that
         // the filter did not want would make a signature, which nobody here can check, the way around a policy.
-        Decision::Rewrite(_) if request.signed.is_some() => *step = Step::Failed(rcode::REFUSED),
-        Decision::Rewrite(rewrite) => self::rewrite(&worker.shared.hasher, request, rewrite),
-        Decision::Answer(_)
-        | Decision::Alias(_)
-        | Decision::Refuse(_)
-        | Decision::Drop(_)
-        | Decision::Ask(_) => {
-            *step = Step::Decided(Arc::clone(verdict));
+        Decision::Rewrite(_) if request.asked.signed.is_some() => State::failed(rcode::REFUSED),
+        Decision::Rewrite(rewrite) => return self::rewrite(live.hasher(), request, rewrite),
+        Decision::Answer(records) => {
+            let response = Response::from_filter(&request.question, records);
+            State::Outward(edited(live, request, verdict, response))
         }
+        Decision::Refuse(refusal) => {
+            let response = Response::refused(&request.question, refusal);
+            State::Outward(edited(live, request, verdict, response))
+        }
+        Decision::Drop(reason) => {
+            live.count_drop(request, reason);
+            State::Dropped
+        }
+        Decision::Alias(_) => State::Waits(Wait::Alias(Lead::Filter(Arc::clone(verdict)))),
+        Decision::Ask(_) => State::Waits(Wait::Lookups(Asking {
+            verdict: Arc::clone(verdict),
+            rounds: 0,
+        })),
+    };
+}
+
+/// A filter's own response, with what else it wants of it.
+pub(super) fn edited(live: &Live, request: &Request, verdict: &Verdict, mut response: Response) -> Response {
+    if let Some(edit) = &verdict.edit {
+        response.edit(edit, request, live, request.stage);
     }
+    response
 }
 
 /// Gives a query another question, and notes what is to be put right on the way back.

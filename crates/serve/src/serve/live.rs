@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::cache::KeyHasher;
 use crate::dns::{MESSAGE_MAXIMUM, rtype};
 use crate::filter::{self, Instance, Interest};
 use crate::identity::NodePods;
@@ -137,10 +138,10 @@ impl Live {
         Asker {
             listener: self
                 .listeners
-                .get(usize::from(request.client.server))
+                .get(usize::from(request.asked.client.server))
                 .copied()
                 .flatten(),
-            client: request.client.address.ip(),
+            client: request.asked.client.address.ip(),
         }
     }
 
@@ -148,7 +149,7 @@ impl Live {
     /// very name, and another one that where it is delegated, the latter. DS stands there (RFC 4035 section 3.1.4.1).
     #[cold]
     #[inline(never)]
-    pub(crate) fn above_cut(&self, request: &Request, index: usize) -> usize {
+    fn above_cut(&self, request: &Request, index: usize) -> usize {
         let sources = &self.generation.sources;
         let name = request.name.as_bytes();
         let mut stages = self.generation.pipelines[request.pipeline].stages.iter();
@@ -164,11 +165,29 @@ impl Live {
         }
     }
 
+    /// The source that a query is for which has come to the one with this index: the one that filters have said, or the one that has
+    /// its type.
+    pub(crate) fn source_of(&self, request: &Request, index: usize) -> usize {
+        let index = match request.routed {
+            true => request.route().0.unwrap_or(index),
+            false => index,
+        };
+        match request.qtype {
+            rtype::DS => self.above_cut(request, index),
+            _ => index,
+        }
+    }
+
+    /// Hashes questions, for every table that is keyed by them.
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.counters.shared.hasher
+    }
+
     /// Who sent a query, if that is known.
     pub fn identity<'a>(&self, request: &'a Request) -> &'a Identity {
         // Where nobody is told apart, what a request has is that of the query before.
         match self.generation.pods {
-            Some(_) => &request.identity,
+            Some(_) => &request.asked.identity,
             None => &Identity::Unknown,
         }
     }
@@ -213,7 +232,7 @@ impl Live {
     #[inline(always)]
     pub fn counters(&self, request: &Request) -> &ZoneCounters {
         let at = self.counters.offsets[request.pipeline] + request.zone;
-        self.counters.get(request.client.server, at, || {
+        self.counters.get(request.asked.client.server, at, || {
             Arc::from(self.generation.pipelines[request.pipeline].zones[request.zone].to_string())
         })
     }
@@ -274,12 +293,12 @@ impl Live {
             name: request.name.as_bytes(),
             qtype: request.qtype,
             qclass: request.qclass,
-            flags: request.flags,
+            flags: request.asked.flags,
             dnssec_ok: request.dnssec_ok(),
             subnet: request.route().1,
-            signed: request.signed.as_deref(),
+            signed: request.asked.signed.as_deref(),
             room: self.room(request, request.stage),
-            client: request.client.address.ip(),
+            client: request.asked.client.address.ip(),
             zone: &self.generation.pipelines[request.pipeline].zones[request.zone],
             zones: &self.generation.zones.lengths,
             tap: self.generation.tap.as_ref(),
@@ -293,10 +312,10 @@ impl Live {
 #[cold]
 #[inline(never)]
 fn identify(pods: &NodePods, request: &mut Request) {
-    request.identity = pods.identify(request.client.address.ip());
-    pods.count(&request.identity);
+    request.asked.identity = pods.identify(request.asked.client.address.ip());
+    pods.count(&request.asked.identity);
     if let Some(trace) = &request.trace {
-        trace.identify(request.identity.to_string());
+        trace.identify(request.asked.identity.to_string());
     }
 }
 

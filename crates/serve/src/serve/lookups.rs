@@ -1,7 +1,7 @@
 //! Lookups: the questions of filters that ask before they decide.
 //!
-//! A lookup is a query of the proxy's own, made while the query that it is for waits on its task. All lookups of one
-//! `ask` are made at once, on that task. Each takes a place among the queries that wait, as the client's own query
+//! A lookup is a query of the proxy's own, which goes through the worker's queue while the query that it is for waits. All
+//! lookups of one `ask` are made at once. Each takes a place among the queries that wait, as the client's own query
 //! has one, so that `waiting-queries` bounds them together, and who asks most gives way first; if the query that they
 //! are for has to give way, they go with it. A lookup ends by itself when its time is up, like a query for which
 //! something stale is good enough: those who wait for the same answer go on waiting for it.
@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::admission::{JOSTLE, Place};
@@ -24,9 +25,11 @@ use crate::filter::{Ask, Found, Lookup, LookupPath, LookupStatus};
 use super::explain;
 use super::held::Held;
 use super::live::Live;
+use super::queue::{Query, Waiting};
 use super::request::Request;
 use super::response::Response;
 use super::sources::GaveUp;
+use super::state::State;
 use super::worker::Worker;
 
 /// How deep queries of the proxy's own may lead to others: aliases and lookups together. What is deeper is a loop.
@@ -79,7 +82,7 @@ impl Looked<'_> {
 
 /// A lookup that is under way, or what it came to.
 enum Slot<'a> {
-    Looking(Pin<Box<dyn Future<Output = Looked<'a>> + 'a>>),
+    Looking(oneshot::Receiver<Box<Query>>),
     Looked(Looked<'a>),
 }
 
@@ -90,34 +93,31 @@ impl Worker {
     /// The query has lost its place, or something stale is good enough by now: nobody has to go on with it.
     pub(super) async fn look_up_all<'a>(
         self: &'a Rc<Self>,
-        live: &'a Rc<Live>,
-        request: &Request,
+        live: &Rc<Live>,
+        query: &Query,
         filter: usize,
         ask: &Ask,
         held: usize,
     ) -> Result<Vec<Looked<'a>>, GaveUp> {
+        let (request, waiting) = (&query.request, &query.waiting);
         let held = self.shared.lookup_octets.hold(held + ask.octets());
         let until = Instant::now() + ask.time;
-        let until = request.until.map_or(until, |sooner| sooner.min(until));
+        let own = waiting.until(request);
+        let until = own.map_or(until, |sooner| sooner.min(until));
         let (mut slots, mut places, mut traces) = (Vec::new(), Vec::new(), Vec::new());
         for lookup in &ask.lookups {
-            let inner = self.lookup(request, lookup, until).filter(|_| held.is_some());
+            let inner = self.lookup(query, lookup, until).filter(|_| held.is_some());
             request.trace(|| explain::lookup(request, lookup, inner.is_some()));
             slots.push(match inner {
-                Some(inner) => {
-                    places.extend(inner.place.clone());
+                Some((inner, waiting)) => {
+                    places.extend(waiting.place.clone());
                     traces.extend(inner.trace.clone());
-                    Slot::Looking(Box::pin(self.look(
-                        live,
-                        inner,
-                        lookup.path.clone(),
-                        request.stage,
-                    )))
+                    self.look(live, inner, waiting, &lookup.path, request.stage)
                 }
                 None => Slot::Looked(Looked::limited()),
             });
         }
-        let displaced = all(request, &mut slots, &places).await;
+        let displaced = self.all(waiting, &mut slots, &places).await;
         for (trace, of) in traces.iter().flat_map(|trace| request.trace.iter().zip([trace])) {
             trace.join(of);
         }
@@ -130,7 +130,7 @@ impl Worker {
             lookups[looked.status as usize].fetch_add(1, Ordering::Relaxed);
         });
         let looked = looked.collect();
-        let late = request.until.is_some_and(|until| Instant::now() >= until);
+        let late = own.is_some_and(|until| Instant::now() >= until);
         match (displaced, late) {
             (true, _) => Err(GaveUp::Displaced),
             (_, true) => Err(GaveUp::Overtime),
@@ -139,8 +139,9 @@ impl Worker {
     }
 
     /// The query that a lookup is; none: a bound does not allow it.
-    fn lookup(&self, request: &Request, lookup: &Lookup, until: Instant) -> Option<Request> {
-        let made = request.lookups_made();
+    fn lookup(&self, query: &Query, lookup: &Lookup, until: Instant) -> Option<(Request, Waiting)> {
+        let request = &query.request;
+        let made = query.waiting.lookups_made();
         if request.depth >= DEPTH || made.get() >= LOOKUPS {
             return None;
         }
@@ -149,43 +150,67 @@ impl Worker {
             .shared
             .hasher
             .question(inner.name.as_bytes(), inner.qtype, inner.qclass);
-        let client = inner.client.address.ip();
+        let client = inner.asked.client.address.ip();
         let place = self
             .shared
             .waiting
             .enter(client, inner.hash, Instant::now().into_std(), JOSTLE)
             .ok()?;
         made.set(made.get() + 1);
-        inner.place = Some(place);
-        inner.until = Some(until);
         inner.trace = request.trace.as_ref().map(|trace| trace.branch());
-        Some(inner)
+        let waiting = Waiting {
+            place: Some(place),
+            until: Some(until),
+            ..query.waiting.of_inner(request)
+        };
+        Some((inner, waiting))
     }
 
-    /// Makes one lookup, for a filter at this stage.
-    async fn look<'a>(
-        self: &'a Rc<Self>,
-        live: &'a Rc<Live>,
+    /// Begins one lookup, for a filter at this stage.
+    fn look<'a>(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
         mut inner: Request,
-        path: LookupPath,
+        waiting: Waiting,
+        path: &LookupPath,
         stage: usize,
-    ) -> Looked<'a> {
-        let response = match path {
-            LookupPath::Top => self.from_the_top(live, &mut inner).await,
+    ) -> Slot<'a> {
+        Slot::Looking(match path {
+            LookupPath::Top => self.ask_from_the_top(live, inner, waiting),
             LookupPath::Below => {
-                inner.stage = stage + 1;
-                self.travel(live, &mut inner, stage + 1).await
+                (inner.stage, inner.floor) = (stage + 1, stage + 1);
+                self.ask_inner(live, inner, State::Inward, waiting)
             }
-            LookupPath::Zone(zone) => match live.generation.zone(&zone) {
-                Some(of) => {
-                    (inner.pipeline, inner.zone) = of;
-                    self.travel(live, &mut inner, 0).await
-                }
-                None => None,
-            },
+            LookupPath::Zone(zone) => {
+                let state = match live.generation.zone(zone) {
+                    Some(of) => {
+                        (inner.pipeline, inner.zone) = of;
+                        State::Inward
+                    }
+                    None => State::Dropped,
+                };
+                self.ask_inner(live, inner, state, waiting)
+            }
+        })
+    }
+
+    /// What a lookup came to.
+    fn looked(&self, inner: Option<Box<Query>>) -> Looked<'_> {
+        let Some(inner) = inner else {
+            return Looked::limited();
         };
-        let displaced = inner.place.as_ref().is_some_and(|place| place.is_displaced());
-        let late = inner.until.is_some_and(|until| Instant::now() >= until);
+        let Query {
+            request,
+            state,
+            waiting,
+            ..
+        } = *inner;
+        let response = match state {
+            State::Outward(response) => Some(response),
+            _ => None,
+        };
+        let displaced = waiting.place.as_ref().is_some_and(|place| place.is_displaced());
+        let late = waiting.until.is_some_and(|until| Instant::now() >= until);
         let failed = response
             .as_ref()
             .is_none_or(|response| response.failed() || response.rcode == rcode::SERVFAIL);
@@ -198,37 +223,37 @@ impl Worker {
             (true, _) if late => LookupStatus::TimedOut,
             (true, _) => LookupStatus::Failed,
         };
-        inner.trace(|| explain::looked_up(&inner, status, response.as_ref()));
+        request.trace(|| explain::looked_up(&request, status, response.as_ref()));
         Looked {
             status,
             response: response.filter(|_| held.is_some()),
-            question: inner.question,
-            _place: inner.place,
+            question: request.question,
+            _place: waiting.place,
             _held: held,
         }
     }
-}
 
-/// Waits until all are done; whether the query that they are for had to give way, and they with it.
-async fn all(request: &Request, slots: &mut [Slot<'_>], places: &[Place]) -> bool {
-    poll_fn(|context| {
-        let displaced = request.poll_displaced(context).is_ready();
-        if displaced {
-            places.iter().for_each(|place| place.give_up());
-        }
-        let mut waiting = false;
-        for slot in slots.iter_mut() {
-            if let Slot::Looking(looking) = slot {
-                match looking.as_mut().poll(context) {
-                    Poll::Ready(looked) => *slot = Slot::Looked(looked),
-                    Poll::Pending => waiting = true,
+    /// Waits until all are done; whether the query that they are for had to give way, and they with it.
+    async fn all<'a>(&'a self, waiting: &Waiting, slots: &mut [Slot<'a>], places: &[Place]) -> bool {
+        poll_fn(|context| {
+            let displaced = waiting.poll_displaced(context).is_ready();
+            if displaced {
+                places.iter().for_each(|place| place.give_up());
+            }
+            let mut pending = false;
+            for slot in slots.iter_mut() {
+                if let Slot::Looking(looking) = slot {
+                    match Pin::new(looking).poll(context) {
+                        Poll::Ready(inner) => *slot = Slot::Looked(self.looked(inner.ok())),
+                        Poll::Pending => pending = true,
+                    }
                 }
             }
-        }
-        match waiting {
-            true => Poll::Pending,
-            false => Poll::Ready(displaced),
-        }
-    })
-    .await
+            match pending {
+                true => Poll::Pending,
+                false => Poll::Ready(displaced),
+            }
+        })
+        .await
+    }
 }

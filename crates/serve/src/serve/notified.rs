@@ -5,9 +5,9 @@ use crate::dns::name::{Name, skip_plain};
 use crate::dns::{CLASS_IN, HEADER, QUERY_MAXIMUM, QUESTION_TAIL, flag, rcode, reply, rtype, u16_at};
 use crate::source::{AskedNotify, Notified};
 
+use super::asked::Client;
 use super::batch::Admission;
 use super::live::Live;
-use super::request::Client;
 use super::response::Response;
 use super::worker::Worker;
 

@@ -17,14 +17,14 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn note_askers(&self, requests: &[Request]) {
-        let Some(now) = requests.last().map(|last| last.client.received) else {
+        let Some(now) = requests.last().map(|last| last.asked.client.received) else {
             return;
         };
         let mut lists = self.shared.observed.lists();
         self.sampler.choose(requests.len(), now, |index, weight| {
             let request = &requests[index];
             if let Some(lists) = &mut lists {
-                let client = request.client.address.ip();
+                let client = request.asked.client.address.ip();
                 lists.asked(request.name.as_bytes(), client, weight, now);
             }
         });
@@ -42,7 +42,7 @@ impl Worker {
         };
         lists.keep(Troubled {
             at: clocks.unix_ms,
-            client: request.client.address.ip().to_canonical(),
+            client: request.asked.client.address.ip().to_canonical(),
             name: request.name.as_bytes().to_vec(),
             qtype: request.qtype,
             rcode: response.rcode,

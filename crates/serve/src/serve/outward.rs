@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::config::OnError;
-use crate::dns::edns::ExtendedError;
 use crate::dns::rcode;
 use crate::filter::{self, Ask, Instance, Outcome, ResponseDecision, ResponseOutcome};
 
@@ -13,101 +12,83 @@ use super::live::Live;
 use super::phase::Phase;
 use super::request::{ChangeKind, Request};
 use super::response::{AskingResponse, Response};
-use super::worker::{Scratch, Worker, unix_milliseconds};
+use super::state::{State, Wait};
+use super::worker::Worker;
 
 /// Responses on their way out, each beside its query.
-struct Outward<'a> {
-    live: &'a Live,
-    requests: &'a mut [Request],
-    responses: &'a mut [Option<Response>],
-    /// Where they stop.
-    floor: usize,
+pub(super) struct Outward<'a> {
+    pub worker: &'a Worker,
+    pub live: &'a Live,
+    pub requests: &'a mut [Request],
+    pub states: &'a mut [State],
     /// Unix time in milliseconds.
-    now: u64,
-    /// Those whose filter asks first.
-    asking: Vec<AskingResponse>,
-}
-
-impl Worker {
-    /// Takes responses back from where each query stands to `floor`, doing what filters decided on the way
-    /// in and asking those that look at responses. Those whose filter asks first are taken out: they go on when they are put
-    /// back.
-    pub(super) fn outward(
-        &self,
-        live: &Live,
-        requests: &mut [Request],
-        responses: &mut [Option<Response>],
-        floor: usize,
-    ) -> Vec<AskingResponse> {
-        let mut scratch = self.scratch.borrow_mut();
-        let Scratch {
-            waiting,
-            responses: batch,
-            response_verdicts: verdicts,
-            ..
-        } = &mut *scratch;
-        waiting.resize_with(live.instances.len(), Vec::new);
-        let mut outward = Outward {
-            live,
-            requests,
-            responses,
-            floor,
-            now: 0,
-            asking: Vec::new(),
-        };
-        while outward.pass(waiting) {
-            outward.now = unix_milliseconds();
-            self.ask(live, &mut outward, waiting, batch, verdicts);
-        }
-        outward.asking
-    }
+    pub clock: u64,
 }
 
 impl Outward<'_> {
-    /// Takes each response as far as it comes without a call; whether any waits for one.
+    /// Takes each response as far as it comes without a call, doing what was decided on the way in; whether any waits for
+    /// one.
     // As `Inward::pass`.
     #[inline(always)]
-    fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
-        let (live, floor) = (self.live, self.floor);
-        let mut asked = false;
-        for (index, (request, response)) in self
-            .requests
-            .iter_mut()
-            .zip(self.responses.iter_mut())
-            .enumerate()
-        {
-            let Some(response) = response else { continue };
+    pub fn pass(&mut self, waiting: &mut [Vec<usize>]) -> bool {
+        let (worker, live) = (self.worker, self.live);
+        let mut any_asked = false;
+        for (index, (request, state)) in self.requests.iter_mut().zip(self.states.iter_mut()).enumerate() {
+            let State::Outward(response) = state else { continue };
             let pipeline = &live.generation.pipelines[request.pipeline];
-            if !pipeline.looks_at_responses {
-                if request.changes.is_empty() {
-                    continue;
+            // Nobody is asked, and if nobody watches, all of it is done at once.
+            if !pipeline.looks_at_responses && request.trace.is_none() {
+                if !request.changes.is_empty() {
+                    undo(worker, live, request, response, request.floor);
                 }
-                // Nobody is asked, and if nobody watches, all of it is done at once.
-                if request.trace.is_none() {
-                    undo(live, request, response, floor);
-                    continue;
+                request.stage = request.floor;
+            }
+            let mut asked = false;
+            while request.stage > request.floor && !asked {
+                request.stage -= 1;
+                match pipeline.stages[request.stage] {
+                    Stage::Source(_) => {}
+                    Stage::Cache(_) => _ = undo(worker, live, request, response, request.stage),
+                    Stage::Filter { filter, .. } => {
+                        asked = meets_filter(worker, live, request, response, filter);
+                        if asked {
+                            waiting[filter].push(index);
+                        }
+                    }
                 }
             }
-            while request.stage > floor {
-                request.stage -= 1;
-                let Stage::Filter { filter, .. } = pipeline.stages[request.stage] else {
-                    continue;
-                };
-                let changes = request.changes.len();
-                let before = request.trace.as_ref().map(|_| explain::response(response));
-                let skip = undo(live, request, response, request.stage);
-                if let Some(saw) = before.filter(|_| request.changes.len() < changes) {
-                    request.trace(|| explain::undone(live, request, filter, saw, response));
-                }
-                let interest = live.generation.filters[filter].interest();
-                if interest.responses && !skip && interest.covers(request.qtype, request.name.as_bytes()) {
-                    waiting[filter].push(index);
-                    asked = true;
-                    break;
-                }
+            any_asked |= asked;
+            if request.delay > 0 && !asked {
+                hold_back(state);
             }
         }
-        asked
+        any_asked
+    }
+}
+
+/// Takes a response past a filter, doing what that decided on the way in; whether it is to be asked.
+fn meets_filter(
+    worker: &Worker,
+    live: &Live,
+    request: &mut Request,
+    response: &mut Response,
+    filter: usize,
+) -> bool {
+    let changes = request.changes.len();
+    let before = request.trace.as_ref().map(|_| explain::response(response));
+    let skip = undo(worker, live, request, response, request.stage);
+    if let Some(saw) = before.filter(|_| request.changes.len() < changes) {
+        request.trace(|| explain::undone(live, request, filter, saw, response));
+    }
+    let interest = live.generation.filters[filter].interest();
+    interest.responses && !skip && interest.covers(request.qtype, request.name.as_bytes())
+}
+
+/// Has a response wait that filters want held back.
+#[cold]
+fn hold_back(state: &mut State) {
+    if let State::Outward(response) = std::mem::replace(state, State::Gone) {
+        *state = State::Waits(Wait::Delay(Box::new(response)));
     }
 }
 
@@ -116,7 +97,7 @@ impl Phase for Outward<'_> {
     type Outcome = ResponseOutcome;
 
     fn show(&self, filter: usize, index: usize, batch: &mut filter::Batch<filter::Response>) {
-        let (request, Some(response)) = (&self.requests[index], &self.responses[index]) else {
+        let (request, State::Outward(response)) = (&self.requests[index], &self.states[index]) else {
             return;
         };
         let message = if self.live.generation.filters[filter].interest().messages {
@@ -134,74 +115,70 @@ impl Phase for Outward<'_> {
         batch: &mut filter::Batch<filter::Response>,
         outcomes: &mut Vec<ResponseOutcome>,
     ) {
-        instance.responses(self.now, batch, outcomes);
+        instance.responses(self.clock, batch, outcomes);
     }
 
     fn apply(&mut self, filter: usize, index: usize, outcome: ResponseOutcome, took: Option<Duration>) {
         let live = self.live;
-        let (request, response) = (&mut self.requests[index], &mut self.responses[index]);
-        if let Some(response) = response {
+        let (request, state) = (&mut self.requests[index], &mut self.states[index]);
+        if let State::Outward(response) = state {
             request.trace(|| explain::changed(live, request, filter, response, &outcome, took));
         }
-        if let Some(ask) = change(live, request, response, filter, outcome)
-            && let Some(response) = response.take()
-        {
-            self.asking.push(AskingResponse {
-                index,
-                filter,
-                response,
-                ask,
-            });
-        }
+        change(live, request, state, filter, outcome);
     }
 }
 
-/// Does to a response what came of asking a filter; or what the filter asks first.
+/// Does to a response what came of asking a filter.
 pub(super) fn change(
     live: &Live,
     request: &mut Request,
-    response: &mut Option<Response>,
+    state: &mut State,
     filter: usize,
     outcome: ResponseOutcome,
-) -> Option<Ask> {
-    match outcome {
-        Outcome::Passed => {}
-        Outcome::Decided(verdict) => {
-            live.delay(request, filter, verdict.delay);
-            match verdict.decision {
-                ResponseDecision::Pass => {}
-                ResponseDecision::Replace(records) => {
-                    *response = Some(Response::from_filter(&request.question, &records));
-                }
-                ResponseDecision::Drop(reason) => {
-                    live.count_drop(request, &reason);
-                    *response = None;
-                }
-                ResponseDecision::Ask(ask) => return Some(ask),
-            }
-            if let (Some(response), Some(edit)) = (response, &verdict.edit) {
-                response.edit(edit, request, live, request.stage);
-            }
-        }
+) {
+    let verdict = match outcome {
+        Outcome::Passed => return,
+        Outcome::Decided(verdict) => verdict,
         Outcome::Failed => {
-            let rcode = match live.generation.config.filters[filter].on_error {
-                OnError::Bypass => return None,
-                OnError::Servfail => rcode::SERVFAIL,
-                OnError::Refuse => rcode::REFUSED,
-            };
-            // That a filter failed says nothing about the name.
-            *response = Some(Response {
-                store: false,
-                ..Response::error(rcode, ExtendedError::Other)
-            });
+            match live.generation.config.filters[filter].on_error {
+                OnError::Bypass => {}
+                OnError::Servfail => *state = State::failed(rcode::SERVFAIL),
+                OnError::Refuse => *state = State::failed(rcode::REFUSED),
+            }
+            return;
         }
+    };
+    live.delay(request, filter, verdict.delay);
+    match verdict.decision {
+        ResponseDecision::Pass => {}
+        ResponseDecision::Replace(records) => {
+            *state = State::Outward(Response::from_filter(&request.question, &records));
+        }
+        ResponseDecision::Drop(reason) => {
+            live.count_drop(request, &reason);
+            *state = State::Dropped;
+        }
+        ResponseDecision::Ask(ask) => return asks(state, filter, ask),
     }
-    None
+    if let (State::Outward(response), Some(edit)) = (state, &verdict.edit) {
+        response.edit(edit, request, live, request.stage);
+    }
 }
 
-/// Does what the filters from `stage` on decided on the way in, last first; whether the response phase of one
-/// is left out.
-fn undo(live: &Live, request: &mut Request, response: &mut Response, stage: usize) -> bool {
+/// Has a response wait for what its filter asks first.
+fn asks(state: &mut State, filter: usize, ask: Ask) {
+    if let State::Outward(response) = std::mem::replace(state, State::Gone) {
+        *state = State::Waits(Wait::ResponseLookups(Box::new(AskingResponse {
+            filter,
+            response,
+            ask,
+            rounds: 0,
+        })));
+    }
+}
+
+/// Does what was decided from `stage` on on the way in, last first; whether the response phase of a filter is left out.
+fn undo(worker: &Worker, live: &Live, request: &mut Request, response: &mut Response, stage: usize) -> bool {
     let mut skip = false;
     while let Some(change) = request.changes.pop_if(|change| change.stage >= stage) {
         match change.what {
@@ -211,11 +188,14 @@ fn undo(live: &Live, request: &mut Request, response: &mut Response, stage: usiz
                 }
             }
             ChangeKind::SkipResponse => skip = true,
-            ChangeKind::Route(..) => {}
+            // What is for one subnet is not for all who ask a cache above.
+            ChangeKind::Route(_, Some(_)) => response.store = false,
+            ChangeKind::Route(_, None) => {}
             ChangeKind::Renamed { question, revert } => {
                 let below = request.restore(question);
                 response.rename(&below, &request.question, revert);
             }
+            ChangeKind::Keep(fetch) => worker.fetched(live, request, change.stage, *fetch, response),
         }
     }
     skip

@@ -1,14 +1,20 @@
-//! Queries that wait for a task of the worker, and replies that are owed.
+//! What waits: queries that outlive their batch, and those of the proxy's own; replies that are owed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
-use super::batch::{DeferredReply, Step};
+use crate::admission::Place;
+use crate::cache::RefreshClaim;
+
+use super::batch::DeferredReply;
 use super::live::Live;
-use super::request::Request;
+use super::request::{ChangeKind, Request};
+use super::state::State;
 
 /// Octets of memory that one query takes while it waits for an upstream, its way back to the client included: what
 /// `waiting-queries` costs at most is a multiple of this. Who asks an upstream itself takes some kilobytes more, and of
@@ -34,20 +40,74 @@ pub(super) struct Queue {
     pub debts: Rc<Debts>,
 }
 
-/// A query that outlives its batch; or room for one, with an empty request.
+/// A query that outlives its batch, or one of the proxy's own.
 pub(super) struct Query {
     pub request: Request,
-    pub step: Step,
-    /// None: nobody is here.
-    pub owed: Option<Owed>,
+    pub state: State,
+    pub waiting: Waiting,
+    /// The generation that it began with; none: there is no query here, but room for one.
+    pub live: Option<Rc<Live>>,
+    pub owed: Owed,
 }
 
-/// What is owed to the client of a query.
-pub(super) struct Owed {
-    /// Paid when it is dropped.
-    pub _debt: Debt,
-    pub live: Rc<Live>,
-    pub reply: Box<dyn DeferredReply>,
+/// What a query has while it waits.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// Its place among the queries that wait; none for those of the proxy's own that keep the cache fresh.
+    pub place: Option<Place>,
+    /// When its time is up.
+    pub until: Option<Instant>,
+    /// How many lookups were made for the client's query, once there was one.
+    pub lookups: OnceCell<Rc<Cell<u8>>>,
+}
+
+/// Who gets what a query comes to.
+pub(super) enum Owed {
+    /// Nobody: there is no query.
+    Nothing,
+    /// A client. The debt is paid when it is dropped.
+    Reply(Debt, Box<dyn DeferredReply>),
+    /// The query that it was made for, which waits.
+    Query(oneshot::Sender<Box<Query>>),
+    /// The cache has it. If none could be had, or kept, the next attempt waits a while.
+    Cache(RefreshClaim),
+}
+
+impl Waiting {
+    /// How many lookups were made so far for the client's query, over all that it leads to.
+    pub(super) fn lookups_made(&self) -> &Rc<Cell<u8>> {
+        self.lookups.get_or_init(Rc::default)
+    }
+
+    /// Until when a query waits: until its time is up, or something stale is good enough.
+    pub(super) fn until(&self, request: &Request) -> Option<Instant> {
+        let mut until = self.until;
+        for change in &request.changes {
+            if let ChangeKind::Keep(fetch) = &change.what
+                && let Some((_, soon)) = fetch.stale
+            {
+                until = Some(until.map_or(soon, |until| until.min(soon)));
+            }
+        }
+        until
+    }
+
+    /// That of a query which is made for one that waits.
+    pub(super) fn of_inner(&self, request: &Request) -> Waiting {
+        Waiting {
+            place: self.place.clone(),
+            until: self.until(request),
+            lookups: OnceCell::from(Rc::clone(self.lookups_made())),
+        }
+    }
+
+    /// Resolves when somebody else has taken its place among those who wait.
+    pub(super) fn poll_displaced(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.place {
+            Some(place) => place.poll_displaced(context),
+            None => Poll::Pending,
+        }
+    }
 }
 
 /// How many replies are owed.

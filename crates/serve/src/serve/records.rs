@@ -43,17 +43,17 @@ impl Live {
     #[inline]
     pub fn asked<'a>(&'a self, request: &'a Request, filter: usize) -> filter::Asked<'a> {
         let wanted = &self.generation.filters[filter].interest().details;
-        let internal = request.client.transport == Transport::Internal;
+        let internal = request.asked.client.transport == Transport::Internal;
         let details = (wanted.any() && (!internal || wanted.identity())).then(|| {
             let known = filter::Known {
-                options: &request.options,
+                options: &request.asked.options,
                 // A query of our own came to none, and has no options.
                 listener: if internal {
                     ""
                 } else {
-                    self.server(request.client.server)
+                    self.server(request.asked.client.server)
                 },
-                server_name: request.server_name.as_deref().unwrap_or_default(),
+                server_name: request.asked.server_name.as_deref().unwrap_or_default(),
                 identity: self.identity(request),
             };
             (wanted, known)
@@ -87,7 +87,7 @@ impl Live {
 /// A query as filters see it, but for the zone, which each has its own index of.
 #[inline]
 fn query_record(request: &Request) -> filter::Query {
-    let [client_high, client_low] = filter::client_halves(request.client.address.ip());
+    let [client_high, client_low] = filter::client_halves(request.asked.client.address.ip());
     filter::Query {
         client_high,
         client_low,
@@ -95,13 +95,13 @@ fn query_record(request: &Request) -> filter::Query {
         name_length: 0,
         qtype: request.qtype,
         qclass: request.qclass,
-        header: request.flags,
-        udp_size: request.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size),
-        edns_flags: request.edns.map_or(0, |edns| edns.flags),
-        client_port: request.client.address.port(),
+        header: request.asked.flags,
+        udp_size: request.asked.edns.map_or(edns::UDP_CLASSIC, |edns| edns.udp_size),
+        edns_flags: request.asked.edns.map_or(0, |edns| edns.flags),
+        client_port: request.asked.client.address.port(),
         zone: 0,
-        transport: filter::transport_number(request.client.transport),
-        edns: request.edns.is_some().into(),
+        transport: filter::transport_number(request.asked.client.transport),
+        edns: request.asked.edns.is_some().into(),
         details_length: 0,
     }
 }
@@ -113,13 +113,13 @@ pub(crate) fn event_record(
     sent: Sent,
     clocks: Clocks,
 ) -> filter::Event {
-    let microseconds = clocks.now.saturating_sub(request.client.received);
+    let microseconds = clocks.now.saturating_sub(request.asked.client.received);
     filter::Event {
         query: query_record(request),
         time: clocks.unix_ms.saturating_sub(microseconds / 1000),
         duration: u32::try_from(microseconds).unwrap_or(u32::MAX),
-        id: request.id,
-        query_size: request.size,
+        id: request.asked.id,
+        query_size: request.asked.size,
         response_size: sent.size as u32,
         rcode: response.map_or(0, |response| response.rcode),
         response_header: sent.header,

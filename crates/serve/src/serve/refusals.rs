@@ -4,12 +4,13 @@ use crate::dns::edns::ExtendedError;
 use crate::dns::query::{Query, Unanswerable};
 use crate::dns::{rcode, reply};
 
+use super::asked::Client;
 use super::batch::{Admission, Batch};
 use super::counters::ZoneCounters;
 use super::explain;
 use super::gate::{Refusal, Reply};
 use super::live::Live;
-use super::request::{Client, Request};
+use super::request::Request;
 use super::response::Response;
 use super::trace::{Direction, Trace, TraceEvent};
 use super::worker::Worker;
@@ -77,7 +78,7 @@ impl Worker {
         refusal: Refusal,
         out: &mut [u8],
     ) -> Admission {
-        let client = request.client;
+        let client = request.asked.client;
         counters.request(client.transport, client.address.ip(), request.qtype);
         counters.refuse(refusal.reason);
         let why = || refusal.reason.text().into();

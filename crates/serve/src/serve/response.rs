@@ -53,16 +53,15 @@ pub enum Content {
 }
 
 /// A response whose filter asks before it decides.
-#[derive(Clone)]
 pub(crate) struct AskingResponse {
-    /// Which of the batch.
-    pub index: usize,
     /// Index of the filter.
     pub filter: usize,
     /// As the filter saw it.
     pub response: Response,
     /// What it asks.
     pub ask: Ask,
+    /// How many times it has asked before.
+    pub rounds: usize,
 }
 
 impl Response {

@@ -19,12 +19,13 @@ use tokio::task::spawn_local;
 use tokio::time::sleep_until;
 
 use crate::cache::{Join, Key, KeyFlags, Leader};
-use crate::dns::{CLASS_IN, rtype};
 use dnsweir_answer::{Refused, Resolution, Resolved};
 
 use super::counters::add;
 use super::explain;
+use super::generation::Stage;
 use super::live::Live;
+use super::queue::{Query, Waiting};
 use super::request::Request;
 use super::worker::Worker;
 
@@ -37,39 +38,19 @@ pub(super) enum GaveUp {
 }
 
 impl Worker {
-    /// What a source says from memory; none: it has to be waited for, or the question is one for no source.
-    pub(super) fn resolve_at_once(&self, live: &Live, request: &Request, index: usize) -> Option<Resolution> {
-        let any = request.qtype == rtype::ANY && !live.generation.pipelines[request.pipeline].wants_any;
-        if request.qclass != CLASS_IN || any {
-            return None;
-        }
-        let index = request.route().0.unwrap_or(index);
-        let index = match request.qtype {
-            rtype::DS => live.above_cut(request, index),
-            _ => index,
+    /// Asks the source that a query stands at, or waits for somebody else's answer to the same.
+    pub(super) async fn resolve(self: &Rc<Self>, live: &Rc<Live>, query: &mut Query) -> Resolution {
+        let (request, waiting) = (&mut query.request, &query.waiting);
+        let stages = &live.generation.pipelines[request.pipeline].stages;
+        let Some(&Stage::Source(index)) = stages.get(request.stage) else {
+            return Resolution::BOUNDED;
         };
-        let resolution = live.generation.sources[index].immediate(&live.question(request))?;
-        request.trace(|| explain::resolution(request, &resolution));
-        Some(resolution)
-    }
-
-    /// Asks a source, or waits for somebody else's answer to the same.
-    pub(super) async fn resolve(
-        self: &Rc<Self>,
-        live: &Rc<Live>,
-        request: &mut Request,
-        index: usize,
-    ) -> Resolution {
-        let (routed, subnet) = request.route();
-        let index = routed.unwrap_or(index);
-        let index = match request.qtype {
-            rtype::DS => live.above_cut(request, index),
-            _ => index,
-        };
-        if request.signed.is_some() {
+        let index = live.source_of(request, index);
+        if request.asked.signed.is_some() {
             // In a box: it is rare, and all who wait would have room for it.
-            return Box::pin(self.resolve_alone(live, request, index)).await;
+            return Box::pin(self.resolve_alone(live, request, waiting, index)).await;
         }
+        let (_, subnet) = request.route();
         let flags = KeyFlags::new(request.dnssec_ok(), request.checking_disabled())
             .with_recursion(request.recursion_desired());
         let key = Key::new(
@@ -84,12 +65,12 @@ impl Worker {
             },
         );
         match self.shared.flights.join(&key) {
-            Join::Lead(leader) => self.lead(live, request, index, leader).await,
+            Join::Lead(leader) => self.lead(live, request, waiting, index, leader).await,
             Join::Follow(resolution) => {
                 add(&live.counters(request).coalesced, 1);
                 let did = || "waits for somebody else's upstream query".into();
                 request.trace(|| explain::source(request, did()));
-                match wait(request, pin!(resolution)).await {
+                match wait(request, waiting, pin!(resolution)).await {
                     Ok(Some(resolution)) => resolution,
                     // Whoever asked was turned away.
                     Ok(None) => Resolution::BOUNDED,
@@ -104,23 +85,24 @@ impl Worker {
         self: &Rc<Self>,
         live: &Rc<Live>,
         request: &mut Request,
+        waiting: &Waiting,
         index: usize,
         leader: Leader<Resolution>,
     ) -> Resolution {
         let begun = request.trace.as_ref().map(|_| Instant::now());
         // In a box, or all who wait would be as large as one who asks.
         let mut asking = Box::pin(live.sources[index].ask(&live.question(request)));
-        match wait(request, asking.as_mut()).await {
+        match wait(request, waiting, asking.as_mut()).await {
             Ok(resolved) => {
                 self.note(live, request, &resolved, begun);
                 if resolved.refused == Some(Refused::Rejected) {
                     return resolved.resolution;
                 }
                 match &resolved.resolution {
-                    // Whoever goes on to another source holds nobody up who may be there already.
-                    Resolution::NotMine => leader.finish(Resolution::NotMine),
+                    // Whoever goes on elsewhere holds nobody up who may be there already.
+                    Resolution::NotMine | Resolution::Alias(_) => leader.finish(resolved.resolution.clone()),
                     // Those who follow are told when the answer is in the cache: who asks then finds it there.
-                    resolution => request.led = Some(leader.with(resolution.clone())),
+                    resolution => request.lead(leader.with(resolution.clone())),
                 }
                 resolved.resolution
             }
@@ -135,10 +117,16 @@ impl Worker {
     }
 
     /// Asks for one who shares the answer with nobody.
-    async fn resolve_alone(&self, live: &Live, request: &Request, index: usize) -> Resolution {
+    async fn resolve_alone(
+        &self,
+        live: &Live,
+        request: &Request,
+        waiting: &Waiting,
+        index: usize,
+    ) -> Resolution {
         let begun = request.trace.as_ref().map(|_| Instant::now());
         let asking = Box::pin(live.sources[index].ask(&live.question(request)));
-        match wait(request, asking).await {
+        match wait(request, waiting, asking).await {
             Ok(resolved) => {
                 self.note(live, request, &resolved, begun);
                 resolved.resolution
@@ -180,14 +168,15 @@ impl Worker {
 /// Waits for something as long as the client may.
 pub(super) async fn wait<F: Future>(
     request: &Request,
+    waiting: &Waiting,
     mut awaited: Pin<impl std::ops::DerefMut<Target = F>>,
 ) -> Result<F::Output, GaveUp> {
-    let mut overtime = request.until.map(|until| Box::pin(sleep_until(until)));
+    let mut overtime = waiting.until(request).map(|until| Box::pin(sleep_until(until)));
     poll_fn(|context| {
         if let Poll::Ready(output) = awaited.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        if request.poll_displaced(context).is_ready() {
+        if waiting.poll_displaced(context).is_ready() {
             return Poll::Ready(Err(GaveUp::Displaced));
         }
         match &mut overtime {

@@ -16,23 +16,23 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(super) fn tap(&self, tap: &Tap, live: &Live, request: &Request, pod: Option<String>, reply: &[u8]) {
-        let transport = request.client.transport;
+        let transport = request.asked.client.transport;
         if !tap.wants_clients() || transport == Transport::Internal {
             return;
         }
-        let took = self.now().saturating_sub(request.client.received);
-        let listener = live.server(request.client.server);
+        let took = self.now().saturating_sub(request.asked.client.received);
+        let listener = live.server(request.asked.client.server);
         let listener = listener
             .rsplit_once("://")
             .map_or(listener, |(_, address)| address);
         let listener: Option<SocketAddr> = listener.parse().ok();
         tap.tell_client(&Exchange {
-            client: Some(request.client.address),
+            client: Some(request.asked.client.address),
             // Where every address is listened on, which one it was is not known here.
             server: listener.filter(|address| !address.ip().is_unspecified()),
             pod,
             transport,
-            query: &request.message,
+            query: &request.asked.message,
             took: Duration::from_micros(took),
             response: (!reply.is_empty()).then_some(reply),
         });

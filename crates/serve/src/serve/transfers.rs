@@ -26,7 +26,7 @@ impl Worker {
         owner: Option<ZoneMatch>,
         out: &mut [u8],
     ) -> Admission {
-        let client = request.client;
+        let client = request.asked.client;
         if let Some(ZoneMatch::Pipeline { pipeline, zone }) = owner {
             (request.pipeline, request.zone) = (pipeline, zone);
             if let Some(gate) = &live.generation.pipelines[pipeline].gate
@@ -75,9 +75,9 @@ fn transfer_of(live: &Live, request: &Request, message: &[u8], owner: Option<Zon
         qtype: request.qtype,
         question: &request.question,
         message,
-        client: request.client.address.ip(),
+        client: request.asked.client.address.ip(),
         // HTTPS and QUIC would need streams of their own (RFC 9250 section 4.2); nobody transfers zones over them.
-        stream: matches!(request.client.transport, Transport::Tcp | Transport::Tls),
+        stream: matches!(request.asked.client.transport, Transport::Tcp | Transport::Tls),
     };
     let refused = TransferReply::Refused(rcode::REFUSED, ExtendedError::Other);
     let Some(ZoneMatch::Pipeline { pipeline, .. }) = owner.filter(|_| request.qclass == CLASS_IN) else {

@@ -32,7 +32,7 @@ pub struct Worker {
 /// What a batch needs while it runs; kept for the next one.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// For each filter, which queries of the batch it is to be asked about.
+    /// For each filter, which queries of the batch it is to be asked about, or about whose responses.
     pub(super) waiting: Vec<Vec<usize>>,
     pub(super) queries: filter::Batch<filter::Query>,
     pub(super) verdicts: Vec<filter::QueryOutcome>,

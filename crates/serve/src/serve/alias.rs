@@ -1,0 +1,139 @@
+//! Names that stand for others: their targets' answers, below the CNAME records that lead there.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::dns::Origin;
+use crate::dns::edns::ExtendedError;
+use crate::dns::records::Answer;
+use crate::dns::{CLASS_IN, QUESTION_TAIL, build, rcode, rtype};
+use crate::filter::Decision;
+
+use super::explain;
+use super::inward::edited;
+use super::live::Live;
+use super::lookups::DEPTH;
+use super::queue::Query;
+use super::request::Request;
+use super::response::Response;
+use super::state::{Lead, State};
+use super::worker::Worker;
+
+/// The TTL of an alias whose target has no records.
+const ALIAS_TTL: u32 = 30;
+
+impl Worker {
+    /// Where a query goes on whose name stands for another one.
+    pub(super) async fn follow(self: &Rc<Self>, live: &Rc<Live>, query: &Query, lead: &Lead) -> State {
+        let targets: &[Box<[u8]>] = match lead {
+            Lead::Source(alias) => &alias.targets,
+            Lead::Filter(verdict) => match &verdict.decision {
+                Decision::Alias(targets) => targets,
+                _ => &[],
+            },
+        };
+        let Some(response) = self.alias(live, query, targets, lead).await else {
+            return State::Dropped;
+        };
+        State::Outward(match lead {
+            Lead::Filter(verdict) => edited(live, &query.request, verdict, response),
+            Lead::Source(_) => Response {
+                // AA is about the name that was asked for (RFC 1035 section 4.1.1).
+                authoritative: response.answer_count() > 0,
+                origin: match response.origin {
+                    Origin::Filter => Origin::Local,
+                    origin => origin,
+                },
+                ..response
+            },
+        })
+    }
+
+    /// The answer that leads to the first of `targets` that exists, or else to the last.
+    async fn alias(
+        self: &Rc<Self>,
+        live: &Rc<Live>,
+        query: &Query,
+        targets: &[Box<[u8]>],
+        lead: &Lead,
+    ) -> Option<Response> {
+        let request = &query.request;
+        // Lists in lists would multiply what one query costs, so that only the first alias may have several names.
+        if request.depth >= DEPTH || request.depth > 0 && targets.len() > 1 {
+            tracing::warn!(name = %request.name, "aliases form a loop");
+            return Some(Response::error(rcode::SERVFAIL, ExtendedError::Other));
+        }
+        let mut targets = targets.iter();
+        let (target, inner, found) = loop {
+            let target = targets.next()?;
+            let inner = request.internal(target, request.qtype, request.qclass);
+            request.trace(|| explain::alias(request, &inner));
+            let inner = self.ask_from_the_top(live, inner, query.waiting.of_inner(request));
+            let Query {
+                request: inner,
+                state,
+                ..
+            } = *inner.await.ok()?;
+            let State::Outward(found) = state else { return None };
+            if found.rcode != rcode::NXDOMAIN || targets.len() == 0 {
+                break (target, inner, found);
+            }
+        };
+        if inner.name == request.name {
+            return Some(found);
+        }
+        let so_far = match lead {
+            Lead::Source(alias) => alias.so_far.as_ref().map(|so_far| so_far.message.clone()),
+            Lead::Filter(_) => None,
+        };
+        let so_far = so_far.unwrap_or_else(|| cname(request, target, lead, &found));
+        // Where nobody here knows the target, or nobody wanted it to be found out, it is the client's to ask for (RFC 1034 section
+        // 4.3.2, step 3a). That a filter's target is nobody's is the filter's mistake.
+        let nobodys = found.rcode == rcode::REFUSED || found.failed() && !request.recursion_desired();
+        let whole = match (request.qtype, lead) {
+            // The CNAME itself was asked for.
+            (rtype::CNAME, _) => Some(so_far),
+            (_, Lead::Source(_)) if nobodys => Some(so_far),
+            _ => {
+                let message = found.message(&inner.question);
+                build::continued(&so_far, &message)
+            }
+        };
+        Some(led_to(found, whole))
+    }
+}
+
+/// The response that leads to what was found, of these octets.
+fn led_to(found: Response, whole: Option<Vec<u8>>) -> Response {
+    let Some(answer) = whole.and_then(|message| Answer::read(message).ok()) else {
+        return Response::error(rcode::SERVFAIL, ExtendedError::Other);
+    };
+    let answer = Response::answer(Arc::new(answer), Origin::Filter, false);
+    Response {
+        error: found.error.filter(|_| answer.rcode == found.rcode),
+        store: found.store,
+        // That the target could not be found out is nobody's decision.
+        origin: if answer.rcode == found.rcode && found.failed() {
+            found.origin
+        } else {
+            Origin::Filter
+        },
+        ..answer
+    }
+}
+
+/// The answer that is nothing but a CNAME record to a target that has come to this.
+fn cname(request: &Request, target: &[u8], lead: &Lead, found: &Response) -> Vec<u8> {
+    let told = match lead {
+        Lead::Filter(_) => None,
+        Lead::Source(alias) => alias.ttl,
+    };
+    let ttl = told.unwrap_or_else(|| match found.answer_count() {
+        0 => ALIAS_TTL,
+        _ => found.lowest_ttl(),
+    });
+    let mut message = build::empty(&request.question, rcode::NOERROR);
+    let owner = &request.question[..request.question.len() - QUESTION_TAIL];
+    build::push_record(&mut message, 6, owner, rtype::CNAME, CLASS_IN, ttl, target);
+    message
+}
