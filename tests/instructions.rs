@@ -4,7 +4,9 @@
 //! Only the proxy's own part is counted, from the octets of a query to those of its reply, with the guests'
 //! code; what the kernel does is not.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
 
 use crate::harness::tools::{command, output};
 use crate::harness::{needs, proxy::program, tools::RELEASE};
@@ -35,6 +37,14 @@ const READ: f64 = 4096.0;
 
 /// What the dearest messages are full of.
 const FILLINGS: [&str; 5] = ["pointers", "compressed", "labels", "records", "options"];
+
+/// A folder with the filters compiled that these words need: a compiler under callgrind takes minutes for each.
+fn compiled(words: &[&str]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut bench = Command::new(program().with_file_name("dnsweir-bench"));
+    output(bench.args(words).arg("--compiled").arg(folder.path()));
+    folder
+}
 
 /// Instructions that callgrind counts in functions of this name of `dnsweir-bench`.
 fn instructions(function: &str, arguments: &[&str]) -> f64 {
@@ -105,7 +115,10 @@ fn no_own_answer_costs_more_than_its_octets() {
     for octets in [512, 65_535] {
         for (own, edited) in [("set", 0.0), ("hosts", 0.0), ("edited", 64_000.0)] {
             let limit = octets.to_string();
-            let arguments = ["worst", "--own", own, "--octets", &limit, "--count", "2"];
+            let words = ["worst", "--own", own, "--octets", &limit, "--count", "2"];
+            let compiled = compiled(&words);
+            let folder = compiled.path().to_str().expect("letters");
+            let arguments = [&words[..], &["--compiled", folder]].concat();
             let each = instructions("*own_answers::answer*", &arguments) / 2.0;
             eprintln!("{own}: {each} instructions for {octets} octets");
             let most = OWN.0 + OWN.1 * f64::from(octets) + EDIT * edited;
@@ -134,8 +147,19 @@ fn does_not_grow_by_a_tenth(filters: &str, before: f64) {
     eprintln!("{}", output(command("valgrind").arg("--version")).trim());
     // What is counted beside the queries is the same in both.
     let (few, many) = (3_200, 35_200);
+    let compiled = compiled(&["hit", "--filters", filters, "--count", "32"]);
+    let folder = compiled.path().to_str().expect("letters");
     let hits = |count: u64| {
-        let arguments = ["hit", "--filters", filters, "--count", &count.to_string()];
+        let count = count.to_string();
+        let arguments = [
+            "hit",
+            "--filters",
+            filters,
+            "--count",
+            &count,
+            "--compiled",
+            folder,
+        ];
         instructions("*HitPath*answer*", &arguments)
     };
     let each = (hits(many) - hits(few)) / (many - few) as f64;

@@ -54,6 +54,9 @@ pub struct Settings {
     batch: usize,
     #[command(flatten)]
     called: Called,
+    /// Where compiled filters are kept: one that is there need not be compiled
+    #[arg(long, value_name = "FOLDER")]
+    compiled: Option<PathBuf>,
     /// Not that, but a point of a curve of `scale`, such as zones=1000
     #[arg(long, value_name = "CURVE=N", value_parser = Line::find_point)]
     at: Option<(&'static Line, u32)>,
@@ -79,15 +82,16 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
         batch: settings.batch,
         rounds: 1,
     };
-    let print = |name: &str, setup: &Setup| -> Result<(), Box<dyn Error>> {
-        let hits = measure(setup, plan)?;
+    let print = |name: &str, setup: Setup| -> Result<(), Box<dyn Error>> {
+        let compiled = settings.compiled.clone();
+        let hits = measure(&Setup { compiled, ..setup }, plan)?;
         println!("{name}: {} hits, {:.0} ns each", plan.count, hits.each);
         Ok(())
     };
     let called = settings.called.modules.as_deref();
     if let Some((line, value)) = settings.at {
         let setup = Setup::at(&line.at(value), Vec::new(), None, called)?;
-        return print(&line.point_name(value), &setup);
+        return print(&line.point_name(value), setup);
     }
     if settings.filters == Some(Filters::Called) && called.is_none() {
         return Err("--filters called needs --called-modules".into());
@@ -100,7 +104,7 @@ pub fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     for (name, filters) in all {
         let chosen = settings.filters.is_none_or(|chosen| chosen == filters);
         if chosen && (filters != Filters::Called || called.is_some()) {
-            print(name, &Setup::with(filters, called))?;
+            print(name, Setup::with(filters, called))?;
         }
     }
     Ok(())
@@ -261,16 +265,26 @@ impl Setup {
     }
 }
 
+/// What filters run in, with a folder for compiled ones, if there is to be one.
+///
+/// # Errors
+///
+/// When there can be none.
+pub fn engine(compiled: Option<&Path>) -> Result<Engine, Box<dyn Error>> {
+    let engine = Engine::printing_to(io::sink())?;
+    Ok(match compiled {
+        Some(folder) => engine.with_compiled_cache(CompiledCache::new(PrivateFolder::open(folder)?)?),
+        None => engine,
+    })
+}
+
 /// Asks a proxy that has the answers in its cache.
 ///
 /// # Errors
 ///
 /// When the proxy cannot be set up, or does not answer a query at once and rightly.
 pub fn measure(setup: &Setup, plan: Plan) -> Result<Hits, Box<dyn Error>> {
-    let mut engine = Engine::printing_to(io::sink())?;
-    if let Some(folder) = &setup.compiled {
-        engine = engine.with_compiled_cache(CompiledCache::new(PrivateFolder::open(folder)?)?);
-    }
+    let engine = engine(setup.compiled.as_deref())?;
     let build = || -> Result<Generation, config::Report> {
         let config = config::parse("the benchmark", &setup.config, Path::new("/"), BUILTINS)?;
         Generation::build(1, config, &engine, None, None)

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -43,6 +43,9 @@ pub struct Settings {
     /// How often it comes
     #[arg(long, value_name = "N", default_value_t = 1)]
     count: u64,
+    /// Where compiled filters are kept: one that is there need not be compiled
+    #[arg(long, value_name = "FOLDER")]
+    compiled: Option<PathBuf>,
 }
 
 /// Takes it in. Says how it is met.
@@ -55,7 +58,7 @@ pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     match (settings.query, settings.answer, settings.own) {
         (Some(filling), ..) => query(filling, octets, count),
         (_, Some(filling), _) => Ok(answer(filling, octets, count)),
-        (.., Some(own)) => own_answers::run(own, octets, count),
+        (.., Some(own)) => own_answers::run(own, octets, count, settings.compiled.as_deref()),
         _ => Err("no message".into()),
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use dnsweir_config as config;
-use dnsweir_engine::filter::{BUILTINS, Engine, Filter};
+use dnsweir_engine::filter::{BUILTINS, Filter};
 use dnsweir_serve::serve::generation::Generation;
 use dnsweir_serve::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
 use dnsweir_wire::dns::{MESSAGE_MAXIMUM, Transport};
@@ -80,14 +80,14 @@ impl Own {
 /// # Errors
 ///
 /// When the proxy cannot be set up, or does not answer.
-pub fn run(own: Own, octets: usize, count: u64) -> Result<String, Box<dyn Error>> {
+pub fn run(own: Own, octets: usize, count: u64, compiled: Option<&Path>) -> Result<String, Box<dyn Error>> {
     let folder = Folder::new()?;
     let zone = folder.0.join("zone");
     fs::write(&zone, own.zone())?;
     let address: SocketAddr = "127.0.0.1:53".parse()?;
     let text = format!("listen \"{address}\"; {}", own.configuration(&zone));
     let config = config::parse("the measurement", &text, Path::new("/"), BUILTINS)?;
-    let engine = Engine::printing_to(io::sink())?;
+    let engine = crate::hit::engine(compiled)?;
     let generation = Arc::new(Generation::build(1, config, &engine, None, None)?);
     let shared = Shared::new(1 << 30, None);
     let client = Client {
@@ -194,7 +194,7 @@ mod tests {
     fn answers_are_as_large_as_may_be() -> Result<(), Box<dyn Error>> {
         for own in Own::value_variants().iter().copied() {
             let octets = |limit| -> Result<usize, Box<dyn Error>> {
-                let said = run(own, limit, 1)?;
+                let said = run(own, limit, 1, None)?;
                 Ok(said.trim_end_matches(" octets").parse()?)
             };
             assert!(octets(MESSAGE_MAXIMUM)? > 60_000, "{own:?}");
