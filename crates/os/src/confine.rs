@@ -13,6 +13,7 @@ use std::process::exit;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// A third of the share that whoever answers queries gets of a processor that both want. Less, and a busy machine would
 /// leave it none.
@@ -98,12 +99,12 @@ pub fn confine(parent: u32, confinement: Confinement, reach: Reach) -> io::Resul
     let seconds = confinement.time.as_secs() + u64::from(confinement.time.subsec_nanos() > 0);
     let memory = confinement.memory as u64;
     // Not the address space (RLIMIT_AS), of which allocators and stacks reserve more than anybody uses.
-    limit(libc::RLIMIT_DATA, memory, memory)?;
+    limit(Resource::Data, memory, memory)?;
     // Standard output is a file in memory.
-    limit(libc::RLIMIT_FSIZE, memory, memory)?;
+    limit(Resource::Fsize, memory, memory)?;
     // At the first one the kernel sends SIGXCPU, which says what happened; SIGKILL, at the second, does not.
-    limit(libc::RLIMIT_CPU, seconds, seconds + 1)?;
-    limit(libc::RLIMIT_CORE, 0, 0)?;
+    limit(Resource::Cpu, seconds, seconds + 1)?;
+    limit(Resource::Core, 0, 0)?;
     // Wishes, which change no outcome: to come after those who answer queries, and to be the one that the kernel ends when
     // the machine, and not the container, runs out of memory; which a parent cannot give on that may not write there itself.
     // SAFETY: takes numbers and no memory.
@@ -144,13 +145,12 @@ pub fn file_in_memory(name: &CStr) -> io::Result<File> {
     Ok(File::from(descriptor))
 }
 
-fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> io::Result<()> {
-    let limit = libc::rlimit {
-        rlim_cur: soft,
-        rlim_max: hard,
+fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    let limit = Rlimit {
+        current: Some(soft),
+        maximum: Some(hard),
     };
-    // SAFETY: reads one `rlimit`, which is ours.
-    done(unsafe { libc::setrlimit(resource, &raw const limit) }.into())
+    Ok(setrlimit(resource, limit)?)
 }
 
 fn done(result: libc::c_long) -> io::Result<()> {

@@ -257,7 +257,16 @@ impl Datagrams {
 unsafe fn send_some(socket: RawFd, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let count = headers.len() as libc::c_uint;
     // SAFETY: the headers are `count`, and what they point to is what the caller answers for.
+    #[cfg(not(target_env = "musl"))]
     let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
+    // musl's sendmmsg makes a system call for each, since the kernel takes fields of a header for wider than POSIX has them. Here,
+    // what lies between them is zero, as it all was at first.
+    // SAFETY: as above.
+    #[cfg(target_env = "musl")]
+    let sent = unsafe {
+        let flags = libc::MSG_DONTWAIT;
+        libc::syscall(libc::SYS_sendmmsg, socket, headers.as_mut_ptr(), count, flags)
+    };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
