@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::source::Source;
 use crate::system::System;
-use crate::{Failure, bill, dependencies, licences, output, write};
+use crate::{Failure, bill, dependencies, licences, manual, output, write};
 
 /// Files that are part of the package as they are, and where they go.
 const FILES: [(&str, &str); 2] = [
@@ -76,17 +76,10 @@ fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &
         write(&root.join(to), read(&source.root.join(from))?)?;
     }
     for (shell, to) in COMPLETIONS {
-        write(
-            &root.join(to),
-            output(Command::new(native).args(["completions", shell]))?,
-        )?;
+        manual::completions(native, shell, &root.join(to))?;
     }
-    let pages = root.join("usr/share/man/man1");
-    fs::create_dir_all(&pages).map_err(|error| format!("{}: {error}", pages.display()))?;
-    output(Command::new(native).arg("man").arg(&pages))?;
-    let all = fs::read_dir(&pages).map_err(|error| format!("{}: {error}", pages.display()))?;
-    for page in all.flatten() {
-        output(Command::new("gzip").args(["-9", "-n"]).arg(page.path()))?;
+    for page in manual::pages(native, &root.join("usr/share/man/man1"))? {
+        output(Command::new("gzip").args(["-9", "-n"]).arg(page))?;
     }
     let documents = root.join("usr/share/doc/dnsweir");
     for document in DOCUMENTS {
@@ -123,6 +116,8 @@ fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure>
     let (major, minor) = glibc.ok_or("the program does not say which glibc it needs")?;
     let size = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(root))?;
     let kibibytes = size.split_whitespace().next().unwrap_or_default();
+    let homepage = source.repository.as_ref();
+    let homepage = homepage.map_or_else(String::new, |url| format!("Homepage: {url}\n"));
     let text = format!(
         "Package: dnsweir\n\
          Version: {}\n\
@@ -133,6 +128,7 @@ fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure>
          Suggests: iptables, nftables\n\
          Section: net\n\
          Priority: optional\n\
+         {homepage}\
          Description: caching DNS proxy with filters in sandboxed WebAssembly\n \
          Answers the programs of one machine, or the pods of one Kubernetes node, from a\n \
          cache, and asks other servers for the rest. Which way a query takes is written in\n \

@@ -41,6 +41,14 @@ impl Processor {
             Processor::Arm64 => "aarch64-unknown-linux-gnu",
         }
     }
+
+    /// Rust's name of it for programs that need no C library of the system.
+    pub fn static_target(self) -> &'static str {
+        match self {
+            Processor::Amd64 => "x86_64-unknown-linux-musl",
+            Processor::Arm64 => "aarch64-unknown-linux-musl",
+        }
+    }
 }
 
 /// What one program or library needs.

@@ -5,9 +5,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
+use crate::layout::{self, Layout};
 use crate::source::Source;
 use crate::system::{Package, System};
 use crate::{Failure, bill, dependencies, licences, write};
@@ -68,32 +68,30 @@ pub fn pack(
 ) -> Result<Vec<String>, Failure> {
     let root = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
     fill(source, system, program, root.path())?;
-    let blobs = Blobs::of(source, system, root.path(), name)?;
-    let layout = out.join("image");
-    // What an earlier version left is not part of this one.
-    if layout.exists() {
-        fs::remove_dir_all(&layout).map_err(|error| format!("{}: {error}", layout.display()))?;
-    }
-    for (path, content) in &blobs.files {
-        write(&layout.join(path), content)?;
-    }
+    let (layout, manifest) = image(source, system, root.path(), name)?;
+    let folder = out.join("image");
+    layout.write(&folder)?;
+    let tag = format!("{name}:{}", source.version);
+    let mut files = layout.files()?;
+    files.push(("manifest.json".into(), for_docker(&manifest, &tag)?));
+    files.sort();
     let file = out.join(format!(
         "dnsweir-{}-{}.tar",
         source.version,
         system.processor().name()
     ));
     let mut tar = Builder::new(Vec::new());
-    for (path, content) in &blobs.files {
+    for (path, content) in &files {
         append(&mut tar, path, EntryType::Regular, 0o644, source.time, content)?;
     }
     write(&file, tar.into_inner().map_err(|error| error.to_string())?)?;
     Ok(vec![
-        format!("{}: an OCI layout", layout.display()),
+        format!("{}: an OCI layout", folder.display()),
         format!(
             "{}: for ctr images import, docker load, podman load",
             file.display()
         ),
-        format!("{name}:{} sha256:{}", source.version, blobs.manifest),
+        format!("{tag} sha256:{}", layout::digits(&layout::encoded(&manifest)?)),
     ])
 }
 
@@ -156,78 +154,33 @@ fn describe(source: &Source, system: &System, root: &Path) -> Result<(), Failure
     write(&folder.join("sbom.spdx.json"), bill)
 }
 
-/// The files of an OCI layout, by their paths in it.
-struct Blobs {
-    files: Vec<(String, Vec<u8>)>,
-    /// Digest of the image's manifest, in hexadecimal digits.
-    manifest: String,
+/// The image in a layout, under its version, and the description of its manifest.
+fn image(source: &Source, system: &System, root: &Path, name: &str) -> Result<(Layout, Value), Failure> {
+    let mut layout = Layout::default();
+    let tar = layer(root, source.time)?;
+    let config = config(source, system, &layout::digits(&tar))?;
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": layout::MANIFEST,
+        "config": layout.add_json("application/vnd.oci.image.config.v1+json", &config)?,
+        "layers": [layout.add("application/vnd.oci.image.layer.v1.tar+gzip", layout::compressed(&tar)?)],
+        "annotations": labels(source)?,
+    });
+    let mut described = layout.add_json(layout::MANIFEST, &manifest)?;
+    described["platform"] = json!({ "architecture": system.processor().name(), "os": "linux" });
+    layout.tag(&described, source.version, Some(name));
+    Ok((layout, manifest))
 }
 
-impl Blobs {
-    fn of(source: &Source, system: &System, root: &Path, name: &str) -> Result<Blobs, Failure> {
-        let mut blobs = Blobs {
-            files: Vec::new(),
-            manifest: String::new(),
-        };
-        let layer = layer(root, source.time)?;
-        let layer_size = layer.len();
-        let layer_digest = blobs.add(layer);
-        let config = blobs.add_json(&config(source, system, &layer_digest)?)?;
-        let manifest = json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {
-                "mediaType": "application/vnd.oci.image.config.v1+json", "digest": sha(&config.0), "size": config.1,
-            },
-            "layers": [{
-                "mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": sha(&layer_digest), "size": layer_size,
-            }],
-            "annotations": labels(source)?,
-        });
-        let manifest = blobs.add_json(&manifest)?;
-        let tag = format!("{name}:{}", source.version);
-        let index = json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [{
-                "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": sha(&manifest.0), "size": manifest.1,
-                "platform": {"architecture": system.processor().name(), "os": "linux"},
-                // containerd reads the first, other programs the second.
-                "annotations": {
-                    "io.containerd.image.name": tag, "org.opencontainers.image.ref.name": source.version,
-                },
-            }],
-        });
-        // What `docker load` of older versions reads, and what it takes for the same files.
-        let docker = json!([{
-            "Config": blob(&config.0), "RepoTags": [tag], "Layers": [blob(&layer_digest)],
-        }]);
-        blobs.files.push(("index.json".into(), encoded(&index)?));
-        blobs.files.push(("manifest.json".into(), encoded(&docker)?));
-        blobs
-            .files
-            .push(("oci-layout".into(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec()));
-        blobs.files.sort();
-        blobs.manifest = manifest.0;
-        Ok(blobs)
-    }
-
-    /// Adds a blob, and gives its digest.
-    fn add(&mut self, content: Vec<u8>) -> String {
-        let digest: String = Sha256::digest(&content)
-            .iter()
-            .map(|octet| format!("{octet:02x}"))
-            .collect();
-        self.files.push((blob(&digest), content));
-        digest
-    }
-
-    /// Adds a JSON document, and gives its digest and size.
-    fn add_json(&mut self, value: &Value) -> Result<(String, usize), Failure> {
-        let content = encoded(value)?;
-        let size = content.len();
-        Ok((self.add(content), size))
-    }
+/// What `docker load` of older versions reads, and what it takes for the same files.
+fn for_docker(manifest: &Value, tag: &str) -> Result<Vec<u8>, Failure> {
+    let path = |described: &Value| {
+        let digest = described["digest"].as_str().unwrap_or_default();
+        layout::path_of(digest.trim_start_matches("sha256:"))
+    };
+    layout::encoded(&json!([{
+        "Config": path(&manifest["config"]), "RepoTags": [tag], "Layers": [path(&manifest["layers"][0])],
+    }]))
 }
 
 /// How a container of it starts.
@@ -244,13 +197,13 @@ fn config(source: &Source, system: &System, layer: &str) -> Result<Value, Failur
             "StopSignal": "SIGTERM",
             "Labels": labels(source)?,
         },
-        "rootfs": {"type": "layers", "diff_ids": [sha(layer)]},
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer}")]},
         "history": [{"created": source.date()?, "created_by": "cargo xtask image"}],
     }))
 }
 
 /// By the names that the OCI image specification gives them.
-fn labels(source: &Source) -> Result<Value, Failure> {
+pub(crate) fn labels(source: &Source) -> Result<Value, Failure> {
     let mut labels = json!({
         "org.opencontainers.image.title": "dnsweir",
         "org.opencontainers.image.description": "A caching DNS proxy for one node, with filters in sandboxed WebAssembly",
@@ -261,10 +214,13 @@ fn labels(source: &Source) -> Result<Value, Failure> {
     if let Some(commit) = &source.commit {
         labels["org.opencontainers.image.revision"] = commit.as_str().into();
     }
+    if let Some(repository) = &source.repository {
+        labels["org.opencontainers.image.source"] = repository.as_str().into();
+    }
     Ok(labels)
 }
 
-/// The folder as a layer: in order of its paths, everything root's and of one time.
+/// A folder as a layer: in order of its paths, everything root's and of one time.
 pub(crate) fn layer(root: &Path, time: u64) -> Result<Vec<u8>, Failure> {
     let mut tar = Builder::new(Vec::new());
     for path in walk(root)? {
@@ -338,16 +294,4 @@ fn walk(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     paths.sort();
     Ok(paths)
-}
-
-fn blob(digest: &str) -> String {
-    format!("blobs/sha256/{digest}")
-}
-
-fn sha(digest: &str) -> String {
-    format!("sha256:{digest}")
-}
-
-fn encoded(value: &Value) -> Result<Vec<u8>, Failure> {
-    serde_json::to_vec(value).map_err(|error| error.to_string())
 }

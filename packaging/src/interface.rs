@@ -1,12 +1,11 @@
 //! The interface of filters as a WIT package in WebAssembly, as `wkg publish` and other tools of components take it, and in C and
 //! in Go, each with a filter that builds as it is.
 
-use std::fs;
 use std::path::Path;
 
 use wit_parser::Resolve;
 
-use super::{Failure, image, write};
+use super::{Failure, copy, image, write};
 
 /// Folders in `examples/languages`. Rust's is a crate of cargo's.
 const LANGUAGES: [&str; 2] = ["c", "go"];
@@ -33,20 +32,4 @@ pub fn pack(wit: &Path, languages: &Path, out: &Path) -> Result<Vec<String>, Fai
         made.push(file.display().to_string());
     }
     Ok(made)
-}
-
-/// Copies a folder, without what was built in it.
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let failed = |error| format!("{}: {error}", from.display());
-    fs::create_dir(to).map_err(failed)?;
-    for entry in fs::read_dir(from).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let (path, copied) = (entry.path(), to.join(entry.file_name()));
-        match path.is_dir() {
-            true if entry.file_name() == "target" => {}
-            true => copy(&path, &copied)?,
-            false => fs::copy(&path, copied).map(drop).map_err(failed)?,
-        }
-    }
-    Ok(())
 }

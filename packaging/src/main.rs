@@ -1,5 +1,5 @@
-//! Packs what cargo built: an image for containers, and a Debian package; and what authors of filters get, the interface.
-//! `cargo xtask image`, `package` and `sdk` build and call it.
+//! Packs what cargo built: an image for containers, a Debian package, and an archive; what authors of filters get, the interface; and what
+//! makes a release of all of it. `cargo xtask image`, `package`, `sdk` and `release` build and call it.
 //!
 //! Image and package hold the program as the tests start it, its licences and a bill of materials; the image has what the program calls on a
 //! node besides. Made twice of the same commit by the same toolchain, they are equal to the octet.
@@ -11,14 +11,23 @@
     reason = "a program speaks to the person who called it"
 )]
 
+mod archive;
 mod bill;
+mod chart;
 mod debian;
 mod dependencies;
 mod elf;
 mod image;
+mod index;
 mod interface;
+mod layout;
 mod licences;
+mod manual;
+mod provenance;
+mod push;
+mod signature;
 mod source;
+mod sums;
 mod system;
 
 use std::path::PathBuf;
@@ -47,6 +56,9 @@ struct Args {
     /// The program for this machine, which writes its manual pages; where it is not the one that is packed.
     #[arg(long, value_name = "FILE")]
     native: Option<PathBuf>,
+    /// Where others find the source.
+    #[arg(long, value_name = "URL")]
+    repository: Option<String>,
     #[command(subcommand)]
     what: What,
 }
@@ -61,6 +73,46 @@ enum What {
     },
     /// A package for Debian and its descendants.
     Package,
+    /// An archive of a program that is linked statically.
+    Archive,
+    /// One image for several processors, of the layouts that `image` made for each.
+    Index {
+        /// The image's name, without a tag: that is the version.
+        #[arg(long, default_value = "docker.io/library/dnsweir")]
+        name: String,
+        /// The layouts.
+        #[arg(required = true, value_name = "FOLDER")]
+        images: Vec<PathBuf>,
+    },
+    /// The Helm chart, as an archive and as an artifact for registries.
+    Chart {
+        /// The registry that its image is in, with the path before the image's name.
+        #[arg(long)]
+        registry: Option<String>,
+    },
+    /// What is in the folder that the result is written to, and where it is from.
+    Provenance {
+        /// The URI that stands for who builds.
+        #[arg(long, value_name = "URI")]
+        builder: String,
+    },
+    /// The checksums of what is in that folder.
+    Sums,
+    /// Signatures of the checksums, and of image and chart if a registry is named.
+    Sign {
+        /// A private key of ECDSA P-256, in PEM.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        /// The registry that image and chart are for.
+        #[arg(long)]
+        registry: Option<String>,
+    },
+    /// Copies image and chart from that folder to a registry.
+    Push {
+        /// The registry, with the path before the names of image and chart.
+        #[arg(long)]
+        registry: String,
+    },
     /// The interface of filters as a WIT package, in C and in Go; it needs no program.
     Interface {
         /// The folder with its WIT files.
@@ -92,13 +144,27 @@ fn pack(args: &Args) -> Result<Vec<String>, Failure> {
     if let What::Interface { wit, languages } = &args.what {
         return interface::pack(wit, languages, &args.out);
     }
+    let source = Source::read(args.repository.clone())?;
+    match &args.what {
+        What::Index { name, images } => index::pack(&source, images, name, &args.out),
+        What::Chart { registry } => chart::pack(&source, registry.as_deref(), &args.out),
+        What::Provenance { builder } => provenance::pack(&source, builder, &args.out),
+        What::Sums => sums::pack(&args.out),
+        What::Sign { key, registry } => signature::pack(&source, key, registry.as_deref(), &args.out),
+        What::Push { registry } => push::pack(&source, registry, &args.out),
+        What::Image { .. } | What::Package | What::Archive | What::Interface { .. } => program(args, &source),
+    }
+}
+
+/// Packs a program.
+fn program(args: &Args, source: &Source) -> Result<Vec<String>, Failure> {
     let program = args.program.as_ref().ok_or("--program: name what is packed")?;
-    let source = Source::read()?;
     let system = System::open(&args.system, program)?;
     let native = args.native.as_ref().unwrap_or(program);
     match &args.what {
-        What::Image { name } => image::pack(&source, &system, program, name, &args.out),
-        What::Package | What::Interface { .. } => debian::pack(&source, &system, program, native, &args.out),
+        What::Image { name } => image::pack(source, &system, program, name, &args.out),
+        What::Archive => archive::pack(source, &system, program, native, &args.out),
+        _ => debian::pack(source, &system, program, native, &args.out),
     }
 }
 
@@ -108,6 +174,22 @@ fn write(path: &std::path::Path, content: impl AsRef<[u8]>) -> Result<(), Failur
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(path, content))
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// Copies a folder, without what was built in it.
+fn copy(from: &std::path::Path, to: &std::path::Path) -> Result<(), Failure> {
+    let failed = |error| format!("{}: {error}", from.display());
+    std::fs::create_dir_all(to).map_err(failed)?;
+    for entry in std::fs::read_dir(from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+        match path.is_dir() {
+            true if entry.file_name() == "target" => {}
+            true => copy(&path, &copied)?,
+            false => std::fs::copy(&path, copied).map(drop).map_err(failed)?,
+        }
+    }
+    Ok(())
 }
 
 /// What a command prints.

@@ -15,11 +15,13 @@ pub struct Source {
     pub commit: Option<String>,
     /// Seconds since 1970: the time that every file of a package has, so that packing again gives the same octets.
     pub time: u64,
+    /// Where others find it, as a URL, if that was said.
+    pub repository: Option<String>,
 }
 
 impl Source {
     /// What git says, and `SOURCE_DATE_EPOCH` before it.
-    pub fn read() -> Result<Source, Failure> {
+    pub fn read(repository: Option<String>) -> Result<Source, Failure> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = here.parent().unwrap_or(here).to_owned();
         let git = |args: &[&str]| {
@@ -43,6 +45,7 @@ impl Source {
             version: env!("CARGO_PKG_VERSION"),
             commit,
             time,
+            repository,
         })
     }
 

@@ -1,0 +1,61 @@
+//! The program that needs nothing of the system that it runs on, in an archive with its manual pages, completions and licences.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::source::Source;
+use crate::system::System;
+use crate::{Failure, bill, dependencies, image, layout, licences, manual, write};
+
+/// What is linked in beside the crates: the C library of Rust's targets for musl, whose terms Debian has beside its own build of it.
+const LIBRARY: &str = "/usr/share/doc/musl/copyright";
+
+/// Writes the archive, and says where.
+pub fn pack(
+    source: &Source,
+    system: &System,
+    program: &Path,
+    native: &Path,
+    out: &Path,
+) -> Result<Vec<String>, Failure> {
+    let needs = &system.program;
+    if needs.linker.is_some() || !needs.libraries.is_empty() {
+        let libraries = needs.libraries.join(", ");
+        return Err(format!(
+            "{}: it needs {libraries} of the system, and an archive is for programs that need nothing",
+            program.display()
+        ));
+    }
+    let target = needs.processor.static_target();
+    let name = format!("dnsweir-{}-{target}", source.version);
+    let staged = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+    fill(source, system, program, native, &staged.path().join(&name))?;
+    let file = out.join(format!("{name}.tar.gz"));
+    write(
+        &file,
+        layout::compressed(&image::layer(staged.path(), source.time)?)?,
+    )?;
+    Ok(vec![format!("{}: a program for an empty system", file.display())])
+}
+
+fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &Path) -> Result<(), Failure> {
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let to = root.join("dnsweir");
+    write(&to, read(program)?)?;
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+    for shell in manual::SHELLS {
+        manual::completions(native, shell, &root.join(format!("completions/dnsweir.{shell}")))?;
+    }
+    manual::pages(native, &root.join("man/man1"))?;
+    write(&root.join("LICENSE"), read(&source.root.join("LICENSE"))?)?;
+    let processor = system.processor();
+    let dependencies = dependencies::of(source, processor.static_target())?;
+    let library = fs::read_to_string(LIBRARY)
+        .map_err(|error| format!("the licence of musl: {LIBRARY}: {error}; install Debian's musl"))?;
+    let rule = "=".repeat(80);
+    let licences = format!("{}\n{rule}\nmusl\n\n{library}", licences::text(&dependencies)?);
+    write(&root.join("THIRD-PARTY-LICENSES"), licences)?;
+    let bill = bill::spdx(source, processor, &dependencies, std::iter::empty())?;
+    write(&root.join("sbom.spdx.json"), bill)
+}

@@ -1,0 +1,67 @@
+//! The checksums of a release, in the form that `sha256sum --check` and `dnsweir verify` read.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Failure, layout, write};
+
+/// The file that they are in. What it is the beginning of, its signature, is not in it.
+pub const FILE: &str = "SHA256SUMS";
+
+/// Writes the checksums of all files in a folder, and says where; not of those in folders below it.
+pub fn pack(folder: &Path) -> Result<Vec<String>, Failure> {
+    let mut text = String::new();
+    for (name, digest) in files(folder)? {
+        text += &format!("{digest}  {name}\n");
+    }
+    let file = folder.join(FILE);
+    write(&file, text)?;
+    Ok(vec![file.display().to_string()])
+}
+
+/// The names of the files in a folder, in order, with their digests in hexadecimal digits.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn files(folder: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let wrong = |error| format!("{}: {error}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if path.is_file() && !name.starts_with(FILE) {
+            let content = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            files.push((name, layout::digits(&content)));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By a program that is not ours.
+    #[test]
+    fn sha256sum_reads_them() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.deb", "a.tar.gz", "SHA256SUMS.sig", "oci/index.json"] {
+            write(&folder.path().join(name), name).unwrap();
+        }
+        pack(folder.path()).unwrap();
+        pack(folder.path()).unwrap();
+        let sums = fs::read_to_string(folder.path().join(FILE)).unwrap();
+        let names: Vec<&str> = sums.lines().filter_map(|line| line.split("  ").nth(1)).collect();
+        assert_eq!(names, ["a.tar.gz", "b.deb"]);
+        let mut check = std::process::Command::new("sha256sum");
+        check
+            .args(["--check", "--strict", FILE])
+            .current_dir(folder.path());
+        assert_eq!(crate::output(&mut check).unwrap(), "a.tar.gz: OK\nb.deb: OK\n");
+    }
+}
