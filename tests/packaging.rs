@@ -11,6 +11,7 @@ use wit_parser::{PackageId, Resolve};
 use crate::harness::guests::root;
 use crate::harness::needs;
 use crate::harness::proxy::program;
+use crate::harness::registry::{Registry, TOOLS};
 use crate::harness::tools::{command, output};
 
 /// Makes an image or a package in a folder of its own.
@@ -200,6 +201,135 @@ fn the_sdk_is_ready_to_be_published() {
     let done = package.output().expect("cargo");
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && !said.contains("warning"), "{said}");
+}
+
+/// A release's checksums, signed with a key of nobody's: the program itself checks them, and finds what was changed.
+#[test]
+fn a_release_is_verified_by_the_program() {
+    if !needs(&["openssl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    for name in ["private.pem", "other.pem"] {
+        let mut key = command("openssl");
+        key.args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"]);
+        output(key.arg(path(name)));
+        let mut public = command("openssl");
+        public.args(["pkey", "-pubout", "-in"]).arg(path(name));
+        output(public.arg("-out").arg(path(&format!("{name}.pub"))));
+    }
+    let release = path("release");
+    fs::create_dir(&release).expect("a folder");
+    for name in ["a.deb", "b.tar.gz"] {
+        fs::write(release.join(name), name).expect("a file");
+    }
+    let packaging = || {
+        let mut command = Command::new(program().with_file_name("dnsweir-packaging"));
+        command.arg("--out").arg(&release);
+        command
+    };
+    output(packaging().arg("sums"));
+    output(packaging().arg("sign").arg("--key").arg(path("private.pem")));
+    let verify = |key: &str| {
+        let mut verify = Command::new(program());
+        verify.arg("verify").arg(release.join("SHA256SUMS"));
+        let done = verify.arg("--key").arg(path(key)).output().expect("dnsweir");
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    fs::remove_file(release.join("b.tar.gz")).expect("a file");
+    let (status, said) = verify("private.pem.pub");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("a.deb: as it was signed\nb.tar.gz: not here\n"),
+        "{said}"
+    );
+    let (status, said) = verify("other.pem.pub");
+    assert_eq!(status, Some(64), "{said}");
+    assert!(said.contains("by another key"), "{said}");
+    fs::write(release.join("a.deb"), "another").expect("a file");
+    let (status, said) = verify("private.pem.pub");
+    assert_eq!(status, Some(64), "{said}");
+    assert!(said.contains("a.deb: not what was signed"), "{said}");
+}
+
+/// Image and chart in a registry, with their signatures, and with what they are made of and where that is from; once.
+#[test]
+fn a_release_is_pushed_once() {
+    if !needs(&[TOOLS, &["skopeo", "xtables-nft-multi", "nft"]].concat()) {
+        return;
+    }
+    let (registry, folder) = (Registry::start(), made("image"));
+    let key = folder.path().join("private.pem");
+    let mut generate = command("openssl");
+    generate.args(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"]);
+    output(generate.arg(&key));
+    let host = format!("{}/dns", registry.address);
+    let packaging = |arguments: &[&str]| {
+        let mut command = Command::new(program().with_file_name("dnsweir-packaging"));
+        command.env("REGISTRY_AUTH_FILE", registry.credentials());
+        command.arg("--repository").arg("https://git.example/dnsweir");
+        command.arg("--out").arg(folder.path()).args(arguments);
+        command
+    };
+    let image = folder.path().join("image").display().to_string();
+    output(&mut packaging(&[
+        "index",
+        "--name",
+        &format!("{host}/dnsweir"),
+        &image,
+    ]));
+    output(&mut packaging(&["chart", "--registry", &host]));
+    output(&mut packaging(&[
+        "provenance",
+        "--builder",
+        "https://builder.example/1",
+    ]));
+    output(&mut packaging(&["sums"]));
+    let key = key.display().to_string();
+    output(&mut packaging(&["sign", "--registry", &host, "--key", &key]));
+    let push = ["push", "--registry", &host];
+    let pushed = output(&mut packaging(&push));
+    let there = |name: &str| {
+        let mut inspect = command("skopeo");
+        inspect.env("REGISTRY_AUTH_FILE", registry.credentials());
+        inspect.args(["inspect", "--raw", "--tls-verify=false"]);
+        let text = output(inspect.arg(format!("docker://{host}/{name}")));
+        serde_json::from_str::<serde_json::Value>(&text).expect("a manifest")
+    };
+    // What kind of thing is said about an image.
+    let about = |name: &str, tag: &str| {
+        let referrer = there(&format!("{name}:{tag}"))["manifests"][0]["digest"].clone();
+        let manifest = there(&format!("{name}@{}", referrer.as_str().expect("a digest")));
+        manifest["artifactType"].as_str().expect("a type").to_owned()
+    };
+    for (name, line) in ["dnsweir", "charts/dnsweir"].into_iter().zip(pushed.lines()) {
+        let (tagged, digest) = line.split_once(" sha256:").expect("a digest");
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(tagged, format!("{host}/{name}:{version}"));
+        there(&format!("{name}@sha256:{digest}"));
+        let signature = there(&format!("{name}:sha256-{digest}.sig"));
+        assert!(signature["layers"][0]["annotations"]["dev.cosignproject.cosign/signature"].is_string());
+        let said = about(name, &format!("sha256-{digest}"));
+        assert_eq!(said, "application/vnd.in-toto+json");
+    }
+    let of_processor = there(&format!("dnsweir:{}", env!("CARGO_PKG_VERSION")))["manifests"][0].clone();
+    let digest = of_processor["digest"]
+        .as_str()
+        .expect("a digest")
+        .replace(':', "-");
+    assert_eq!(about("dnsweir", &digest), "application/spdx+json");
+
+    // The same again changes nothing; something else under the same version is refused.
+    output(&mut packaging(&push));
+    output(&mut packaging(&["chart", "--registry", "other.example"]));
+    let refused = packaging(&push).output().expect("dnsweir-packaging");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("is something else"),
+        "{said}"
+    );
 }
 
 /// The interface, packed in a folder of its own.

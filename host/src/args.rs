@@ -142,6 +142,15 @@ pub enum Command {
         #[command(subcommand)]
         command: CacheCommand,
     },
+    /// Check the signature of a release's checksums, and the files beside them.
+    Verify {
+        /// The checksums, whose signature is beside them: SHA256SUMS and SHA256SUMS.sig.
+        #[arg(value_name = "FILE")]
+        sums: PathBuf,
+        /// Public key in PEM of whom you have the release from.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+    },
     /// Change the level of a running dnsweir's log.
     LogLevel {
         /// The least severe messages to log.

@@ -78,6 +78,7 @@ fn main() -> ExitCode {
             partly,
             ..
         } => import(corefile.as_deref(), out.as_deref(), partly),
+        Command::Verify { sums, key } => tool(tools::verify::verify(&sums, &key)),
         Command::Cache { command } => cache(&command),
         Command::LogLevel { level, control } => {
             tell(&control.path, Ok(control::Request::LogLevel(level.into())))
@@ -199,6 +200,7 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Dev { .. }
         | Command::Filter(_)
         | Command::Import { .. }
+        | Command::Verify { .. }
         | Command::Cache { .. }
         | Command::LogLevel { .. }
         | Command::Health { .. }

@@ -88,7 +88,8 @@ impl Signers {
     }
 }
 
-fn text_of(path: &Path) -> Result<String, Stop> {
+/// A text that somebody has named.
+pub(super) fn text_of(path: &Path) -> Result<String, Stop> {
     Ok(config::read_source(path)?.text().to_owned())
 }
 

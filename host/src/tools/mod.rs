@@ -1,4 +1,5 @@
-//! Tools for those who write filters and configurations: what `dnsweir filter …`, `explain` and `dev` do.
+//! Tools for those who write filters and configurations, and for those who install: what `dnsweir filter …`, `explain`, `dev` and
+//! `verify` do.
 //!
 //! They show what the proxy does by having the proxy's own code do it: [`explain`] sends a query through
 //! [`serve`](crate::serve), [`test`] and [`info`] load a module as the proxy would. Nothing here is part
@@ -14,6 +15,7 @@ mod modules;
 pub mod new;
 pub mod record;
 pub mod test;
+pub mod verify;
 
 use std::fmt;
 

@@ -20,12 +20,12 @@ mod signature;
 use crate::config::{Config, Module, Report};
 use crate::private_folder::PrivateFolder;
 
-pub use artifact::Artifact;
+pub use artifact::{Artifact, digest};
 pub use child::serve as pull_for_parent;
 pub use deliveries::Deliveries;
 pub use pull::{PULL_MEMORY, Pulled, pull};
 pub use push::push;
-pub use signature::Policy;
+pub use signature::{Policy, has_signed};
 
 /// Gives each filter of `config` whose module is an artifact its code, and returns when that is done. Not within a runtime.
 ///

@@ -166,6 +166,16 @@ impl Policy {
     }
 }
 
+/// Whether the holder of a `key`, in PEM, has signed a message. The signature is in base 64, as `cosign sign-blob` writes it.
+///
+/// # Errors
+/// When the key is none of those that [`Policy`] takes.
+pub fn has_signed(key: &str, message: &[u8], signature: &str) -> Result<bool, &'static str> {
+    let key = PublicKey::read("", key).ok_or("it is not a public key of ECDSA P-256 or Ed25519 in PEM")?;
+    let signature = STANDARD.decode(signature.trim_end());
+    Ok(signature.is_ok_and(|signature| key.has_signed(message, &signature)))
+}
+
 impl PublicKey {
     fn read(name: &str, pem: &str) -> Option<PublicKey> {
         let inner = pem.split_once("-----BEGIN PUBLIC KEY-----")?.1;

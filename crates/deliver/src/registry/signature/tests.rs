@@ -266,6 +266,20 @@ fn keys_that_are_none_are_told() {
     }
 }
 
+/// A file's signature, by itself.
+#[test]
+fn a_message_is_signed_by_the_key_that_signed_it() {
+    for pen in [Pen::ecdsa(), Pen::edwards()] {
+        let (key, other) = (pen.key("alice").pem, Pen::ecdsa().key("bob").pem);
+        let signature = pen.sign(b"a list") + "\n";
+        assert_eq!(has_signed(&key, b"a list", &signature), Ok(true));
+        assert_eq!(has_signed(&key, b"a List", &signature), Ok(false));
+        assert_eq!(has_signed(&other, b"a list", &signature), Ok(false));
+        assert_eq!(has_signed(&key, b"a list", "?"), Ok(false));
+        assert!(has_signed("", b"a list", &signature).is_err());
+    }
+}
+
 /// What cosign 3.1 has signed: a key of its own, the manifest's digest, and both forms.
 #[test]
 fn what_cosign_has_signed_is_taken() {
