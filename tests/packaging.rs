@@ -254,6 +254,22 @@ fn a_release_is_verified_by_the_program() {
     assert!(said.contains("a.deb: not what was signed"), "{said}");
 }
 
+/// An index with an image, a chart, where all is from, sums, and signatures of these.
+fn signed(packaging: impl Fn(&[&str]) -> Command, folder: &Path, host: &str, key: &Path) {
+    let path = |path: &Path| path.display().to_string();
+    let (image, key) = (path(&folder.join("image")), path(key));
+    let name = format!("{host}/dnsweir");
+    for words in [
+        &["index", "--name", &name, &image][..],
+        &["chart", "--registry", host],
+        &["provenance", "--builder", "https://builder.example/1"],
+        &["sums"],
+        &["sign", "--registry", host, "--key", &key],
+    ] {
+        output(&mut packaging(words));
+    }
+}
+
 /// Image and chart in a registry, with their signatures, and with what they are made of and where that is from; once.
 #[test]
 fn a_release_is_pushed_once() {
@@ -273,22 +289,7 @@ fn a_release_is_pushed_once() {
         command.arg("--out").arg(folder.path()).args(arguments);
         command
     };
-    let image = folder.path().join("image").display().to_string();
-    output(&mut packaging(&[
-        "index",
-        "--name",
-        &format!("{host}/dnsweir"),
-        &image,
-    ]));
-    output(&mut packaging(&["chart", "--registry", &host]));
-    output(&mut packaging(&[
-        "provenance",
-        "--builder",
-        "https://builder.example/1",
-    ]));
-    output(&mut packaging(&["sums"]));
-    let key = key.display().to_string();
-    output(&mut packaging(&["sign", "--registry", &host, "--key", &key]));
+    signed(packaging, folder.path(), &host, &key);
     let push = ["push", "--registry", &host];
     let pushed = output(&mut packaging(&push));
     let there = |name: &str| {

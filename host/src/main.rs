@@ -90,9 +90,7 @@ fn main() -> ExitCode {
         Command::Words { word } => tool(tools::words(word.as_deref())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
         Command::PullModule(child) => work_for_parent(kept, &child, pull_for_parent),
-        Command::CompileFilter { child, metered } => work_for_parent(kept, &child, |parent, limits| {
-            compile_for_parent(parent, limits, metered)
-        }),
+        Command::CompileFilter { child, metered } => compile(kept, &child, metered),
     }
 }
 
@@ -121,6 +119,13 @@ fn work_for_parent(
         time: Duration::from_millis(child.milliseconds),
     };
     ExitCode::from(work(child.parent, limits))
+}
+
+/// Compiles a filter for the proxy.
+fn compile(kept: io::Result<()>, child: &Child, metered: bool) -> ExitCode {
+    work_for_parent(kept, child, |parent, limits| {
+        compile_for_parent(parent, limits, metered)
+    })
 }
 
 /// What serves without a log would be silent whatever befalls it.

@@ -27,3 +27,11 @@ fn deny() -> Result<(), Failure> {
     }
     call(cargo(["deny", "check", "bans", "licenses", "sources"]))
 }
+
+/// Known faults of the dependencies. What it says depends on the day, so that no change has to pass it; the project looks each day.
+pub fn advisories() -> Result<(), Failure> {
+    if !answers(Command::new("cargo-deny").arg("--version")) {
+        return Err("there is no cargo-deny: cargo install cargo-deny --locked".to_owned());
+    }
+    call(cargo(["deny", "check", "advisories"]))
+}

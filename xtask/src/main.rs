@@ -19,7 +19,9 @@ mod coredns_suite;
 mod fuzz;
 mod lint;
 mod pack;
+mod processor;
 mod programs;
+mod release;
 mod released;
 mod setup;
 mod simulate;
@@ -58,6 +60,8 @@ What ships, and what it costs (always the release):
   image [--arch A]   pack an image without a daemon: target/image, and a file for `ctr images import`
   package [--arch A] pack a Debian package; A is amd64 or arm64, see docs/packaging.md
   sdk                pack the SDK's crate and the interface's WIT package, as they would be published: target/package
+  release [ARGS…]    all artifacts of a release, from a clone without changes: target/artifacts; see docs/packaging.md for
+                     --out, --repository, --registry, --builder, --key, --twice, --push, --arch
 
 Now and then:
   setup              add the WebAssembly target that filters are built for, if it is missing
@@ -65,6 +69,7 @@ Now and then:
   simulate [ARGS…]   play the proxy in a world of its own for two minutes, a history a seed; --help and tests/box/README.md
   fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
   coredns-suite [T…] run CoreDNS's own tests against dnsweir, and compare with the table of docs/reference/coredns-suite.md (--write); needs Go
+  advisories         ask whether faults of dependencies have become known; needs cargo-deny and the network
   docs               make a site of the documents, with a search: target/docs/book; needs mdBook
   bindings           generate guest-sdk/src/bindings.rs from wit/
   keep-filter        store a filter as it is built today, for the tests of later releases: docs/interface.md
@@ -86,7 +91,11 @@ fn main() -> ExitCode {
         "image" | "package" => Build::Release
             .programs(None)
             .and_then(|()| pack::pack(&command, &rest)),
-        "sdk" => Build::Release.programs(None).and_then(|()| pack::sdk()),
+        "sdk" => Build::Release
+            .programs(None)
+            .and_then(|()| pack::sdk(None, &build::target().join("package"))),
+        "release" => release::release(&rest),
+        "advisories" => lint::advisories(),
         "setup" => setup::wasm_target(),
         "steady" => steady::steady(rest),
         "simulate" => simulate::simulate(rest),

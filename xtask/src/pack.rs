@@ -1,15 +1,12 @@
-//! The image and the package, for this machine's processor or another.
+//! The image, the package and the SDK, for this machine's processor or another.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::build::target;
 use crate::commands::{Failure, built, call, cargo, root};
-
-/// Debian's name of a processor, Rust's, and the compiler that links for it from elsewhere.
-const PROCESSORS: [(&str, &str, &str); 2] = [
-    ("amd64", "x86_64-unknown-linux-gnu", "x86_64-linux-gnu-gcc"),
-    ("arm64", "aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc"),
-];
+use crate::processor::{self, Library};
 
 /// Packs what `build` left, or what is built here for another processor. `what` is `image` or `package`; of `args`,
 /// `--arch` is looked at here, and the rest is the packaging program's.
@@ -20,9 +17,9 @@ pub fn pack(what: &str, args: &[String]) -> Result<(), Failure> {
         Some(_) => return Err("--arch: say which, amd64 or arm64".to_owned()),
         None => None,
     };
-    let mut command = Command::new(built("dnsweir-packaging"));
+    let mut command = packaging();
     let program = match arch {
-        Some(arch) => built_for(&arch, &mut command)?,
+        Some(arch) => processor::named(&arch)?.program(Library::Glibc)?,
         None => built("dnsweir"),
     };
     let out = root().join("target");
@@ -35,29 +32,78 @@ pub fn pack(what: &str, args: &[String]) -> Result<(), Failure> {
     call(command.args(rest).arg(what).args(name))
 }
 
-/// Packs what authors of filters get from registries, as it would be published: the SDK's crate, built once from what is in it, and
-/// the interface, also in C and in Go. Publishes nothing.
-pub fn sdk() -> Result<(), Failure> {
-    call(cargo(["package", "--package", "dnsweir-filter", "--allow-dirty"]))?;
+/// The packaging program, which has manual pages written by the program for this machine.
+pub fn packaging() -> Command {
     let mut command = Command::new(built("dnsweir-packaging"));
-    command.current_dir(root()).arg("--out").arg("target/package");
-    call(command.arg("interface"))
+    command.current_dir(root()).arg("--native").arg(built("dnsweir"));
+    command
 }
 
-/// Builds for another processor, and names the program.
-fn built_for(arch: &str, packaging: &mut Command) -> Result<PathBuf, Failure> {
-    let Some((_, target, linker)) = PROCESSORS.into_iter().find(|(name, ..)| *name == arch) else {
-        return Err(format!("--arch {arch}: there are amd64 and arm64"));
+/// What is published as crates; cargo refuses others by itself, since their manifests say so.
+const CRATES: [&str; 1] = ["dnsweir-filter"];
+
+/// Packs what authors of filters get from registries, as it would be published: the SDK's crate, built once from what is in it, and
+/// the interface, also in C and in Go. Publishes nothing. With a `repository`, the crate's page says where the source is.
+pub fn sdk(repository: Option<&str>, out: &Path) -> Result<(), Failure> {
+    let source = repository.map_or_else(|| Ok(root()), with_repository)?;
+    let folder = target().join("package/target");
+    let of_crates = |words: &[&str]| {
+        let mut command = cargo(words.iter().copied());
+        command.args(["--allow-dirty", "--target-dir"]).arg(&folder);
+        command.current_dir(&source);
+        call(command)
     };
-    let mut build = cargo(["build", "--release", "--package", "dnsweir", "--target", target]);
-    let variable = target.to_uppercase().replace('-', "_");
-    build.env(format!("CARGO_TARGET_{variable}_LINKER"), linker);
-    build.env(format!("CC_{}", target.replace('-', "_")), linker);
-    call(build)?;
-    packaging.arg("--native").arg(built("dnsweir"));
-    let folder = built("dnsweir")
-        .ancestors()
-        .nth(2)
-        .map(|target| target.to_owned());
-    Ok(folder.unwrap_or_default().join(target).join("release/dnsweir"))
+    of_crates(&["publish", "--dry-run", "--workspace"])?;
+    fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    for name in CRATES {
+        of_crates(&["package", "--no-verify", "--package", name])?;
+        let file = format!("{name}-{}.crate", env!("CARGO_PKG_VERSION"));
+        let copied = fs::copy(folder.join("package").join(&file), out.join(&file));
+        copied.map_err(|error| format!("{file}: {error}"))?;
+    }
+    call(packaging().arg("--out").arg(out).arg("interface"))
+}
+
+/// A clone of what is committed, in which the manifests of what is published say where the source is: there is no place for that in the
+/// repository until somebody has chosen one.
+fn with_repository(url: &str) -> Result<PathBuf, Failure> {
+    let clone = target().join("package/source");
+    if clone.exists() {
+        fs::remove_dir_all(&clone).map_err(|error| format!("{}: {error}", clone.display()))?;
+    }
+    let mut git = Command::new("git");
+    git.args(["clone", "--quiet", "--shared"]).arg(root()).arg(&clone);
+    call(git)?;
+    let manifest = clone.join("guest-sdk/Cargo.toml");
+    let failed = |error| format!("{}: {error}", manifest.display());
+    let text = fs::read_to_string(&manifest).map_err(failed)?;
+    fs::write(&manifest, said(&text, url)).map_err(failed)?;
+    Ok(clone)
+}
+
+/// A manifest that says where the source is, if it did not.
+fn said(manifest: &str, url: &str) -> String {
+    match manifest.contains("\nrepository") {
+        true => manifest.to_owned(),
+        false => manifest.replacen("\nreadme = ", &format!("\nrepository = {url:?}\nreadme = "), 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_says_where_the_source_is() {
+        let manifest = fs::read_to_string(root().join("guest-sdk/Cargo.toml")).unwrap();
+        let url = "https://git.example/dnsweir";
+        let once = said(&manifest, url);
+        let line = format!("repository = {url:?}");
+        assert!(once.lines().any(|other| other == line), "{once}");
+        assert_eq!(
+            said(&once, "https://other.example"),
+            once,
+            "what it says itself is left"
+        );
+    }
 }

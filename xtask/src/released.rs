@@ -60,6 +60,28 @@ pub fn keep() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a filter of today's interface is kept, and all are what their digests say: what a release promises is tested by them.
+///
+/// # Errors
+/// When one is missing or changed.
+pub fn is_kept() -> Result<(), Failure> {
+    let kept = root().join(KEPT);
+    let version = interface_version()?;
+    let sums =
+        fs::read_to_string(kept.join("SHA256SUMS")).map_err(|error| format!("{KEPT}/SHA256SUMS: {error}"))?;
+    if !sums
+        .lines()
+        .any(|line| line.ends_with(&format!("  {version}.wasm")))
+    {
+        return Err(format!(
+            "{KEPT} has no filter of the interface {version}: cargo xtask keep-filter"
+        ));
+    }
+    let mut check = Command::new("sha256sum");
+    check.args(["--check", "--quiet", "--strict", "SHA256SUMS"]);
+    call(check.current_dir(kept))
+}
+
 /// The version in `wit/`.
 fn interface_version() -> Result<String, Failure> {
     let file = root().join("wit/filter.wit");
