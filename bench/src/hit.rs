@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use dnsweir_config as config;
-use dnsweir_engine::filter::{BUILTINS, CompiledCache, Engine, Filter};
+use dnsweir_engine::filter::{BUILTINS, CompiledCache, Engine};
 use dnsweir_os::private_folder::PrivateFolder;
 use dnsweir_serve::serve::generation::Generation;
 use dnsweir_serve::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
@@ -426,7 +426,10 @@ impl<'a> HitPath<'a> {
         setup: &'a Setup,
         size: usize,
     ) -> Result<HitPath<'a>, Box<dyn Error>> {
-        let instances = generation.filters.iter().map(Filter::instantiate);
+        let instances = generation
+            .filters
+            .iter()
+            .map(|loaded| loaded.filter.instantiate());
         let instances = instances.collect::<Result<Vec<_>, _>>()?;
         let server = shared.server(ADDRESS.parse::<SocketAddr>()?);
         let queries = setup.queries_of(worker);

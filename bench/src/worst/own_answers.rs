@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use dnsweir_config as config;
-use dnsweir_engine::filter::{BUILTINS, Filter};
+use dnsweir_engine::filter::BUILTINS;
 use dnsweir_serve::serve::generation::Generation;
 use dnsweir_serve::serve::{Admission, Batch, Client, DeferredReply, Live, Replies, Shared, Worker};
 use dnsweir_wire::dns::{MESSAGE_MAXIMUM, Transport};
@@ -98,7 +98,10 @@ pub fn run(own: Own, octets: usize, count: u64, compiled: Option<&Path>) -> Resu
         limit: octets.min(MESSAGE_MAXIMUM),
         keepalive: None,
     };
-    let instances = generation.filters.iter().map(Filter::instantiate);
+    let instances = generation
+        .filters
+        .iter()
+        .map(|loaded| loaded.filter.instantiate());
     let instances = instances.collect::<Result<Vec<_>, _>>()?;
     let live = Live::new(generation, instances, None, Arc::clone(&shared), 0);
     let query = own.query();

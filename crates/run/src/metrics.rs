@@ -53,8 +53,8 @@ pub(crate) fn collect(state: &State) -> Figures {
     for filter in &generation.config.filters {
         reverted.add(&[("filter", &filter.name)], filter.reverted.is_some().into());
     }
-    for filter in &generation.filters {
-        filter.show(&mut figures);
+    for loaded in &generation.filters {
+        loaded.filter.show(&mut figures);
     }
     figures
 }

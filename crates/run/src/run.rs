@@ -321,6 +321,7 @@ fn prepare(
             generation
                 .filters
                 .iter()
+                .map(|loaded| &loaded.filter)
                 .filter(|filter| !runs(filter))
                 .map(Filter::instantiate)
                 .collect::<Result<Vec<_>, _>>()
@@ -646,11 +647,11 @@ fn looping(state: &Arc<State>) -> node::Symptom {
 
 /// The most memory that a generation comes to hold. A cache whose size is not written is smaller where the process may not have as much.
 fn ceiling(generation: &Generation, workers: usize, descriptors: Descriptors) -> Ceiling {
-    let filters = &generation.filters;
+    let filters = || generation.filters.iter().map(|loaded| &loaded.filter);
     let of_filters = OfFilters {
-        compiled: filters.iter().map(|filter| filter.code_octets()).sum(),
-        tables: filters.iter().map(|filter| filter.table_octets()).sum(),
-        messages: filters.iter().map(|filter| filter.message_octets()).sum(),
+        compiled: filters().map(|filter| filter.code_octets()).sum(),
+        tables: filters().map(|filter| filter.table_octets()).sum(),
+        messages: filters().map(|filter| filter.message_octets()).sum(),
     };
     let mut ceiling = Ceiling::of(&generation.config, workers, descriptors.connections, &of_filters);
     if let Some(limit) = memory_limit().filter(|_| !generation.config.cache_memory_written) {

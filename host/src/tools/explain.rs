@@ -21,7 +21,7 @@ use crate::dns::Transport;
 use crate::dns::name::Name;
 use crate::dns::text::parse_type;
 use crate::dns::{CLASS_IN, MESSAGE_MAXIMUM, build, flag};
-use crate::filter::{Engine, Filter};
+use crate::filter::Engine;
 use crate::plain_text::{escape_into, escape_json};
 use crate::run;
 use crate::serve::generation::Generation;
@@ -101,7 +101,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
     let instances = generation
         .filters
         .iter()
-        .map(Filter::instantiate)
+        .map(|loaded| loaded.filter.instantiate())
         .collect::<Result<Vec<_>, _>>();
     let instances = instances.map_err(|error| machine(&error))?;
 

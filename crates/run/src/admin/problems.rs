@@ -18,7 +18,7 @@ use crate::config::Module;
 use crate::dns::name::Name;
 use crate::history::{Growth, Tally};
 use crate::metrics;
-use crate::serve::generation::{Generation, Stage};
+use crate::serve::generation::{Generation, Loaded, Stage};
 use crate::state::State;
 
 /// How often it looks by itself.
@@ -290,7 +290,7 @@ fn of_zones(growth: &Growth, found: &mut Found) {
 }
 
 fn of_filters(state: &State, generation: &Generation, growth: &Growth, found: &mut Found) {
-    for (filter, config) in generation.filters.iter().zip(&generation.config.filters) {
+    for (Loaded { filter, .. }, config) in generation.filters.iter().zip(&generation.config.filters) {
         let (name, about) = (filter.name(), format!("filter {}", filter.name()));
         let suspended = filter.counters().suspended.load(Ordering::Relaxed);
         let advice = "the log has the reason; `on-error` says what its queries get";

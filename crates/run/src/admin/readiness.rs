@@ -60,8 +60,9 @@ pub(crate) fn own_reasons(state: &State) -> Vec<String> {
             .filter_map(|source| source.not_ready(awaiting)),
     );
     reasons.extend(generation.pods.iter().filter_map(|pods| pods.not_ready()));
-    let filters = generation.filters.iter().zip(&generation.config.filters);
+    let filters = generation.filters.iter().map(|loaded| &loaded.filter);
     let suspended = filters
+        .zip(&generation.config.filters)
         .filter(|(filter, config)| config.unready && filter.counters().suspended.load(Ordering::Relaxed) > 0);
     reasons.extend(suspended.map(|(filter, _)| format!("the filter {:?} is suspended", filter.name())));
     reasons

@@ -278,7 +278,7 @@ fn filter_status(state: &State, filter: &Filter, config: &config::Filter, test_c
 
 fn zone_statuses(generation: &Generation) -> Vec<ZoneStatus> {
     let stage = |stage: &Stage| match stage {
-        Stage::Filter { filter, .. } => format!("use {}", generation.filters[*filter].name()),
+        Stage::Filter { filter, .. } => format!("use {}", generation.filters[*filter].filter.name()),
         Stage::Cache(_) => "cache".to_string(),
         Stage::Source(index) => generation.sources[*index].status().text,
     };
@@ -298,8 +298,7 @@ pub(super) fn status(state: &State, queries: bool) -> Status {
         .filters
         .iter()
         .zip(&generation.config.filters)
-        .zip(&generation.test_cases)
-        .map(|((filter, config), &test_cases)| filter_status(state, filter, config, test_cases));
+        .map(|(loaded, config)| filter_status(state, &loaded.filter, config, loaded.test_cases));
     let upstreams = generation
         .sources
         .iter()

@@ -31,15 +31,15 @@ impl Before {
     /// `new`. Those that were kept stay as long as what took their place does.
     pub fn follow(&mut self, old: &Generation, new: &Generation) {
         let filters = new.filters.iter().zip(&new.config.filters);
-        let formers = filters.filter_map(|(filter, config)| {
+        let formers = filters.filter_map(|(loaded, config)| {
             let named = |was: &config::Filter| was.name == config.name;
             let was = old.config.filters.iter().position(named)?;
-            if Arc::ptr_eq(&old.filters[was], filter) {
+            if Arc::ptr_eq(&old.filters[was].filter, &loaded.filter) {
                 return self.0.iter().find(|former| named(&former.config)).cloned();
             }
             // There is no way back from the way back.
             config.reverted.is_none().then(|| Former {
-                loaded: old.loaded(was),
+                loaded: old.filters[was].clone(),
                 config: old.config.filters[was].clone(),
                 until: Instant::now() + KEPT,
             })
@@ -59,7 +59,8 @@ impl Before {
     /// its index, what it failed on, and the one before.
     pub fn charged(&self, current: &Generation) -> Option<(usize, Charges, Former)> {
         let mut filters = current.filters.iter().enumerate();
-        filters.find_map(|(index, filter)| {
+        filters.find_map(|(index, loaded)| {
+            let filter = &loaded.filter;
             let former = self.0.iter().find(|former| former.config.name == filter.name())?;
             Some((index, filter.charges()?, former.clone()))
         })

@@ -25,7 +25,8 @@ pub fn check_text(name: &str, text: &str) -> Result<Vec<String>, Stop> {
 fn check_loaded(config: Config, folder: Option<PrivateFolder>) -> Result<Vec<String>, Stop> {
     let engine = engine(folder.as_ref())?;
     let generation = Generation::build(0, config, &engine, None, None)?;
-    let notes = generation.filters.iter().flat_map(|filter| {
+    let notes = generation.filters.iter().flat_map(|loaded| {
+        let filter = &loaded.filter;
         let note = |what: &String| format!("filter {:?} {what}", filter.name());
         filter.notes().iter().map(note)
     });

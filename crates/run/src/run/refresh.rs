@@ -20,7 +20,7 @@ use crate::background;
 use crate::config::{self, Data, RefreshOrigin, RefreshSource};
 use crate::fetch::{Client, Copies, Upstreams};
 use crate::filter::{Filter, SourceFile};
-use crate::serve::generation::Generation;
+use crate::serve::generation::{Generation, Loaded};
 use crate::serve::unix_milliseconds;
 
 /// How soon it is noticed that a filter is not used any more.
@@ -65,7 +65,7 @@ impl Refresher {
     pub(super) async fn bring_up(&self, generation: &Generation) -> io::Result<()> {
         *self.upstreams.lock() = Upstreams::of(&generation.config);
         let mut waiting = Vec::new();
-        for filter in &generation.filters {
+        for Loaded { filter, .. } in &generation.filters {
             let Some(config) = filter.refresh_config() else {
                 continue;
             };

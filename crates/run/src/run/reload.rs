@@ -118,7 +118,7 @@ impl Proxy {
     async fn go_back(&mut self) {
         let current = Arc::clone(&self.state.generation.read());
         while let Some((index, charges, former)) = self.before.charged(&current) {
-            let (name, why) = (current.filters[index].name(), charges.why.clone());
+            let (name, why) = (current.filters[index].filter.name(), charges.why.clone());
             let failed = charges.names();
             let asked = Arc::clone(&former.loaded.filter);
             let would = filter::beside(&self.engine, move |engine| asked.failures_on(&charges, engine)).await;

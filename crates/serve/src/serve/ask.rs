@@ -51,7 +51,7 @@ impl Worker {
             _ => false,
         };
         if asks_again && rounds == ROUNDS {
-            let counters = live.generation.filters[filter].counters();
+            let counters = live.generation.filters[filter].filter.counters();
             counters.query_answers.failed.fetch_add(1, Ordering::Relaxed);
             request.trace(|| explain::asks_too_often(live, request, filter, Direction::In, ROUNDS));
             outcome = Outcome::Failed;
@@ -78,7 +78,7 @@ impl Worker {
         let answers = Answers::about_query(record, live.asked(request, filter), &ask.state, found);
         let begun = request.trace.as_ref().map(|_| Instant::now());
         let mut instance = live.instances[filter].borrow_mut();
-        let interest = live.generation.filters[filter].interest();
+        let interest = live.generation.filters[filter].filter.interest();
         let key = live.memo_key(request, interest, zone);
         let outcome = instance.query_answers(unix_milliseconds(), &key, &answers);
         let took = begun.map(|begun| begun.elapsed());
@@ -114,7 +114,7 @@ impl Worker {
             _ => false,
         };
         if asks_again && rounds == ROUNDS {
-            let counters = live.generation.filters[filter].counters();
+            let counters = live.generation.filters[filter].filter.counters();
             counters.response_answers.failed.fetch_add(1, Ordering::Relaxed);
             request.trace(|| explain::asks_too_often(live, request, filter, Direction::Out, ROUNDS));
             outcome = Outcome::Failed;
@@ -143,7 +143,7 @@ impl Worker {
         looked: &[Looked<'_>],
     ) -> ResponseOutcome {
         let record = live.response_record(request, response);
-        let message = match live.generation.filters[filter].interest().messages {
+        let message = match live.generation.filters[filter].filter.interest().messages {
             true => response.message(&request.question),
             false => Vec::new(),
         };

@@ -31,7 +31,7 @@ impl Live {
         if delay == 0 || request.asked.client.transport == Transport::Internal {
             return;
         }
-        let counters = self.generation.filters[filter].counters();
+        let counters = self.generation.filters[filter].filter.counters();
         counters.delays.fetch_add(1, Ordering::Relaxed);
         request.delay = sum(request.delay, delay);
     }

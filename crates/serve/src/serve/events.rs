@@ -68,7 +68,7 @@ impl Worker {
         let became = became(response, sent);
         let mut event = event_record(request, response, sent, clocks);
         for heard in filters {
-            let interest = live.generation.filters[heard.filter].interest();
+            let interest = live.generation.filters[heard.filter].filter.interest();
             if interest.events.meet(became) && interest.covers(event.query.qtype, request.name.as_bytes()) {
                 event.query.zone = (heard.zone_base + request.zone) as u16;
                 let message = if interest.messages { message } else { &[] };

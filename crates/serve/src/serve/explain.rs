@@ -63,7 +63,7 @@ pub(super) fn response(response: &Response) -> String {
 }
 
 fn stage(live: &Live, filter: usize) -> String {
-    format!("use {}", live.generation.filters[filter].name())
+    format!("use {}", live.generation.filters[filter].filter.name())
 }
 
 fn on_error(live: &Live, filter: usize) -> String {
@@ -77,7 +77,7 @@ pub(super) fn no_stage_is_left(request: &Request) -> TraceEvent {
 }
 
 pub(super) fn unasked(live: &Live, request: &Request, filter: usize) -> TraceEvent {
-    let did = match live.generation.filters[filter].interest().queries {
+    let did = match live.generation.filters[filter].filter.interest().queries {
         true => "not asked: its manifest does not cover the question",
         false => "not asked: it takes no part in queries",
     };

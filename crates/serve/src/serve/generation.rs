@@ -27,17 +27,11 @@ pub struct Generation {
     /// One for each `zone` node.
     pub pipelines: Vec<Pipeline>,
     /// One for each `filter` node.
-    pub filters: Vec<Arc<Filter>>,
-    /// What each of them was made from.
-    identities: Vec<u64>,
-    /// How many test cases each of them has passed.
-    pub test_cases: Vec<usize>,
+    pub filters: Vec<Loaded>,
     /// One for each source that a zone names, and behind them those with names of their own.
     pub sources: Vec<Arc<Source>>,
     /// Where those begin.
     pub first_named: usize,
-    /// For each filter the sources that its manifest names: indices into `sources`.
-    pub routes: Vec<Vec<usize>>,
     /// Who asks, if the configuration wants to know.
     pub pods: Option<Arc<NodePods>>,
     /// Who is told of messages.
@@ -103,11 +97,8 @@ impl Generation {
             zones: Zones::default(),
             pipelines: Vec::new(),
             filters: Vec::new(),
-            identities: Vec::new(),
-            test_cases: Vec::new(),
             sources: Vec::new(),
             first_named: 0,
-            routes: Vec::new(),
             pods: None,
             tap: None,
             keeps: Keeps::default(),
@@ -117,16 +108,8 @@ impl Generation {
 
     /// Where it has this very filter, loaded once.
     pub fn index_of(&self, filter: &Arc<Filter>) -> Option<usize> {
-        self.filters.iter().position(|known| Arc::ptr_eq(known, filter))
-    }
-
-    /// A filter with what is known of it.
-    pub fn loaded(&self, index: usize) -> Loaded {
-        Loaded {
-            filter: Arc::clone(&self.filters[index]),
-            identity: self.identities[index],
-            test_cases: self.test_cases[index],
-        }
+        let mut filters = self.filters.iter();
+        filters.position(|known| Arc::ptr_eq(&known.filter, filter))
     }
 
     /// The pipeline that has a zone of this very name, and which of its zones that is.
@@ -171,8 +154,8 @@ impl Generation {
         let first_named = sources.len();
         sources.extend(known.named(&config));
         check_zones(&config, &zones_of_filter)?;
-        let filters = load(&config, &zones_of_filter, engine, previous, former)?;
-        let routes = routes(&config, &filters, first_named)?;
+        let mut filters = load(&config, &zones_of_filter, engine, previous, former)?;
+        find_routes(&config, &mut filters, first_named)?;
         check_places(&config, &filters)?;
         let tap = tap(&config, previous);
         let taps_clients = tap.as_ref().is_some_and(|tap| tap.wants_clients());
@@ -187,20 +170,15 @@ impl Generation {
         });
         let zones = Zones::new(of_pipelines, config.local_zones);
         let (keeps, hears_messages) = of_messages(&filters, taps_clients);
-        let of_filters = filters.iter().map(|loaded| (loaded.identity, loaded.test_cases));
-        let (identities, test_cases) = of_filters.unzip();
         Ok(Generation {
             number,
             pods: node_pods(&config, previous),
             config,
             zones,
             pipelines,
-            filters: filters.into_iter().map(|loaded| loaded.filter).collect(),
-            identities,
-            test_cases,
+            filters,
             sources,
             first_named,
-            routes,
             tap,
             keeps,
             hears_messages,
@@ -321,14 +299,14 @@ impl<'p> KnownSources<'p> {
     }
 }
 
-/// For each filter where the sources are that it wants to send queries to; the first of them has the index `first`.
-fn routes(config: &Config, filters: &[Loaded], first: usize) -> Result<Vec<Vec<usize>>, Report> {
-    let (mut mistakes, mut routes) = (Vec::new(), Vec::new());
-    for (loaded, block) in filters.iter().zip(&config.filters) {
-        let mut route = Vec::new();
+/// Finds for each filter the sources that it wants to send queries to; the first of those with names has the index `first`.
+fn find_routes(config: &Config, filters: &mut [Loaded], first: usize) -> Result<(), Report> {
+    let mut mistakes = Vec::new();
+    for (loaded, block) in filters.iter_mut().zip(&config.filters) {
+        loaded.routes.clear();
         for name in loaded.filter.interest().sources.iter() {
             match config.sources.iter().position(|named| *named.name == **name) {
-                Some(index) => route.push(first + index),
+                Some(index) => loaded.routes.push(first + index),
                 None => {
                     let problem = format!(
                         "filter {:?} sends queries to source {name:?}, which is not there",
@@ -339,10 +317,9 @@ fn routes(config: &Config, filters: &[Loaded], first: usize) -> Result<Vec<Vec<u
                 }
             }
         }
-        routes.push(route);
     }
     if mistakes.is_empty() {
-        Ok(routes)
+        Ok(())
     } else {
         Err(config.report(mistakes))
     }
@@ -405,7 +382,10 @@ pub struct Loaded {
     pub filter: Arc<Filter>,
     /// What it was made from.
     identity: u64,
-    test_cases: usize,
+    /// How many test cases it has passed.
+    pub test_cases: usize,
+    /// Where the sources are that its manifest names: indices into [`Generation::sources`].
+    pub routes: Vec<usize>,
 }
 
 /// Has failed calls of filters blamed on the networks that rates are for.
@@ -427,23 +407,21 @@ fn load(
     former: Option<&Loaded>,
 ) -> Result<Vec<Loaded>, Report> {
     let known = previous.map_or(&[][..], |previous| &previous.filters);
-    let loaded = previous
-        .iter()
-        .flat_map(|previous| (0..known.len()).map(|index| previous.loaded(index)));
-    let loaded: Vec<Loaded> = loaded.chain(former.cloned()).collect();
+    let loaded: Vec<&Loaded> = known.iter().chain(former).collect();
     let (mut filters, mut mistakes) = (Vec::new(), Vec::new());
     for (filter, zones) in config.filters.iter().zip(zones_of_filter) {
         let identity = fingerprint::of_loaded(filter, zones);
         if let Some(same) = loaded.iter().find(|known| known.identity == identity) {
-            filters.push(same.clone());
+            filters.push(Loaded::clone(same));
             continue;
         }
-        let before = known.iter().find(|known| known.name() == filter.name);
-        match cases::load_filter(engine, filter, zones, before.map(|before| &**before)) {
+        let before = known.iter().find(|known| known.filter.name() == filter.name);
+        match cases::load_filter(engine, filter, zones, before.map(|before| &*before.filter)) {
             Ok((filter, test_cases)) => filters.push(Loaded {
                 filter,
                 identity,
                 test_cases,
+                routes: Vec::new(),
             }),
             Err(found) => mistakes.extend(found),
         }

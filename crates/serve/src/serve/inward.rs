@@ -94,7 +94,7 @@ fn meets_filter(
     (filter, zone_base): (usize, usize),
     clock: &mut Option<u64>,
 ) -> bool {
-    let interest = live.generation.filters[filter].interest();
+    let interest = live.generation.filters[filter].filter.interest();
     if interest.queries {
         let now = *clock.get_or_insert_with(unix_milliseconds);
         let zone = (zone_base + request.zone) as u16;
@@ -134,7 +134,7 @@ impl Phase for Inward<'_> {
 
     fn show(&self, filter: usize, index: usize, batch: &mut filter::Batch<filter::Query>) {
         let (live, request) = (self.live, &self.requests[index]);
-        let interest = live.generation.filters[filter].interest();
+        let interest = live.generation.filters[filter].filter.interest();
         batch.push_query(
             live.query_record(request),
             live.asked(request, filter),
@@ -190,7 +190,7 @@ fn apply(live: &Live, request: &mut Request, state: &mut State, filter: usize, v
             });
         }
         if let Some(route) = &verdict.route {
-            let routes = &live.generation.routes[filter];
+            let routes = &live.generation.filters[filter].routes;
             let source = route
                 .source
                 .as_ref()

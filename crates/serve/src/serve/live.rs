@@ -265,7 +265,11 @@ impl Live {
     pub(crate) fn count_drop(&self, request: &Request, reason: &str) {
         let stages = &self.generation.pipelines[request.pipeline].stages;
         if let Some(Stage::Filter { filter, .. }) = stages.get(request.stage) {
-            self.generation.filters[*filter].counters().drops.add(reason);
+            self.generation.filters[*filter]
+                .filter
+                .counters()
+                .drops
+                .add(reason);
         }
     }
 
@@ -273,7 +277,7 @@ impl Live {
     pub(crate) fn count_edit(&self, request: &Request, stage: usize, took: Duration) {
         let stages = &self.generation.pipelines[request.pipeline].stages;
         if let Some(Stage::Filter { filter, .. }) = stages.get(stage) {
-            let counters = self.generation.filters[*filter].counters();
+            let counters = self.generation.filters[*filter].filter.counters();
             counters.edits.fetch_add(1, Relaxed);
             counters
                 .edit_nanoseconds
@@ -326,8 +330,8 @@ fn instances_of(
     previous: Option<&Live>,
 ) -> Vec<Rc<RefCell<Instance>>> {
     let mut made = made.into_iter().map(|instance| Rc::new(RefCell::new(instance)));
-    let instances = generation.filters.iter().map(|filter| {
-        let known = previous.and_then(|live| Some((live, live.generation.index_of(filter)?)));
+    let instances = generation.filters.iter().map(|loaded| {
+        let known = previous.and_then(|live| Some((live, live.generation.index_of(&loaded.filter)?)));
         match known {
             Some((live, index)) => Some(Rc::clone(&live.instances[index])),
             None => made.next(),

@@ -121,7 +121,7 @@ impl Worker {
         for (trace, of) in traces.iter().flat_map(|trace| request.trace.iter().zip([trace])) {
             trace.join(of);
         }
-        let lookups = &live.generation.filters[filter].counters().lookups;
+        let lookups = &live.generation.filters[filter].filter.counters().lookups;
         let looked = slots.into_iter().filter_map(|slot| match slot {
             Slot::Looked(looked) => Some(looked),
             Slot::Looking(_) => None,

@@ -80,7 +80,7 @@ fn meets_filter(
     if let Some(saw) = before.filter(|_| request.changes.len() < changes) {
         request.trace(|| explain::undone(live, request, filter, saw, response));
     }
-    let interest = live.generation.filters[filter].interest();
+    let interest = live.generation.filters[filter].filter.interest();
     interest.responses && !skip && interest.covers(request.qtype, request.name.as_bytes())
 }
 
@@ -100,7 +100,7 @@ impl Phase for Outward<'_> {
         let (request, State::Outward(response)) = (&self.requests[index], &self.states[index]) else {
             return;
         };
-        let message = if self.live.generation.filters[filter].interest().messages {
+        let message = if self.live.generation.filters[filter].filter.interest().messages {
             response.message(&request.question)
         } else {
             Vec::new()

@@ -42,7 +42,7 @@ impl Live {
     /// What a filter gets to know of a query beside its record.
     #[inline]
     pub fn asked<'a>(&'a self, request: &'a Request, filter: usize) -> filter::Asked<'a> {
-        let wanted = &self.generation.filters[filter].interest().details;
+        let wanted = &self.generation.filters[filter].filter.interest().details;
         let internal = request.asked.client.transport == Transport::Internal;
         let details = (wanted.any() && (!internal || wanted.identity())).then(|| {
             let known = filter::Known {
