@@ -21,6 +21,7 @@ pub fn faults(outcome: &Outcome) -> Vec<String> {
     let mut faults = outcome.violations.clone();
     match &outcome.ended {
         Ended::Silent(stack) => faults.push(format!("a thread made no call for two seconds:\n{stack}")),
+        Ended::Late => faults.push("the history took more than an hour".to_owned()),
         Ended::By(status) => match (status.code(), status.signal()) {
             (_, Some(libc::SIGKILL)) if outcome.why == "killed" => {}
             (_, Some(signal)) => faults.push(format!("the process was ended by signal {signal}")),
@@ -42,7 +43,7 @@ pub fn faults(outcome: &Outcome) -> Vec<String> {
     let is_ours = |line: &&str| line.contains("panicked at") && !line.contains(" filter: panicked at");
     let panics = outcome.log.lines().filter(is_ours);
     faults.extend(panics.map(|line| format!("a panic: {line}")));
-    if outcome.why.is_empty() && !matches!(outcome.ended, Ended::Silent(_)) {
+    if outcome.why.is_empty() && matches!(outcome.ended, Ended::By(_)) {
         faults.push("the box wrote no report".to_owned());
     }
     faults.extend(returns(outcome));

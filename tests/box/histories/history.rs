@@ -34,7 +34,7 @@ const SILENT: f64 = 2.0;
 /// The same on the wall, for a process that waits for something outside of the box.
 const STUCK: Duration = Duration::from_secs(300);
 
-/// How long a history may take, in real time.
+/// How long a history may take, in real time: one that takes longer says nothing about the program.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What is played.
@@ -184,12 +184,16 @@ fn watch(child: &mut Child, folder: &Path) -> io::Result<Ended> {
         if word(0) != last || word(2) != 0 {
             (last, since, used) = (word(0), Instant::now(), processor(child.id()));
         }
-        if processor(child.id()) - used > SILENT || since.elapsed() > STUCK || begin.elapsed() > LONGEST {
-            let stack = stack(child.id(), word(1));
-            child.kill()?;
-            child.wait()?;
-            return Ok(Ended::Silent(stack));
-        }
+        let ended = if processor(child.id()) - used > SILENT || since.elapsed() > STUCK {
+            Ended::Silent(stack(child.id(), word(1)))
+        } else if begin.elapsed() > LONGEST {
+            Ended::Late
+        } else {
+            continue;
+        };
+        child.kill()?;
+        child.wait()?;
+        return Ok(ended);
     }
 }
 
@@ -217,8 +221,9 @@ fn stack(process: u32, thread: u64) -> String {
         "-ex",
         "thread apply all -q backtrace 24",
     ]);
+    let unseen = || format!("thread {thread} of the process; gdb would show its stack");
     let Ok(output) = gdb.stdin(Stdio::null()).output() else {
-        return format!("thread {thread} of the process; gdb would show its stack");
+        return unseen();
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let mark = format!("(LWP {thread})");
@@ -226,9 +231,7 @@ fn stack(process: u32, thread: u64) -> String {
     let part = text
         .split("\nThread ")
         .find(|part| part.contains(&mark) && part.contains("#0"));
-    part.unwrap_or_default()
-        .lines()
-        .take(26)
-        .collect::<Vec<_>>()
-        .join("\n")
+    part.map_or_else(unseen, |part| {
+        part.lines().take(26).collect::<Vec<_>>().join("\n")
+    })
 }

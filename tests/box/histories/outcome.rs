@@ -12,6 +12,8 @@ pub enum Ended {
     By(ExitStatus),
     /// A thread made no call for two seconds: its stack.
     Silent(String),
+    /// It took longer than a history may.
+    Late,
 }
 
 /// All that is known.
