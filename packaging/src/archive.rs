@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::source::Source;
 use crate::system::System;
-use crate::{Failure, bill, dependencies, image, layout, licences, manual, write};
+use crate::{Failure, bill, dependencies, image, layout, licences, manual, read, write};
 
 /// What is linked in beside the crates: the C library of Rust's targets for musl, whose terms Debian has beside its own build of it.
 const LIBRARY: &str = "/usr/share/doc/musl/copyright";
@@ -40,7 +40,6 @@ pub fn pack(
 }
 
 fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &Path) -> Result<(), Failure> {
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     let to = root.join("dnsweir");
     write(&to, read(program)?)?;
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::source::Source;
 use crate::system::System;
-use crate::{Failure, bill, dependencies, licences, manual, output, write};
+use crate::{Failure, bill, dependencies, licences, manual, output, read, write};
 
 /// Files that are part of the package as they are, and where they go.
 const FILES: [(&str, &str); 2] = [
@@ -67,7 +67,6 @@ pub fn pack(
 }
 
 fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &Path) -> Result<(), Failure> {
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     fs::set_permissions(root, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
     let binary = root.join("usr/bin/dnsweir");
     write(&binary, read(program)?)?;
@@ -142,10 +141,7 @@ fn control(source: &Source, system: &System, root: &Path) -> Result<(), Failure>
     for script in ["postinst", "prerm", "postrm"] {
         let from = source.root.join("packaging/debian").join(script);
         let to = folder.join(script);
-        write(
-            &to,
-            fs::read(&from).map_err(|error| format!("{}: {error}", from.display()))?,
-        )?;
+        write(&to, read(&from)?)?;
         make_executable(&to)?;
     }
     Ok(())

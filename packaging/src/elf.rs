@@ -69,7 +69,7 @@ pub struct Needs {
 /// # Errors
 /// When it is none that Linux runs on one of these processors.
 pub fn needs(path: &Path) -> Result<Needs, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes = crate::read(path)?;
     parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 

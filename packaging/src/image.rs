@@ -10,7 +10,7 @@ use tar::{Builder, EntryType, Header};
 use crate::layout::{self, Layout};
 use crate::source::Source;
 use crate::system::{Package, System};
-use crate::{Failure, bill, dependencies, licences, write};
+use crate::{Failure, bill, dependencies, licences, read, write};
 
 /// What writes rules. One program of each kind has all the names of its kind.
 const PROGRAMS: [(&str, &[&str]); 3] = [
@@ -104,10 +104,7 @@ fn fill(source: &Source, system: &System, program: &Path, root: &Path) -> Result
         fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).map_err(wrong)?;
     }
     let to = root.join("usr/bin/dnsweir");
-    write(
-        &to,
-        fs::read(program).map_err(|error| format!("{}: {error}", program.display()))?,
-    )?;
+    write(&to, read(program)?)?;
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(wrong)?;
     system.copy_libraries(root)?;
     let mut programs: Vec<String> = PROGRAMS.iter().map(|(file, _)| (*file).to_owned()).collect();
@@ -142,10 +139,7 @@ fn describe(source: &Source, system: &System, root: &Path) -> Result<(), Failure
     let dependencies = dependencies::of(source, system.processor().target())?;
     let folder = root.join("usr/share/doc/dnsweir");
     let licence = source.root.join("LICENSE");
-    write(
-        &folder.join("LICENSE"),
-        fs::read(&licence).map_err(|error| format!("{}: {error}", licence.display()))?,
-    )?;
+    write(&folder.join("LICENSE"), read(&licence)?)?;
     write(
         &folder.join("THIRD-PARTY-LICENSES"),
         licences::text(&dependencies)?,
@@ -249,7 +243,7 @@ pub(crate) fn layer(root: &Path, time: u64) -> Result<Vec<u8>, Failure> {
             )?;
         } else {
             let executable = metadata.permissions().mode() & 0o111 != 0;
-            let content = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let content = read(&path)?;
             let mode = if executable { 0o755 } else { 0o644 };
             append(&mut tar, &name, EntryType::Regular, mode, time, &content)?;
         }

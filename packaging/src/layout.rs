@@ -12,7 +12,7 @@ use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Failure, write};
+use crate::{Failure, read, write};
 
 /// Media types of manifests, as the OCI image specification has them.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -41,7 +41,6 @@ impl Layout {
     /// # Errors
     /// When there is no layout in the folder.
     pub fn open(folder: &Path) -> Result<Layout, Failure> {
-        let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
         let index = decoded(&read(&folder.join("index.json"))?)?;
         let mut layout = Layout {
             tagged: index["manifests"].as_array().cloned().unwrap_or_default(),

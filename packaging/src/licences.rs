@@ -1,8 +1,7 @@
 //! The licences of everything that is linked into the program, with the texts that they ask to be passed on.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Failure;
 use crate::dependencies::Dependency;
@@ -51,23 +50,14 @@ pub fn text(dependencies: &[Dependency]) -> Result<String, Failure> {
 
 /// The texts in a package's folder, without differences that only concern ends of lines.
 fn found(folder: &Path) -> Result<Vec<String>, Failure> {
-    let wrong = |error| format!("{}: {error}", folder.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(wrong)? {
-        let path = entry.map_err(wrong)?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .to_uppercase();
-        if path.is_file() && NAMES.iter().any(|word| name.starts_with(word)) {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    let read = |path: &std::path::PathBuf| {
-        let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut found = crate::files(folder)?;
+    found.retain(|(name, _)| {
+        let name = name.to_uppercase();
+        NAMES.iter().any(|word| name.starts_with(word))
+    });
+    let text = |(_, path): &(String, PathBuf)| {
+        let text = crate::read(path)?;
         Ok(String::from_utf8_lossy(&text).replace("\r\n", "\n"))
     };
-    paths.iter().map(read).collect()
+    found.iter().map(text).collect()
 }

@@ -176,6 +176,25 @@ fn write(path: &std::path::Path, content: impl AsRef<[u8]>) -> Result<(), Failur
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
+/// What a file holds.
+fn read(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The plain files of a folder, in the order of their names.
+fn files(folder: &std::path::Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let wrong = |error| format!("{}: {error}", folder.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        if entry.path().is_file() {
+            files.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
 /// Copies a folder, without what was built in it.
 fn copy(from: &std::path::Path, to: &std::path::Path) -> Result<(), Failure> {
     let failed = |error| format!("{}: {error}", from.display());

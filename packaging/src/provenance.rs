@@ -1,7 +1,6 @@
 //! Where the files of a release are from: a statement of in-toto with SLSA's provenance, version 1
 //! (<https://slsa.dev/spec/v1.0/provenance>). It names no time and no machine, so that whoever builds the same commit gets the same one.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -58,7 +57,7 @@ fn statement(source: &Source, builder: &str, subjects: &[Value]) -> Result<Value
         .as_deref()
         .ok_or("provenance names a commit, and this is not a git repository")?;
     let lock = source.root.join("Cargo.lock");
-    let lock = fs::read(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
+    let lock = crate::read(&lock)?;
     Ok(json!({
         "_type": "https://in-toto.io/Statement/v1",
         "subject": subjects,
@@ -79,6 +78,8 @@ fn statement(source: &Source, builder: &str, subjects: &[Value]) -> Result<Value
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,7 +1,6 @@
 //! Signs a release with a key of ECDSA P-256, by openssl: the checksums as `cosign sign-blob` does, and image and chart by cosign's simple
 //! signing (<https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>). `dnsweir verify` and cosign check them.
 
-use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +25,7 @@ pub fn pack(
     folder: &Path,
 ) -> Result<Vec<String>, Failure> {
     let file = folder.join(sums::FILE);
-    let text = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = crate::read(&file)?;
     let signature = folder.join(format!("{}.sig", sums::FILE));
     write(&signature, sign(key, &text)? + "\n")?;
     let mut made = vec![signature.display().to_string()];

@@ -1,6 +1,5 @@
 //! The checksums of a release, in the form that `sha256sum --check` and `dnsweir verify` read.
 
-use std::fs;
 use std::path::Path;
 
 use crate::{Failure, layout, write};
@@ -24,26 +23,17 @@ pub fn pack(folder: &Path) -> Result<Vec<String>, Failure> {
 /// # Errors
 /// When one cannot be read.
 pub fn files(folder: &Path) -> Result<Vec<(String, String)>, Failure> {
-    let wrong = |error| format!("{}: {error}", folder.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(wrong)? {
-        let path = entry.map_err(wrong)?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if path.is_file() && !name.starts_with(FILE) {
-            let content = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            files.push((name, layout::digits(&content)));
-        }
-    }
-    files.sort();
-    Ok(files)
+    let files = crate::files(folder)?.into_iter();
+    let others = files.filter(|(name, _)| !name.starts_with(FILE));
+    others
+        .map(|(name, path)| Ok((name, layout::digits(&crate::read(&path)?))))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// By a program that is not ours.
