@@ -121,11 +121,6 @@ impl Request {
         self.asked.client.transport == Transport::Udp
     }
 
-    /// Whether there is no query here: it went on elsewhere.
-    pub fn is_empty(&self) -> bool {
-        self.question.is_empty()
-    }
-
     /// Becomes the start of a new query's way, keeping its buffers. Each field is named, so that none can be left over from the
     /// query before: `hash`, `pipeline` and `zone` are set when its zone is known, and the name in TLS and who that is where
     /// somebody wants to know.
