@@ -51,7 +51,9 @@ fn killed(kube_proxy: KubeProxy) {
     let killing = Instant::now();
     proxy.stop();
     let killed = Instant::now();
-    settle();
+    for (_, load) in &loads {
+        load.await_answers(200);
+    }
     let starting = Instant::now();
     let _proxy = world.start(CONFIG);
     let started = Instant::now();

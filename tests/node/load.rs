@@ -3,9 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use harness::until;
 
 use super::world::{FROM_CLUSTER, FROM_NEIGHBOUR, FROM_PROXY, Namespace};
 
@@ -53,6 +55,7 @@ pub struct Asked {
 pub struct Load {
     protocol: Protocol,
     stop: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
     clients: Vec<JoinHandle<Vec<Asked>>>,
 }
 
@@ -105,9 +108,10 @@ impl Load {
         client: impl Fn(u32, SocketAddr) -> Box<dyn FnMut(usize) -> Answer> + Clone + Send + 'static,
     ) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicUsize::new(0));
         let server = SocketAddr::new(server.parse().expect("an address"), 53);
         let clients = (0..CLIENTS).map(|number| {
-            let (stop, client) = (Arc::clone(&stop), client.clone());
+            let (stop, answered, client) = (Arc::clone(&stop), Arc::clone(&answered), client.clone());
             place.within(move || {
                 let mut asked = Vec::new();
                 let mut ask = client(number, server);
@@ -117,6 +121,9 @@ impl Load {
                     let at = Instant::now();
                     let answer = ask(asked.len());
                     asked.push(Asked { at, answer });
+                    if answer != Answer::Nobody {
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
                     // The pace of the load, nothing that is waited for.
                     std::thread::sleep(PACE.saturating_sub(at.elapsed()));
                 }
@@ -126,6 +133,7 @@ impl Load {
         Load {
             protocol,
             stop: Arc::clone(&stop),
+            answered: Arc::clone(&answered),
             clients: clients.collect(),
         }
     }
@@ -137,6 +145,12 @@ impl Load {
             Protocol::Udp => 0,
             Protocol::Tcp => CLIENTS as usize,
         }
+    }
+
+    /// Waits until so many more queries have been answered. Clients that have just lost one wait for it first.
+    pub fn await_answers(&self, more: usize) {
+        let enough = self.answered.load(Ordering::Relaxed) + more;
+        until("answers", || self.answered.load(Ordering::Relaxed) >= enough);
     }
 
     /// Stops, and returns all fates in the order of asking.

@@ -63,7 +63,9 @@ impl Course {
         let stopped = Instant::now();
         let still = stop();
         settle();
-        settle();
+        for (_, load) in &loads {
+            load.await_answers(200);
+        }
         let resumed = Instant::now();
         drop(still);
         await_proxy(world, servers);
