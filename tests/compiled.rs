@@ -2,12 +2,16 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::harness::Proxy;
+use crate::harness::proxy::program;
+use crate::harness::tools::output;
+
+const CONFIG: &str = "filter \"f\" { module \"builtin:hosts\"; config { host \"a.test\" \"192.0.2.7\" } }\nzone \"test\" { use \"f\" }";
 
 fn start(cache: &Path) -> Proxy {
-    let text = "filter \"f\" { module \"builtin:hosts\"; config { host \"a.test\" \"192.0.2.7\" } }\nzone \"test\" { use \"f\" }";
-    let proxy = Proxy::start_with(text, &["--compiled-cache", &cache.display().to_string()]);
+    let proxy = Proxy::start_with(CONFIG, &["--compiled-cache", &cache.display().to_string()]);
     assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.7"]);
     proxy
 }
@@ -99,4 +103,30 @@ fn a_folder_that_others_can_write_to_is_refused() {
     let mut proxy = Proxy::launch("zone \".\" { forward \"127.0.0.1:9\" }", &arguments);
     assert!(!proxy.process.ended().success());
     proxy.process.logged(&folder.path().display().to_string());
+}
+
+/// Code that was installed with the program is taken as the program is, and nothing is compiled; not if others could write it.
+#[test]
+fn what_was_installed_with_the_program_is_taken() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let own = folder.path().join("bin/dnsweir");
+    let installed = folder.path().join("lib/dnsweir/compiled");
+    std::fs::create_dir(folder.path().join("bin")).expect("a folder");
+    std::fs::copy(program(), &own).expect("a copy");
+    output(Command::new(&own).arg("precompile-builtins").arg(&installed));
+    let compiled = |cache: &str| {
+        let cache = folder.path().join(cache);
+        let shell = format!(
+            "export XDG_CACHE_HOME='{}'; exec '{}' \"$@\"",
+            cache.display(),
+            own.display()
+        );
+        let proxy = Proxy::start_after(&shell, CONFIG);
+        assert_eq!(proxy.query("a.test", "A").answers(), ["a.test. A 192.0.2.7"]);
+        let is_code = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "cwasm");
+        files(&cache.join("dnsweir")).iter().any(is_code)
+    };
+    assert!(!compiled("one"), "it compiled what was installed");
+    std::fs::set_permissions(&installed, std::fs::Permissions::from_mode(0o777)).expect("permissions");
+    assert!(compiled("other"), "it took what others can write");
 }

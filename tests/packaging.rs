@@ -90,6 +90,8 @@ fn the_image_has_what_the_program_calls() {
             assert!(said.contains(shown), "{name}: {said}");
         }
     }
+    let compiled = fs::read_dir(system.join("usr/lib/dnsweir/compiled")).expect("compiled filters");
+    assert!(compiled.count() > 1);
     assert!(inside(&["/usr/sbin/nft", "--version"]).contains("nftables"));
     // A rule as dnsweir writes it: its match is in a file of its own. Only parsed, since this is no place to add any.
     let said = inside(&["/usr/sbin/iptables", "-m", "socket", "--help"]);

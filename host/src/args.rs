@@ -189,6 +189,13 @@ pub enum Command {
     /// Pull a filter's module for the process that started this one.
     #[command(hide = true)]
     PullModule(Child),
+    /// Compile the built-in filters for every processor of this kind, as packages install them: in `lib/dnsweir/compiled` beside the
+    /// program's `bin`.
+    #[command(hide = true)]
+    PrecompileBuiltins {
+        /// Where the code is written.
+        folder: PathBuf,
+    },
     /// Compile a filter's module for the process that started this one.
     #[command(hide = true)]
     CompileFilter {

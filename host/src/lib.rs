@@ -32,6 +32,6 @@ use dnsweir_serve::{cache, serve, source};
 use dnsweir_wire::dns;
 
 pub use confine::Confinement;
-pub use filter::compile_for_parent;
+pub use filter::{compile_for_parent, precompile_builtins};
 pub use node::Outcome;
 pub use registry::pull_for_parent;

@@ -22,8 +22,8 @@ use dnsweir::run::privileges::{self, Needs};
 use dnsweir::run::{self, ConfigOrigin, Mistakes, Places, Spectators, Stop, by_hand};
 use dnsweir::tools::explain::Asked;
 use dnsweir::{
-    Confinement, Outcome, compile_for_parent, control, log, nodecache, output, pull_for_parent, tools, top,
-    webhook,
+    Confinement, Outcome, compile_for_parent, control, log, nodecache, output, precompile_builtins,
+    pull_for_parent, tools, top, webhook,
 };
 
 /// A configuration that is not valid (sysexits.h).
@@ -90,6 +90,10 @@ fn main() -> ExitCode {
         Command::Words { word } => tool(tools::words(word.as_deref())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
         Command::PullModule(child) => work_for_parent(kept, &child, pull_for_parent),
+        Command::PrecompileBuiltins { folder } => {
+            let written = precompile_builtins(&folder).map(|_| String::new());
+            tool(written.map_err(tools::Stop::Machine))
+        }
         Command::CompileFilter { child, metered } => compile(kept, &child, metered),
     }
 }
@@ -215,6 +219,7 @@ fn needs(command: &Command) -> Option<Needs> {
         | Command::Words { .. }
         | Command::Man { .. }
         | Command::PullModule(_)
+        | Command::PrecompileBuiltins { .. }
         | Command::CompileFilter { .. } => Some(Needs::Nothing),
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::source::Source;
 use crate::system::System;
-use crate::{Failure, bill, dependencies, licences, manual, output, read, write};
+use crate::{Failure, bill, dependencies, licences, manual, output, precompiled, read, write};
 
 /// Files that are part of the package as they are, and where they go.
 const FILES: [(&str, &str); 2] = [
@@ -71,6 +71,7 @@ fn fill(source: &Source, system: &System, program: &Path, native: &Path, root: &
     let binary = root.join("usr/bin/dnsweir");
     write(&binary, read(program)?)?;
     make_executable(&binary)?;
+    precompiled::install(program, root)?;
     for (from, to) in FILES {
         write(&root.join(to), read(&source.root.join(from))?)?;
     }

@@ -10,7 +10,7 @@ use tar::{Builder, EntryType, Header};
 use crate::layout::{self, Layout};
 use crate::source::Source;
 use crate::system::{Package, System};
-use crate::{Failure, bill, dependencies, licences, read, write};
+use crate::{Failure, bill, dependencies, licences, precompiled, read, write};
 
 /// What writes rules. One program of each kind has all the names of its kind.
 const PROGRAMS: [(&str, &[&str]); 3] = [
@@ -106,6 +106,7 @@ fn fill(source: &Source, system: &System, program: &Path, root: &Path) -> Result
     let to = root.join("usr/bin/dnsweir");
     write(&to, read(program)?)?;
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(wrong)?;
+    precompiled::install(program, root)?;
     system.copy_libraries(root)?;
     let mut programs: Vec<String> = PROGRAMS.iter().map(|(file, _)| (*file).to_owned()).collect();
     programs.extend(system.files(

@@ -23,6 +23,7 @@ mod interface;
 mod layout;
 mod licences;
 mod manual;
+mod precompiled;
 mod provenance;
 mod push;
 mod signature;

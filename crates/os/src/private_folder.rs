@@ -55,23 +55,21 @@ impl PrivateFolder {
     /// If it cannot be made, or somebody else could write to it, or put another one in its place.
     pub fn open(folder: &Path) -> io::Result<PrivateFolder> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Without symbolic links from here on: what is looked at below is what is opened.
-        let path = fs::canonicalize(folder)?;
-        let mut folder = openat(CWD, "/", FOLDER, Mode::empty())?;
-        let mut way = Path::new("/").to_owned();
-        for part in path.components() {
-            let Component::Normal(name) = part else { continue };
-            let above = fstat(&folder)?;
-            if !is_trusted(&above) || may_be_written(&above) && above.st_mode & STICKY == 0 {
-                return Err(refused(format!(
-                    "others can replace it, since other users can write to {}",
-                    way.display()
-                )));
-            }
-            folder = openat(&folder, name, FOLDER, Mode::empty())?;
-            way.push(name);
+        PrivateFolder::held(reached(folder)?)
+    }
+
+    /// A folder that was installed with the program, to read from: root's or this user's.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, or somebody else could write to it, or put another one in its place.
+    pub fn installed(folder: &Path) -> io::Result<PrivateFolder> {
+        let held = reached(folder)?;
+        let metadata = fstat(&held)?;
+        if !is_trusted(&metadata) || may_be_written(&metadata) {
+            return Err(refused(format!("other users can write to {}", folder.display())));
         }
-        PrivateFolder::held(folder)
+        Ok(PrivateFolder(Arc::new(held)))
     }
 
     /// The folder `name` in it, which is made if it is not there.
@@ -96,7 +94,7 @@ impl PrivateFolder {
         Ok(PrivateFolder(Arc::new(folder)))
     }
 
-    /// A file of ours, to be read.
+    /// A file of ours or of root's, to be read.
     ///
     /// # Errors
     ///
@@ -107,7 +105,7 @@ impl PrivateFolder {
         let file = openat(&self.0, name, flags, Mode::empty())?;
         let metadata = fstat(&file)?;
         let is_file = FileType::from_raw_mode(metadata.st_mode).is_file();
-        if !is_file || metadata.st_uid != own_user() || may_be_written(&metadata) {
+        if !is_file || !is_trusted(&metadata) || may_be_written(&metadata) {
             return Err(refused(format!("other users can write to {name}")));
         }
         Ok(File::from(file))
@@ -237,6 +235,27 @@ impl PrivateFolder {
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::empty())?)
     }
+}
+
+/// Opens a folder from the root downwards, and refuses a way on which somebody else could put another one in its place.
+fn reached(folder: &Path) -> io::Result<OwnedFd> {
+    // Without symbolic links from here on: what is looked at below is what is opened.
+    let path = fs::canonicalize(folder)?;
+    let mut folder = openat(CWD, "/", FOLDER, Mode::empty())?;
+    let mut way = Path::new("/").to_owned();
+    for part in path.components() {
+        let Component::Normal(name) = part else { continue };
+        let above = fstat(&folder)?;
+        if !is_trusted(&above) || may_be_written(&above) && above.st_mode & STICKY == 0 {
+            return Err(refused(format!(
+                "others can replace it, since other users can write to {}",
+                way.display()
+            )));
+        }
+        folder = openat(&folder, name, FOLDER, Mode::empty())?;
+        way.push(name);
+    }
+    Ok(folder)
 }
 
 /// A file that is being written. It goes away unless it is kept.

@@ -40,7 +40,7 @@ use crate::ceiling::{Ceiling, OfFilters, memory_limit};
 use crate::config::{self, Config, Report};
 use crate::control;
 use crate::fetch::Copies;
-use crate::filter::{self, CompiledCache, Engine, Filter};
+use crate::filter::{self, CompiledCache, Engine, Filter, Precompiled};
 use crate::listen::{Address, BindError, ClientConnections, Limits, Port, Sockets};
 use crate::node::{self, Plan, Reconciler};
 use crate::private_folder::PrivateFolder;
@@ -195,9 +195,11 @@ pub fn run(
     ended
 }
 
-/// The engine of all generations, which keeps what it compiles in `folder` if there is one.
+/// The engine of all generations, which takes what was installed with the program, and keeps what it compiles in `folder` if there
+/// is one.
 fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
     let engine = Engine::new().map_err(machine)?.compiling_aside();
+    let engine = engine.with_precompiled(Precompiled::of_program());
     Ok(match folder {
         Some(folder) => match CompiledCache::new(folder.clone()) {
             Ok(cache) => engine.with_compiled_cache(cache),

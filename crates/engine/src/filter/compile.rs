@@ -11,10 +11,9 @@ mod translate;
 use super::cancel::Cancel;
 use super::load_error::LoadError;
 use crate::confine::Confinement;
-use translate::compile;
 
 pub use child::serve as compile_for_parent;
-pub(super) use translate::open;
+pub(super) use translate::{compile as compile_here, open};
 
 /// Where modules are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +41,7 @@ impl Where {
         cancel: &Cancel,
     ) -> Result<Vec<u8>, LoadError> {
         match self {
-            Where::Here => compile(engine, module),
+            Where::Here => compile_here(engine, module),
             Where::Aside { metered } => child::compile_aside(module, confinement, metered, cancel),
         }
     }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::cancel::Cancel;
 use super::compile::Where;
 use super::compiled::CompiledCache;
+use super::precompiled::Precompiled;
 use super::settings::{EngineError, compiler};
 use super::ticker::Ticker;
 use crate::output::{self, Queue};
@@ -21,6 +22,8 @@ pub struct Engine {
     pub(super) wasm: wasmtime::Engine,
     pub(super) ticker: Arc<Ticker>,
     pub(super) output: Arc<Queue>,
+    /// Where code is that was installed with the program.
+    pub(super) precompiled: Option<Precompiled>,
     /// Where compiled code is kept.
     pub(super) compiled: Option<CompiledCache>,
     /// Where modules are compiled.
@@ -79,6 +82,7 @@ impl Engine {
             wasm,
             ticker: Arc::new(ticker),
             output,
+            precompiled: None,
             compiled: None,
             compiler: Where::Here,
             metered,
@@ -113,6 +117,14 @@ impl Engine {
     /// Whether what is loaded is not wanted any more.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
+    }
+
+    /// The same engine, which takes what was installed with the program, if anything was.
+    pub fn with_precompiled(self, installed: Option<Precompiled>) -> Engine {
+        Engine {
+            precompiled: installed,
+            ..self
+        }
     }
 
     /// The same engine, which looks in `cache` before it compiles.

@@ -253,11 +253,9 @@ pub(super) fn component(
         return Err(LoadError::NotWasm);
     }
     face::check_names(bytes)?;
-    if let Some(component) = engine
-        .compiled
-        .as_ref()
-        .and_then(|cache| cache.load(&engine.wasm, bytes))
-    {
+    let installed = || engine.precompiled.as_ref()?.load(&engine.wasm, bytes);
+    let kept = || engine.compiled.as_ref()?.load(&engine.wasm, bytes);
+    if let Some(component) = installed().or_else(kept) {
         return Ok(component);
     }
     let confinement = Confinement {

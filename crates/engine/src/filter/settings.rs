@@ -15,6 +15,18 @@ pub(super) fn compiler(metered: bool) -> Result<wasmtime::Engine, EngineError> {
     wasmtime::Engine::new(&config).map_err(EngineError::Wasm)
 }
 
+/// The same for every processor of a kind that has these features, whichever this one is.
+pub(super) fn compiler_for(target: &str, features: &[&str]) -> Result<wasmtime::Engine, EngineError> {
+    let mut config = config();
+    config.consume_fuel(cfg!(feature = "box-fuel"));
+    config.target(target).map_err(EngineError::Wasm)?;
+    for feature in features {
+        // SAFETY: it says which instructions code may use. What loads the code refuses it where the processor lacks them.
+        unsafe { config.cranelift_flag_enable(feature) };
+    }
+    wasmtime::Engine::new(&config).map_err(EngineError::Wasm)
+}
+
 fn config() -> Config {
     let mut config = Config::new();
     config

@@ -10,7 +10,7 @@ use crate::filter::text::in_words;
 use crate::filter::{plain, text};
 
 /// Compiles a module, a plain one or a component.
-pub(super) fn compile(engine: &wasmtime::Engine, module: &[u8]) -> Result<Vec<u8>, LoadError> {
+pub(in crate::filter) fn compile(engine: &wasmtime::Engine, module: &[u8]) -> Result<Vec<u8>, LoadError> {
     match layer(module) {
         Some(Layer::Module) => {
             let component =
