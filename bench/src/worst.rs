@@ -2,6 +2,7 @@
 //!
 //! Made to be counted by callgrind, as a hit is: [`admit`] and [`read`] are the parts that count.
 
+mod input;
 mod own_answers;
 
 use std::error::Error;
@@ -22,6 +23,7 @@ use dnsweir_wire::dns::records::{Answer, BadRecords};
 use dnsweir_wire::dns::reply::{self, Body, Head, Ttl};
 use dnsweir_wire::dns::{HEADER, MESSAGE_MAXIMUM, QUERY_RECORDS};
 
+use input::Reader;
 use own_answers::Own;
 
 /// Which message, and how often.
@@ -37,6 +39,12 @@ pub struct Settings {
     /// A query whose answer the proxy makes itself, and of what; --octets is what the client takes
     #[arg(long, value_enum, group = "message")]
     own: Option<Own>,
+    /// What a file is read as, in place of a message; --file says which
+    #[arg(long, value_enum, group = "message", requires = "file")]
+    read: Option<Reader>,
+    /// The file
+    #[arg(long, value_name = "FILE", requires = "read")]
+    file: Option<PathBuf>,
     /// Its size
     #[arg(long, value_name = "N", default_value_t = 512)]
     octets: usize,
@@ -55,6 +63,9 @@ pub struct Settings {
 /// When the proxy cannot be set up.
 pub fn run(settings: &Settings) -> Result<String, Box<dyn Error>> {
     let Settings { octets, count, .. } = *settings;
+    if let (Some(reader), Some(file)) = (settings.read, &settings.file) {
+        return input::run(reader, file, count);
+    }
     match (settings.query, settings.answer, settings.own) {
         (Some(filling), ..) => query(filling, octets, count),
         (_, Some(filling), _) => Ok(answer(filling, octets, count)),
