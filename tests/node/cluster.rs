@@ -14,6 +14,7 @@ mod searches;
 mod service_entries;
 mod several_clusters;
 mod source;
+mod troubles;
 mod webhook;
 mod who;
 

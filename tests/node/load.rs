@@ -47,6 +47,8 @@ pub enum Answer {
 pub struct Asked {
     /// When it was asked.
     pub at: Instant,
+    /// How long the client waited.
+    pub took: Duration,
     /// Who answered.
     pub answer: Answer,
 }
@@ -120,7 +122,11 @@ impl Load {
                 while !stop.load(Ordering::Relaxed) {
                     let at = Instant::now();
                     let answer = ask(asked.len());
-                    asked.push(Asked { at, answer });
+                    asked.push(Asked {
+                        at,
+                        took: at.elapsed(),
+                        answer,
+                    });
                     if answer != Answer::Nobody {
                         answered.fetch_add(1, Ordering::Relaxed);
                     }
@@ -178,6 +184,12 @@ impl Fates {
     /// How many nobody answered.
     pub fn lost(&self) -> usize {
         self.of(Answer::Nobody)
+    }
+
+    /// How many were answered, after longer than this.
+    pub fn slower_than(&self, limit: Duration) -> usize {
+        let slow = |asked: &&Asked| asked.answer != Answer::Nobody && asked.took > limit;
+        self.0.iter().filter(slow).count()
     }
 
     /// How many had this answer.

@@ -16,7 +16,7 @@ use crate::falling::NOTICED;
 use crate::load::ask_for;
 
 /// How the command line begins: the image's entry point, and the first of the manifest's arguments.
-const DROP_IN: &str = "/usr/bin/dnsweir\0-localip";
+pub(super) const DROP_IN: &str = "/usr/bin/dnsweir\0-localip";
 
 /// The kubelet brings a changed config map in a minute or so.
 const BROUGHT: Duration = Duration::from_secs(180);
@@ -29,7 +29,7 @@ const STUB: &str = "10.200.0.2:5304";
 const ADDRESSES: [&str; 2] = ["10.96.0.10", "169.254.20.10"];
 
 /// With our image in the place of its own.
-const OURS: &str = "image: docker.io/library/dnsweir:0.1.0";
+pub(super) const OURS: &str = "image: docker.io/library/dnsweir:0.1.0";
 
 /// How long nobody may answer at the node's own address while the manifest's one pod of a node ends and the next begins.
 const EXCHANGED: Duration = Duration::from_secs(20);
@@ -69,7 +69,7 @@ fn apply(file: &str, text: &str) {
     kubectl(&["apply", "-f", &file.display().to_string()]);
 }
 
-fn start_drop_in(manifest: &str) {
+pub(super) fn start_drop_in(manifest: &str) {
     apply("drop-in.yaml", manifest);
     let status = ["rollout", "status", "daemonset/node-local-dns", "--timeout=90s"];
     kubectl(&[&["-n", "kube-system"], &status[..]].concat());
@@ -80,7 +80,7 @@ fn start_drop_in(manifest: &str) {
     });
 }
 
-fn end_drop_in() {
+pub(super) fn end_drop_in() {
     let file = state().join("drop-in.yaml").display().to_string();
     kubectl(&["delete", "-f", &file, "--timeout=60s"]);
     let map = ["delete", "configmap", "kube-dns", "--ignore-not-found"];

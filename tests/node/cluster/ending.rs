@@ -12,7 +12,7 @@ use super::migration::{end_dnsweir, start_dnsweir};
 use super::{Answer, LOST, Load, PROXY, await_proxy, await_started, kubectl, loads, processes, rolled_out};
 
 /// Applies what the other tests run with, and `skip-teardown`, which the overlays for link-local addresses have.
-fn keep_the_network() {
+pub(super) fn keep_the_network() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = root().join("tests/cluster/dnsweir.kdl");
     let text = fs::read_to_string(file).expect("a file");

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// node-cache's command line begins like this.
-const NODE_CACHE: &str = "/bin/node-cache\0";
+pub(super) const NODE_CACHE: &str = "/bin/node-cache\0";
 
 /// It writes its rules a minute after it has started.
 const RULES: Duration = Duration::from_secs(90);
@@ -82,7 +82,7 @@ fn has_node_caches_rules(ip: &str) -> bool {
     rules.lines().filter(theirs).count() >= 6
 }
 
-fn end_node_cache() {
+pub(super) fn end_node_cache() {
     kubectl(&[
         "-n",
         "kube-system",

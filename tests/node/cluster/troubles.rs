@@ -1,0 +1,384 @@
+//! What pods lose when something breaks: with dnsweir, with dnsweir in node-cache's place, and with node-cache on the same node. It
+//! measures and judges nothing: `bench/troubles.sh` asks for it. What has been measured is kept in a file, and not measured again.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use harness::guests::root;
+use harness::tools::output;
+
+use super::drop_in::{DROP_IN, OURS, end_drop_in, start_drop_in};
+use super::ending::keep_the_network;
+use super::migration::{
+    NODE_CACHE, await_rules, await_within, end_dnsweir, end_node_cache, start_dnsweir, start_node_cache,
+    stock_manifest,
+};
+use super::{
+    Load, PROXY, Protocol, await_started, client, ended, kubectl, node, processes, script, signal, state,
+};
+
+/// How long a query may take that is not slow.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// What is kept on a node in node-cache's manner is looked at once in this time.
+const INTERVAL: Duration = Duration::from_secs(65);
+
+/// Who answers on the node.
+struct Subject {
+    name: &'static str,
+    daemonset: &'static str,
+    label: &'static str,
+    process: &'static str,
+    /// The config map, and the file in it.
+    map: (&'static str, &'static str),
+    link: &'static str,
+    /// In which of its rules' comments it names itself.
+    comment: &'static str,
+    /// Until it has looked after what others did to its network.
+    looks: Duration,
+    servers: &'static [&'static str],
+    start: fn(),
+    end: fn(),
+}
+
+const DNSWEIR: Subject = Subject {
+    name: "dnsweir",
+    daemonset: "dnsweir",
+    label: "app.kubernetes.io/name=dnsweir",
+    process: PROXY,
+    map: ("dnsweir", "dnsweir.kdl"),
+    link: "nodelocaldns-dw",
+    comment: "dnsweir: ",
+    looks: Duration::from_secs(5),
+    servers: &["10.96.0.10", "169.254.20.10", "fd00:96::10"],
+    start: || {
+        start_dnsweir();
+        await_started();
+    },
+    end: end_dnsweir,
+};
+
+const KEPT: Subject = Subject {
+    name: "dnsweir, skip-teardown",
+    start: || {
+        start_dnsweir();
+        keep_the_network();
+    },
+    ..DNSWEIR
+};
+
+const NODE_CACHES: Subject = Subject {
+    name: "node-cache",
+    daemonset: "node-local-dns",
+    label: "k8s-app=node-local-dns",
+    process: NODE_CACHE,
+    map: ("node-local-dns", "Corefile"),
+    link: "nodelocaldns",
+    comment: "NodeLocal DNS Cache",
+    looks: INTERVAL,
+    servers: &["10.96.0.10", "169.254.20.10"],
+    start: || {
+        start_node_cache();
+        await_rules();
+    },
+    end: end_node_cache,
+};
+
+const IN_ITS_PLACE: Subject = Subject {
+    name: "dnsweir by its image",
+    process: DROP_IN,
+    start: || start_drop_in(&stock_manifest(OURS)),
+    end: end_drop_in,
+    ..NODE_CACHES
+};
+
+/// What happens, and how.
+type Row = (&'static str, fn(&Subject));
+
+const ROWS: [Row; 12] = [
+    ("kill -9", killed),
+    ("SIGSTOP", stopped),
+    ("rollout", rollout),
+    ("the pod is deleted", deleted),
+    ("its rules are flushed", |subject| {
+        flushed(subject, subject.comment)
+    }),
+    ("all rules are flushed", |subject| flushed(subject, "")),
+    ("its link is deleted", |subject| {
+        script(&format!("ip link del {}", subject.link));
+        thread::sleep(subject.looks);
+    }),
+    ("the cluster's DNS is away for 90 s", without_cluster_dns),
+    ("the API server stands still for 20 s", without_api_server),
+    ("a wrong config map, kill -9, mended", wrong_map),
+    ("conntrack's table is full for 5 s", full_conntrack),
+    ("the DaemonSet is deleted", |subject| (subject.end)()),
+];
+
+fn in_system(arguments: &[&str]) -> String {
+    kubectl(&[&["-n", "kube-system"], arguments].concat())
+}
+
+impl Subject {
+    fn running(&self) -> Option<libc::pid_t> {
+        processes(self.process).first().copied()
+    }
+
+    /// Waits for a process that is not this one, and until it answers.
+    fn await_other(&self, than: libc::pid_t) {
+        await_within(Duration::from_secs(300), "another process", || {
+            ended(than) && self.running().is_some_and(|id| id != than)
+        });
+        thread::sleep(Duration::from_secs(5));
+    }
+
+    fn rolled_out(&self) {
+        in_system(&[
+            "rollout",
+            "status",
+            &format!("daemonset/{}", self.daemonset),
+            "--timeout=120s",
+        ]);
+        await_within(Duration::from_secs(60), "the old pod's end", || {
+            processes(self.process).len() == 1
+        });
+    }
+
+    /// Has the config map say this.
+    fn write_map(&self, text: &str) {
+        let (name, file) = self.map;
+        let patch = serde_json::json!({ "data": { file: text } }).to_string();
+        in_system(&["patch", "configmap", name, "--type=merge", "--patch", &patch]);
+    }
+}
+
+fn killed(subject: &Subject) {
+    let id = subject.running().expect("it runs");
+    signal(id, libc::SIGKILL);
+    subject.await_other(id);
+}
+
+fn stopped(subject: &Subject) {
+    let id = subject.running().expect("it runs");
+    signal(id, libc::SIGSTOP);
+    subject.await_other(id);
+}
+
+fn rollout(subject: &Subject) {
+    in_system(&["rollout", "restart", &format!("daemonset/{}", subject.daemonset)]);
+    subject.rolled_out();
+}
+
+fn deleted(subject: &Subject) {
+    let here = ["--field-selector", "spec.nodeName=node", "--timeout=60s"];
+    in_system(&[&["delete", "pod", "--selector", subject.label], &here[..]].concat());
+    subject.rolled_out();
+}
+
+/// Takes the rules away whose comment has this in it, or all.
+fn flushed(subject: &Subject, comment: &str) {
+    script(&format!(
+        "for family in iptables ip6tables; do
+             $family-save | grep -v -e '^-A.*{comment}' | $family-restore
+         done
+         nft delete table inet dnsweir 2> /dev/null || true"
+    ));
+    thread::sleep(subject.looks);
+}
+
+fn without_cluster_dns(_: &Subject) {
+    in_system(&["scale", "deployment/coredns", "--replicas=0"]);
+    thread::sleep(Duration::from_secs(90));
+    in_system(&["scale", "deployment/coredns", "--replicas=1"]);
+    in_system(&["rollout", "status", "deployment/coredns", "--timeout=90s"]);
+    thread::sleep(Duration::from_secs(10));
+}
+
+fn without_api_server(_: &Subject) {
+    let id = fs::read_to_string(state().join("pid/apiserver")).expect("the API server");
+    let id: libc::pid_t = id.trim().parse().expect("a number");
+    signal(id, libc::SIGSTOP);
+    thread::sleep(Duration::from_secs(20));
+    signal(id, libc::SIGCONT);
+    thread::sleep(Duration::from_secs(5));
+}
+
+fn wrong_map(subject: &Subject) {
+    let (name, file) = subject.map;
+    let path = format!("jsonpath={{.data['{}']}}", file.replace('.', "\\."));
+    let right = in_system(&["get", "configmap", name, "--output", &path]);
+    subject.write_map("this is {\n no configuration");
+    // The kubelet brings it.
+    thread::sleep(Duration::from_secs(100));
+    let id = subject.running().expect("it runs");
+    signal(id, libc::SIGKILL);
+    thread::sleep(Duration::from_secs(20));
+    subject.write_map(&right);
+    await_within(Duration::from_secs(400), "it to start with what is right", || {
+        let ready = in_system(&[
+            "get",
+            "pods",
+            "--selector",
+            subject.label,
+            "--field-selector",
+            "spec.nodeName=node",
+            "--output",
+            "jsonpath={.items[*].status.containerStatuses[*].ready}",
+        ]);
+        ready == "true"
+    });
+    thread::sleep(Duration::from_secs(10));
+}
+
+fn full_conntrack(_: &Subject) {
+    let file = Path::new("/proc/sys/net/netfilter/nf_conntrack_max");
+    let before = fs::read_to_string(file).expect("conntrack");
+    fs::write(file, "1").expect("a smaller table");
+    thread::sleep(Duration::from_secs(5));
+    fs::write(file, before).expect("the table's size");
+    thread::sleep(Duration::from_secs(3));
+}
+
+/// A program that asks by a C library's resolver.
+struct Resolver {
+    name: &'static str,
+    process: Child,
+}
+
+impl Resolver {
+    /// Compiles it, and starts it in the pod's network. None: there is no such compiler.
+    fn start(name: &'static str, compiler: &[&str], folder: &Path) -> Option<Resolver> {
+        let program = folder.join(name);
+        let source = root().join("tests/node/cluster/resolve.c");
+        let mut compile = Command::new(compiler[0]);
+        compile
+            .args(&compiler[1..])
+            .arg("-O1")
+            .arg(source)
+            .arg("-o")
+            .arg(&program);
+        if !compile.status().is_ok_and(|status| status.success()) {
+            println!("{name}: {} is missing", compiler[0]);
+            return None;
+        }
+        let conf = folder.join("resolv.conf");
+        fs::write(&conf, "nameserver 10.96.0.10\n").expect("a file");
+        let ask = format!(
+            "mount --bind {} /etc/resolv.conf && exec {} www.example",
+            conf.display(),
+            program.display()
+        );
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", client().0.display()));
+        command
+            .args(["unshare", "--mount", "sh", "-c", &ask])
+            .stdout(Stdio::piped());
+        let process = command.spawn().expect("a client");
+        Some(Resolver { name, process })
+    }
+
+    /// How many it asked, lost, and waited long for.
+    fn stop(self) -> String {
+        signal(self.process.id().cast_signed(), libc::SIGTERM);
+        let output = self.process.wait_with_output().expect("a client");
+        String::from_utf8(output.stdout)
+            .expect("numbers")
+            .trim()
+            .replace(' ', ",")
+    }
+}
+
+/// Lines `subject;row;client;asked;lost;slow`.
+struct Table(PathBuf);
+
+impl Table {
+    fn has(&self, subject: &Subject, row: &str) -> bool {
+        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        text.contains(&format!("{};{row};", subject.name))
+    }
+
+    fn measure(&self, subject: &Subject, (row, event): Row) {
+        let client = client();
+        let folder = tempfile::tempdir().expect("a folder");
+        let resolvers = [
+            Resolver::start("glibc", &["cc"], folder.path()),
+            Resolver::start("musl", &["musl-gcc", "-static"], folder.path()),
+        ];
+        let each = |&server| [Protocol::Udp, Protocol::Tcp].map(|protocol| (server, protocol));
+        let loads = subject.servers.iter().flat_map(each).map(|(server, protocol)| {
+            let name = format!("{protocol:?} {server}");
+            (name, Load::start(&client, server, protocol))
+        });
+        let loads: Vec<(String, Load)> = loads.collect();
+        thread::sleep(Duration::from_secs(2));
+        event(subject);
+        thread::sleep(Duration::from_secs(2));
+        let mut lines = String::new();
+        for (name, load) in loads {
+            let fates = load.stop();
+            let counts =
+                [fates.count(), fates.lost(), fates.slower_than(SLOW)].map(|count| count.to_string());
+            lines += &format!("{};{row};{name};{}\n", subject.name, counts.join(";"));
+        }
+        for resolver in resolvers.into_iter().flatten() {
+            let name = resolver.name;
+            lines += &format!(
+                "{};{row};{name};{}\n",
+                subject.name,
+                resolver.stop().replace(',', ";")
+            );
+        }
+        print!("{lines}");
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.0)
+            .expect("the table");
+        file.write_all(lines.as_bytes()).expect("the table");
+    }
+}
+
+#[test]
+#[ignore = "needs Kubernetes nodes: cargo xtask test cluster"]
+fn what_pods_lose() {
+    let Some(file) = std::env::var_os("DNSWEIR_TROUBLES") else {
+        println!("bench/troubles.sh measures it");
+        return;
+    };
+    let (table, wanted) = (Table(file.into()), std::env::var("ROWS").unwrap_or_default());
+    await_started();
+    end_dnsweir();
+    for subject in [&DNSWEIR, &KEPT, &IN_ITS_PLACE, &NODE_CACHES] {
+        let missing = |(row, _): &Row| {
+            let of_kept = ["the pod is deleted", "the DaemonSet is deleted"];
+            (wanted.is_empty() || wanted.split(',').any(|name| name == *row))
+                && (subject.name != KEPT.name || of_kept.contains(row))
+                // It is a dummy link, which not every kernel has, and then nothing makes another.
+                && (subject.name != NODE_CACHES.name || *row != "its link is deleted")
+                && !table.has(subject, row)
+        };
+        let rows: Vec<Row> = ROWS.into_iter().filter(missing).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        (subject.start)();
+        for row in rows {
+            println!("{}: {}", subject.name, row.0);
+            // Ready as well, or Kubernetes still waits for its start and would not look whether it lives.
+            subject.rolled_out();
+            table.measure(subject, row);
+        }
+        if subject.running().is_some() {
+            (subject.end)();
+        }
+        // What `skip-teardown` left, and what others flushed.
+        output(Command::new("nsenter").args([&format!("--net={}", node("node").0.display()), "sh", "-c",
+            "ip link del nodelocaldns-dw; nft delete table inet dnsweir; iptables-save | grep -v dnsweir: | iptables-restore; ip6tables-save | grep -v dnsweir: | ip6tables-restore; true"]));
+    }
+    start_dnsweir();
+    await_started();
+}
