@@ -43,11 +43,26 @@ pub fn settle() {
     thread::sleep(Duration::from_secs(2));
 }
 
+/// Waits until the proxy answers at once everywhere: what a process has taken and not answered when it dies is then no more
+/// than comes while it dies, and not what a busy machine had kept it from.
+pub fn await_prompt(world: &World, servers: &[&str]) {
+    let answered = |server: &str| {
+        let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
+        let asked = world.pod().within(move || ask(server, Protocol::Udp));
+        asked.join().expect("a client") == Answer::Proxy
+    };
+    until("prompt answers", || {
+        let begun = Instant::now();
+        servers.iter().all(|server| answered(server)) && begun.elapsed() < TAKEN / 2
+    });
+}
+
 fn killed(kube_proxy: KubeProxy) {
     let world = World::new(kube_proxy);
     let mut proxy = world.start(CONFIG);
     let loads = loads(&world, &LISTENED);
     settle();
+    await_prompt(&world, &LISTENED);
     let killing = Instant::now();
     proxy.stop();
     let killed = Instant::now();

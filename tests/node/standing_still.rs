@@ -10,7 +10,7 @@ use harness::metrics::Metrics;
 use harness::process::Process;
 use harness::{tools, until};
 
-use super::falling::{CONFIG, NOTICED, TAKEN, asked, loads, settle};
+use super::falling::{CONFIG, NOTICED, TAKEN, asked, await_prompt, loads, settle};
 use super::load::{Answer, Load, Protocol, ask};
 use super::world::{CLUSTER, KubeProxy, LISTENED, World, place, terminate};
 
@@ -60,6 +60,7 @@ impl Course {
         await_proxy(world, servers);
         let (loads, impatient) = (loads(world, servers), impatient(world, servers));
         settle();
+        await_prompt(world, servers);
         let stopped = Instant::now();
         let still = stop();
         settle();

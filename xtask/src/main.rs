@@ -60,7 +60,7 @@ What ships, and what it costs (always the release):
   image [--arch A]   pack an image without a daemon: target/image, and a file for `ctr images import`
   package [--arch A] pack a Debian package; A is amd64 or arm64, see docs/packaging.md
   sdk                pack the SDK's crate and the interface's WIT package, as they would be published: target/package
-  release [ARGS…]    all artifacts of a release, from a clone without changes: target/artifacts; see docs/packaging.md for
+  release [ARGS…]    all artifacts of a release, from a clone without changes: target/artifacts; see packaging/README.md for
                      --out, --repository, --registry, --builder, --key, --twice, --push, --arch
 
 Now and then:
