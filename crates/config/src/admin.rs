@@ -15,7 +15,7 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Admin in ADMIN(1..=8): r#"admin "127.0.0.1:9253""#;
 
-    /// Where it is served; port 9253 unless written.
+    /// The addresses for HTTP; the default port is 9253.
     values "ADDRESS" addresses: Vec<SocketAddr> = ("required"), "addresses";
     /// `#false` serves only `/health`, `/ready` and `/metrics`: for addresses that others can reach.
     property "status" status: bool = true in boolean;

@@ -18,9 +18,10 @@ words! {
     table "success" success: Keeping = defaults in SUCCESS;
     /// How negative answers (NXDOMAIN and NODATA, RFC 2308) are kept.
     table "denial" denial: Keeping = defaults in DENIAL;
-    /// How long a failure is cached (RFC 9520 section 3.2): twice as long if the next attempt fails, too, and then three times, up to five minutes; less if a failed upstream recovers.
+    /// How long a failure is cached (RFC 9520 section 3.2). If the next attempt also fails, twice as long, then three
+    /// times, but at most five minutes; less if a failed upstream recovers.
     one "failure" failure: Duration = "5s" in duration(s(1)..=s(300));
-    /// Refresh an answer that was asked for `hits` times once it is in the last `percent` of its lifetime.
+    /// Refresh an answer that was asked for at least `hits` times, in the last `percent` of its lifetime.
     table "prefetch" prefetch: Option<Prefetch> = off in PREFETCH;
     /// How long after its TTL an expired answer may be served when there is no fresh one (RFC 8767).
     table "serve-stale" serve_stale: Option<ServeStale> = off in SERVE_STALE;
@@ -55,9 +56,9 @@ words! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Prefetch in PREFETCH(0..=0): "prefetch hits=2 percent=10";
 
-    /// How often it has to be asked for.
+    /// How many times the answer must have been asked for.
     property "hits" hits: u32 = 2 in whole(1..=1_000_000);
-    /// How much of its lifetime is left, in percent.
+    /// How much of its lifetime may be left, in percent.
     property "percent" percent: u8 = 10 in whole(1..=90);
 }
 
@@ -68,7 +69,7 @@ words! {
 
     /// How long past its TTL an entry may be served.
     value "TIME" window: Duration = "1h" in duration(s(1)..=LONGEST);
-    /// TTL of a stale answer: above 0, 30 seconds are recommended (RFC 8767 section 4).
+    /// TTL of a stale answer; RFC 8767 section 4 recommends 30 seconds.
     property "ttl" ttl: Duration = "30s" in ttl(s(1)..=s(3600));
     /// How long a client first waits for a fresh answer (RFC 8767 section 5).
     property "after" after: Duration = "1800ms" in duration(s(0)..=s(10));

@@ -22,7 +22,7 @@ words! {
         hand "refuse" = none in ALLOW, "networks, addresses and keywords";
         /// Send no reply to refused clients; over TCP, close the connection.
         switch "silent" = off;
-        /// Queries per second of one client, over UDP and TCP; beyond, REFUSED or nothing.
+        /// Queries per second of one client, over UDP and TCP. More get REFUSED, or with `silent` no reply.
         hand "queries" = ("unlimited") in QUERIES;
         /// Responses per second to one network over UDP.
         hand "responses" = ("unlimited") in RESPONSES;
@@ -64,7 +64,7 @@ words! {
     /// Bits of an IPv6 address that count as one client.
     property "ipv6" ipv6: u8 = 128 in whole(16..=128);
     by hand {
-        /// Queries at once after a pause, up to one minute's worth.
+        /// Queries allowed at once after a pause, at most one minute's worth.
         property "burst" = ("one second's worth") in whole(1..=1_000_000 * LONGEST_BURST);
     }
     besides {
@@ -78,14 +78,15 @@ words! {
 
     /// A second.
     value "NUMBER" per_second: Option<u32> = ("required") in whole(1..=1_000_000);
-    /// One of so many excess responses is sent truncated, so that real clients retry over TCP; 0: none. The rest are dropped.
+    /// One in this many excess responses is sent truncated, so that real clients retry over TCP. The others are dropped;
+    /// with 0, all.
     property "slip" slip: u32 = 2 in whole(0..=10);
     /// Bits of an IPv4 address that count as one network.
     property "ipv4" ipv4: u8 = 24 in whole(8..=32);
     /// Bits of an IPv6 address that count as one network.
     property "ipv6" ipv6: u8 = 56 in whole(16..=128);
     by hand {
-        /// Responses at once after a pause, up to one minute's worth.
+        /// Responses allowed at once after a pause, at most one minute's worth.
         property "burst" = ("one second's worth") in whole(1..=1_000_000 * LONGEST_BURST);
     }
 }

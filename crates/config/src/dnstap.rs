@@ -17,11 +17,11 @@ words! {
 
     /// `"unix:PATH"` or `"tcp:ADDRESS:PORT"`, where a program listens, or the path of a file.
     value "PLACE" to: Option<TapReader> = ("required") in reader, "a place";
-    /// Which messages.
+    /// Which messages are logged.
     list "messages"(1..=2) messages: Vec<Whose> = ("both": "clients" "upstreams") in whose;
     /// This server's name in each message.
     one "identity" identity: Option<String> = ("the host's name": "node-1") in identity, "a name";
-    /// Size of a file.
+    /// Maximum size of a file.
     one "size" size: usize = "64MiB" in size(1 << 20..=1 << 40);
 }
 

@@ -27,8 +27,8 @@ words! {
     by hand {
         /// A file with the authorities that must have signed the certificates.
         hand "ca" = ("the system's authorities") in CA, "a file in PEM";
-        /// One of these public keys the server must have, as `"sha256/…"` (RFC 7858 section 4.2). Without `ca`, only the key
-        /// is checked.
+        /// The server must have one of these public keys, written as `"sha256/…"` (RFC 7858 section 4.2). Without `ca`,
+        /// only the key is checked.
         hand "pin" = none in PIN, "keys";
         /// The client certificate for servers that ask for one.
         hand "certificate" = none in CERTIFICATE, "a file in PEM";

@@ -29,20 +29,21 @@ words! {
         in module::MODULE, "at most 64 MiB";
     /// The digest that the file must have; for files only.
     hand "sha256" code: Option<Bytes> = none in module::SHA256, "64 hexadecimal digits";
-    /// Which of them must have signed, and `for` [which repository](delivery.md#signatures).
+    /// The keys and identities of which one must have signed, and [for which repository](delivery.md#signatures).
     hand "signed-by" signed_by: SignedBy = ("any of [`signatures`](#signatures), for the repository in the reference")
         in signatures::SIGNED_BY, "names";
     /// [Test cases](filters.md#test) that the module must pass before it is used.
     hand "test-cases" test_cases: Option<TestCasesFile> = ("`NAME.test-cases.kdl` beside the module, if it exists")
         in TEST_CASES, "a file";
-    /// What a query gets when the filter fails: it goes on as if the filter had passed it, or gets SERVFAIL or REFUSED.
+    /// What happens to a query when the filter fails: it continues as if the filter had passed it, or gets SERVFAIL or
+    /// REFUSED.
     table "on-error" on_error: Failing = defaults in ON_ERROR;
-    /// Calls after which a new module is trusted. If it fails before for eight names and four clients, and its predecessor
-    /// fails on fewer of the same, the predecessor returns with its `config`; 0: never.
+    /// Calls after which a new module is trusted. If it fails earlier, for eight names and four clients, and the previous
+    /// module fails on fewer of these, the previous module and its `config` are restored; 0: never.
     one "probation" probation: u64 = 100 in whole(0..=1_000_000_000);
     /// Memory and time.
     table "limits" limits: Limits = defaults in LIMITS;
-    /// What the filter is granted of WASI.
+    /// The parts of WASI that the filter may use.
     hand "wasi" wasi: Wasi = ("nothing") in wasi::WASI, "a block";
     /// Sources that the filter turns into data: [below](#refresh).
     hand "refresh" refresh: Option<Refresh> = none in refresh::REFRESH, "a block";
@@ -59,7 +60,7 @@ words! {
     /// What becomes of queries when a filter fails, and of readiness.
     pub(super) struct Failing in ON_ERROR(1..=1): r#"on-error "servfail" unready=#true"#;
 
-    /// What a query gets.
+    /// What happens to a query.
     value "WORD" on_error: OnError = "bypass" in word(&ANSWERS);
     /// `#true`: `/ready` fails while the filter is suspended.
     property "unready" unready: bool = false in boolean;
@@ -79,9 +80,9 @@ words! {
     /// Linear memory of an instance, and globals, imports, exports, segments and table entries at 32 bytes each beyond
     /// 256 KiB.
     property "memory" memory: usize = "16MiB" in memory, "a multiple of `\"64KiB\"`";
-    /// One call; noticed within 4 ms, and up to five times as long where a call waits for a processor.
+    /// One call. An overrun is noticed within 4 ms; a call that waits for a processor may take up to five times as long.
     property "time" time: Duration = "5ms" in duration(ms(1)..=ms(1000));
-    /// The process that compiles the module.
+    /// Memory of the process that compiles the module.
     property "load-memory" load_memory: usize = "128MiB" in size(32 << 20..=4 << 30);
     /// Processor time to compile (four times that in elapsed time), and to run all test cases.
     property "load-time" load_time: Duration = "30s" in duration(s(1)..=s(3600));
@@ -89,9 +90,9 @@ words! {
     property "tables" tables: usize = "8MiB" in size(0..=1 << 30);
     /// All `(data)` files of the filter, and as much again for published data.
     property "data" data: usize = "256MiB" in size(0..=64 << 30);
-    /// The instance that [refreshes](#refresh).
+    /// Memory of the instance that [refreshes](#refresh).
     property "refresh-memory" refresh_memory: usize = "64MiB" in memory, "a multiple of `\"64KiB\"`";
-    /// Its processor time.
+    /// Processor time of a refresh.
     property "refresh-time" refresh_time: Duration = "30s" in duration(s(1)..=s(3600));
 }
 

@@ -29,13 +29,14 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct Forward in FORWARD(1..=MOST_UPSTREAMS): r#"forward "10.96.0.11" { protocol "tcp" }"#;
 
-    /// The upstreams, and files such as `/etc/resolv.conf` whose name servers are used; port 53 unless written. With a scheme also the upstream's name.
+    /// The upstreams, or files such as `/etc/resolv.conf` whose name servers are used; the default port is 53. [With a
+    /// scheme](#encrypted-upstreams), also names.
     values "ADDRESS" upstreams: Vec<Upstream> = ("required"), "addresses and paths";
     /// How upstreams without a scheme are asked; with `"udp"`, truncated answers are retried over TCP.
     one "protocol" protocol: Protocol = "udp" in word(&PROTOCOLS);
     /// How upstreams with a scheme are authenticated.
     hand "tls" trust: Trust = none in encrypted::TLS, "a block, [below](#encrypted-upstreams)";
-    /// Servers that are asked, over UDP and TCP, for the addresses of upstreams that are written by name.
+    /// Servers that resolve the names of upstreams without an address, over UDP and TCP.
     list "bootstrap"(1..=4) bootstrap: Vec<SocketAddr> = ("none": "192.0.2.1") in address(DNS_PORT), "addresses";
     /// How queries over HTTPS are sent.
     one "https-method" get: bool = "POST" in word(&METHODS);
@@ -45,9 +46,9 @@ words! {
     one "timeout" timeout: Duration = "2s" in duration(ms(10)..=s(30));
     /// How long all attempts together may take.
     one "deadline" deadline: Duration = "5s" in duration(ms(10)..=s(60));
-    /// How many times a query is sent at most.
+    /// How many times a query may be sent.
     one "attempts" attempts: u32 = 4 in whole(1..=10);
-    /// Consecutive failures after which an upstream is probed; 0: never taken out.
+    /// Consecutive failures after which an upstream is probed; 0: it is never taken out of use.
     one "max-fails" max_fails: u32 = 2 in whole(0..=1000);
     /// Shortest interval between probes of an upstream.
     one "probe" probe: Duration = "500ms" in duration(ms(10)..=s(60));
@@ -60,11 +61,11 @@ words! {
     one "connections" connections: usize = 2 in whole(1..=64);
     /// How long an unused connection is kept open.
     one "idle" idle: Duration = "10s" in duration(ms(100)..=s(3600));
-    /// Age at which a connection takes no more queries and another one is opened.
+    /// Age at which a connection gets no more queries and is replaced by a new one.
     one "max-age" max_age: Option<Duration> = ("none": "5m") in duration(s(1)..=s(86_400));
     /// Forward ANY queries instead of answering them with one HINFO record (RFC 8482).
     switch "any" any: bool = off;
-    /// `"nxdomain"` forwards no address queries for names of one label, such as `printer`.
+    /// With `"nxdomain"`, address queries for names of one label, such as `printer`, get NXDOMAIN.
     one "plain-names" denies_plain_names: bool = "forward" in word(&PLAIN_NAMES);
     /// Names that are left to the next stage, with everything below them.
     list "except"(1..=256) except: Vec<String> = ("none": "corp.example") in zone_name, "names";

@@ -20,7 +20,7 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct Kubernetes in KUBERNETES(0..=0): r#"kubernetes { pods "verified"; fallthrough "in-addr.arpa" "ip6.arpa" }"#;
 
-    /// What services' names end in.
+    /// The domain in which services' names end.
     hand "domain" domain: String = ("the zone's first name that is not a reverse name, or `\"cluster.local\"`")
         in DOMAIN_WORD, "a name";
     /// Names such as `10-1-2-3.default.pod`: none, one for every address, or those of existing pods. `"verified"` watches
@@ -42,17 +42,17 @@ words! {
     hand "multicluster" multicluster: Vec<String> = none in MULTICLUSTER, "names";
     /// [Zones of services' outside addresses](#external).
     hand "external" external: Option<External> = none in EXTERNAL, "names";
-    /// [Answers a pod's search at once](#autopath); these domains are searched after those of the cluster.
+    /// [Answers a pod's whole search at once](#autopath); these domains are searched after those of the cluster.
     hand "autopath" autopath: Option<Vec<String>> = off in AUTOPATH, "domains, or paths of a `resolv.conf`";
-    /// Missing names below these names, or all missing names, are left to the next stage.
+    /// Missing names at or below these names (without a value, all) are left to the next stage.
     hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
     /// How to connect to the API server.
     hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
-    /// How long `/ready` may fail while the cluster has not been listed.
+    /// How long `/ready` may fail until the cluster has been listed.
     one "wait" wait: Duration = "1m" in duration(ms(0)..=s(3600));
-    /// Memory for the cluster's objects. An object that does not fit is left as it was, and reported.
+    /// Memory for the cluster's objects. A new or changed object that does not fit is ignored and reported.
     one "memory" memory: usize = "256MiB" in size(1 << 20..=1 << 36);
-    /// Who may transfer the zone of `domain` and the reverse zones; NOTIFY at most every five seconds.
+    /// Who may transfer the zone of `domain` and the reverse zones; NOTIFY is sent at most every five seconds.
     hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "as in [`file`](#transfer)";
 }
 
@@ -75,9 +75,9 @@ words! {
 
     /// The zones; lowercased, each ending in a dot.
     values "ZONE" zones: Vec<String> = ("required"), "names";
-    /// Whether headless services have their endpoints there.
+    /// Whether these zones also have the endpoints of headless services.
     property "headless" headless: bool = false in boolean;
-    /// The label below which each zone has its own names.
+    /// The label for the zone's own names, such as `ns1.dns.ZONE`.
     property "apex" apex: String = "dns" in label, "a label";
 }
 

@@ -19,14 +19,14 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Listen in LISTEN(1..=64): r#"listen "169.254.20.10" "10.96.0.10""#;
 
-    /// For UDP and TCP, or with a scheme for [TLS](#listeners-for-tls); port 53 unless written.
+    /// For UDP and TCP, or, with a scheme, for [TLS](#listeners-for-tls); the default port is 53.
     values "ADDRESS" addresses: Vec<SocketAddr> = ("required"), "addresses";
     /// Largest UDP reply in bytes, for clients that accept that much (RFC 9715 section 3.1).
     one "udp-size" udp_size: u16 = 1232 in whole(512..=4096);
     /// Open client connections, over all addresses and workers; the default is lower where
     /// [descriptors](limits.md#descriptors) are scarce.
     one "tcp-connections" tcp_connections: Option<usize> = ("1024": 1024) in whole(1..=1_000_000);
-    /// Open connections of an IPv4 address or an IPv6 /64 network.
+    /// Open connections per IPv4 address or IPv6 /64 network.
     one "tcp-connections-per-client" tcp_connections_per_client: usize = 128 in whole(1..=1_000_000);
     /// Memory for all connections: unanswered queries and unread replies.
     one "tcp-memory" tcp_memory: usize = "16MiB" in size(1 << 20..=64 << 30);
@@ -36,11 +36,11 @@ words! {
     one "tcp-read" tcp_read: Duration = "5s" in duration(ms(100)..=s(60));
     /// A client must read at least 4 KiB of its replies in this time.
     one "tcp-write" tcp_write: Duration = "5s" in duration(ms(100)..=s(60));
-    /// A query over UDP goes to the worker of the processor that it arrives on: [below](#by-processor).
+    /// Each UDP query goes to the worker of the processor on which it arrives: [below](#by-processor).
     switch "by-processor" by_processor: bool = off;
     /// The certificate for `tls://`, `https://` and `quic://`.
     hand "certificate" identity: Option<Identity> = none in encrypted::CERTIFICATE, "a file in PEM";
-    /// Who may ask on some of the addresses: [below](#clients).
+    /// Which clients may ask on some of the addresses: [below](#clients).
     hands "clients" clients: Vec<(SocketAddr, Clients)> = ("as in the file") in clients::OF_LISTENER, "addresses";
     besides {
         /// Those of the addresses that have a scheme.

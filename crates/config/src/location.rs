@@ -16,9 +16,9 @@ words! {
     /// The properties of a node that names a location.
     pub(super) struct Properties in SOURCE(2..=2): r#"source "list" "https://lists.example/ads.txt""#;
 
-    /// Largest source, or sum of a folder's files; a larger one is not taken.
+    /// Maximum size of a source, or of a folder's files together; a larger one is refused.
     property "size" size: usize = "64MiB" in size(1..=4 << 30);
-    /// A file with the authorities of the server's certificate.
+    /// A file with the authorities that sign the server's certificate.
     property "ca" ca: Option<PathBuf> = ("the system's authorities") in path, "a file in PEM";
     /// A file with a bearer token, read for each request and sent only to that server.
     property "token-file" token: Option<PathBuf> = ("none") in path, "a file";

@@ -19,7 +19,7 @@ words! {
 
     /// The link to create for the listen addresses, which may not be `"0.0.0.0"` or `"::"`.
     one "interface" interface: Option<String> = ("none": "nodelocaldns") in interface, "1 to 15 characters";
-    /// Manage rules.
+    /// Manage iptables rules.
     switch "iptables" iptables: bool = off;
     /// How often everything is checked and repaired.
     one "interval" interval: Duration = "60s" in duration(s(1)..=s(3600));
@@ -29,7 +29,7 @@ words! {
     hand "cluster-dns" cluster_dns: Vec<IpAddr> = none in CLUSTER_DNS, "IP addresses";
     /// Leave links and rules when the process ends.
     switch "skip-teardown" skip_teardown: bool = off;
-    /// Addresses that the [self-test](node.md#self-test) asks from, one of each family.
+    /// Source addresses of the [self-test](node.md#self-test)'s queries, one of each family.
     hand "self-test" self_test: Vec<IpAddr> = ("`\"192.0.0.8\"`, `\"100:0:0:1::8\"`") in SELF_TEST, "addresses, or `#false`";
 }
 

@@ -16,7 +16,7 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct NodePods in PODS(0..=0): r#"pods { node (env)"NODE_NAME" }"#;
 
-    /// Whose pods, as in `kubectl get nodes`; in a cluster `node (env)"NODE_NAME"`.
+    /// The node, as in `kubectl get nodes`; in a cluster `node (env)"NODE_NAME"`.
     hand "node" node: String = ("required") in NODE_WORD, "a name";
     /// How to connect to the API server.
     hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";

@@ -17,13 +17,13 @@ words! {
 
     /// User names and passwords, as in docker's `config.json`; read for each pull.
     one "credentials" credentials: Option<PathBuf> = ("none": "FILE") in path, "a file";
-    /// Authorities of the registries' certificates.
+    /// The authorities that sign the registries' certificates.
     one "ca" ca: Option<PathBuf> = ("the system's": "FILE.pem") in path, "a file in PEM";
     /// HTTP proxy.
     one "proxy" proxy: Option<String> = ("none": "http://proxy.example:3128") in proxy, "`\"http://HOST:PORT\"`";
     /// Hosts that are asked before the registry, in this order.
-    hands "mirror" mirrors: Vec<(String, Vec<String>)> = none in MIRROR, "hosts, of which the first is the registry";
-    /// Hosts that are asked without TLS, beside loopback.
+    hands "mirror" mirrors: Vec<(String, Vec<String>)> = none in MIRROR, "hosts: the registry, then its mirrors";
+    /// Hosts that are asked without TLS, in addition to loopback.
     list "plain-http"(1..=16) plain_http: Vec<String> = ("none": "10.0.0.5:5000") in host, "hosts";
     /// How often tags are checked.
     one "interval" interval: Duration = "5m" in duration(s(1)..=s(7 * 86_400));

@@ -19,19 +19,19 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct Secondary in SECONDARY(1..=16): r#"secondary "192.0.2.1" "192.0.2.2" { key "transfers.example.org" }"#;
 
-    /// The primaries, asked in order until one answers; port 53 unless written.
+    /// The primaries, asked in order until one answers; the default port is 53.
     values "ADDRESS" primaries: Vec<SocketAddr> = ("required"), "addresses";
     /// Signs requests; unsigned answers are refused.
     hand "key" key: Option<Key> = none in transfer::KEY, "the name of a [`tsig`](#tsig)";
     /// As in [`file`](#file).
     hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
-    /// Memory of each zone, and size of a transfer. A transfer needs four times as much.
+    /// Memory for each zone, and largest size of a transfer. A transfer needs four times as much.
     one "memory" memory: usize = "64MiB" in size(1 << 10..=1 << 36);
-    /// How long one primary has for a refresh.
+    /// How long a refresh from one primary may take.
     one "time" time: Duration = "10m" in duration(s(1)..=s(86_400));
-    /// How long `/ready` may fail, and a reload may wait, while the first transfer is missing.
+    /// How long `/ready` may fail, and a reload may wait, until the first transfer is complete.
     one "wait" wait: Duration = "1m" in duration(ms(0)..=s(3600));
-    /// Who may transfer the zones from here.
+    /// Who may transfer the zones from dnsweir.
     hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "as in [`file`](#transfer)";
     besides {
         /// The zones: each name of the `zone` block, lowercased, ending in a dot.

@@ -20,11 +20,12 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct ServiceEntries in SERVICE_ENTRIES(0..=0): r#"service-entries { range "240.240.0.0/16" }"#;
 
-    /// Whose objects count. Without it `check` warns: anyone who may write a ServiceEntry answers for names of all clients.
+    /// Only objects in these namespaces. Without it, `check` warns: anyone who may write a ServiceEntry can answer any
+    /// client's queries.
     list "namespaces"(1..=256) namespaces: Vec<String> = ("all": "default" "shop") in label, "names";
     /// Only hosts at or below these names.
     list "hosts"(1..=256) hosts: Vec<String> = ("all": "example.com" "example.org") in zone_name, "names";
-    /// Where hosts without an address get theirs.
+    /// Networks from which hosts without an address get one.
     hand "range" ranges: Vec<Network> = none in RANGE, "networks, one per family";
     /// Only objects with these labels.
     one "labels" labels: Option<String> = ("all": "team=shop") in selector, "a label selector";
@@ -32,9 +33,9 @@ words! {
     one "ttl" ttl: Duration = "30s" in ttl(s(0)..=s(3600));
     /// As in [`kubernetes`](#kubernetes).
     hand "kubeconfig" kubeconfig: Option<Kubeconfig> = ("the pod's service account") in KUBECONFIG, "a path";
-    /// How long `/ready` may fail while nothing has been listed.
+    /// How long `/ready` may fail until the objects have been listed.
     one "wait" wait: Duration = "10s" in duration(ms(0)..=s(3600));
-    /// Memory for the objects. An object that does not fit is left as it was, and reported.
+    /// Memory for the objects. A new or changed object that does not fit is ignored and reported.
     one "memory" memory: usize = "16MiB" in size(1 << 20..=1 << 30);
     besides {
         /// Names that others answer for, with all below them: those of other zones, of sources beside this one, and the

@@ -15,7 +15,7 @@ words! {
         hands "key" = none in KEY, "a name and a file";
         /// Sigstore's trusted root in JSON: at most 64 authorities and logs of each kind.
         hand "trust-root" = none in TRUST_ROOT, "a file; only with `identity`";
-        /// Somebody whose signatures are taken, whatever the key.
+        /// A signer whose signatures are accepted with any key.
         hands "identity" = none in IDENTITY, "a name";
     }
 }
@@ -29,11 +29,11 @@ words! {
     pub(super) struct Written in IDENTITY(1..=1):
         r#"identity "release" subject="release@example.com" issuer="https://accounts.example.com""#;
 
-    /// What it is called here.
+    /// Its name in the configuration.
     value "NAME" name: Option<String> = ("required") in text;
-    /// The address or URI in the certificate; one that ends in `*` stands for all that begin like it.
+    /// The address or URI in the certificate; a final `*` matches any ending.
     property "subject" subject: Option<String> = ("required") in subject, "an address or a URI";
-    /// Who vouches for it.
+    /// The issuer in the certificate.
     property "issuer" issuer: Option<String> = ("required") in issuer, "a URL";
 }
 
@@ -85,12 +85,12 @@ pub struct TrustRoot {
     pub span: Span,
 }
 
-/// `identity "NAME" subject="…" issuer="…"`: somebody whose signatures are taken, whatever the key.
+/// `identity "NAME" subject="…" issuer="…"`: a signer whose signatures are accepted with any key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SigningIdentity {
     /// What it is called in the configuration, and in what is shown.
     pub name: String,
-    /// The address or URI in the certificate; one that ends in `*` stands for all that begin like it.
+    /// The address or URI in the certificate; a final `*` matches any ending.
     pub subject: String,
     /// Who told the authority that it is them.
     pub issuer: String,

@@ -22,8 +22,8 @@ words! {
     list "to"(1..=256) to: Vec<Network> = ("required": "192.0.2.0/24" "2001:db8::7") in receiver, "networks or addresses";
     /// Transfers must be signed with it; replies and NOTIFY messages are signed too.
     hand "key" key: Option<Key> = none in KEY, "the name of a [`tsig`](#tsig)";
-    /// Secondaries that get NOTIFY (RFC 1996) when the zone changes and at each start, up to five times; port 53 unless
-    /// written.
+    /// Secondaries that get NOTIFY (RFC 1996) when the zone changes and at each start; sent up to five times. The default
+    /// port is 53.
     list "notify"(1..=64) notify: Vec<SocketAddr> = ("none": "192.0.2.7" "[2001:db8::7]:5353") in address(DNS_PORT), "addresses";
 }
 

@@ -17,12 +17,13 @@ words! {
     pub(super) struct Written in TSIG(1..=1):
         r#"tsig "transfers.example.org" { algorithm "hmac-sha256"; secret (file)"/etc/dnsweir/transfers.secret" }"#;
 
-    /// What others call it.
+    /// The key's name, as on the other servers.
     value "NAME" name: Option<String> = ("required") in zone_name, "a name";
     /// The signature algorithm.
     one "algorithm" algorithm: &'static str = "hmac-sha256" in word(&ALGORITHMS);
     by hand {
-        /// Made by `openssl rand -base64 32` or BIND's `tsig-keygen`; `(file)"PATH"` and `(env)"NAME"` keep it out of the file.
+        /// Made by `openssl rand -base64 32` or BIND's `tsig-keygen`; with `(file)"PATH"` or `(env)"NAME"` it is not in
+        /// the configuration.
         hand "secret" = ("required") in SECRET, "at least 16 bytes in base64";
     }
 }

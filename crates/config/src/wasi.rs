@@ -17,7 +17,7 @@ words! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Wasi in WASI(0..=0): r#"wasi { clock; random; env "TZ"; folder "/etc/lists" }"#, then refuse_empty;
 
-    /// The time of day, and elapsed time; without it, a clock that counts its readings.
+    /// The time of day, and elapsed time; without it, the clock only counts how often it is read.
     switch "clock" clock: bool = off;
     /// Random numbers; without it, always the same numbers.
     switch "random" random: bool = off;

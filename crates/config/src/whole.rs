@@ -43,19 +43,19 @@ words! {
     hands "source" sources: Vec<NamedSource> = none in source::SOURCE, "a name";
     /// A folder with the modules of filters that have no `module`.
     one "filters" filters_folder: Option<PathBuf> = ("none": "/etc/dnsweir/filters") in path, "a path";
-    /// Who may ask, and how much, on listeners that say nothing else.
+    /// Which clients may ask, and how much, unless a listener has its own `clients`.
     hand "clients" clients: Option<Clients> = ("private networks and the node's own") in clients::CLIENTS;
     /// Addresses for metrics and health checks.
     hand "admin" admin: Admin = none in admin::ADMIN, "addresses";
-    /// A unix socket for requests to the process.
+    /// A unix socket for `dnsweir cache`, `log-level` and `health`.
     one "control" control: Option<PathBuf> = ("none": "/run/dnsweir/control") in path, "a path";
     /// Where DNS messages are logged.
     hand "dnstap" dnstap: Option<Dnstap> = none in dnstap::DNSTAP, "a place";
-    /// How long a start may wait for an answer from an upstream of each zone before `/ready` says yes all the same.
+    /// How long `/ready` may fail after a start until an upstream of each zone has answered.
     one "await-upstreams" await_upstreams: Duration = "10s" in duration(s(0)..=s(600));
     /// Number of threads that answer queries.
     one "workers" workers: usize = ("as many as processors, at most 4": 2, else default_workers()) in whole(1..=256);
-    /// Size of the cache that all zones share; less where the [memory limit](limits.md#memory) leaves less.
+    /// Size of the cache that all zones share; smaller if the [memory limit](limits.md#memory) requires it.
     one "cache-memory" cache_memory: usize = "32MiB" in size(1 << 20..=64 << 30);
     /// How many client queries may wait for upstreams at a time, over all zones and workers.
     one "waiting-queries" waiting_queries: usize = 8192 in whole(16..=1_000_000);
@@ -65,14 +65,14 @@ words! {
     hand "registries" registries: Registries = none in registries::REGISTRIES;
     /// Which signatures modules need.
     hand "signatures" signatures: Signatures = none in signatures::SIGNATURES;
-    /// Identifies the pod that asks.
+    /// Identifies the pod that sends a query.
     hand "pods" pods: Option<NodePods> = none in pods::PODS;
     /// The node's network.
     hand "node" node: Option<Node> = none in node::NODE;
     by hand {
         /// A secret shared with other servers of a zone.
         hands "tsig" = none in tsig::TSIG, "a name";
-        /// What other files say, in its place; also in any block but `config`.
+        /// Inserts other files here; also allowed in any block except `config`.
         hands "include" = none in include::INCLUDE, "files or folders";
     }
     besides {

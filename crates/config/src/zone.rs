@@ -53,15 +53,15 @@ pub enum Stage {
 words! {
     () in ZONE(1..=256): r#"zone "cluster.local" { cache; forward "10.96.0.11" }"#;
     by hand {
-        /// Restricts the zone to some listeners; stands first.
+        /// Restricts the zone to some listeners; before the stages.
         hand "on" = ("all") in ON, "addresses";
-        /// Restricts the zone to some clients; stands first.
+        /// Restricts the zone to some clients; before the stages.
         hand "from" = ("all") in FROM, "networks";
-        /// Says who may ask; stands first.
-        hand "clients" = ("all whom the listener admits") in clients::OF_ZONE;
-        /// Runs a filter; any number of them, each once.
+        /// Which clients may ask; before the stages.
+        hand "clients" = ("all that the listener allows") in clients::OF_ZONE;
+        /// Runs a filter; may be repeated, but each filter only once.
         stage "use" = none in USE, "the name of a filter";
-        /// Answers from the cache, and stores answers from below; once.
+        /// Answers from the cache, and stores answers of the stages below; at most once.
         stage "cache" = none in cache::CACHE;
         /// Asks other servers; last unless it has `except` or `next`.
         stage "forward" = none in forward::FORWARD, "addresses and paths";

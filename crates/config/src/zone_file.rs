@@ -22,14 +22,14 @@ words! {
 
     /// The zone file.
     values "PATH" path: PathBuf = ("required"), "a path";
-    /// Missing names below these names, or all missing names, are left to the next stage.
+    /// Missing names at or below these names (without a value, all) are left to the next stage.
     hand "fallthrough" fallthrough: Vec<String> = off in FALLTHROUGH, "names";
-    /// Memory of the zone, and size of its files. A reload needs three times as much.
+    /// Memory for the zone, and largest size of its files. A reload needs three times as much.
     one "memory" memory: usize = "64MiB" in size(1 << 10..=1 << 36);
     /// [Who may transfer the zone](#transfer).
     hand "transfer" transfer: Option<Transfer> = none in transfer::TRANSFER, "a block";
     by hand {
-        /// The zone in the file; other names are left to the next stage.
+        /// The name of the zone in the file; other names are left to the next stage.
         hand "origin" = ("each name of the zone") in ORIGIN, "a name";
     }
     besides {
