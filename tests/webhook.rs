@@ -358,7 +358,7 @@ fn mistakes_on_the_command_line_are_told() {
         (vec![], "--local-address"),
         (local.to_vec(), "KUBE_DNS_SERVICE_HOST"),
         (with(&["--domain", "Cluster"]), "cluster.local"),
-        (with(&["--option", "ndots:2"]), "ndots is there twice"),
+        (with(&["--option", "ndots:2"]), "ndots is given twice"),
         (with(&["--option", "a b"]), "timeout:1"),
         (with(&["--opt-out", "=x"]), "write a label"),
         (with(&["--options-only"]), "cannot be used with"),

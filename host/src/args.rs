@@ -47,13 +47,13 @@ pub enum Command {
         /// Configuration file; without it, a built-in demonstration on 127.0.0.1:15353.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Folder to keep compiled filters and pulled modules in [default: dnsweir's folder in the user's cache folder].
+        /// Folder for compiled filters and pulled modules [default: dnsweir's folder in the user's cache folder].
         #[arg(long, value_name = "FOLDER")]
         compiled_cache: Option<PathBuf>,
-        /// Serve a control socket here from start to end, whatever the configuration says: `dnsweir health` asks there.
+        /// Serve a control socket here, with or without `control` in the configuration; `dnsweir health` connects to it.
         #[arg(long, value_name = "PATH")]
         control: Option<PathBuf>,
-        /// Wait while the configuration is wrong: serve nothing, leave the node's network as it is, and start when the file is right.
+        /// If the configuration has mistakes, wait until they are corrected: serve nothing, and leave the node's network as it is.
         #[arg(long, requires = "config")]
         wait: bool,
         /// The least severe messages to log.
@@ -63,16 +63,16 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = LogFormat::Text)]
         log_format: LogFormat,
     },
-    /// Run in node-cache's place: with the command line, the Corefile template and the config map that NodeLocal DNSCache has.
-    /// These words are also understood without `node-cache` in front, and with one dash each.
+    /// Run in place of node-cache, with the command line, Corefile template and config map of NodeLocal DNSCache.
+    /// The flags also work without the word `node-cache` before them, and with a single dash.
     NodeCache(NodeCacheFlags),
-    /// Show, apply, remove or verify the network setup that the `node` section asks for.
+    /// Show, apply, remove or verify the network setup that the `node` section describes.
     Node {
         /// What to do.
         #[command(subcommand)]
         command: NodeCommand,
     },
-    /// Answer the API server about new pods: point those of labelled namespaces at their node's address.
+    /// Run the admission webhook: it makes new pods in labelled namespaces use DNS on their node.
     Webhook {
         /// How.
         #[command(flatten)]
@@ -121,22 +121,22 @@ pub enum Command {
     /// Create, inspect and test filters.
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// Print a CoreDNS Corefile as a configuration for dnsweir, or say what in it cannot be one.
+    /// Translate a CoreDNS Corefile into a configuration for dnsweir, or report what cannot be translated.
     Import {
-        /// The Corefile. What it imports is read as well, and variables are replaced.
+        /// The Corefile. Imported files are read, too, and environment variables are replaced.
         #[arg(value_name = "COREFILE", required_unless_present = "table")]
         corefile: Option<PathBuf>,
         /// Write the configuration to a file instead.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// Translate the blocks that can be, and have the others refuse what they are asked.
+        /// Translate the blocks that can be translated, and make the others refuse all queries.
         #[arg(long)]
         partly: bool,
-        /// Print what becomes of each of CoreDNS's plugins and options.
+        /// Print how each plugin and option of CoreDNS is translated.
         #[arg(long, conflicts_with_all = ["corefile", "out", "partly"])]
         table: bool,
     },
-    /// Show or forget the answers in the cache of a running dnsweir, whose configuration has a `control` socket.
+    /// Show or remove answers in the cache of a running dnsweir. It must have a `control` socket.
     Cache {
         /// What to do.
         #[command(subcommand)]
@@ -144,14 +144,14 @@ pub enum Command {
     },
     /// Check the signature of a release's checksums, and the files beside them.
     Verify {
-        /// The checksums, whose signature is beside them: SHA256SUMS and SHA256SUMS.sig.
+        /// The checksums, SHA256SUMS. Their signature, SHA256SUMS.sig, must be in the same folder.
         #[arg(value_name = "FILE")]
         sums: PathBuf,
-        /// Public key in PEM of whom you have the release from.
+        /// Public key, in PEM, of the publisher of the release.
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
     },
-    /// Change the level of a running dnsweir's log.
+    /// Change the log level of a running dnsweir.
     LogLevel {
         /// The least severe messages to log.
         #[arg(value_enum)]
@@ -160,15 +160,15 @@ pub enum Command {
         #[command(flatten)]
         control: ControlSocket,
     },
-    /// Say whether a running dnsweir is well, for a liveness probe that no other process can answer.
+    /// Check whether a running dnsweir is healthy: a liveness probe that no other process can answer.
     Health {
         /// The socket.
         #[command(flatten)]
         control: ControlSocket,
     },
-    /// Show what a running dnsweir does, in a terminal, until Ctrl-C.
+    /// Show the activity of a running dnsweir in a terminal, until Ctrl-C.
     Top(TopFlags),
-    /// Print a script that completes this program's commands and options in a shell.
+    /// Print a shell script that completes the commands and options of dnsweir.
     Completions {
         /// The shell.
         #[arg(value_enum)]
@@ -183,7 +183,7 @@ pub enum Command {
     },
     /// Write a manual page for each command into a folder.
     Man {
-        /// The folder, which is made if it does not exist.
+        /// The folder, which is created if it does not exist.
         folder: PathBuf,
     },
     /// Pull a filter's module for the process that started this one.
@@ -211,17 +211,17 @@ pub enum Command {
 /// What to do with a cache.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// Print every answer, as lines of a zone file with the TTLs that are left.
+    /// Print every answer in the format of a zone file, with its remaining TTL.
     Dump {
         /// The socket.
         #[command(flatten)]
         control: ControlSocket,
     },
-    /// Forget the answers about a name, of every type.
+    /// Remove the answers for a name, of every type.
     Flush {
-        /// The name; `.` with --below is all names.
+        /// The name; `.` with --below means all names.
         name: String,
-        /// And those about every name below it.
+        /// Also remove the answers for every name below it.
         #[arg(long)]
         below: bool,
         /// The socket.
@@ -233,13 +233,13 @@ pub enum CacheCommand {
 /// How a running process is looked at.
 #[derive(Debug, clap::Args)]
 pub struct TopFlags {
-    /// The address that `admin` in its configuration names.
+    /// An address of `admin` in its configuration.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9253")]
     admin: SocketAddr,
-    /// Seconds between two looks.
+    /// Seconds between updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=60))]
     interval: u8,
-    /// Print what one interval has shown, and end.
+    /// Print the figures of one interval and exit.
     #[arg(long)]
     once: bool,
 }
@@ -257,7 +257,7 @@ impl From<TopFlags> for top::Options {
 /// Where a running process takes requests.
 #[derive(Debug, clap::Args)]
 pub struct ControlSocket {
-    /// The socket that `control` in its configuration names, or `--control` of `dnsweir run`.
+    /// Its control socket: `control` in its configuration, or `--control` of `dnsweir run`.
     #[arg(long = "control", value_name = "PATH", default_value = "/run/dnsweir/control")]
     pub path: PathBuf,
 }
@@ -268,7 +268,7 @@ pub struct Child {
     /// Process ID of the parent.
     #[arg(long)]
     pub parent: u32,
-    /// Memory limit in octets.
+    /// Memory limit in bytes.
     #[arg(long)]
     pub memory: usize,
     /// Limit of processor time in milliseconds.
@@ -299,7 +299,7 @@ pub struct NodeCacheFlags {
     /// Whether to set up iptables rules.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     setupiptables: bool,
-    /// Whether to leave rules and interface in place at the end.
+    /// Whether to leave rules and interface in place when the process ends.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     skipteardown: bool,
     /// How often to check rules and interface: in seconds, or with a unit such as 60s, from 1s to 1h.
@@ -314,14 +314,14 @@ pub struct NodeCacheFlags {
     /// Service whose address in the environment is the cluster's DNS.
     #[arg(long, value_name = "SERVICE", default_value = "kube-dns")]
     upstreamsvc: String,
-    /// Where to serve metrics as well.
+    /// Another address for metrics.
     #[arg(
         long = "metrics-listen-address",
         value_name = "ADDRESS",
         default_value = "0.0.0.0:9353"
     )]
     metrics: String,
-    /// What the template's __PROMETHEUS__ENDPOINT__ stands for.
+    /// Value of __PROMETHEUS__ENDPOINT__ in the template.
     #[arg(
         long = "prometheus-listen-address",
         value_name = "ADDRESS",
@@ -402,8 +402,8 @@ pub enum FilterCommand {
         /// Language to write it in.
         #[arg(long, value_enum, default_value_t = Language::Rust)]
         lang: Language,
-        /// Make the folder around it a Cargo workspace, or add to the one that an earlier call made: its filters share the
-        /// SDK and what Cargo has built.
+        /// Make the folder around it a Cargo workspace, or add the filter to the one that an earlier call created. Filters in a
+        /// workspace share the SDK and the build folder.
         #[arg(long)]
         workspace: bool,
     },
@@ -422,12 +422,12 @@ pub enum FilterCommand {
         #[command(flatten)]
         access: Access,
     },
-    /// Push a module to a registry and print the reference that names it by its digest.
+    /// Push a module to a registry and print its reference with the digest.
     Push {
         /// A .wasm file.
         #[arg(value_name = "FILE")]
         module: PathBuf,
-        /// Where to: oci://REGISTRY/NAME:TAG.
+        /// Destination: oci://REGISTRY/NAME:TAG.
         reference: String,
         /// How a registry is asked.
         #[command(flatten)]
@@ -437,14 +437,14 @@ pub enum FilterCommand {
     Pull {
         /// oci://REGISTRY/NAME:TAG, with a digest or without.
         reference: String,
-        /// The file [default: the last part of NAME, with .wasm].
+        /// Output file [default: the last part of NAME, with .wasm].
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
         /// How a registry is asked.
         #[command(flatten)]
         access: Access,
     },
-    /// Check that a module in a registry is signed, and say by whom.
+    /// Check that a module in a registry is signed, and print the signer.
     Verify {
         /// oci://REGISTRY/NAME:TAG, with a digest or without.
         reference: String,
@@ -458,21 +458,21 @@ pub enum FilterCommand {
         #[command(flatten)]
         access: Access,
     },
-    /// Write test cases from the queries of real clients, whom it makes unrecognizable. Any server with dnstap will do.
+    /// Record test cases from the queries of real clients, which are anonymized. Any server with dnstap works.
     Record {
-        /// Where dnstap is written: unix:PATH or tcp:ADDRESS:PORT, to listen there, or a file.
+        /// Source of dnstap messages: unix:PATH or tcp:ADDRESS:PORT to listen on, or a file.
         #[arg(value_name = "PLACE", value_parser = TapReader::parse)]
         from: TapReader,
-        /// Questions in all, each once.
+        /// Number of different questions to record.
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         count: u32,
-        /// For how long, such as 30s or 5m [default: until there are enough].
+        /// How long to record, such as 30s or 5m [default: until there are enough questions].
         #[arg(long = "for", value_name = "TIME", value_parser = interval)]
         time: Option<Duration>,
-        /// Record responses with their records, for filters with a response phase, and not queries.
+        /// Record responses with their records instead of queries, for filters with a response phase.
         #[arg(long)]
         responses: bool,
-        /// The file [default: standard output].
+        /// Output file [default: standard output].
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },

@@ -16,7 +16,7 @@ const NDOTS: u8 = 5;
 /// How pods are pointed at their node's address.
 #[derive(Debug, clap::Args)]
 pub struct WebhookFlags {
-    /// Addresses of the node that pods are to ask, separated by commas.
+    /// Addresses of the node that pods should use for DNS, separated by commas.
     #[arg(
         long,
         value_name = "ADDRESSES",
@@ -24,14 +24,14 @@ pub struct WebhookFlags {
         required_unless_present = "options_only"
     )]
     local_address: Vec<IpAddr>,
-    /// Addresses of the cluster's DNS, which pods ask when the node is silent, separated by commas
+    /// Addresses of the cluster's DNS, which pods use when the node does not answer, separated by commas
     /// [default: that in KUBE_DNS_SERVICE_HOST].
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     cluster_dns: Vec<IpAddr>,
     /// The cluster's domain, for the search lists.
     #[arg(long, value_name = "NAME", default_value = "cluster.local", value_parser = domain)]
     domain: String,
-    /// Dots in a name that is looked up as it is at first [default: 5, with --options-only none].
+    /// Number of dots from which a name is first looked up without a search domain [default: 5; with --options-only, unset].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(..=15))]
     ndots: Option<u8>,
     /// Another option of resolv.conf, such as use-vc, single-request-reopen or timeout:1; may be repeated.
@@ -43,10 +43,10 @@ pub struct WebhookFlags {
     /// Label with which a pod opts out, and its value.
     #[arg(long, value_name = "LABEL=VALUE", default_value = "node-local-dns-injection=disabled", value_parser = label)]
     opt_out: (String, String),
-    /// A namespace of the system that is not to be left out; may be repeated.
+    /// System namespace that is not excluded; may be repeated.
     #[arg(long, value_name = "NAMESPACE", value_parser = PossibleValuesParser::new(SYSTEM))]
     include_namespace: Vec<String>,
-    /// Change nothing, and log what would be.
+    /// Change nothing; log what would be changed.
     #[arg(long)]
     dry_run: bool,
     /// Address to listen on for the API server [default: port 8443 of all].
@@ -55,16 +55,16 @@ pub struct WebhookFlags {
     /// Address to serve /health, /ready and /metrics on [default: port 9253 of all].
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
-    /// Certificate in PEM, which is read again when it changes. Without it, one is made, and kept right in the API.
+    /// Certificate in PEM, which is reloaded when it changes. Without it, one is created, and kept current in the API.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// Its key in PEM.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// Authorities in PEM of the API server's client certificate. Without it, whoever can connect may ask.
+    /// Authorities in PEM of the API server's client certificate. Without it, anyone who can connect may send requests.
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Name of the Service, and of the Secret and the MutatingWebhookConfiguration that a certificate which is made here is kept in.
+    /// Name of the Service, and of the Secret and MutatingWebhookConfiguration in which the created certificate is kept.
     #[arg(
         long,
         value_name = "NAME",
@@ -88,7 +88,7 @@ impl WebhookFlags {
         let options: Vec<DnsOption> = ndots.into_iter().chain(self.option).collect();
         let twice = |at: &usize| options[..*at].iter().any(|one| one.name == options[*at].name);
         if let Some(at) = (0..options.len()).find(twice) {
-            return Err(format!("the option {} is there twice", options[at].name));
+            return Err(format!("the option {} is given twice", options[at].name));
         }
         if options.is_empty() {
             return Err("with --options-only, write --ndots or --option".into());
@@ -136,7 +136,7 @@ fn nameservers(local: Vec<IpAddr>, cluster: Vec<IpAddr>) -> Result<Vec<IpAddr>, 
     match local.len() {
         1 | 2 => Ok(local.into_iter().chain(cluster).collect()),
         many => Err(format!(
-            "{many} addresses of the node leave no room for the cluster's DNS: a pod has 3 name servers"
+            "{many} addresses of the node leave no room for the cluster's DNS: a pod has at most 3 name servers"
         )),
     }
 }

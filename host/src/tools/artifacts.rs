@@ -16,10 +16,10 @@ pub struct Access {
     /// User names and passwords, as in docker's config.json [default: that of docker].
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// Authorities, in PEM, that the certificate must be from [default: those of the system].
+    /// Authorities, in PEM, that sign the registry's certificate [default: those of the system].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Ask without TLS.
+    /// Connect without TLS.
     #[arg(long)]
     plain_http: bool,
 }
@@ -46,7 +46,7 @@ pub struct Signers {
     /// Trusted root of sigstore in JSON, for signatures with a certificate.
     #[arg(long, value_name = "FILE", requires_all = ["subject", "issuer"])]
     trust_root: Option<PathBuf>,
-    /// Address or URI that the certificate must be for; `*` at its end stands for whatever follows.
+    /// Address or URI that the certificate must have; a final `*` matches any ending.
     #[arg(long, requires = "trust_root", value_parser = subject)]
     subject: Option<String>,
     /// Issuer that the certificate must name.
