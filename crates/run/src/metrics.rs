@@ -17,8 +17,7 @@ pub use format::Format;
 pub(crate) use format::media_range;
 
 /// What is said of lines that the log has not.
-pub const LEFT_OUT: &str =
-    "Lines of the log that were left out since many of their kind came in a short time";
+pub const LEFT_OUT: &str = "Log lines left out because there were many of their kind in a short time";
 
 /// All metrics, under our names, under CoreDNS's, and those of any process.
 pub fn all(state: &State) -> [(&'static str, Figures); 3] {
@@ -48,7 +47,7 @@ pub(crate) fn collect(state: &State) -> Figures {
     if let Some(pods) = &generation.pods {
         pods.show(&mut figures);
     }
-    let help = "Whether the filter before is in the place of the one in the file, which failed for many";
+    let help = "1 if the previous module of a filter is in use because the new one failed";
     let reverted = figures.gauge("filter_reverted", help);
     for filter in &generation.config.filters {
         reverted.add(&[("filter", &filter.name)], filter.reverted.is_some().into());
@@ -76,7 +75,7 @@ fn own(state: &State, figures: &mut Figures) {
     reloads.add(&[("result", "ok")], get(&state.reloads));
     reloads.add(&[("result", "failed")], get(&state.failed_reloads));
     reloads.add(&[("result", "reverted")], get(&state.reverted_reloads));
-    let help = "How often kube-dns's config map could not be used by `dnsweir node-cache`";
+    let help = "Unusable config maps of kube-dns, with `dnsweir node-cache`";
     figures
         .counter("config_map_errors", help)
         .add(&[], get(&nodecache::CONFIG_MAP_ERRORS));
@@ -102,7 +101,7 @@ fn own(state: &State, figures: &mut Figures) {
     for (part, octets) in &state.ceiling.read().parts {
         ceiling.add(&[("part", part)], *octets as u64);
     }
-    let help = "Limit of memory of the process's control group, which is a container's; 0 if there is none";
+    let help = "Memory limit of the process's control group (its container); 0 if there is none";
     let limit = ceiling::memory_limit().unwrap_or_default() as u64;
     figures.gauge("memory_limit_bytes", help).add(&[], limit);
     let resident = ceiling::resident().unwrap_or_default() as u64;
@@ -139,7 +138,7 @@ fn tcp(connections: &ClientConnections, figures: &mut Figures) {
 /// The certificate that clients are shown, and expires then.
 fn certificate(expires: Option<i64>, figures: &mut Figures) {
     if let Some(expires) = expires {
-        let help = "When the certificate expires that clients are shown, in seconds since 1970";
+        let help = "Expiry of the listeners' certificate, in seconds since 1970";
         figures
             .gauge("listen_certificate_expiry_timestamp_seconds", help)
             .add_signed(&[], expires);
@@ -149,9 +148,9 @@ fn certificate(expires: Option<i64>, figures: &mut Figures) {
 /// What became of messages for dnstap's reader.
 fn dnstap(tap: &Tap, figures: &mut Figures) {
     let (written, slow, unread) = tap.figures();
-    let help = "Messages that were handed to the reader of dnstap";
+    let help = "Messages sent to the reader of dnstap";
     figures.counter("dnstap_messages", help).add(&[], written);
-    let help = "Messages that the reader of dnstap did not get: it was too slow, or not there";
+    let help = "Messages dropped because the reader of dnstap was too slow or not connected";
     let dropped = figures.counter("dnstap_messages_dropped", help);
     dropped.add(&[("reason", "slow")], slow);
     dropped.add(&[("reason", "unread")], unread);
@@ -179,17 +178,17 @@ fn network(state: &State, figures: &mut Figures) {
     figures
         .gauge("node_obstacles", help)
         .add(&[], get(&node.obstacles));
-    let help = "Whether another dnsweir has looked after this node's network beside this one for more than two minutes";
+    let help = "1 if another dnsweir has also managed this node's network for more than two minutes";
     let beside = node.beside.read().is_some();
     figures.gauge("node_beside", help).add(&[], u64::from(beside));
-    let help = "Whether this process stands aside, since another dnsweir answers wherever it would listen";
+    let help = "1 if this process has stopped listening because another dnsweir answers on all its addresses";
     let aside = node.aside.load(Ordering::Relaxed);
     figures.gauge("node_aside", help).add(&[], u64::from(aside));
     let help = "Listeners whose rules apply only while their heartbeat continues";
     figures
         .gauge("node_heartbeats", help)
         .add(&[], node.heartbeats.read().len() as u64);
-    let help = "Self-tests of listeners: queries that arrive the way a pod's do";
+    let help = "Self-tests of listeners, by result";
     let tests = figures.counter("node_selftests", help);
     for verdict in node::Verdict::ALL {
         tests.add(&[("result", verdict.label())], node.self_test.count(verdict));
@@ -198,7 +197,7 @@ fn network(state: &State, figures: &mut Figures) {
     figures
         .gauge("node_selftest_listeners", help)
         .add(&[], node.self_test.listeners() as u64);
-    let help = "Listeners from which a pod would not have got an answer at the last self-test";
+    let help = "Listeners that would not have answered a pod at the last self-test";
     figures
         .gauge("node_selftest_failures", help)
         .add(&[], node.self_test.failures().len() as u64);

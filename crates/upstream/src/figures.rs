@@ -34,7 +34,7 @@ const PLAIN: [Plain; 6] = [
     ),
     (
         "forward_without_edns",
-        "Queries sent without EDNS because the upstream does not handle it",
+        "Queries sent without EDNS because the upstream rejects or ignores it",
         |counters| &counters.without_edns,
     ),
     (
@@ -68,8 +68,7 @@ impl Forwarder {
                 handshakes.add(&[to, ("resumed", "true")], secured.resumed.load(Relaxed));
                 handshakes.add(&[to, ("resumed", "unknown")], secured.unknown.load(Relaxed));
                 if let Some(expires) = secured.expires() {
-                    let help =
-                        "When the certificate expires that the upstream had last, in seconds since 1970";
+                    let help = "Expiry of the upstream's last certificate, in seconds since 1970";
                     figures
                         .gauge("forward_certificate_expiry_timestamp_seconds", help)
                         .least(&[to], expires);

@@ -73,7 +73,7 @@ impl Counters {
         figures
             .gauge("build_info", "Build information; the value is always 1")
             .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-        let help = "Pods that were to be created, by what became of them";
+        let help = "Pods in creation requests, by result";
         let pods = figures.counter("webhook_pods", help);
         for (result, is_so) in [("changed", !dry_run), ("dry_run", dry_run)] {
             let count = if is_so { self.changed.load(Relaxed) } else { 0 };
@@ -83,7 +83,7 @@ impl Counters {
             let count = self.unchanged[reason as usize].load(Relaxed);
             pods.add(&[("result", reason.as_str())], count);
         }
-        let refused = figures.counter("webhook_refused", "Requests that were refused, by reason");
+        let refused = figures.counter("webhook_refused", "Requests refused, by reason");
         for refusal in Refusal::ALL {
             let count = self.refused[refusal as usize].load(Relaxed);
             refused.add(&[("reason", refusal.as_str())], count);
@@ -98,7 +98,7 @@ impl Counters {
         figures
             .counter(
                 "webhook_dismissed_connections",
-                "Connections that made room for others",
+                "Connections closed to make room for others",
             )
             .add(&[], dismissed);
         let mut count = |name, help, counter: &AtomicU64| {
@@ -106,11 +106,11 @@ impl Counters {
         };
         let help = "TLS handshakes that failed";
         count("webhook_failed_handshakes", help, &self.failed_handshakes);
-        let help = "Certificates that were taken into use";
+        let help = "Certificates put into use";
         count("webhook_certificates", help, &self.certificates);
-        let help = "Times that no certificate could be had, or the API server not told of it";
+        let help = "Failures to get a certificate or to register it with the API server";
         count("webhook_certificate_errors", help, &self.certificate_errors);
-        let help = "When the certificate in use expires, in seconds since 1970; 0 while there is none";
+        let help = "Expiry of the certificate in use, in seconds since 1970; 0 if there is none";
         figures
             .gauge("webhook_certificate_expiry_timestamp_seconds", help)
             .add(&[], self.expires.load(Relaxed));

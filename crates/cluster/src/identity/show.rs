@@ -52,38 +52,32 @@ impl NodePods {
     /// Adds what `/metrics` shows.
     pub fn show(&self, figures: &mut Figures) {
         let state = &self.state;
-        let help = "Queries by who asked: a pod of this namespace, the host, or nobody who is known";
+        let help = "Queries by client: a pod in this namespace, the host, or unknown";
         let queries = figures.counter("pod_queries", help);
         for (identity, namespace, count) in state.counters.read() {
             queries.add(&[("identity", identity), ("namespace", &namespace)], count);
         }
         for (kind, of) in [("pods", &state.pods), ("namespaces", &state.namespaces)] {
             let labels = [("kind", kind)];
-            let objects = figures.gauge(
-                "pod_objects",
-                "Pods of the node and their namespaces that are known",
-            );
+            let objects = figures.gauge("pod_objects", "Known pods of the node, and their namespaces");
             objects.add(&labels, of.objects.load(Relaxed) as u64);
-            let lists = figures.counter(
-                "pod_lists",
-                "Times that the node's pods, or a namespace, were listed",
-            );
+            let lists = figures.counter("pod_lists", "Lists of the node's pods, or of a namespace");
             lists.add(&labels, of.lists.load(Relaxed));
-            let events = figures.counter("pod_events", "Changes and bookmarks that were heard");
+            let events = figures.counter("pod_events", "Changes and bookmarks received");
             events.add(&labels, of.events.load(Relaxed));
             let failures = figures.counter("pod_failures", "Lists and watches that failed");
             failures.add(&labels, of.failures.load(Relaxed));
-            let help = "Objects without an identity, since there is no room for what they say";
+            let help = "Objects without annotations or labels because there is no memory for them, and objects beyond the limits";
             figures
                 .counter("pod_refused_objects", help)
                 .add(&labels, of.refused.load(Relaxed));
         }
-        let help = "Memory that the node's pods and their namespaces take, about";
+        let help = "Approximate memory used by the node's pods and their namespaces";
         figures
             .gauge("pod_memory_bytes", help)
             .add(&[], state.octets.load(Relaxed) as u64);
         if let Some(heard) = state.pods.heard_at() {
-            let help = "Time since the API server was heard of last about the node's pods";
+            let help = "Seconds since the last message from the API server about the node's pods";
             figures
                 .gauge("pod_silence_seconds", help)
                 .add(&[], heard.elapsed().as_secs());

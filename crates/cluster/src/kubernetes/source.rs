@@ -144,28 +144,28 @@ impl Kubernetes {
         let cluster = ("cluster", &*domain);
         for &kind in &state.kinds {
             let (of, labels) = (state.of(kind), [cluster, ("kind", kind.as_str())]);
-            let objects = figures.gauge("kubernetes_objects", "Objects of the cluster that are known");
+            let objects = figures.gauge("kubernetes_objects", "Known objects of the cluster");
             objects.shared(&labels, of.objects.load(Relaxed) as u64);
-            let lists = figures.counter("kubernetes_lists", "Times that all objects of a kind were listed");
+            let lists = figures.counter("kubernetes_lists", "Lists of all objects of a kind");
             lists.shared(&labels, of.lists.load(Relaxed));
-            let events = figures.counter("kubernetes_events", "Changes and bookmarks that were heard");
+            let events = figures.counter("kubernetes_events", "Changes and bookmarks received");
             events.shared(&labels, of.events.load(Relaxed));
             let help = "Lists and watches that failed";
             figures
                 .counter("kubernetes_failures", help)
                 .shared(&labels, of.failures.load(Relaxed));
-            let help = "Objects left as they were before, since they are malformed or there is no memory";
+            let help = "Objects ignored because they are malformed or there is no memory, and objects cut at a limit";
             figures
                 .counter("kubernetes_refused_objects", help)
                 .shared(&labels, of.refused.load(Relaxed));
         }
-        let help = "Memory that the known objects take, about";
+        let help = "Approximate memory used by the known objects";
         let octets = state.octets.load(Relaxed) as u64;
         figures
             .gauge("kubernetes_memory_bytes", help)
             .shared(&[cluster], octets);
         if let Some(age) = state.age() {
-            let help = "Time since the API server was heard of last, for the kind of objects of which that is longest ago";
+            let help = "Seconds since the last message from the API server, for the stalest kind of objects";
             figures
                 .gauge("kubernetes_silence_seconds", help)
                 .shared(&[cluster], age.as_secs());

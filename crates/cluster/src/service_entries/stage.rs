@@ -122,17 +122,17 @@ impl ServiceEntries {
         for (name, help, value) in [
             (
                 "service_entries_objects",
-                "Service entries that are known",
+                "Known service entries",
                 followed.objects.load(Relaxed),
             ),
             (
                 "service_entries_memory_bytes",
-                "Memory that they take, about",
+                "Approximate memory used by service entries",
                 state.octets.load(Relaxed),
             ),
             (
                 "service_entries_collisions",
-                "Hosts without an address, since another host has the one that they would have",
+                "Hosts without an address because another host has their address",
                 state.table.load().collisions,
             ),
         ] {
@@ -141,12 +141,12 @@ impl ServiceEntries {
         for (name, help, value) in [
             (
                 "service_entries_lists",
-                "Times that all were listed",
+                "Lists of all service entries",
                 &followed.lists,
             ),
             (
                 "service_entries_events",
-                "Changes and bookmarks that were heard",
+                "Changes and bookmarks received",
                 &followed.events,
             ),
             (
@@ -156,7 +156,7 @@ impl ServiceEntries {
             ),
             (
                 "service_entries_refused_objects",
-                "Objects that could not be taken as they are, and hosts that were left without an address",
+                "Objects that were ignored, hosts left without an address, and hosts that were refused",
                 &followed.refused,
             ),
         ] {

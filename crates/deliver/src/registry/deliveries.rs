@@ -304,7 +304,7 @@ impl Deliveries {
 
     /// Adds what happened.
     pub fn show(&self, figures: &mut Figures) {
-        let help = "Times that a registry was asked for a module, by result";
+        let help = "Requests to a registry for a module, by result";
         let pulls = figures.counter("module_pulls", help);
         let counters = &self.counters;
         for (result, count) in [

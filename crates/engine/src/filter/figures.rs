@@ -15,23 +15,20 @@ impl Filter {
         show_phases(filter, counters, figures);
         let metric = figures.counter("filter_verdicts", "Verdicts on queries, by kind");
         add_each(metric, filter, "verdict", &counters.verdicts.kinds());
-        let metric = figures.counter(
-            "filter_lookups",
-            "Lookups made for a filter, by what became of them",
-        );
+        let metric = figures.counter("filter_lookups", "Lookups made for a filter, by result");
         for (status, count) in LOOKUPS.iter().zip(&counters.lookups) {
             metric.add(&[filter, ("status", status)], count.load(Relaxed));
         }
         let help = "Queries decided by a remembered verdict, without a call";
         let metric = figures.counter("filter_remembered", help);
         metric.add(&[filter], counters.remembered.load(Relaxed));
-        let help = "Responses whose message a verdict changed, remembered ones included";
+        let help = "Responses changed by a verdict of the filter, remembered verdicts included";
         let metric = figures.counter("filter_edits", help);
         metric.add(&[filter], counters.edits.load(Relaxed));
-        let help = "Time spent on changing them, outside of the filter";
+        let help = "Time that the proxy spent on changing responses";
         let metric = figures.counter("filter_edit_seconds", help);
         metric.add_seconds(&[filter], counters.edit_nanoseconds.load(Relaxed) as f64 / 1e9);
-        let help = "Responses held back because the filter said so";
+        let help = "Verdicts of the filter that held a response back";
         let metric = figures.counter("filter_delays", help);
         metric.add(&[filter], counters.delays.load(Relaxed));
         let help = "Calls that trapped, exceeded a limit or returned an invalid result";
@@ -47,12 +44,12 @@ impl Filter {
                 ("garbage", &traps.garbage),
             ],
         );
-        let help = "Queries, responses and events that a filter was not called for, by reason";
+        let help = "Queries, responses and events for which the filter was not called, by reason";
         let metric = figures.counter("filter_uncalled", help);
         add_each(metric, filter, "reason", &counters.uncalled.reasons());
-        let metric = figures.counter("filter_restarts", "Instances that took the place of a failed one");
+        let metric = figures.counter("filter_restarts", "Instances that replaced a failed one");
         metric.add(&[filter], counters.restarts.load(Relaxed));
-        let help = "Workers on which the filter is suspended, for those who are new to it at least";
+        let help = "Workers on which the filter is suspended, at least for new names and clients";
         let metric = figures.gauge("filter_suspended", help);
         metric.add(&[filter], counters.suspended.load(Relaxed));
         let help = "Peak memory of any instance of the filter";
@@ -73,7 +70,7 @@ impl Filter {
     /// Named for every filter, so that a page has them whatever is configured; only one with a refresh has figures.
     fn show_refreshes(&self, filter: (&'static str, &str), figures: &mut Figures) {
         let refreshes = self.refresh_config().map(|_| self.refreshes());
-        let help = "Refreshes of a filter's data, by how they came out";
+        let help = "Refreshes of a filter's data, by result";
         let metric = figures.counter("filter_refreshes", help);
         if let Some(refreshes) = refreshes {
             for (result, count) in [
@@ -84,12 +81,12 @@ impl Filter {
                 metric.add(&[filter, ("result", result)], count.load(Relaxed));
             }
         }
-        let help = "Octets that a filter's refresh has published";
+        let help = "Bytes that a filter's refresh has published";
         let metric = figures.gauge("filter_published_bytes", help);
         if refreshes.is_some() {
             metric.add(&[filter], self.published_octets() as u64);
         }
-        let help = "Seconds since a filter's refresh succeeded";
+        let help = "Seconds since the last successful refresh of a filter's data";
         let metric = figures.gauge("filter_refresh_age_seconds", help);
         if let Some(age) = refreshes.and_then(|refreshes| refreshes.age()) {
             metric.add(&[filter], age.as_secs());
@@ -99,7 +96,7 @@ impl Filter {
 
 /// What the filter itself has named.
 fn show_own(filter: (&'static str, &str), counters: &FilterCounters, figures: &mut Figures) {
-    let help = "Queries dropped by the filter, by the reason that it gave";
+    let help = "Queries dropped by the filter, by its reason";
     let metric = figures.counter("filter_drops", help);
     for (reason, count) in counters.drops.snapshot() {
         metric.add(&[filter, ("reason", &reason)], count);
@@ -110,7 +107,8 @@ fn show_own(filter: (&'static str, &str), counters: &FilterCounters, figures: &m
         labels.extend(own.labels.iter().map(|(name, value)| (&**name, &**value)));
         metric.add(&labels, own.count);
     }
-    let help = "Times that a filter counted what has an invalid name or label, or is one counter too many";
+    let help =
+        "Counts rejected because of an invalid name or label, or because the filter has too many counters";
     let metric = figures.counter("filter_counters_dropped", help);
     metric.add(&[filter], counters.own_dropped.load(Relaxed));
 }

@@ -133,7 +133,7 @@ const ALIASES: &[Alias] = &[
     alias(
         "cache_evictions",
         "cache_evictions",
-        "Entries that made room",
+        "Entries evicted to make room for others",
         &[("type", "type")],
         WHOLE_CACHE,
     ),

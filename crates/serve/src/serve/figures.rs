@@ -65,7 +65,7 @@ impl Shared {
         figures.counter("responses", "Responses sent");
         figures.counter(
             "refused",
-            "Queries turned away by access control or rate limits, by reason",
+            "Queries refused by access control or rate limits, by reason",
         );
         let help = "Time from receiving a query to sending its response";
         figures.histogram("request_duration_seconds", help);

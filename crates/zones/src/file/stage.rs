@@ -107,7 +107,7 @@ impl File {
             figures
                 .gauge("file_records", help)
                 .shared(&labels, zone.records as u64);
-            let help = "Memory that a zone file takes, about";
+            let help = "Approximate memory used by a zone file";
             figures
                 .gauge("file_memory_bytes", help)
                 .shared(&labels, zone.octets as u64);

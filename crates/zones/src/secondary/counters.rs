@@ -47,17 +47,17 @@ impl Counters {
 
     /// Adds them to what `/metrics` shows.
     pub fn show(&self, origin: &str, figures: &mut Figures) {
-        let help = "Times that primaries were asked for something new";
+        let help = "Refreshes of the zone from its primaries, by result";
         let looks = figures.counter("secondary_refreshes", help);
         for (outcome, name) in Outcome::ALL {
             let count = self.outcomes[outcome as usize].load(Relaxed);
             looks.add(&[("origin", origin), ("result", name)], count);
         }
-        let help = "Changes of a zone that could not be applied, so that all of it was asked for";
+        let help = "Incremental transfers that could not be applied, so that the whole zone was transferred";
         figures
             .counter("secondary_ixfr_fallbacks", help)
             .add(&[("origin", origin)], self.fallbacks.load(Relaxed));
-        let help = "NOTIFY messages";
+        let help = "NOTIFY messages received, by result";
         let notifies = figures.counter("secondary_notifies", help);
         for (name, count) in [("heard", &self.heard), ("refused", &self.refused)] {
             notifies.add(&[("origin", origin), ("result", name)], count.load(Relaxed));

@@ -203,7 +203,7 @@ impl Secondary {
             let origin = state.origin.to_string();
             let labels = [("origin", &*origin)];
             let zone = state.zone.load();
-            let help = "Whether the zone of a secondary is there, and has not expired";
+            let help = "1 if the zone was transferred and has not expired, else 0";
             figures
                 .gauge("secondary_served", help)
                 .shared(&labels, u64::from(zone.is_some()));
@@ -218,14 +218,14 @@ impl Secondary {
                 ("secondary_records", "Records of a zone from a primary"),
                 (
                     "secondary_memory_bytes",
-                    "Memory that a zone from a primary takes, about",
+                    "Approximate memory used by a zone from a primary",
                 ),
             ];
             for ((name, help), number) in what.into_iter().zip(numbers) {
                 figures.gauge(name, help).shared(&labels, number);
             }
             if let Some(age) = state.age() {
-                let help = "Time since a primary said that the zone is right";
+                let help = "Seconds since a primary confirmed the zone";
                 figures
                     .gauge("secondary_age_seconds", help)
                     .shared(&labels, age.as_secs());

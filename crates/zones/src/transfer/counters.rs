@@ -51,17 +51,17 @@ impl Counters {
 
     /// Adds them to what `/metrics` shows.
     pub fn show(&self, origin: &str, figures: &mut Figures) {
-        let help = "Requests for a zone transfer";
+        let help = "Requests for a zone transfer, by result";
         let transfers = figures.counter("transfers_out", help);
         for (outcome, name) in Outcome::ALL {
             let count = self.outcomes[outcome as usize].load(Relaxed);
             transfers.add(&[("origin", origin), ("result", name)], count);
         }
-        let help = "Zone transfers that are under way";
+        let help = "Zone transfers in progress";
         figures
             .gauge("transfers_out_active", help)
             .add(&[("origin", origin)], self.under_way.load(Relaxed) as u64);
-        let help = "Secondaries that were told of a change";
+        let help = "Changes announced to a secondary, by result";
         let notifies = figures.counter("transfer_notifies", help);
         for (name, count) in [("answered", &self.notified), ("unanswered", &self.unheard)] {
             notifies.add(&[("origin", origin), ("result", name)], count.load(Relaxed));

@@ -27,20 +27,23 @@ impl Tables {
                 .iter()
                 .map(|table| (table, [("filter", filter), ("table", &*table.shape.name)]))
         };
-        let metric = figures.gauge("filter_table_bytes", "Octets of a filter's table");
+        let metric = figures.gauge("filter_table_bytes", "Size of a filter's table in bytes");
         for (table, labels) in tables() {
             metric.add(&labels, table.size().octets as u64);
         }
-        let metric = figures.gauge("filter_table_limit_bytes", "Maximum octets of a filter's table");
+        let metric = figures.gauge(
+            "filter_table_limit_bytes",
+            "Maximum size of a filter's table in bytes",
+        );
         for (table, labels) in tables() {
             metric.add(&labels, table.octets() as u64);
         }
-        let help = "Entries of a filter's table, those whose time is over included";
+        let help = "Entries of a filter's table, including expired ones";
         let metric = figures.gauge("filter_table_entries", help);
         for (table, labels) in tables() {
             metric.add(&labels, table.size().entries as u64);
         }
-        let help = "Entries of a filter's table that made room for others before their time was over";
+        let help = "Entries of a filter's table evicted before they expired";
         let metric = figures.counter("filter_table_evictions", help);
         for (table, labels) in tables() {
             metric.add(&labels, table.size().evicted);
@@ -50,7 +53,7 @@ impl Tables {
         for (table, labels) in tables() {
             metric.add(&labels, table.refused.load(Ordering::Relaxed));
         }
-        let help = "Numbers in a filter's table, by key: the largest ones";
+        let help = "The largest numbers in a filter's table, by key";
         let metric = figures.gauge("filter_table_value", help);
         for (table, labels) in tables().filter(|(table, _)| table.shape.shown) {
             for (number, key) in largest(table, now) {
