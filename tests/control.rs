@@ -63,7 +63,9 @@ fn a_socket_in_another_folder_takes_a_restart() {
     let elsewhere = tempfile::tempdir().expect("a folder");
     let path = elsewhere.path().join("control");
     proxy.rewrite(&configured(&upstream).replace("\"control\"", &format!("{path:?}")));
-    proxy.process.logged("not reloaded, going on as before");
+    proxy
+        .process
+        .logged("not reloaded; the previous configuration stays in use");
     proxy.process.logged("restart dnsweir");
     assert_eq!(proxy.generation(), 1.0);
     assert!(!path.exists());
@@ -213,7 +215,8 @@ fn what_stands_in_its_place() {
     refused.process.ended();
     let said = refused.process.stderr().join("\n");
     assert!(
-        said.contains("cannot serve the control socket") && said.contains("something else is there"),
+        said.contains("cannot serve the control socket")
+            && said.contains("something other than a socket is there"),
         "{said}"
     );
     assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");

@@ -341,7 +341,7 @@ fn a_start_that_may_wait_begins_when_the_configuration_is_right() {
         let mut proxy = Proxy::launch(wrong, &["--wait"]);
         let said = eventually("the reason", || {
             let (status, said) = proxy::try_get(proxy.admin, "/ready")?;
-            said.starts_with("waiting for a configuration")
+            said.starts_with("waiting for a valid configuration")
                 .then_some((status, said))
         });
         assert_eq!(said.0, 503);
@@ -352,7 +352,7 @@ fn a_start_that_may_wait_begins_when_the_configuration_is_right() {
         );
         proxy
             .process
-            .logged("nothing is served until the configuration is right");
+            .logged("nothing is served until the configuration is valid");
         assert!(std::net::UdpSocket::bind(proxy.address).is_ok(), "nobody listens");
         proxy.rewrite(&right);
         proxy.await_ready();
@@ -368,7 +368,7 @@ fn a_start_that_waits_ends_when_it_is_told_to() {
     let mut proxy = Proxy::launch("nonsense", &["--wait"]);
     proxy
         .process
-        .logged("nothing is served until the configuration is right");
+        .logged("nothing is served until the configuration is valid");
     proxy.process.signal("TERM");
     assert!(proxy.process.ended().success());
 }

@@ -208,7 +208,9 @@ fn a_reload_that_fails_at_the_control_socket_moves_no_admin_address() {
         "admin \"{moved}\" // in place of $ADMIN\ncontrol {missing:?}\n{}",
         forward(&upstream)
     ));
-    proxy.process.logged("not reloaded, going on as before");
+    proxy
+        .process
+        .logged("not reloaded; the previous configuration stays in use");
     assert_eq!(
         try_get(proxy.admin, "/health").map(|(status, _)| status),
         Some(200)
@@ -499,7 +501,7 @@ fn a_filter_that_fails_on_no_more_than_the_one_before_stays() {
     for number in 0..64 {
         assert_eq!(ask_for_trap(&proxy, number, 200), "REFUSED", "as `on-error` says");
     }
-    proxy.process.logged("so it stays");
+    proxy.process.logged("so the new one stays");
     assert_eq!(proxy.generation(), generation);
     assert_eq!(proxy.query("a.other.test", "A").rcode(), "REFUSED");
     let metrics = proxy.metrics();

@@ -226,12 +226,12 @@ fn the_page_shows_who_asks_and_what_failed() {
         let mut browser = Browser::start(width, 900, dark);
         browser.open(&format!("http://{}/", proxy.admin));
         for words in [
-            "Names asked for",
+            "Busiest names",
             "often.test.",
-            "Clients",
-            "Failed last",
+            "Busiest clients",
+            "Recent failures",
             "broken.test. AAAA",
-            "Slow last",
+            "Recent slow queries",
         ] {
             until(words, || {
                 let text = browser.value("document.body ? document.body.innerText : \"\"");

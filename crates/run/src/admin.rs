@@ -45,7 +45,8 @@ pub fn reply(at: SocketAddr, path: &str, headers: &HeaderMap, state: &Arc<State>
         "/" | "/status" => {
             let admin = state.generation.read().config.admin.clone();
             if !admin.status {
-                let none = "there are /health, /ready and /metrics here, since `admin` has status=#false\n";
+                let none =
+                    "this address has only /health, /ready and /metrics, because `admin` has status=#false\n";
                 return text(StatusCode::NOT_FOUND, none.into());
             }
             match (addressed::refusal(headers, admin.host.as_deref()), path) {
@@ -56,7 +57,7 @@ pub fn reply(at: SocketAddr, path: &str, headers: &HeaderMap, state: &Arc<State>
         }
         _ => text(
             StatusCode::NOT_FOUND,
-            "there are /, /health, /ready, /metrics and /status\n".into(),
+            "not found; this address has /, /health, /ready, /metrics and /status\n".into(),
         ),
     }
 }

@@ -192,9 +192,9 @@ impl Ceiling {
         let limit = limit.filter(|limit| *limit < self.charged())?;
         let mebibytes = |octets: usize| octets.div_ceil(1 << 20);
         Some(format!(
-            "this configuration comes to hold {} MiB at most, the kernel's buffers included, and the limit of this process's control group (a \
-             container's) is {} MiB: beyond it the kernel kills the process. Raise the limit, or lower `cache-memory` or others of the sum in \
-             docs/limits.md",
+            "this configuration may use up to {} MiB, including the kernel's buffers, but the memory limit of this process's control group (a \
+             container's) is {} MiB. Beyond it, the kernel kills the process. Raise the limit, or lower `cache-memory` or another part of the \
+             sum in docs/limits.md",
             mebibytes(self.charged()),
             limit >> 20
         ))

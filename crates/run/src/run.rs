@@ -204,7 +204,7 @@ fn engine(folder: Option<&PrivateFolder>) -> Result<Engine, Stop> {
         Some(folder) => match CompiledCache::new(folder.clone()) {
             Ok(cache) => engine.with_compiled_cache(cache),
             Err(error) => {
-                tracing::warn!(%error, "compiled filters are not kept: the folder's key cannot be had");
+                tracing::warn!(%error, "compiled filters are not kept: the folder's key cannot be read or created");
                 engine
             }
         },
@@ -626,7 +626,7 @@ impl Proxy {
             tap.finish();
         }
         tracing::info!(milliseconds = begun.elapsed().as_millis() as u64, "stopped");
-        let stays = "something of the node's network stays, which `dnsweir node down` takes away";
+        let stays = "parts of the node's network setup remain; `dnsweir node down` removes them";
         dropped.map_err(|error| Stop::Machine(format!("{error}: {stays}")))
     }
 }

@@ -18,7 +18,8 @@ use crate::serve::generation::Generation;
 
 /// What a kernel without Landlock means.
 const NO_LANDLOCK: &str = "this kernel has no Landlock, or it is switched off: this process and the one that pulls modules from registries may write \
-                           and execute what this user may, and the one that compiles filters is kept from paths by a filter of system calls alone";
+                           and execute everything that this user may, and only a filter of system calls keeps the one that compiles \
+                           filters from files";
 
 /// What the admin address shows of the process.
 pub struct State {

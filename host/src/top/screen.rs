@@ -75,7 +75,7 @@ impl Screen {
             (self.height / 8).max(1)
         };
         if problems.is_empty() {
-            self.line("nothing is known to be wrong");
+            self.line("no problems found");
         }
         for problem in problems.iter().take(shown) {
             let about = match problem.about.as_str() {

@@ -103,7 +103,9 @@ impl Reference {
         let [before, after, again] =
             ["before", "after", "again"].map(|moment| without(held(outcome, moment)));
         let (first, second) = (without(self.before.clone()), without(self.after.clone()));
-        let refused = outcome.log.contains("not reloaded, going on as before");
+        let refused = outcome
+            .log
+            .contains("not reloaded; the previous configuration stays in use");
         // A start that lacks something goes on without, and says so; its next reload may bring it.
         if before != first && !at_start {
             wrong.push(format!("before: {}", difference(&before, &first)));

@@ -27,7 +27,7 @@ pub(super) fn refusal(headers: &HeaderMap, own: Option<&str>) -> Option<Reply> {
     {
         Some(origin) if origin.split_once("://").is_none_or(|(_, from)| from != host) => Some(text(
             StatusCode::MISDIRECTED_REQUEST,
-            "a page of another site may not read this: open / of this address\n".into(),
+            "pages of other sites may not read this: open / on this address\n".into(),
         )),
         _ => None,
     }
@@ -51,7 +51,7 @@ fn misdirected(name: &str) -> Reply {
     text(
         StatusCode::MISDIRECTED_REQUEST,
         format!(
-            "this is not {name}: use the address, or have the configuration say admin \"…\" host=\"{name}\"\n"
+            "this is not {name}: use the address, or write admin \"…\" host=\"{name}\" in the configuration\n"
         ),
     )
 }

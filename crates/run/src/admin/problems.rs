@@ -129,7 +129,7 @@ pub(super) fn problems(state: &State) -> Vec<Problem> {
     let more = problems.len().saturating_sub(MOST);
     problems.truncate(MOST);
     if more > 0 {
-        let what = format!("{more} more things are wrong");
+        let what = format!("{more} more problems");
         problems.push(Problem::new(Kind::More, String::new(), what, ""));
     }
     let names: Vec<String> = problems.iter().map(name).collect();
@@ -156,7 +156,7 @@ fn milliseconds(time: SystemTime) -> u64 {
 
 fn of_process(state: &State, found: &mut Found) {
     if let Some(why) = state.ailment() {
-        let advice = "the node has too little processor time for it, or this is a bug";
+        let advice = "the node has too little processor time left, or this is a bug";
         found.add(Kind::Hang, "process", why, advice);
     }
     for reason in not_ready(state) {
@@ -164,19 +164,19 @@ fn of_process(state: &State, found: &mut Found) {
     }
     let obstacles = state.node.obstacles.load(Ordering::Relaxed);
     if obstacles > 0 {
-        let what = format!("{obstacles} things keep its network from being set up as configured");
-        let advice = "the log names each, and what to do; so does `dnsweir node plan`";
+        let what = format!("{obstacles} problems keep its network from being set up as configured");
+        let advice = "the log and `dnsweir node plan` show each problem and what to do";
         found.add(Kind::Obstacles, "node", what, advice);
     }
     let ceiling = state.ceiling.read().total();
     if resident().is_some_and(|resident| resident as f64 > FULL * ceiling as f64) {
-        let advice = "all limits are full at once: a flood, or limits that are too small";
-        let what = "uses nearly all the memory that its configuration allows";
+        let advice = "all limits are reached at once: there is a flood of queries, or the limits are too low";
+        let what = "uses nearly all of the memory that its configuration allows";
         found.add(Kind::Memory, "process", what, advice);
     }
     if let Some(error) = &*state.reload_error.lock() {
         let first = error.lines().next().unwrap_or_default();
-        let advice = "the configuration before it is in force; `dnsweir check` shows the mistake";
+        let advice = "the previous configuration is still in use; `dnsweir check` shows the mistake";
         found.add(
             Kind::Reload,
             "configuration",
@@ -209,17 +209,18 @@ fn of_upstreams(generation: &Generation, growth: &Growth, found: &mut Found) {
             let advice = "`forward` names this proxy, or kube-proxy's rules are missing on this node";
             found.add(Kind::Loop, about(), "queries to it come back", advice);
         } else if !upstream.healthy {
-            let advice = "ask it with dig; other upstreams of the zone answer meanwhile, if there are any";
+            let advice =
+                "query it with dig; meanwhile, the other upstreams of the zone answer, if there are any";
             found.add(Kind::Out, about(), "fails its probes", advice);
         }
         if growth.of("denied", &upstream.to) > 0.0 {
-            let advice = "raise net.netfilter.nf_conntrack_max, or find the rule: the log says which it is";
+            let advice = "raise net.netfilter.nf_conntrack_max, or find the rule; the log shows which of the two it is";
             let what = "this node drops queries to it: its connection tracking table is full, or a rule forbids them";
             found.add(Kind::Denied, about(), what, advice);
         }
         let (asked, lost) = (growth.of("asked", &upstream.to), growth.of("lost", &upstream.to));
         if upstream.healthy && lost >= FEW && lost > LOST * asked {
-            let advice = "packets are lost on the way, or it is overloaded; hedged queries hide it where others answer";
+            let advice = "packets are lost, or the upstream is overloaded; clients do not notice it while other upstreams answer";
             found.add(
                 Kind::Lost,
                 about(),
@@ -259,7 +260,7 @@ fn of_zones(growth: &Growth, found: &mut Found) {
         let (failed, unknown) = (growth.of("failed", zone), growth.of("unknown", zone));
         let about = format!("zone {zone}");
         if failed >= FEW && failed > FAILED * answers {
-            let advice = "the queries that failed last have the reason";
+            let advice = "the list of failed queries shows the reasons";
             found.add(
                 Kind::Failed,
                 &*about,
@@ -268,17 +269,16 @@ fn of_zones(growth: &Growth, found: &mut Found) {
             );
         }
         if growth.of("rejects", zone) > 0.0 {
-            let advice =
-                "an upstream is slow or silent; or raise `waiting-queries` and the memory limit with it";
+            let advice = "check for slow or silent upstreams, or raise `waiting-queries` together with the memory limit";
             found.add(
                 Kind::Rejects,
                 &*about,
-                "queries are turned away, since too many wait",
+                "queries are rejected because too many are waiting",
                 advice,
             );
         }
         if unknown >= MANY && unknown > UNKNOWN * answers {
-            let advice = "pods with ndots:5 ask for each name with all search domains: lower it, or use the filter search-path";
+            let advice = "pods with ndots:5 try every search domain for each name: lower ndots, or use the filter search-path";
             found.add(
                 Kind::Unknown,
                 about,
@@ -293,12 +293,12 @@ fn of_filters(state: &State, generation: &Generation, growth: &Growth, found: &m
     for (Loaded { filter, .. }, config) in generation.filters.iter().zip(&generation.config.filters) {
         let (name, about) = (filter.name(), format!("filter {}", filter.name()));
         let suspended = filter.counters().suspended.load(Ordering::Relaxed);
-        let advice = "the log has the reason; `on-error` says what its queries get";
+        let advice = "the log has the reason; `on-error` decides what happens to its queries";
         match growth.of("traps", name) {
             _ if suspended > 0 => found.add(
                 Kind::Suspended,
                 &*about,
-                "is suspended, since it keeps failing",
+                "is suspended because it keeps failing",
                 advice,
             ),
             1.0 => found.add(Kind::Traps, &*about, "failed once in the last minute", advice),
@@ -312,7 +312,8 @@ fn of_filters(state: &State, generation: &Generation, growth: &Growth, found: &m
         }
         let (items, seconds) = (growth.of("items", name), growth.of("seconds", name));
         if items >= MANY && seconds > SLOW * items {
-            let advice = "its worker answers nothing else meanwhile; `dnsweir explain` shows what it does";
+            let advice =
+                "meanwhile, its worker answers no other query; `dnsweir explain` shows what the filter does";
             let what = format!("takes {:.1} ms for each query", seconds / items * 1e3);
             found.add(Kind::Slow, &*about, what, advice);
         }
@@ -325,8 +326,8 @@ fn of_filters(state: &State, generation: &Generation, growth: &Growth, found: &m
         };
         let refreshed = filter.refresh_config().and_then(|_| filter.refreshes().problem());
         for (kind, problem, advice) in [
-            (Kind::Pull, pulled, "the module that it has goes on"),
-            (Kind::Refresh, refreshed, "the data that it has goes on"),
+            (Kind::Pull, pulled, "the current module stays in use"),
+            (Kind::Refresh, refreshed, "the current data stays in use"),
         ] {
             if let Some(problem) = problem {
                 found.add(kind, &*about, problem, advice);

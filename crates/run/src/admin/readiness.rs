@@ -35,7 +35,7 @@ pub(super) fn not_ready(state: &State) -> Vec<String> {
         reasons.push("another process is taking over".to_string());
     }
     if state.node.aside.load(Ordering::Relaxed) {
-        reasons.push("another process answers in the place of this one".to_string());
+        reasons.push("another process answers in place of this one".to_string());
     }
     reasons
 }
@@ -47,7 +47,7 @@ pub(crate) fn own_reasons(state: &State) -> Vec<String> {
         reasons.push("listeners are not open yet".to_string());
     }
     if state.node.failing() {
-        reasons.push("the node's network could not be set up: the log says why".to_string());
+        reasons.push("the node's network could not be set up: the log has the reason".to_string());
     }
     let failures = state.node.self_test.failures();
     reasons.extend(failures.iter().map(ToString::to_string));

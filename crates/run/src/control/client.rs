@@ -19,7 +19,7 @@ pub fn send(path: &Path, request: &Request, out: &mut impl io::Write) -> Result<
     let name = path.display();
     let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
-            "no dnsweir can be told anything at {name} ({error}): its configuration needs `control \"{name}\"`, or name \
+            "no dnsweir can be reached at {name} ({error}): its configuration needs `control \"{name}\"`, or name \
              the socket with --control"
         ),
         io::ErrorKind::PermissionDenied => {

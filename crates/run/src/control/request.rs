@@ -49,8 +49,8 @@ impl Request {
             ["log-level", level] => level
                 .parse()
                 .map(Request::LogLevel)
-                .map_err(|_| format!("{level} is not a level of the log")),
-            _ => Err("this is not understood here: is it another version of dnsweir?".into()),
+                .map_err(|_| format!("{level} is not a log level")),
+            _ => Err("unknown request: is this another version of dnsweir?".into()),
         }
     }
 }

@@ -104,7 +104,7 @@ fn bind(path: &Path) -> io::Result<(tokio::net::UnixListener, u64)> {
     if let Ok(found) = fs::symlink_metadata(path)
         && !found.file_type().is_socket()
     {
-        return Err(io::Error::other("something else is there"));
+        return Err(io::Error::other("something other than a socket is there"));
     }
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".{}", std::process::id()));
@@ -153,7 +153,7 @@ fn serve(stream: tokio::net::UnixStream, state: &State, dumps: &Semaphore) -> io
                 dump(&mut out, &state.shared)?;
                 out.flush()?;
             }
-            Err(_) => writeln!(out, "{ERROR}the cache is being shown {DUMPS} times already")?,
+            Err(_) => writeln!(out, "{ERROR}{DUMPS} dumps of the cache are already running")?,
         },
         Err(problem) => writeln!(out, "{ERROR}{problem}")?,
     }
@@ -178,7 +178,7 @@ fn answered(request: &Request, state: &State) -> Result<Option<String>, String> 
         }
         Request::LogLevel(level) => {
             log::set_level(*level)?;
-            Ok(Some(format!("the log has level {level} from now on")))
+            Ok(Some(format!("the log level is now {level}")))
         }
     }
 }

@@ -29,7 +29,7 @@ impl Proxy {
             (Some(news), true) => Some(news),
             (None, true) => News::open()
                 .inspect_err(|error| {
-                    tracing::warn!(%error, "cannot be told of links and addresses: reload with SIGHUP when they come");
+                    tracing::warn!(%error, "cannot watch links and addresses: reload with SIGHUP when they appear");
                 })
                 .ok(),
         };
@@ -58,7 +58,7 @@ impl Proxy {
         // If nothing came of it the last time, nothing will now.
         let tried = std::mem::replace(&mut self.interfaces, interfaces);
         if self.interfaces != generation.config.interfaces && self.interfaces != tried {
-            return Some("an interface that the configuration names has come, gone or been made anew");
+            return Some("an interface in the configuration was added, removed or recreated");
         }
         self.take_absent().await;
         None
@@ -88,7 +88,7 @@ impl Proxy {
             let taken: Vec<String> = taken.map(|(address, _)| address.to_string()).collect();
             tracing::info!(
                 listen = taken.join(" "),
-                "an address has come: listening there, too"
+                "an address has appeared: listening on it, too"
             );
         }
         let admin = self.bind_admin(config).unwrap_or_else(|error| {

@@ -34,7 +34,7 @@ fn check_loaded(config: Config, folder: Option<PrivateFolder>) -> Result<Vec<Str
         let words = filter.wasi.words();
         (!words.is_empty()).then(|| {
             format!(
-                "filter {:?} is granted of WASI: {}",
+                "filter {:?} may use these parts of WASI: {}",
                 filter.name,
                 words.join(", ")
             )
@@ -43,13 +43,13 @@ fn check_loaded(config: Config, folder: Option<PrivateFolder>) -> Result<Vec<Str
     let delivered = generation.config.filters.iter().filter_map(|filter| {
         let artifact = filter.artifact.as_ref()?;
         let signer = artifact.signer.as_ref();
-        let signer = signer.map_or("no signature asked for".to_owned(), |signer| {
+        let signer = signer.map_or("no signature required".to_owned(), |signer| {
             let name = &signer.name;
             // A digest in the configuration says which one is meant.
             match (&filter.module, signer.says_repository) {
                 (Module::Artifact(reference), false) if reference.is_movable() => format!(
-                    "signed with {name:?}; the signature names no repository: whatever {name:?} has signed is taken under this \
-                     name, unless the digest is written"
+                    "signed with {name:?}; the signature names no repository: everything that {name:?} has signed is accepted under \
+                     this name, unless the digest is written"
                 ),
                 _ => format!("signed with {name:?}"),
             }
@@ -61,8 +61,8 @@ fn check_loaded(config: Config, folder: Option<PrivateFolder>) -> Result<Vec<Str
     });
     let open = generation.config.sources().filter_map(|source| match source {
         SourceConfig::ServiceEntries(entries) if entries.namespaces.is_empty() => Some(
-            "`service-entries` takes objects of every namespace: whoever may write a ServiceEntry in one answers for names of \
-             all clients. Say whose count: namespaces \"istio-system\""
+            "`service-entries` takes objects of every namespace: anyone who may write a ServiceEntry in one of them can answer \
+             any client's queries. Restrict it: namespaces \"istio-system\""
                 .to_owned(),
         ),
         _ => None,

@@ -59,7 +59,7 @@ impl NamedUpstreams {
     /// Learns the addresses that a configuration needs. Waits for those of hosts that are new in it, a little.
     pub async fn learn(&self, config: &mut Config) {
         if self.want(config) && timeout(FIRST, self.ask()).await.is_err() {
-            tracing::warn!("the addresses of an upstream are not known yet: going on without it");
+            tracing::warn!("the addresses of an upstream are not known yet: continuing without it");
         }
         config.place_addresses(|host| self.known(host));
         self.wanted.notify_one();
@@ -163,7 +163,7 @@ impl Host {
                 self.due = now + self.pause();
                 if self.failures == 1 {
                     let known = self.addresses.len();
-                    tracing::warn!(host = name, known, %error, "cannot find out the addresses of an upstream");
+                    tracing::warn!(host = name, known, %error, "cannot look up the addresses of an upstream");
                 }
                 return false;
             }

@@ -70,7 +70,7 @@ impl Proxy {
                 None => tokio::select! {
                     () = signals.end.come() => return Ok(()),
                     index = worker::first_to_end(&mut self.workers) => {
-                        return Err(Stop::Machine(format!("worker {index} has ended, which is a fault of dnsweir: please report it")));
+                        return Err(Stop::Machine(format!("worker {index} has ended, which is a bug of dnsweir: please report it")));
                     }
                     why = reason_to_load(&mut signals.hangup, &mut changes, &deliveries, &named) => why,
                     () = self.engine.alarm() => {
@@ -125,12 +125,14 @@ impl Proxy {
             let would = would.unwrap_or(failed);
             if would >= failed {
                 tracing::error!(
-                    "the filter {name:?} failed for {failed} names while on probation, last: {why}; the one before it fails for {would} of them, so it stays"
+                    "the filter {name:?} failed for {failed} names while on probation, most recently: {why}; the previous one fails for \
+                     {would} of them, so the new one stays"
                 );
                 continue;
             }
             let why = format!(
-                "the filter {name:?} is not the one in the file but the one before it: that in the file failed for {failed} names, last: {why}; the one before fails for {would} of them"
+                "the filter {name:?} is not the one in the file but the previous one: the one in the file failed for {failed} \
+                 names, most recently: {why}; the previous one fails for {would} of them"
             );
             tracing::error!("{why}");
             match self.put_back(&current, index, &former, why).await {
@@ -220,7 +222,7 @@ impl Proxy {
                         name: REPORT,
                         generation = running,
                         why,
-                        "not reloaded, going on as before:\n{stop}"
+                        "not reloaded; the previous configuration stays in use:\n{stop}"
                     ),
                 }
             }
@@ -257,7 +259,7 @@ impl Proxy {
             tracing::warn!(
                 workers,
                 wanted = config.workers,
-                "the number of workers changes with a restart"
+                "a changed number of workers takes effect after a restart"
             );
         }
         let (shared, connections) = (&self.state.shared, &self.state.connections);
@@ -286,7 +288,7 @@ impl Proxy {
         };
         let (plan, interval) = (Plan::of(config), interval(config));
         if let Err(error) = reconciler.guard(plan.clone(), interval).await {
-            tracing::error!(%error, "node: the rules are those of the configuration before");
+            tracing::error!(%error, "node: the rules are still those of the previous configuration");
             return;
         }
         self.watchdog.beat();

@@ -144,7 +144,7 @@ impl Place {
         }
         if was_aside && !answered {
             self.step_back().await;
-            tracing::warn!("node: nobody else answers in this one's place any more: listening again");
+            tracing::warn!("node: no other dnsweir answers in place of this one any more: listening again");
         }
     }
 

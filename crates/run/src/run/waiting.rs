@@ -44,7 +44,7 @@ impl Waiting {
         if is_new {
             tracing::error!(
                 name: REPORT,
-                "nothing is served until the configuration is right, and the node's network is left as it is:\n{why}"
+                "nothing is served until the configuration is valid, and the node's network is left as it is:\n{why}"
             );
             self.said = Some(why.clone());
         }
@@ -73,12 +73,12 @@ impl Waiting {
 /// Serves what the configuration says of its admin addresses, as far as it can be read and they can be had.
 fn serve(origin: &ConfigOrigin, why: &str) -> Vec<Server> {
     let addresses = origin.file().map(config::admin_addresses).unwrap_or_default();
-    let body: Arc<str> = format!("waiting for a configuration that is right\n{why}\n").into();
+    let body: Arc<str> = format!("waiting for a valid configuration\n{why}\n").into();
     let serve = |address: SocketAddr| {
         let body = Arc::clone(&body);
         // A process that ran before goes on beside us.
         let listener = Listener::bind(address, Port::Shared)
-            .inspect_err(|error| tracing::warn!(%address, %error, "cannot say there that nothing is served"))
+            .inspect_err(|error| tracing::warn!(%address, %error, "cannot report on this address that nothing is served"))
             .ok()?;
         Some(listener.serve(move |path, _| reply(path, &body)))
     };

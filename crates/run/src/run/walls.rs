@@ -104,7 +104,7 @@ impl Walls {
         let missing = named.iter().filter(|path| folder_of(path).is_err());
         for path in missing {
             tracing::warn!(
-                "the folder of {} cannot be found, so that this process will never write there: make it, and restart dnsweir",
+                "the folder of {} does not exist, so this process can never write there: create it, and restart dnsweir",
                 path.display()
             );
         }
@@ -137,8 +137,8 @@ impl Walls {
         };
         match written(config).find(|path| !is_within(path)) {
             Some(path) => Err(format!(
-                "{} is in a folder that this process cannot write to, since its configuration did not name it when it started, and the kernel \
-                 holds it to that (Landlock): restart dnsweir",
+                "{} is in a folder that this process cannot write to, because the configuration did not name it at the start (the kernel \
+                 enforces this with Landlock): restart dnsweir",
                 path.display()
             )),
             None => Ok(()),

@@ -165,7 +165,7 @@ impl Changes {
                 Ok(events) => events.into_iter().for_each(|event| heard |= self.take(event)),
                 // What may have happened is looked for.
                 Err(error) => {
-                    tracing::warn!(%error, "cannot be told of changes to files: looking at them");
+                    tracing::warn!(%error, "cannot watch files for changes: checking them periodically");
                     sleep(LATEST).await;
                     heard |= self.take(Event::Unknown);
                 }
