@@ -141,7 +141,7 @@ fn the_log_has_another_level_at_once() {
     let socket = socket(&proxy);
     assert_eq!(
         told(&socket, &["log-level", "debug"]),
-        "the log has level debug from now on\n"
+        "the log level is now debug\n"
     );
     proxy.process.logged("the log has another level");
     told(&socket, &["log-level", "error"]);

@@ -156,7 +156,7 @@ fn a_filter_comes_from_a_registry_and_outlasts_it() {
     });
     assert_eq!(proxy.query("www.test", "A").answers(), ["www.test. A 192.0.2.1"]);
     let error = status(&proxy)["filters"][0]["pull_error"].to_string();
-    assert!(error.contains("cannot be looked at"), "{error}");
+    assert!(error.contains("the tag cannot be checked"), "{error}");
     // Another process, after this one.
     proxy.process.stop();
     let proxy = Proxy::start_with(&text, &["--compiled-cache", &cache]);

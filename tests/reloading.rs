@@ -461,7 +461,7 @@ fn a_filter_that_fails_for_many_is_gone_back_from_and_nothing_else() {
     let line = proxy
         .process
         .logged("the filter \"f\" is not the one in the file");
-    assert!(line.contains("the one before fails for 0 of them"), "{line}");
+    assert!(line.contains("the previous one fails for 0 of them"), "{line}");
     assert_eq!(
         proxy.query("a.own.test", "A").answers(),
         ["a.own.test. A 127.0.1.1"]

@@ -240,7 +240,7 @@ fn dev(config: &Path, sources: &[PathBuf]) -> ExitCode {
 fn import(corefile: Option<&Path>, out: Option<&Path>, partly: bool) -> ExitCode {
     let imported = tools::import::run(corefile, out, partly);
     if let Ok(Some(report)) = imported.as_ref().map(|imported| &imported.refused) {
-        eprintln!("What these blocks are asked is refused, since they cannot be translated:\n\n{report}");
+        eprintln!("These blocks cannot be translated; queries for them are refused:\n\n{report}");
     }
     tool(imported.map(|imported| imported.text))
 }

@@ -255,7 +255,7 @@ fn a_module_says_what_else_it_wants() {
     let of = |name: &str, config: &str| info(text(&example(name)), config, &[]);
     let traffic = of("traffic", "");
     for table in ["names", "failing", "slow", "clients"] {
-        let line = format!("    table     {table}, up to 524288 octets, shown in the metrics\n");
+        let line = format!("    table     {table}, up to 524288 bytes, shown in the metrics\n");
         assert!(traffic.contains(&line), "{traffic}");
     }
     let limit = info(text(&example("rate-limit")), "rate 1", &["--json"]);

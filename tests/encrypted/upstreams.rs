@@ -110,7 +110,7 @@ pub(super) fn refusals(authority: &Authority, ca: &str) -> Vec<Refusal> {
             Some(NAME),
             ca.clone(),
             "certificate_expired",
-            "its certificate expired on Jan  1 00:00:00 2021 +00:00: whoever runs it has to renew it",
+            "its certificate expired on Jan  1 00:00:00 2021 +00:00: its operator must renew it",
         ),
         (
             authority.issue_between(&[NAME], 2079, 2080),

@@ -58,7 +58,7 @@ fn the_documented_configuration_blocks_what_is_listed() {
         .and_then(|file| file.set_len(1 << 30))
         .expect("a file");
     fs::rename(large, &list).expect("a list");
-    let line = proxy.process.logged("it has 1073741824 octets");
+    let line = proxy.process.logged("it has 1073741824 bytes");
     assert!(line.contains(&path), "{line}");
     proxy.process.logged("`limits data=` allows (512MiB)");
     assert_eq!(reason(&proxy, "track.example"), "tracker");

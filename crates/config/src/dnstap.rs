@@ -149,7 +149,7 @@ fn identity(value: &KdlValue) -> Result<String, Wrong> {
     match name.len() {
         1..=255 => Ok(name),
         _ => Err(Wrong::new(
-            "has not 1 to 255 octets",
+            "does not have 1 to 255 bytes",
             "write a name, such as the node's",
         )),
     }

@@ -266,8 +266,7 @@ fn pin(value: &KdlValue) -> Result<Pin, Wrong> {
         .strip_prefix("sha256/")
         .and_then(|digest| STANDARD.decode(digest).ok());
     digest.and_then(|digest| digest.try_into().ok()).ok_or_else(|| {
-        let help =
-            "write \"sha256/\" and the base64 of 32 octets; `kdig +tls +tls-pin=… -d` shows a server's";
+        let help = "write \"sha256/\" and the base64 of 32 bytes; `kdig +tls +tls-pin=… -d` shows a server's";
         Wrong::new("is not the digest of a key", help)
     })
 }

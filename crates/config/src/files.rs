@@ -84,7 +84,7 @@ impl<'a> Files<'a> {
                 others => format!(" beside {others} of other data"),
             };
             return Err(io::Error::other(format!(
-                "it has {octets} octets{beside}, which is more than `limits data=` allows ({})",
+                "it has {octets} bytes{beside}, which is more than `limits data=` allows ({})",
                 spell_size(self.data_limit)
             )));
         }

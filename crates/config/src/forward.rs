@@ -158,7 +158,7 @@ fn bootstrap(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode, forward
     let written = child(block(node), "bootstrap");
     match (forward.named.first(), written) {
         (Some(named), None) => {
-            let problem = format!("nobody is asked for the addresses of {}", named.host);
+            let problem = format!("no server is named that knows the addresses of {}", named.host);
             mistakes.push(Diagnostic::new(head(node), problem).help(
                 "write a server that knows them, { bootstrap \"192.0.2.1\" }; or the address before the name, \
                  as in \"tls://192.0.2.1%dns.example\"",
@@ -568,7 +568,7 @@ mod tests {
         for (forward, problem) in [
             (
                 "\"tls://dns.example\"",
-                "nobody is asked for the addresses of dns.example",
+                "no server is named that knows the addresses of dns.example",
             ),
             (
                 "\"tls://192.0.2.1\" { bootstrap \"192.0.2.1\"; }",

@@ -34,7 +34,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, nodes: &[KdlNode]) 
     let mut pods = PODS.read(mistakes, node);
     let nodes = block(node);
     if child(nodes, "node").is_none() {
-        let missing = Diagnostic::new(head(node), "this `pods` does not say of which node");
+        let missing = Diagnostic::new(head(node), "this `pods` has no `node`");
         mistakes.push(missing.help(format!("write: {}", PODS.shape.example)));
     }
     let name = mistakes.scalar(nodes, NODE_WORD.shape.example, node_name);

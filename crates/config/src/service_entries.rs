@@ -60,7 +60,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, place: &Place<'_>, node: &KdlNode)
 
 /// Where hosts without addresses have theirs: in one range of each family at most.
 fn ranges(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> Vec<Network> {
-    const HELP: &str = "write a network of addresses that nobody has: \"240.240.0.0/16\"";
+    const HELP: &str = "write a network of unused addresses: \"240.240.0.0/16\"";
     let Some(node) = child(nodes, "range") else {
         return Vec::new();
     };

@@ -143,7 +143,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[Kd
     read.trust_root = trust_root(mistakes, files, nodes);
     for node in named_nodes(nodes, "identity") {
         if child(nodes, "trust-root").is_none() {
-            let alone = Diagnostic::new(head(node), "`identity` needs a `trust-root` that vouches for it");
+            let alone = Diagnostic::new(head(node), "`identity` needs a `trust-root`");
             mistakes.push(alone.help(format!("write: {}", TRUST_ROOT.shape.example)));
         }
         if let Some(identity) = identity(mistakes, node)
@@ -153,10 +153,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, files: &mut Files<'_>, nodes: &[Kd
         }
     }
     if let (Some(node), None) = (child(nodes, "trust-root"), child(nodes, "identity")) {
-        let idle = Diagnostic::new(
-            head(node),
-            "`trust-root` vouches for nobody without an `identity`",
-        );
+        let idle = Diagnostic::new(head(node), "`trust-root` has no effect without an `identity`");
         mistakes.push(idle.help(format!("write: {}", IDENTITY.shape.example)));
     }
     read
@@ -224,7 +221,7 @@ fn subject(value: &KdlValue) -> Result<String, Wrong> {
     text(value).and_then(|subject| {
         is_subject(&subject)
             .then_some(subject)
-            .ok_or_else(|| Wrong::new("is nobody's", SUBJECT_HELP))
+            .ok_or_else(|| Wrong::new("is not a valid subject", SUBJECT_HELP))
     })
 }
 
@@ -232,13 +229,13 @@ fn issuer(value: &KdlValue) -> Result<String, Wrong> {
     text(value).and_then(|issuer| {
         is_issuer(&issuer)
             .then_some(issuer)
-            .ok_or_else(|| Wrong::new("is no issuer", ISSUER_HELP))
+            .ok_or_else(|| Wrong::new("is not a valid issuer", ISSUER_HELP))
     })
 }
 
 /// What to write as the subject of an identity.
 pub const SUBJECT_HELP: &str =
-    "write the address or the URI that certificates have; a `*` at its end stands for whatever follows";
+    "write the address or the URI that certificates have; a final `*` matches any ending";
 
 /// What to write as its issuer.
 pub const ISSUER_HELP: &str = "write it as certificates have it: \"https://accounts.example.com\"";
@@ -258,7 +255,7 @@ pub fn is_issuer(text: &str) -> bool {
 pub(super) fn signed_by(mistakes: &mut Mistakes, signatures: &Signatures, node: &KdlNode) -> SignedBy {
     SIGNED_BY.read(mistakes, node);
     if node.entries().is_empty() {
-        let empty = Diagnostic::new(head(node), "`signed-by` says neither by whom nor for what");
+        let empty = Diagnostic::new(head(node), "`signed-by` names neither a signer nor a repository");
         mistakes.push(empty.help(format!("write: {}, or remove it", SIGNED_BY.shape.example)));
     }
     let known: Vec<&str> = signatures.names().map(|(name, _)| name).collect();
@@ -336,7 +333,7 @@ mod tests {
             ),
             (
                 format!("{module}; signed-by"),
-                "`signed-by` says neither by whom nor for what",
+                "`signed-by` names neither a signer nor a repository",
             ),
             (
                 format!("{module}; signed-by for=\"r.example:5000/f\""),

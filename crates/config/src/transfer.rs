@@ -35,7 +35,7 @@ pub(super) fn decode(mistakes: &mut Mistakes, keys: &[Key], nodes: &[KdlNode]) -
     let mut transfer = TRANSFER.read(mistakes, node);
     let nodes = block(node);
     if child(nodes, "to").is_none() {
-        let missing = Diagnostic::new(head(node), "this `transfer` does not say to whom");
+        let missing = Diagnostic::new(head(node), "this `transfer` has no `to`");
         mistakes.push(missing.help(format!("write: {}", TRANSFER.shape.example)));
     }
     transfer.key = key(mistakes, keys, nodes);

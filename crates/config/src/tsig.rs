@@ -83,7 +83,7 @@ fn secret(mistakes: &mut Mistakes, files: &mut Files<'_>, node: &KdlNode) -> Opt
     let problem = match &decoded {
         // What it is shall not stand in a log.
         None => "the secret is not in base64",
-        Some(secret) if secret.len() < SHORTEST => "the secret has less than 16 octets",
+        Some(secret) if secret.len() < SHORTEST => "the secret has fewer than 16 bytes",
         Some(_) => return decoded,
     };
     let help = "make one with `openssl rand -base64 32`, or `tsig-keygen` of BIND 9: what stands after `secret` there";

@@ -380,7 +380,7 @@ fn refuse_kept_searches(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
     let below = nodes.iter().skip_while(|node| node.name().value() != "cache");
     for autopath in below.filter_map(|node| child(block(node), "autopath")) {
         let problem =
-            "`autopath` decides by who asks, and stands below `cache`: what is kept there is for everybody";
+            "`autopath` decides by client, but is below `cache`, which shares answers among all clients";
         mistakes.push(Diagnostic::new(head(autopath), problem).help("move the `cache` below it"));
     }
 }

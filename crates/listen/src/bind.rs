@@ -87,9 +87,8 @@ fn lacks_family(error: &io::Error) -> bool {
 pub fn reaches_nobody(address: SocketAddr) -> Option<String> {
     let every = address.is_ipv6() && address.ip().is_unspecified();
     let addresses = || std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
-    (every && addresses().is_empty()).then(|| {
-        format!("{address} is every IPv6 address of this machine, and it has none: nobody can ask there")
-    })
+    (every && addresses().is_empty())
+        .then(|| format!("{address} stands for every IPv6 address of this machine, but it has none"))
 }
 
 /// Binds a socket for datagrams. From then on even a [`Port::Own`] is shared with sockets that ask for

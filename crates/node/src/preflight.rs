@@ -104,7 +104,7 @@ fn taken(wanted: &Link, carried: &Carried) -> Vec<String> {
     others
         .map(|(ip, name)| match name.as_str() {
             IPVS => format!(
-                "{ip} is on {IPVS}: kube-proxy is in IPVS mode and handles packets to that address, whatever the rules say. Listen on a \
+                "{ip} is on {IPVS}: kube-proxy is in IPVS mode and handles packets to that address, regardless of the rules. Listen on a \
                  link-local address, with mode \"link-local\", and give pods that address"
             ),
             _ => format!(

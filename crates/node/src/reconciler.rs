@@ -381,8 +381,8 @@ impl Task {
         let stays = self.company.look(other, Instant::now());
         let said = stays.map(|other| {
             format!(
-                "another dnsweir looks after this node's network beside this one: {other}. The one that began last answers where both listen, \
-                 and the other one stands aside until it is gone. Remove one of the two installations"
+                "another dnsweir also manages this node's network: {other}. The one that started last answers where both listen, and \
+                 the other one stands aside until it is gone. Remove one of the two installations"
             )
         });
         let mut known = self.counters.beside.write();

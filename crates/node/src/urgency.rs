@@ -44,7 +44,7 @@ impl Urgency {
     /// Hears of rules from now on.
     pub fn new(symptom: Symptom, self_test: Arc<Record>, every: Duration) -> Urgency {
         let news = RuleNews::open().inspect_err(|error| {
-            tracing::info!(%error, "node: the kernel tells nothing of rules: they are looked at at intervals only");
+            tracing::info!(%error, "node: the kernel does not report changes of rules: they are only checked at intervals");
         });
         let now = Instant::now();
         Urgency {

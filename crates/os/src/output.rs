@@ -297,7 +297,7 @@ impl State {
                 tracing::warn!(
                     stream = self.name,
                     dropped,
-                    "its reader is too slow: what it was to read was dropped"
+                    "its reader is too slow: output was dropped"
                 );
             }
             pending = self.pending.lock();

@@ -88,7 +88,7 @@ impl PrivateFolder {
     fn held(folder: OwnedFd) -> io::Result<PrivateFolder> {
         let metadata = fstat(&folder)?;
         if metadata.st_uid != own_user() || may_be_written(&metadata) {
-            let problem = "it holds machine code, modules and copies of what was fetched, so it must belong to this user and be writable by nobody else";
+            let problem = "it holds machine code and modules, so it must belong to this user, and other users must not be able to write to it";
             return Err(refused(problem.into()));
         }
         Ok(PrivateFolder(Arc::new(folder)))

@@ -149,7 +149,7 @@ impl Worker {
         counters.request(client.transport, client.address.ip(), request.qtype);
         counters.response(answer.rcode, self.now().saturating_sub(client.received));
         request.trace(|| {
-            let did = "no zone is asked: the name is nobody's, or special".into();
+            let did = "no zone is used: none matches, or the name is special".into();
             TraceEvent::new("zone", Direction::In, explain::question(request), did)
         });
         let head = request.reply_head(answer.error);

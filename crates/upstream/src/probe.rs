@@ -169,7 +169,7 @@ async fn probe(forwarder: &Forwarder, index: usize) {
                 return;
             }
             Some(reason) => upstream.health.probe_failed(&format_args!(
-                "it says {} of the zone {} itself",
+                "it answers {} for the zone {} itself",
                 reason.as_str(),
                 forwarder.zone
             )),

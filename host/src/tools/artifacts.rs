@@ -106,7 +106,7 @@ fn reference(text: &str) -> Result<Reference, Stop> {
         Some(Ok(reference)) => Ok(reference),
         Some(Err(wrong)) => Err(Stop::Refused(format!("{text:?} {wrong}"))),
         None => Err(Stop::Refused(format!(
-            "{text:?} is no reference: write oci://REGISTRY/NAME:TAG"
+            "{text:?} is not a reference: write oci://REGISTRY/NAME:TAG"
         ))),
     }
 }
@@ -168,7 +168,7 @@ pub fn pull(text: &str, output: Option<&Path>, access: &Access) -> Result<String
         .map_err(|error| Stop::Machine(format!("{} cannot be written: {error}", output.display())))?;
     let octets = artifact.module.len();
     Ok(format!(
-        "{}: {octets} octets\n{}\n",
+        "{}: {octets} bytes\n{}\n",
         output.display(),
         reference.with_digest(&artifact.digest)
     ))
@@ -204,12 +204,14 @@ pub fn verify(
     }) = signer
     else {
         return Err(Stop::Refused(format!(
-            "{text}: nobody is named who may have signed it"
+            "{text}: name a key or an identity that must have signed it"
         )));
     };
     let unproved = match says_repository {
         true => "",
-        false => "the signature names no repository: it is as good for this artifact under any other name\n",
+        false => {
+            "the signature names no repository: it is also valid for this artifact under any other name\n"
+        }
     };
     Ok(format!(
         "{}\nis signed with {name}\n{unproved}",

@@ -82,9 +82,13 @@ struct ReplyRecord {
 /// When the question or the configuration is not valid, or the machine does not let the proxy run.
 pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<String, Stop> {
     let name = Name::parse(&asked.name)
-        .map_err(|error| Stop::Refused(format!("{:?} is no domain name: {error}", asked.name)))?;
-    let qtype = parse_type(&asked.qtype)
-        .ok_or_else(|| Stop::Refused(format!("{:?} is no type; write AAAA, or TYPE65280", asked.qtype)))?;
+        .map_err(|error| Stop::Refused(format!("{:?} is not a domain name: {error}", asked.name)))?;
+    let qtype = parse_type(&asked.qtype).ok_or_else(|| {
+        Stop::Refused(format!(
+            "{:?} is not a record type; write AAAA, or TYPE65280",
+            asked.qtype
+        ))
+    })?;
     let message = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false, None);
 
     let (mut config, _) = run::load_whole(file)?;
@@ -123,7 +127,7 @@ pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<Str
         for _ in 0..times {
             ask(&worker, &message, client, server);
             let answered = timeout(PATIENCE, worker.drained()).await;
-            answered.map_err(|_| Stop::Machine("no answer came, and no failure either".into()))?;
+            answered.map_err(|_| Stop::Machine("there was neither an answer nor a failure".into()))?;
         }
         worker.tell();
         Ok::<(), Stop>(())
@@ -264,7 +268,7 @@ fn show(record: &Record) -> String {
             let (rcode, source, octets) = (&reply.rcode, reply.source, reply.octets);
             let _ = writeln!(
                 out,
-                "{at:>10}  reply: {rcode} from {source}, {octets} octets{error}"
+                "{at:>10}  reply: {rcode} from {source}, {octets} bytes{error}"
             );
             for answer in &reply.answers {
                 let _ = writeln!(out, "{:10}    {answer}", "");

@@ -185,7 +185,7 @@ fn show_manifest(manifest: &Manifest, out: &mut String) {
     }
     for Table { name, bytes, shown } in &manifest.tables {
         let shown = if *shown { ", shown in the metrics" } else { "" };
-        let _ = writeln!(out, "    table     {name}, up to {bytes} octets{shown}");
+        let _ = writeln!(out, "    table     {name}, up to {bytes} bytes{shown}");
     }
     let instructions = manifest.configure_instructions.unwrap_or(0);
     let _ = writeln!(
@@ -204,7 +204,7 @@ fn show(info: &Info) -> String {
     // Infallible for String.
     let _ = writeln!(
         out,
-        "{}: {kind}, {} octets\nsha256  {}",
+        "{}: {kind}, {} bytes\nsha256  {}",
         info.file, info.bytes, info.sha256
     );
     if let (Some(artifact), Some(signatures)) = (&info.artifact, info.signatures) {

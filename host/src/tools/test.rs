@@ -133,8 +133,8 @@ fn test_one(engine: &Engine, subject: &Subject, bless: bool, tested: &mut Tested
 fn warn(case: &Case, difference: &Difference, out: &mut String) {
     let _ = writeln!(
         out,
-        "warning: {}: this verdict may be remembered, and holds for everybody then. Another client, which asks over the other \
-         transport and with EDNS if this one asks without, gets another one:",
+        "warning: {}: this verdict may be remembered for all clients, but another client gets a different one. That client uses \
+         the other transport, and EDNS if this one does not:",
         case.title
     );
     if let Difference::Lines(lines) = difference {

@@ -37,7 +37,7 @@ pub fn verify(sums: &Path, key: &Path) -> Result<String, Stop> {
     for line in text.lines() {
         let Some((digest, name)) = line.split_once("  ").filter(|(_, name)| !name.contains('/')) else {
             return Err(Stop::Refused(format!(
-                "{shown}: {line:?} is no checksum of a file beside it"
+                "{shown}: {line:?} is not a checksum of a file in the same folder"
             )));
         };
         match fs::read(sums.with_file_name(name)) {

@@ -133,7 +133,7 @@ fn reply(path: &str, headers: &HeaderMap, webhook: &Webhook, has_certificate: bo
         "/ready" if has_certificate => admin::text(StatusCode::OK, "ready\n".into()),
         "/ready" => admin::text(
             StatusCode::SERVICE_UNAVAILABLE,
-            "there is no certificate yet: the log says why\n".into(),
+            "there is no certificate yet: the log has the reason\n".into(),
         ),
         "/metrics" => {
             let mut figures = Figures::default();

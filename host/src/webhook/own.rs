@@ -145,13 +145,13 @@ impl Own {
             });
             let params = PatchParams::default();
             match secrets.patch(&self.name, &params, &Patch::Merge(patch)).await {
-                Ok(_) => tracing::info!(host = self.host(), "made a certificate"),
+                Ok(_) => tracing::info!(host = self.host(), "created a certificate"),
                 Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
                 Err(error) => return Err(about(&error)),
             }
         }
         Err(format!(
-            "secret {}/{}: others keep changing it",
+            "secret {}/{}: another client keeps changing it",
             self.namespace, self.name
         ))
     }
@@ -170,13 +170,16 @@ impl Own {
                 .patch(&self.name, &params, &Patch::Strategic(patch))
                 .await
             {
-                Ok(_) => tracing::info!(configuration = self.name, "told the API server whom to trust"),
+                Ok(_) => tracing::info!(
+                    configuration = self.name,
+                    "registered the certificate with the API server"
+                ),
                 Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
                 Err(error) => return Err(about(error)),
             }
         }
         Err(format!(
-            "mutatingwebhookconfiguration {}: others keep changing it",
+            "mutatingwebhookconfiguration {}: another client keeps changing it",
             self.name
         ))
     }

@@ -47,13 +47,13 @@ impl Served {
         let counters = &self.webhook.counters;
         counters.certificates.fetch_add(1, Relaxed);
         counters.expires.store(expires.unwrap_or_default(), Relaxed);
-        tracing::info!(expires, "took a certificate into use");
+        tracing::info!(expires, "using a new certificate");
         Ok(())
     }
 
     /// Says why there is no new one. The one in use stays.
     pub fn failed(&self, problem: &str) {
-        tracing::error!("the certificate stays as it is: {problem}");
+        tracing::error!("the current certificate stays in use: {problem}");
         self.webhook.counters.certificate_errors.fetch_add(1, Relaxed);
     }
 }

@@ -224,7 +224,7 @@ impl Webhook {
             let before = octets.capacity();
             octets.extend_from_slice(&data);
             if !self.connected.hold(guest, octets.capacity() - before) {
-                let problem = "there is no room for it beside what others send".to_owned();
+                let problem = "there is no memory for it, because of other requests".to_owned();
                 return Err((Refusal::Crowded, StatusCode::SERVICE_UNAVAILABLE, problem));
             }
         }
@@ -269,7 +269,7 @@ fn malformed(problem: String) -> Refused {
 }
 
 fn too_large() -> Refused {
-    let problem = format!("a review has at most {BODY} octets");
+    let problem = format!("a review has at most {BODY} bytes");
     (Refusal::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, problem)
 }
 

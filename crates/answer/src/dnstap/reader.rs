@@ -108,9 +108,7 @@ fn read_frames(from: &mut impl Read, take: &mut impl FnMut(Heard) -> bool) -> io
             return Ok(true);
         }
         if size > FRAME {
-            return Err(io::Error::other(format!(
-                "a frame of {size} octets is not dnstap"
-            )));
+            return Err(io::Error::other(format!("a frame of {size} bytes is not dnstap")));
         }
         frame.resize(size, 0);
         from.read_exact(&mut frame)?;

@@ -73,7 +73,7 @@ impl Stream {
         if self.open.is_none() {
             tracing::info!(to = %self.to, "dnstap is written");
         } else {
-            tracing::debug!(to = %self.to, "a full file of dnstap was put aside");
+            tracing::debug!(to = %self.to, "a full dnstap file was renamed");
         }
         self.problem = None;
         self.close();

@@ -78,7 +78,9 @@ impl Tap {
     fn start(&self) -> Option<Queue> {
         let stream = Stream::new(self.config.to.clone(), Arc::clone(&self.counters));
         Queue::start("dnstap", stream, GATHER)
-            .inspect_err(|error| tracing::error!(%error, "dnstap has no thread: nothing is told"))
+            .inspect_err(
+                |error| tracing::error!(%error, "cannot start the thread of dnstap: no messages are logged"),
+            )
             .ok()
     }
 

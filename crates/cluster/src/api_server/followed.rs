@@ -55,7 +55,7 @@ impl Followed {
         let mut health = self.health.lock();
         health.heard = Some(Instant::now());
         if health.problem.take().is_some() {
-            tracing::info!("kubernetes: {} are followed again", self.kind);
+            tracing::info!("kubernetes: {} are watched again", self.kind);
         }
     }
 
@@ -65,7 +65,7 @@ impl Followed {
         let mut health = self.health.lock();
         if health.problem.as_ref() != Some(&problem) {
             tracing::warn!(
-                "kubernetes: {} cannot be followed, and what is known of them stays: {problem}",
+                "kubernetes: {} cannot be watched, and their last known state is kept: {problem}",
                 self.kind
             );
             health.problem = Some(problem);

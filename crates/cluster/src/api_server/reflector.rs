@@ -99,7 +99,7 @@ enum Failure {
     #[error("what it listed has no version")]
     Versionless,
     /// It was restored from a backup, and what happened since then has not happened.
-    #[error("its versions went back, and everything is listed again")]
+    #[error("its resource versions went back: listing everything again")]
     WentBack,
     #[error("the watch ended at once")]
     Short,
@@ -236,7 +236,7 @@ where
         let reading = match (self.read)(object) {
             Ok(reading) => reading,
             Err(malformed) => {
-                let stays = format!("{key}: {malformed}: what was known of it stays");
+                let stays = format!("{key}: {malformed}: its last valid version is kept");
                 self.followed.refuse(&stays);
                 Reading::Unchanged
             }
@@ -304,7 +304,9 @@ fn key<K: ResourceExt>(object: &K) -> Box<str> {
 /// What the API server says, or an error with its causes.
 fn words(error: &Error) -> String {
     match error {
-        Error::Api(status) if status.code == UNREAD => "it says what is no Kubernetes event".into(),
+        Error::Api(status) if status.code == UNREAD => {
+            "it sent something that is not a Kubernetes event".into()
+        }
         Error::Api(status) => format!("{} {}: {}", status.code, status.reason, status.message),
         error => {
             let mut text = error.to_string();

@@ -119,7 +119,7 @@ impl<'a> Roster<'a> {
         let before = self.pods.get(&key).map_or(0, |known| known.octets());
         let room = self.memory.saturating_sub(self.octets - before);
         if let Some(what) = pod.fit(room) {
-            let problem = format!("{key} is known without its {what}, for which there is no room");
+            let problem = format!("{key} is known without its {what}, for which there is no memory");
             self.state.pods.refuse(&problem);
         }
         let is_full = self.pods.len() >= PODS;
@@ -127,7 +127,7 @@ impl<'a> Roster<'a> {
             Entry::Occupied(known) if **known.get() == pod => {}
             Entry::Vacant(new) if is_full => {
                 self.state.pods.refuse(&format!(
-                    "{} is one more than {PODS}: until there are fewer, no pod has an identity",
+                    "{} exceeds the limit of {PODS} pods: until there are fewer, no pod has an identity",
                     new.key()
                 ));
                 (self.crowded, self.list_crowded) = (true, true);
@@ -160,7 +160,7 @@ impl<'a> Roster<'a> {
                 followed.named = true;
                 let room = self.memory.saturating_sub(self.octets - before);
                 if let Some(what) = namespace.fit(room) {
-                    let problem = format!("{name} is known without its {what}, for which there is no room");
+                    let problem = format!("{name} is known without its {what}, for which there is no memory");
                     self.state.namespaces.refuse(&problem);
                 }
                 Some(namespace)
@@ -198,7 +198,7 @@ impl<'a> Roster<'a> {
             }
             if self.namespaces.len() == NAMESPACES {
                 self.state.namespaces.refuse(&format!(
-                    "{name} is one more than {NAMESPACES}, and its pods have no identity"
+                    "{name} exceeds the limit of {NAMESPACES} namespaces: its pods have no identity"
                 ));
                 continue;
             }

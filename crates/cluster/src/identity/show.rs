@@ -18,7 +18,7 @@ impl NodePods {
             return None;
         }
         let why = self.problem();
-        let why = why.unwrap_or_else(|| "the first list is under way".into());
+        let why = why.unwrap_or_else(|| "the first list is in progress".into());
         Some(format!("this node's pods are not known yet: {why}"))
     }
 
@@ -37,10 +37,10 @@ impl NodePods {
         );
         let heard = match state.pods.heard_at() {
             Some(heard) => format!(
-                "heard of {} ago",
+                "last message {} ago",
                 spell_duration(Duration::from_secs(heard.elapsed().as_secs()))
             ),
-            None => "not heard of yet".into(),
+            None => "no message yet".into(),
         };
         let problem = self
             .problem()

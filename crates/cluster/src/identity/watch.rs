@@ -76,7 +76,7 @@ impl NodePods {
         let (config, state) = (self.config.clone(), Arc::clone(&self.state));
         match Background::start("pods", async move || keep(&config, &state).await) {
             Ok(thread) => *self.thread.lock() = Some(thread),
-            Err(error) => tracing::error!(%error, "pods: there is no thread to follow the API server"),
+            Err(error) => tracing::error!(%error, "pods: cannot start a thread to watch the API server"),
         }
     }
 }

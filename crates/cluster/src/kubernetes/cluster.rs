@@ -96,7 +96,7 @@ impl Cluster {
         match Background::start("kubernetes", async move || keep(&scope, &state).await) {
             Ok(thread) => *self.thread.lock() = Some(thread),
             Err(error) => {
-                tracing::error!(%error, "kubernetes: there is no thread to follow the API server");
+                tracing::error!(%error, "kubernetes: cannot start a thread to watch the API server");
             }
         }
     }

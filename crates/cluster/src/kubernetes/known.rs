@@ -123,5 +123,5 @@ impl<T: PartialEq> Known<T> {
 
 /// There is no room for an object.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} does not fit into `memory`, and is left as it was")]
+#[error("{0} does not fit into `memory`: its last version is kept")]
 pub struct Full(pub Box<str>);

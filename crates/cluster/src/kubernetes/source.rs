@@ -109,7 +109,7 @@ impl Kubernetes {
         }
         let why = state
             .problem()
-            .unwrap_or_else(|| "the first list is under way".into());
+            .unwrap_or_else(|| "the first list is in progress".into());
         Some(format!("nothing is known of the cluster yet: {why}"))
     }
 
@@ -123,10 +123,10 @@ impl Kubernetes {
         let counts: Vec<String> = counts.collect();
         let heard = match state.age() {
             Some(age) => format!(
-                "heard of {} ago",
+                "last message {} ago",
                 spell_duration(Duration::from_secs(age.as_secs()))
             ),
-            None => "not heard of yet".into(),
+            None => "no message yet".into(),
         };
         let problem = state
             .problem()

@@ -80,7 +80,7 @@ impl Follower {
         match Background::start("service-entries", async move || keep(&config, &state).await) {
             Ok(thread) => *self.thread.lock() = Some(thread),
             Err(error) => {
-                tracing::error!(%error, "service-entries: there is no thread to follow the API server");
+                tracing::error!(%error, "service-entries: cannot start a thread to watch the API server");
             }
         }
     }
@@ -158,7 +158,7 @@ async fn api(client: &Client, state: &State) -> Api<ServiceEntry> {
                 match chosen(&served) {
                     Some(version) => return Api::all_with(client.clone(), &Version(version)),
                     None => format!(
-                        "it has no {GROUP} in a version that is understood: {}",
+                        "it has no {GROUP} in a supported version: {}",
                         VERSIONS.join(", ")
                     ),
                 }

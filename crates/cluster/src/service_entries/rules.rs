@@ -52,6 +52,6 @@ impl Rules {
         }
         let of = |above: &&Name| is_at_or_below(&host.name, above.as_bytes());
         let taken = self.taken.iter().find(of)?;
-        Some(format!("{taken} is answered for elsewhere"))
+        Some(format!("{taken} is answered elsewhere"))
     }
 }

@@ -89,7 +89,7 @@ impl ServiceEntries {
             return None;
         }
         let why = state.followed.problem();
-        let why = why.unwrap_or_else(|| "the first list is under way".into());
+        let why = why.unwrap_or_else(|| "the first list is in progress".into());
         Some(format!("no service entries are known yet: {why}"))
     }
 
@@ -99,9 +99,9 @@ impl ServiceEntries {
         let heard = match state.followed.heard_at() {
             Some(heard) => {
                 let age = Duration::from_secs(heard.elapsed().as_secs());
-                format!("heard of {} ago", spell_duration(age))
+                format!("last message {} ago", spell_duration(age))
             }
-            None => "not heard of yet".into(),
+            None => "no message yet".into(),
         };
         let problem = state.followed.problem();
         let problem = problem.map_or_else(String::new, |problem| format!("; {problem}"));

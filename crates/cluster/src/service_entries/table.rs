@@ -140,7 +140,7 @@ impl Table {
         let without = others.iter().filter(|other| other.host != first.host);
         let told = without.map(|other| {
             format!(
-                "{} of {} has no address, since {address} is that of {} of {}: give it one in `addresses`, or write a larger `range`",
+                "{} of {} has no address, because {address} belongs to {} of {}: give it one in `addresses`, or write a larger `range`",
                 other.host, other.rank.name, first.host, first.rank.name
             )
         });

@@ -33,7 +33,7 @@ pub enum Problem {
     #[error("ended TLS: {0:?}")]
     Alert(AlertDescription),
     /// The other end does not speak TLS, or not as we do.
-    #[error("does not speak TLS as we do")]
+    #[error("does not speak TLS, or no supported version of it")]
     Protocol,
 }
 
@@ -88,7 +88,7 @@ impl Explained {
                 let when = expired.and_then(|at| ASN1Time::from_timestamp(at).ok());
                 let when = when.map(|when| format!(" on {when}")).unwrap_or_default();
                 format!(
-                    "its certificate expired{when}: whoever runs it has to renew it; check this machine's clock, too"
+                    "its certificate expired{when}: its operator must renew it; also check this machine's clock"
                 )
             }
             (Problem::NotYetValid, _) => {
@@ -107,10 +107,10 @@ impl Explained {
                 )
             }
             (Problem::Alert(AlertDescription::CertificateRequired), _) => {
-                "it wants to know who asks: name a certificate and its key with `certificate`".into()
+                "it requires a client certificate: name one and its key with `certificate`".into()
             }
             (Problem::Alert(_), _) => format!("it ended TLS: {error}"),
-            _ => format!("TLS does not come about: {error}"),
+            _ => format!("TLS failed: {error}"),
         };
         Explained {
             problem,

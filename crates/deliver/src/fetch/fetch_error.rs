@@ -14,7 +14,7 @@ pub enum FetchError {
     #[error("{}", causes(.0))]
     Http(#[from] reqwest::Error),
     /// Another answer than the contents.
-    #[error("the server says {0}")]
+    #[error("the server answered {0}")]
     Status(reqwest::StatusCode),
     /// It has more octets than `size` allows.
     #[error("it is larger than {}: raise `size` if it may be", spell_size(*.0))]

@@ -65,7 +65,7 @@ pub fn digest(octets: &[u8]) -> String {
 /// How it differs from the layout.
 pub fn layer(manifest: &[u8]) -> Result<Descriptor, String> {
     let read: Manifest =
-        serde_json::from_slice(manifest).map_err(|error| format!("its manifest is none: {error}"))?;
+        serde_json::from_slice(manifest).map_err(|error| format!("its manifest is not valid: {error}"))?;
     if let Some(other) = read.media_type.filter(|media_type| media_type != MANIFEST) {
         return Err(format!(
             "its manifest has the media type {other:?}, not {MANIFEST:?}"
@@ -93,7 +93,7 @@ pub fn layer(manifest: &[u8]) -> Result<Descriptor, String> {
     if layer.size > LARGEST_MODULE as u64 {
         let largest = spell_size(LARGEST_MODULE);
         return Err(format!(
-            "its module has {} octets, and at most {largest} are taken",
+            "its module has {} bytes, but at most {largest} are accepted",
             layer.size
         ));
     }
@@ -150,14 +150,14 @@ impl Artifact {
         if layer.size != module.len() as u64 {
             let (said, there) = (layer.size, module.len());
             return Err(format!(
-                "its module has {there} octets, and its manifest says {said}"
+                "its module has {there} bytes, but its manifest says {said}"
             ));
         }
         let actual = digest(&module);
         if layer.digest != actual {
             let said = layer.digest;
             return Err(format!(
-                "its module has the digest {actual}, and its manifest says {said}"
+                "its module has the digest {actual}, but its manifest says {said}"
             ));
         }
         Ok(Artifact {
@@ -264,7 +264,7 @@ pub(super) mod tests {
              \"layers\":[{{\"mediaType\":{LAYER:?},\"digest\":\"\",\"size\":{large}}}]}}"
         );
         for (manifest, expected) in [
-            (Bytes::from("no JSON"), "its manifest is none"),
+            (Bytes::from("no JSON"), "its manifest is not valid"),
             (Bytes::from("{}"), "its manifest has no configuration"),
             (
                 Bytes::from("{\"mediaType\":\"application/vnd.oci.image.index.v1+json\"}"),
@@ -283,7 +283,7 @@ pub(super) mod tests {
                 manifest(CONFIG, &[("application/vnd.wasm.content.layer.v1+wasm", b"a")]),
                 "its layer has the media type \"application/vnd.wasm.content.layer.v1+wasm\"",
             ),
-            (Bytes::from(too_large), "at most 64MiB are taken"),
+            (Bytes::from(too_large), "at most 64MiB are accepted"),
         ] {
             let wrong = layer(&manifest).unwrap_err();
             assert!(wrong.contains(expected), "{wrong}");
@@ -293,7 +293,7 @@ pub(super) mod tests {
     #[test]
     fn other_octets_are_refused() {
         let manifest = manifest(CONFIG, &[(LAYER, b"abc")]);
-        for (module, expected) in [(&b"abcd"[..], "4 octets"), (b"abd", "has the digest sha256:")] {
+        for (module, expected) in [(&b"abcd"[..], "4 bytes"), (b"abd", "has the digest sha256:")] {
             let wrong = Artifact::new(manifest.clone(), Bytes::from_static(module), Vec::new()).unwrap_err();
             assert!(wrong.contains(expected), "{wrong}");
         }

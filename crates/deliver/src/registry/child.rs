@@ -135,9 +135,7 @@ async fn blob(client: &Client, image: &Reference, digest: &str, size: u64) -> Re
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|error| error.to_string())?;
         if (octets.len() + chunk.len()) as u64 > size {
-            return Err(format!(
-                "{digest} has more than the {size} octets that its manifest says"
-            ));
+            return Err(format!("{digest} has more than the {size} bytes in its manifest"));
         }
         octets.extend_from_slice(&chunk);
     }
@@ -232,7 +230,7 @@ async fn small_blob(client: &Client, image: &Reference, layer: &OciDescriptor) -
     let size = u64::try_from(layer.size).unwrap_or(u64::MAX);
     if size > LARGEST_SIGNATURE as u64 {
         return Err(format!(
-            "a signature of {size} octets, and at most {LARGEST_SIGNATURE} are read"
+            "a signature has {size} bytes, but at most {LARGEST_SIGNATURE} are read"
         ));
     }
     blob(client, image, &layer.digest, size).await

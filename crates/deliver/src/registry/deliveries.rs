@@ -143,10 +143,10 @@ impl Deliveries {
                 let signer = policy.signer(&artifact, wants, &reference.repository)?;
                 Ok((artifact, signer))
             }
-            Ok(None) => Err("the registry named nothing new".into()),
+            Ok(None) => Err("the registry has nothing new".into()),
             Err(Failure::Refused(why)) => Err(why),
             Err(Failure::Pull(why)) => Err(match refused {
-                Some(refused) => format!("{refused}; and it cannot be pulled anew: {why}"),
+                Some(refused) => format!("{refused}; and it cannot be pulled again: {why}"),
                 None => format!("it cannot be pulled: {why}"),
             }),
         }
@@ -209,7 +209,7 @@ impl Deliveries {
                 continue;
             }
             if let Err(error) = self.kept.point(reference, &artifact.digest) {
-                tracing::warn!(%reference, %error, "cannot remember what a tag stands for");
+                tracing::warn!(%reference, %error, "cannot store which module a tag names");
             }
             match wanted.iter_mut().find(|(known, _)| known == reference) {
                 Some((_, all)) => all.push(filter.signed_by.clone()),
@@ -288,9 +288,9 @@ impl Deliveries {
                 }
                 return;
             }
-            Err(Failure::Pull(why)) => format!("it cannot be looked at: {why}"),
+            Err(Failure::Pull(why)) => format!("the tag cannot be checked: {why}"),
             Err(Failure::Refused(why)) => {
-                format!("the tag has moved, and what it names now is not taken: {why}")
+                format!("the tag has moved, but the new module is not accepted: {why}")
             }
         };
         tracing::warn!("{reference}: {problem}");

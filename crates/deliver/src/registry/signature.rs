@@ -154,7 +154,7 @@ impl Policy {
         is_for(&read.digests, digest, &by.name)?;
         match &read.repository {
             Some(named) if named != repository => Err(format!(
-                "a signature by {:?} is for {named:?}, not for {repository:?}: if that is the same, say so with signed-by for={named:?}, \
+                "a signature by {:?} is for {named:?}, not for {repository:?}: if that is the same module, write signed-by for={named:?}, \
                  or --for {named}",
                 by.name
             )),

@@ -192,7 +192,7 @@ fn decision(given: types::Decision) -> Checked<Decision> {
 /// Whether a verdict may put a decision off.
 fn may_ask(asks: bool, decides: bool) -> Checked<()> {
     match (asks, decides) {
-        (false, _) => garbage("an `ask` although its manifest does not say that it asks"),
+        (false, _) => garbage("an `ask`, which its manifest does not declare"),
         (_, true) => garbage("an `ask` that decides about the response"),
         _ => Ok(()),
     }
@@ -203,7 +203,7 @@ fn ask(given: types::Ask) -> Checked<Ask> {
         return garbage(format!("an ask of {} lookups", given.lookups.len()));
     }
     if given.state.len() > ASK_STATE {
-        return garbage(format!("an ask with {} octets of state", given.state.len()));
+        return garbage(format!("an ask with {} bytes of state", given.state.len()));
     }
     let time = Duration::from_millis(given.time.into());
     if time > ASK_TIME {
@@ -323,7 +323,7 @@ fn least(record: &ResourceRecord) -> usize {
 
 fn error(given: types::ExtendedError) -> Checked<Ede> {
     match given.text.len() {
-        length if length > ERROR_TEXT => garbage(format!("an extended error's text of {length} octets")),
+        length if length > ERROR_TEXT => garbage(format!("an extended error's text of {length} bytes")),
         _ => Ok(Ede {
             code: given.code,
             text: given.text.into(),
@@ -333,7 +333,7 @@ fn error(given: types::ExtendedError) -> Checked<Ede> {
 
 fn reason(given: String) -> Checked<Box<str>> {
     match given.len() {
-        length if length > DROP_REASON => garbage(format!("a reason to drop of {length} octets")),
+        length if length > DROP_REASON => garbage(format!("a reason to drop of {length} bytes")),
         _ => Ok(given.into()),
     }
 }

@@ -95,7 +95,7 @@ impl CompiledCache {
         let name = name(engine, module);
         let octets = (TAG + code.len()) as u64;
         if !self.folder.make_room(&name, octets, KEPT, |other| other == KEY)? {
-            let problem = format!("its {octets} octets are more than the {KEPT} of all that is kept");
+            let problem = format!("its {octets} bytes are more than the {KEPT} that are kept in all");
             return Err(io::Error::other(problem));
         }
         self.folder.store(&name, &[self.tag(&name, code).as_ref(), code])

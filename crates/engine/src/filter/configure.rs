@@ -69,7 +69,7 @@ pub(super) fn rejections(given: Vec<types::ConfigError>, nodes: &[ConfigNode]) -
         return vec![ConfigError {
             node: None,
             place: Place::Node,
-            message: "the filter rejects its configuration and does not say why".into(),
+            message: "the filter rejects its configuration without a reason".into(),
             help: String::new(),
         }];
     }

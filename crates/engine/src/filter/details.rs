@@ -81,7 +81,7 @@ impl Details {
         }
         if name.len() > LABEL_NAME {
             return Err(format!(
-                "it asks for a label or annotation whose name has {} octets, and {LABEL_NAME} are allowed",
+                "it asks for a label or annotation whose name has {} bytes; the maximum is {LABEL_NAME}",
                 name.len()
             ));
         }

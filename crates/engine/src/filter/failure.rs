@@ -67,7 +67,7 @@ impl Failure {
         } else if let Some(octets) = refused {
             // Guests answer a refused allocation with a trap of their own.
             let needed = octets.div_ceil(1 << 20);
-            let what = format!("it wants at least {needed}MiB, which is more than `limits memory=` allows: ");
+            let what = format!("it needs at least {needed}MiB, which is more than `limits memory=` allows: ");
             (Reason::Memory, what)
         } else {
             (Reason::Trap, String::new())

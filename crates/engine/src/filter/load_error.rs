@@ -19,14 +19,14 @@ pub(super) const fn code_maximum(module: usize) -> usize {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It has this many octets.
-    #[error("the module has {0} octets; the maximum is {MODULE_MAXIMUM}")]
+    #[error("the module has {0} bytes; the maximum is {MODULE_MAXIMUM}")]
     TooLarge(usize),
     /// Neither a module nor a component.
     #[error("this is neither a WebAssembly module nor a component; name the .wasm file that cargo built")]
     NotWasm,
     /// A function's name is longer than any compiler's.
     #[error(
-        "a function of this module has a name of {0} octets; the maximum is {1}: strip its names, `wasm-tools strip --all`"
+        "a function of this module has a name of {0} bytes; the maximum is {1}: strip its names, `wasm-tools strip --all`"
     )]
     Name(usize, usize),
     /// A module without the exports of a filter, or with imports that none has.
@@ -61,7 +61,7 @@ pub enum LoadError {
     CompilerKilled,
     /// Each instance takes more than all it may have, before it has any memory of its own.
     #[error(
-        "each instance of the filter takes {octets} octets for {globals} globals and {others} imports, exports, segments \
+        "each instance of the filter takes {octets} bytes for {globals} globals and {others} imports, exports, segments \
          and entries of tables in {instances} instances of its modules, which is more than `limits memory=` allows it \
          in all ({})", config::spell_size(*.limit)
     )]
@@ -78,7 +78,7 @@ pub enum LoadError {
         others: u64,
     },
     /// The code is out of all proportion.
-    #[error("the machine code of this module of {module} octets has {code} octets; the maximum is {}", code_maximum(*.module))]
+    #[error("the machine code of this module of {module} bytes has {code} bytes; the maximum is {}", code_maximum(*.module))]
     CodeTooLarge {
         /// Octets.
         module: usize,

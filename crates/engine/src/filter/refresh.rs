@@ -14,7 +14,7 @@ const COMPLAINT: usize = 1024;
 /// What the filter says of its sources, in one line.
 pub(super) fn complaint(said: &str) -> String {
     match text::one_line(said, COMPLAINT) {
-        nothing if nothing.is_empty() => "the filter does not say why".to_owned(),
+        nothing if nothing.is_empty() => "the filter gave no reason".to_owned(),
         said => said,
     }
 }

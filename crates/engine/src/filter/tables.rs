@@ -60,7 +60,7 @@ impl Tables {
         }
         if octets > limit {
             return Err(format!(
-                "its tables take {octets} octets, which is more than `limits tables=` allows ({})",
+                "its tables take {octets} bytes, which is more than `limits tables=` allows ({})",
                 config::spell_size(limit)
             ));
         }
@@ -105,7 +105,7 @@ fn check(shape: &TableShape) -> Result<(), String> {
     }
     if shape.octets < SMALLEST {
         return Err(format!(
-            "the table {:?} has {} octets; the minimum is {SMALLEST}",
+            "the table {:?} has {} bytes; the minimum is {SMALLEST}",
             shape.name, shape.octets
         ));
     }

@@ -221,7 +221,7 @@ impl Worker {
         entry: Entry,
     ) -> Response {
         add(&live.counters(request).stale, 1);
-        request.trace(|| explain::cache(request, "stale: nothing fresher is to be had".into()));
+        request.trace(|| explain::cache(request, "stale: no fresh answer is available".into()));
         let ttl = cache
             .serve_stale
             .map_or(Duration::ZERO, |stale| stale.ttl)

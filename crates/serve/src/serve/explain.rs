@@ -196,8 +196,8 @@ pub(super) fn resolution(request: &Request, resolution: &Resolution) -> TraceEve
 /// Why the cache has nothing.
 pub(super) fn miss(request: &Request) -> &'static str {
     match (request.asked.signed.is_some(), request.may_store()) {
-        (true, _) => "passed by: a signed query is relayed as it is",
-        (_, false) => "passed by: a filter said `store=#false`",
+        (true, _) => "bypassed: a signed query is relayed as it is",
+        (_, false) => "bypassed: a filter decided `store=#false`",
         _ => "miss",
     }
 }

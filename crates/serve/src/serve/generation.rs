@@ -335,7 +335,7 @@ fn check_zones(config: &Config, zones_of_filter: &[Vec<String>]) -> Result<(), R
     let mistakes: Vec<Diagnostic> = beyond
         .map(|(filter, zones)| {
             let problem = format!(
-                "filter {:?} stands in zones of {} names; it can tell {ZONES_OF_FILTER} apart",
+                "filter {:?} is used in zones with {} names; the maximum is {ZONES_OF_FILTER}",
                 filter.name,
                 zones.len()
             );
@@ -362,7 +362,7 @@ fn check_places(config: &Config, filters: &[Loaded]) -> Result<(), Report> {
             if interest.details.identity() && (interest.queries || interest.responses) {
                 let name = &config.filters[filter].name;
                 let problem = format!(
-                    "filter {name:?} decides by who asks, and stands below `cache`: what is kept there is for everybody"
+                    "filter {name:?} decides by client, but is below `cache`, which shares answers among all clients"
                 );
                 let help = format!("write `use {name:?}` above `cache`");
                 mistakes.push(Diagnostic::new(zone.span, problem).help(help));

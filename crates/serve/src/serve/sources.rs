@@ -68,7 +68,7 @@ impl Worker {
             Join::Lead(leader) => self.lead(live, request, waiting, index, leader).await,
             Join::Follow(resolution) => {
                 add(&live.counters(request).coalesced, 1);
-                let did = || "waits for somebody else's upstream query".into();
+                let did = || "waits for an upstream query already in flight".into();
                 request.trace(|| explain::source(request, did()));
                 match wait(request, waiting, pin!(resolution)).await {
                     Ok(Some(resolution)) => resolution,

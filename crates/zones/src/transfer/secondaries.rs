@@ -40,7 +40,7 @@ pub async fn notify(outgoing: &Outgoing, soa: &Record, secondary: SocketAddr) {
         }
         wait *= 2;
     }
-    tracing::warn!(%secondary, "a secondary does not answer that it was told of a change of its zone");
+    tracing::warn!(%secondary, "a secondary does not answer the NOTIFY for its zone");
     outgoing.counters.unheard.fetch_add(1, Relaxed);
 }
 

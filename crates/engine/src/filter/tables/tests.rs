@@ -366,7 +366,7 @@ fn shapes_are_checked() {
     }
     assert_eq!(
         told(&[shape("a", 4095)]),
-        "the table \"a\" has 4095 octets; the minimum is 4096"
+        "the table \"a\" has 4095 bytes; the minimum is 4096"
     );
     assert_eq!(
         told(&[shape("a", 5000), shape("a", 6000)]),
@@ -374,7 +374,7 @@ fn shapes_are_checked() {
     );
     assert_eq!(
         told(&[shape("a", 1 << 20), shape("b", 4096)]),
-        "its tables take 1052672 octets, which is more than `limits tables=` allows (1MiB)"
+        "its tables take 1052672 bytes, which is more than `limits tables=` allows (1MiB)"
     );
     let many: Vec<_> = (0..17).map(|index| shape(&index.to_string(), 4096)).collect();
     assert_eq!(told(&many), "it has 17 tables; the maximum is 16");

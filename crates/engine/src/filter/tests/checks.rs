@@ -466,10 +466,10 @@ fn texts_are_bounded() {
         check(types::Decision::Refuse(types::Refusal { rcode: 3, error }))
     };
     assert!(refuse(0).is_ok() && refuse(200).is_ok());
-    assert_eq!(refuse(201), Err("an extended error's text of 201 octets".into()));
+    assert_eq!(refuse(201), Err("an extended error's text of 201 bytes".into()));
     let drop = |length| check(types::Decision::Drop("r".repeat(length)));
     assert!(drop(0).is_ok() && drop(64).is_ok());
-    assert_eq!(drop(65), Err("a reason to drop of 65 octets".into()));
+    assert_eq!(drop(65), Err("a reason to drop of 65 bytes".into()));
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn a_name_longer_than_any_compilers_is_refused() {
     assert!(load(&ENGINE, named(4096)).is_ok());
     let refused = refused(named(4097));
     assert!(
-        refused.contains("a name of 4097 octets; the maximum is 4096"),
+        refused.contains("a name of 4097 bytes; the maximum is 4096"),
         "{refused}"
     );
 }

@@ -95,7 +95,7 @@ fn tables_beyond_their_limit_are_refused() {
     let error = Filter::load(&ENGINE, &block, &[], None).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the filter's manifest is invalid: its tables take 8192 octets, which is more than `limits tables=` allows (8191B)"
+        "the filter's manifest is invalid: its tables take 8192 bytes, which is more than `limits tables=` allows (8191B)"
     );
     let error = load(&ENGINE, guests::keeper(4095, CONFIGURE)).unwrap_err();
     assert!(error.to_string().contains("the minimum is 4096"), "{error}");
