@@ -83,12 +83,8 @@ struct ReplyRecord {
 pub fn explain(file: &Path, asked: &Asked, times: u16, json: bool) -> Result<String, Stop> {
     let name = Name::parse(&asked.name)
         .map_err(|error| Stop::Refused(format!("{:?} is not a domain name: {error}", asked.name)))?;
-    let qtype = parse_type(&asked.qtype).ok_or_else(|| {
-        Stop::Refused(format!(
-            "{:?} is not a record type; write AAAA, or TYPE65280",
-            asked.qtype
-        ))
-    })?;
+    let qtype = parse_type(&asked.qtype)
+        .ok_or_else(|| Stop::Refused(format!("{:?} is not a type: try AAAA or TYPE65280", asked.qtype)))?;
     let message = build::upstream_query(name.as_bytes(), qtype, CLASS_IN, flag::RD, false, None);
 
     let (mut config, _) = run::load_whole(file)?;
