@@ -209,15 +209,16 @@ fn without_api_server(_: &Subject) {
 
 fn wrong_map(subject: &Subject) {
     let (name, file) = subject.map;
-    let path = format!("jsonpath={{.data['{}']}}", file.replace('.', "\\."));
-    let right = in_system(&["get", "configmap", name, "--output", &path]);
+    let map = in_system(&["get", "configmap", name, "--output", "json"]);
+    let map: serde_json::Value = serde_json::from_str(&map).expect("JSON");
+    let right = map["data"][file].as_str().expect("the file");
     subject.write_map("this is {\n no configuration");
     // The kubelet brings it.
     thread::sleep(Duration::from_secs(100));
     let id = subject.running().expect("it runs");
     signal(id, libc::SIGKILL);
     thread::sleep(Duration::from_secs(20));
-    subject.write_map(&right);
+    subject.write_map(right);
     await_within(Duration::from_secs(400), "it to start with what is right", || {
         let ready = in_system(&[
             "get",
