@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{Failure, answers, call, cargo, release_folder};
+use crate::fuzz;
 use crate::setup;
 
 /// What makes the difference.
@@ -60,7 +61,7 @@ impl Build {
     }
 
     fn bare(self, subcommand: &str) -> Command {
-        let mut command = cargo([subcommand, "--release", "--workspace"]);
+        let mut command = cargo([subcommand, "--release", "--workspace", "--exclude", fuzz::CRATE]);
         if self == Build::Quick {
             command.args(["--config", QUICK]);
             if answers(Command::new(CLIPPY).arg("--version")) {

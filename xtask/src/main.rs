@@ -67,7 +67,7 @@ Now and then:
   setup              add the WebAssembly target that filters are built for, if it is missing
   steady [ARGS…]     `test ARGS…` ten times beside eight threads that spin (--runs N, --load N); goes on where it stopped
   simulate [ARGS…]   play the proxy in a world of its own for two minutes, a history a seed; --help and tests/box/README.md
-  fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60)
+  fuzz [TARGET] [S]  run every fuzz target, or one, for S seconds each (60); `merge` adds what was found to fuzz/corpus
   coredns-suite [T…] run CoreDNS's own tests against dnsweir, and compare with the table of docs/reference/coredns-suite.md (--write); needs Go
   advisories         ask whether faults of dependencies have become known; needs cargo-deny and the network
   docs               make a site of the documents, with a search: target/docs/book; needs mdBook
@@ -77,6 +77,10 @@ Now and then:
 With CI=true, a test that skips itself fails the run.";
 
 fn main() -> ExitCode {
+    if let Some(failure) = fuzz::as_compiler() {
+        eprintln!("xtask: {failure}");
+        return ExitCode::FAILURE;
+    }
     let mut args = std::env::args().skip(1);
     let command = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
