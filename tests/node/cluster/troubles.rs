@@ -104,10 +104,8 @@ const ROWS: [Row; 12] = [
     ("SIGSTOP", stopped),
     ("rollout", rollout),
     ("the pod is deleted", deleted),
-    ("its rules are flushed", |subject| {
-        flushed(subject, subject.comment)
-    }),
-    ("all rules are flushed", |subject| flushed(subject, "")),
+    ("its rules are flushed", flushed),
+    ("all rules are flushed", all_flushed),
     ("its link is deleted", |subject| {
         script(&format!("ip link del {}", subject.link));
         thread::sleep(subject.looks);
@@ -179,15 +177,27 @@ fn deleted(subject: &Subject) {
     subject.rolled_out();
 }
 
-/// Takes the rules away whose comment has this in it, or all.
-fn flushed(subject: &Subject, comment: &str) {
+/// Takes its own rules away.
+fn flushed(subject: &Subject) {
     script(&format!(
         "for family in iptables ip6tables; do
-             $family-save | grep -v -e '^-A.*{comment}' | $family-restore
+             $family-save | grep -v -e '^-A.*{}' | $family-restore
          done
-         nft delete table inet dnsweir 2> /dev/null || true"
+         nft delete table inet dnsweir 2> /dev/null || true",
+        subject.comment
     ));
     thread::sleep(subject.looks);
+}
+
+/// Takes away what everybody has written. kube-proxy looks twice a minute whether a chain of its own is still there.
+fn all_flushed(subject: &Subject) {
+    script(
+        "for family in iptables ip6tables; do
+             for table in raw mangle nat filter; do $family -w -t $table -F && $family -w -t $table -X; done
+         done
+         nft delete table inet dnsweir 2> /dev/null || true",
+    );
+    thread::sleep(INTERVAL.max(subject.looks));
 }
 
 fn without_cluster_dns(_: &Subject) {
