@@ -90,10 +90,7 @@ fn main() -> ExitCode {
         Command::Words { word } => tool(tools::words(word.as_deref())),
         Command::Man { folder } => tool(tools::command_line::man(Args::command(), &folder)),
         Command::PullModule(child) => work_for_parent(kept, &child, pull_for_parent),
-        Command::PrecompileBuiltins { folder } => {
-            let written = precompile_builtins(&folder).map(|_| String::new());
-            tool(written.map_err(tools::Stop::Machine))
-        }
+        Command::PrecompileBuiltins { folder } => precompile(&folder),
         Command::CompileFilter { child, metered } => compile(kept, &child, metered),
     }
 }
@@ -123,6 +120,12 @@ fn work_for_parent(
         time: Duration::from_millis(child.milliseconds),
     };
     ExitCode::from(work(child.parent, limits))
+}
+
+/// Compiles the built-in filters for a package.
+fn precompile(folder: &Path) -> ExitCode {
+    let written = precompile_builtins(folder).map(|_| String::new());
+    tool(written.map_err(tools::Stop::Machine))
 }
 
 /// Compiles a filter for the proxy.

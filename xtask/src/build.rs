@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{Failure, answers, call, cargo, release_folder};
-use crate::fuzz;
 use crate::setup;
 
 /// What makes the difference.
@@ -13,6 +12,10 @@ const QUICK: &str = "xtask/quick.toml";
 /// What compiles our own crates for the day: rustc, with an opinion. So `check`, `test` and `run` share what is compiled, and
 /// dependencies, which `cargo clippy` would look through a second time, are those of the release.
 const CLIPPY: &str = "clippy-driver";
+
+/// The crate that drives what is fuzzed. It is a member of the workspace, so that dependencies are those of the release and compiled
+/// once; nothing but `cargo xtask fuzz` builds it.
+pub const FUZZ: &str = "dnsweir-fuzz";
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +64,7 @@ impl Build {
     }
 
     fn bare(self, subcommand: &str) -> Command {
-        let mut command = cargo([subcommand, "--release", "--workspace", "--exclude", fuzz::CRATE]);
+        let mut command = cargo([subcommand, "--release", "--workspace", "--exclude", FUZZ]);
         if self == Build::Quick {
             command.args(["--config", QUICK]);
             if answers(Command::new(CLIPPY).arg("--version")) {

@@ -4,12 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::build;
+use crate::build::{self, FUZZ};
 use crate::commands::{Failure, call, cargo, root};
-
-/// The crate that drives the targets. It is a member of the workspace, so that dependencies are those of the release and compiled
-/// once; nothing else builds it.
-pub const CRATE: &str = "dnsweir-fuzz";
 
 /// Every target: a function of `dnsweir::fuzzing`.
 const TARGETS: [&str; 9] = [
@@ -57,7 +53,7 @@ pub fn fuzz(args: &[String]) -> Result<(), Failure> {
 /// Compiles our own crates with [`INSTRUMENTED`].
 fn compile() -> Result<(), Failure> {
     let this = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-    let mut command = cargo(["build", "--release", "--workspace", "--bin", CRATE]);
+    let mut command = cargo(["build", "--release", "--workspace", "--bin", FUZZ]);
     command.args(["--config", &format!("build.rustc-workspace-wrapper={this:?}")]);
     command.args(["--config", &format!("build.build-dir={:?}", build::target())]);
     command.arg("--target-dir").arg(build::target().join("fuzz"));
@@ -92,7 +88,7 @@ fn one(target: &str, seconds: &str) -> Result<(), Failure> {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     }
-    let mut command = Command::new(build::target().join("fuzz/release").join(CRATE));
+    let mut command = Command::new(build::target().join("fuzz/release").join(FUZZ));
     command.env("DNSWEIR_FUZZ", target).current_dir(root());
     if seconds == "merge" {
         return call(command.arg("-merge=1").arg(kept).arg(found));
