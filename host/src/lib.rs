@@ -24,7 +24,7 @@ use dnsweir_import::corefile;
 pub use dnsweir_import::nodecache;
 use dnsweir_listen as listen;
 use dnsweir_node as node;
-use dnsweir_os::{confine, plain_text};
+use dnsweir_os::{confine, plain_text, watch};
 pub use dnsweir_os::{log, output};
 use dnsweir_run::{admin, metrics};
 pub use dnsweir_run::{control, run};

@@ -19,7 +19,6 @@ mod signals;
 mod succession;
 mod waiting;
 mod walls;
-pub mod watch;
 mod watchdog;
 mod worker;
 
@@ -49,6 +48,7 @@ use crate::serve::Shared;
 use crate::serve::generation::{Generation, Loaded};
 use crate::serve::trace::TraceSink;
 use crate::state::State;
+use crate::watch;
 pub use check::{check, check_text};
 pub use config_origin::ConfigOrigin;
 use descriptors::Descriptors;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::served::Served;
-use crate::run::watch::Changes;
 use crate::tls::Identity;
+use crate::watch::Changes;
 
 /// Where they are.
 #[derive(Debug, Clone)]

@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::watch::Changes;
 use crate::background;
 use crate::config::{self, Data, RefreshOrigin, RefreshSource};
 use crate::fetch::{Client, Copies, Upstreams};
 use crate::filter::{Filter, SourceFile};
 use crate::serve::generation::{Generation, Loaded};
 use crate::serve::unix_milliseconds;
+use crate::watch::Changes;
 
 /// How soon it is noticed that a filter is not used any more.
 const LOOK: Duration = Duration::from_secs(60);

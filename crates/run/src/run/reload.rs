@@ -20,7 +20,6 @@ use super::refresh::Refresher;
 use super::worker::{self, Adoption, Command};
 use super::{
     ConfigOrigin, Doors, Prepared, Proxy, Signals, Stop, bind, ceiling, interval, machine, port, prepare,
-    watch,
 };
 use crate::config::Config;
 use crate::filter::{self, Instance};
@@ -30,6 +29,7 @@ use crate::node::{Plan, Reconciler};
 use crate::registry::Deliveries;
 use crate::serve::generation::Generation;
 use crate::source;
+use crate::watch;
 
 /// How many times in a row a load makes room for a newer one. The next is waited for: files that change faster than they
 /// can be loaded would never be.

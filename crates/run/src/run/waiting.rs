@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::ConfigOrigin;
-use super::watch::Changes;
 use crate::admin::{Listener, Reply, Server, StatusCode, text};
 use crate::config::{self, Report};
 use crate::listen::Port;
 use crate::log::REPORT;
+use crate::watch::Changes;
 
 /// How often it is tried without being told of a change: what a file includes may be on no way that is watched.
 const AGAIN: Duration = Duration::from_secs(5);
