@@ -5,7 +5,7 @@
 
 mod limit;
 
-use crate::config::{self, Config, Module, SourceConfig};
+use crate::config::{self, Config, Module};
 use crate::filter;
 use crate::identity;
 use crate::listen;
@@ -97,16 +97,16 @@ impl Ceiling {
             tables,
             messages,
         } = filters;
-        let of_source = |source: &SourceConfig| source::most_octets(source, workers);
-        let upstreams = config.sources().map(of_source);
+        let sources = || config.sources().map(|source| source::bounds(source, workers));
         let limits = config.filters.iter().map(|filter| &filter.limits);
         let instances = limits.map(|limits| filter::filter_memory(limits, workers));
         let listeners = config.listen.addresses.len() * listen::listener_memory(&config.listen);
         let batches = forward::batch_octets();
         let tcp = config.listen.tcp_memory + listen::connections_memory(&config.listen, connections);
         let waiting = config.waiting_queries * WAITING_OCTETS;
-        let transferred = config.sources().map(source::most_transferred);
-        let under_way = upstreams.sum::<usize>() + transferred.max().unwrap_or_default();
+        let held: usize = sources().map(|bounds| bounds.octets).sum();
+        let transferred = sources().map(|bounds| bounds.transferred).max();
+        let under_way = held + transferred.unwrap_or_default();
         let lookups = LOOKUP_OCTETS * usize::from(!config.filters.is_empty());
         let data: usize = config.data().iter().map(|data| data.len()).sum();
         // What a file comes to be in the next generation.

@@ -80,8 +80,9 @@ impl Descriptors {
     pub fn share(config: &Config, workers: usize, limit: usize) -> Result<Descriptors, TooFew> {
         let (mut kept, mut most) = (0_usize, 0_usize);
         for source in config.sources() {
-            kept = kept.saturating_add(source::most_connections(source, workers));
-            most = most.saturating_add(source::most_sockets(source, workers));
+            let bounds = source::bounds(source, workers);
+            kept = kept.saturating_add(bounds.connections);
+            most = most.saturating_add(bounds.sockets);
         }
         let of_worker = WORKER + GENERATIONS * listen::LISTENER_DESCRIPTORS * config.listen.addresses.len();
         let admin = GENERATIONS * config.admin.addresses.len() * (1 + admin::CONNECTIONS);

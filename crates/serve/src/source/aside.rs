@@ -1,0 +1,196 @@
+//! What a source does and shows beside answering.
+//!
+//! No query waits for any of it. A source says what is special about it; of the rest, what is said here holds.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use dnsweir_answer::Status;
+use dnsweir_cluster::kubernetes::Kubernetes;
+use dnsweir_cluster::service_entries::ServiceEntries;
+use dnsweir_upstream::Forwarder;
+use dnsweir_zones::file::File;
+use dnsweir_zones::secondary::{AskedNotify, Notified, Secondary};
+use dnsweir_zones::transfer::{Asked, Reply};
+
+use crate::dns::name::Name;
+use crate::figures::Figures;
+
+/// Something that is waited for.
+type Awaited<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// The names of zones.
+type Names<'a> = Box<dyn Iterator<Item = &'a Name> + 'a>;
+
+/// A source, off the way of queries.
+pub(super) trait Aside {
+    /// Begins with what it does by itself. Only the first call does anything.
+    fn begin(&self);
+
+    /// Begins to learn what it has to know before it is asked, and waits for that, but no longer than its configuration says.
+    fn bring_up(&self) -> Awaited<'_> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Waits until it has something to answer with.
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Why it should not be asked yet; `starting`: as long as the start may wait for it.
+    fn not_ready(&self, _starting: bool) -> Option<String> {
+        None
+    }
+
+    /// What `/status` shows of it.
+    fn status(&self) -> Status;
+
+    /// Adds what `/metrics` shows of it.
+    fn show(&self, figures: &mut Figures);
+
+    /// The zones that it has all of.
+    fn origins(&self) -> Names<'_> {
+        Box::new(std::iter::empty())
+    }
+
+    /// What somebody gets who asks for all of a zone; none: it has none of this name that others may have.
+    fn transfer(&self, _asked: &Asked<'_>) -> Option<Reply> {
+        None
+    }
+
+    /// Takes the message by which a primary tells that its zone has changed; none: it is not about a zone of this source.
+    fn notified(&self, _asked: &AskedNotify<'_>) -> Option<Notified> {
+        None
+    }
+
+    /// Whether a HINFO query for this name (in wire format) is one that it sent out itself.
+    fn is_own_probe(&self, _name: &[u8]) -> bool {
+        false
+    }
+
+    /// Whether what it asks comes back to this proxy.
+    fn loops(&self) -> bool {
+        false
+    }
+}
+
+impl Aside for Arc<Forwarder> {
+    fn begin(&self) {
+        Forwarder::begin(self);
+    }
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(self.answer())
+    }
+    fn not_ready(&self, starting: bool) -> Option<String> {
+        if self.only_loops() {
+            return Some("every upstream loops back to this proxy".into());
+        }
+        (starting && !self.has_answer()).then(|| "no upstream has answered yet".into())
+    }
+    fn status(&self) -> Status {
+        Forwarder::status(self)
+    }
+    fn show(&self, figures: &mut Figures) {
+        Forwarder::show(self, figures);
+    }
+    fn is_own_probe(&self, name: &[u8]) -> bool {
+        self.loop_found(name)
+    }
+    fn loops(&self) -> bool {
+        Forwarder::loops(self)
+    }
+}
+
+impl Aside for Kubernetes {
+    fn begin(&self) {
+        self.begin();
+        self.begin_to_notify();
+    }
+    fn bring_up(&self) -> Awaited<'_> {
+        Box::pin(self.bring_up())
+    }
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(self.ready())
+    }
+    fn not_ready(&self, _: bool) -> Option<String> {
+        self.not_ready()
+    }
+    fn status(&self) -> Status {
+        self.status()
+    }
+    fn show(&self, figures: &mut Figures) {
+        self.show(figures);
+    }
+    fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
+        self.transfer(asked)
+    }
+}
+
+impl Aside for ServiceEntries {
+    fn begin(&self) {
+        self.begin();
+    }
+    fn bring_up(&self) -> Awaited<'_> {
+        Box::pin(self.bring_up())
+    }
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(self.ready())
+    }
+    fn not_ready(&self, _: bool) -> Option<String> {
+        self.not_ready()
+    }
+    fn status(&self) -> Status {
+        self.status()
+    }
+    fn show(&self, figures: &mut Figures) {
+        self.show(figures);
+    }
+}
+
+impl Aside for File {
+    fn begin(&self) {
+        self.begin();
+    }
+    fn status(&self) -> Status {
+        self.status()
+    }
+    fn show(&self, figures: &mut Figures) {
+        self.show(figures);
+    }
+    fn origins(&self) -> Names<'_> {
+        Box::new(self.origins())
+    }
+    fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
+        self.transfer(asked)
+    }
+}
+
+impl Aside for Secondary {
+    fn begin(&self) {
+        self.begin();
+    }
+    fn bring_up(&self) -> Awaited<'_> {
+        Box::pin(self.bring_up())
+    }
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(self.ready())
+    }
+    fn not_ready(&self, _: bool) -> Option<String> {
+        self.not_ready()
+    }
+    fn status(&self) -> Status {
+        self.status()
+    }
+    fn show(&self, figures: &mut Figures) {
+        self.show(figures);
+    }
+    fn origins(&self) -> Names<'_> {
+        Box::new(self.origins())
+    }
+    fn transfer(&self, asked: &Asked<'_>) -> Option<Reply> {
+        self.transfer(asked)
+    }
+    fn notified(&self, asked: &AskedNotify<'_>) -> Option<Notified> {
+        self.notified(asked)
+    }
+}
