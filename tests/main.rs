@@ -49,6 +49,7 @@ mod hostile;
 mod imported;
 mod instructions;
 mod kubernetes;
+mod lists;
 mod passing_on;
 mod pods;
 mod service_entries;

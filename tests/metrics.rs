@@ -38,6 +38,8 @@ fn metrics_are_documented_and_described() {
     std::fs::write(&file, server.kubeconfig("secret")).expect("a kubeconfig");
     let zone = folder.path().join("zone");
     std::fs::write(&zone, "@ 60 SOA ns admin 1 2 3 4 5\n").expect("a zone file");
+    let names = folder.path().join("names");
+    std::fs::write(&names, "ads.example\n").expect("a list");
     let (authority, ca) = (Authority::new(), folder.path().join("ca.pem"));
     std::fs::write(&ca, authority.pem()).expect("a certificate");
     let certificate = authority.issue(&["dns.example"]);
@@ -53,7 +55,7 @@ fn metrics_are_documented_and_described() {
          pods {{ node \"here\"; kubeconfig {file:?} }}\ndnstap {tap:?}\n\
          zone \"x\" {{ kubernetes {{ kubeconfig {file:?} }} }}\nzone \"y\" {{ file {zone:?} {{ transfer {{ to \"192.0.2.1\" }} }} }}\n\
          zone \"z\" {{ service-entries {{ kubeconfig {file:?}; wait \"0s\" }}; forward \"192.0.2.1\" }}\n\
-         zone \"s\" {{ secondary \"{}\" }}\n\
+         zone \"s\" {{ lists {{ list \"l\" {{ source {names:?} }} }}; secondary \"{}\" }}\n\
          zone \".\" {{ forward \"tls://{ip}%dns.example:{port}\" {{ tls {{ ca {ca:?} }} }} }}",
         primary.address
     ));

@@ -27,6 +27,7 @@ pub mod hex;
 mod include;
 mod kubernetes;
 mod listen;
+mod lists;
 mod load;
 mod location;
 mod module;
@@ -76,6 +77,7 @@ pub use forward::Forward;
 pub use glossary::{glossary, known_words};
 pub use kubernetes::{External, Kubeconfig, Kubernetes, Pods};
 pub use listen::Listen;
+pub use lists::{List, ListAnswer, ListFormat, Lists};
 pub use load::{
     WAITING_QUERIES, admin_addresses, keeps_network, listeners, load, load_block, modules, parse,
 };

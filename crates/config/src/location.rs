@@ -33,7 +33,7 @@ words! {
 }
 
 /// `"https://…" ca="FILE" token-file="FILE" proxy="http://…" address="192.0.2.1" size="64MiB" time="1m" plain=#true`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Location {
     /// `https:`; or `http:`, to this machine or with `plain`.
     pub url: Url,

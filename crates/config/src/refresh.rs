@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kdl::KdlNode;
+use kdl::{KdlEntry, KdlNode};
 
 use super::decode::{Mistakes, arguments, block, child, head, named_nodes, text};
 use super::error::{Diagnostic, Span};
-use super::location::{self, Location, SOURCE};
+use super::location::{self, Location, Properties, SOURCE};
 use super::units::{duration, ms, s};
 use super::words::words;
 
@@ -39,12 +39,18 @@ pub struct RefreshSource {
 }
 
 /// Where a source is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RefreshOrigin {
     /// A file, or a folder, of which every file is taken.
     Path(PathBuf),
     /// Somewhere else.
     Location(Box<Location>),
+}
+
+impl Default for RefreshOrigin {
+    fn default() -> RefreshOrigin {
+        RefreshOrigin::Path(PathBuf::new())
+    }
 }
 
 impl Refresh {
@@ -85,14 +91,23 @@ fn source(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<Refr
     let properties = SOURCE.read(mistakes, node);
     let name = mistakes.argument(node, text)?;
     let entry = arguments(node).nth(1)?;
+    let (origin, size) = origin(mistakes, folder, node, properties, entry)?;
+    Some(RefreshSource { name, origin, size })
+}
+
+/// Where something is that is written in `entry`, a value of `node`, and how many octets of it are taken.
+pub(super) fn origin(
+    mistakes: &mut Mistakes,
+    folder: &Path,
+    node: &KdlNode,
+    properties: Properties,
+    entry: &KdlEntry,
+) -> Option<(RefreshOrigin, usize)> {
     let written = mistakes.value("source", entry, text)?;
+    let size = properties.size;
     if location::is_url(&written) {
         let location = location::decode(mistakes, folder, node, properties, &written, entry.span().into())?;
-        return Some(RefreshSource {
-            name,
-            size: location.size,
-            origin: RefreshOrigin::Location(Box::new(location)),
-        });
+        return Some((RefreshOrigin::Location(Box::new(location)), size));
     }
     for property in node.entries().iter().filter(|entry| entry.name().is_some()) {
         let is_size = property.name().is_some_and(|name| name.value() == "size");
@@ -101,11 +116,7 @@ fn source(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<Refr
             mistakes.push(Diagnostic::new(span, "this is for sources that are fetched").help("remove it"));
         }
     }
-    Some(RefreshSource {
-        name,
-        origin: RefreshOrigin::Path(folder.join(written)),
-        size: properties.size,
-    })
+    Some((RefreshOrigin::Path(folder.join(written)), size))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::decode::{Mistakes, Shape, block, child, head, text};
 use super::error::{Diagnostic, Span};
 use super::forward::{self, Forward};
 use super::kubernetes::{self, Kubernetes};
+use super::lists::{self, Lists};
 use super::secondary::{self, Secondary};
 use super::service_entries::{self, ServiceEntries};
 use super::words::words;
@@ -27,6 +28,8 @@ pub enum SourceConfig {
     File(ZoneFile),
     /// `secondary "ADDRESS"… { … }`
     Secondary(Secondary),
+    /// `lists { … }`
+    Lists(Lists),
 }
 
 /// `source "NAME" { … }`
@@ -39,7 +42,14 @@ pub struct NamedSource {
 }
 
 /// The words that name sources.
-pub(super) const WORDS: &[&str] = &["forward", "kubernetes", "service-entries", "file", "secondary"];
+pub(super) const WORDS: &[&str] = &[
+    "forward",
+    "kubernetes",
+    "service-entries",
+    "file",
+    "secondary",
+    "lists",
+];
 
 /// Decodes a node that one of [`WORDS`] names, in a zone with these names.
 pub(super) fn decode(
@@ -62,6 +72,7 @@ pub(super) fn decode(
         "secondary" => Some(SourceConfig::Secondary(secondary::decode(
             mistakes, place, zones, node,
         ))),
+        "lists" => Some(SourceConfig::Lists(lists::decode(mistakes, place.folder, node))),
         _ => None,
     }
 }
@@ -135,8 +146,8 @@ pub(super) fn decode_named<'k>(
 
 /// Whether a node that one of [`WORDS`] names leaves some questions to the stages below it.
 pub(super) fn passes_on(node: &KdlNode) -> bool {
-    // What is no host is always left to others.
-    if node.name().value() == "service-entries" {
+    // What is no host, or on no list, is always left to others.
+    if matches!(node.name().value(), "service-entries" | "lists") {
         return true;
     }
     let mut words = forward::PASSES_ON.iter().chain(&kubernetes::PASSES_ON);
@@ -147,7 +158,7 @@ impl SourceConfig {
     /// The names that it answers for, with all below them; none if it says nothing of its own.
     pub(super) fn origins(&self) -> Vec<String> {
         match self {
-            SourceConfig::Forward(_) | SourceConfig::ServiceEntries(_) => Vec::new(),
+            SourceConfig::Forward(_) | SourceConfig::ServiceEntries(_) | SourceConfig::Lists(_) => Vec::new(),
             SourceConfig::Kubernetes(kubernetes) => {
                 let external = kubernetes.external.iter().flat_map(|external| &external.zones);
                 let others = external.chain(&kubernetes.multicluster).cloned();
@@ -165,7 +176,8 @@ impl SourceConfig {
             SourceConfig::Kubernetes(_)
             | SourceConfig::ServiceEntries(_)
             | SourceConfig::File(_)
-            | SourceConfig::Secondary(_) => false,
+            | SourceConfig::Secondary(_)
+            | SourceConfig::Lists(_) => false,
         }
     }
 

@@ -229,6 +229,7 @@ fn the_documentation_is_right() {
             "kdl fragment=service-entries" => in_zone(&format!(
                 "service-entries {{\n{example}\n}}\nforward \"192.0.2.1\""
             )),
+            "kdl fragment=lists" => in_zone(&format!("lists {{\n{example}\n}}\nforward \"192.0.2.1\"")),
             "kdl fragment=file-stage" => {
                 in_zone(&format!("file \"zone\" {{\n{example}\n}}\nforward \"192.0.2.1\""))
             }

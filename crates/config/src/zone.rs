@@ -13,6 +13,7 @@ use super::error::{Diagnostic, Span};
 use super::filters::Filters;
 use super::forward;
 use super::kubernetes::{self, DOMAIN};
+use super::lists;
 use super::name::zone_name;
 use super::network::Network;
 use super::secondary;
@@ -73,6 +74,8 @@ words! {
         stage "file" = none in zone_file::FILE, "a path";
         /// Answers from a zone of other servers; last unless it has `fallthrough`.
         stage "secondary" = none in secondary::SECONDARY, "addresses";
+        /// Blocks names of lists, or answers for them; leaves others to the next stage.
+        stage "lists" = none in lists::LISTS;
     }
 }
 
@@ -378,10 +381,21 @@ fn refuse_unreachable(mistakes: &mut Mistakes, zone: &KdlNode, nodes: &[KdlNode]
 /// Reports sources that answer by who asks, where their answers would be kept for others.
 fn refuse_kept_searches(mistakes: &mut Mistakes, nodes: &[KdlNode]) {
     let below = nodes.iter().skip_while(|node| node.name().value() != "cache");
-    for autopath in below.filter_map(|node| child(block(node), "autopath")) {
-        let problem =
-            "`autopath` decides by client, but is below `cache`, which shares answers among all clients";
-        mistakes.push(Diagnostic::new(head(autopath), problem).help("move the `cache` below it"));
+    let deciding = below.flat_map(|node| {
+        let lists = if node.name().value() == "lists" {
+            block(node)
+        } else {
+            &[]
+        };
+        let of_lists = lists.iter().filter_map(|list| child(block(list), "clients"));
+        child(block(node), "autopath").into_iter().chain(of_lists)
+    });
+    for deciding in deciding {
+        let word = deciding.name().value();
+        let problem = format!(
+            "`{word}` decides by client, but is below `cache`, which shares answers among all clients"
+        );
+        mistakes.push(Diagnostic::new(head(deciding), problem).help("move the `cache` below it"));
     }
 }
 

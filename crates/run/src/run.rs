@@ -478,6 +478,7 @@ impl Proxy {
         let workers = self.workers.len();
         let prepare = move |engine: &Engine| prepare(1, config, engine, workers, None, None);
         let prepared = filter::beside(&self.engine, prepare).await.map_err(machine)??;
+        self.refresher.supply(&prepared.generation);
         let refreshed = self.refresher.bring_up(&prepared.generation).await;
         refreshed.map_err(machine)?;
         self.change_over(prepared).await

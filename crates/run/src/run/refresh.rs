@@ -16,11 +16,12 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::background;
-use crate::config::{self, Data, RefreshOrigin, RefreshSource};
+use crate::config::{self, Data, Location, RefreshOrigin, RefreshSource};
 use crate::fetch::{Client, Copies, Upstreams};
 use crate::filter::{Filter, SourceFile};
 use crate::serve::generation::{Generation, Loaded};
 use crate::serve::unix_milliseconds;
+use crate::source::{Fetch, Fetched};
 use crate::watch::Changes;
 
 /// How soon it is noticed that a filter is not used any more.
@@ -31,9 +32,7 @@ const FILES: usize = 10_000;
 
 /// Refreshes the filters of all generations.
 pub struct Refresher {
-    copies: Option<Copies>,
-    /// Those of the generation that was brought up last.
-    upstreams: Arc<Mutex<Upstreams>>,
+    fetch: Fetcher,
     /// To the thread, once there is one.
     thread: Mutex<Option<mpsc::UnboundedSender<Newcomer>>>,
     /// Filters that it has.
@@ -50,11 +49,24 @@ impl Refresher {
     /// Keeps copies of what it fetches.
     pub fn new(copies: Option<Copies>) -> Refresher {
         Refresher {
-            copies,
-            upstreams: Arc::default(),
+            fetch: Fetcher {
+                copies,
+                upstreams: Arc::default(),
+            },
             thread: Mutex::new(None),
             known: Mutex::default(),
         }
+    }
+
+    /// From now on addresses are asked of this generation's upstreams, and its sources have what is elsewhere fetched here. Before they
+    /// begin.
+    pub(super) fn supply(&self, generation: &Generation) {
+        *self.fetch.upstreams.lock() = Upstreams::of(&generation.config);
+        let fetch: Arc<dyn Fetch> = Arc::new(self.fetch.clone());
+        generation
+            .sources
+            .iter()
+            .for_each(|source| source.fetch_by(&fetch));
     }
 
     /// Refreshes the filters of a generation from now on, and waits until those that were not there before have been
@@ -63,7 +75,6 @@ impl Refresher {
     /// # Errors
     /// When there is no thread for it.
     pub(super) async fn bring_up(&self, generation: &Generation) -> io::Result<()> {
-        *self.upstreams.lock() = Upstreams::of(&generation.config);
         let mut waiting = Vec::new();
         for Loaded { filter, .. } in &generation.filters {
             let Some(config) = filter.refresh_config() else {
@@ -111,17 +122,15 @@ impl Refresher {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (upstreams, copies) = (Arc::clone(&self.upstreams), self.copies.clone());
+        let fetch = self.fetch.clone();
         thread::Builder::new().name("refresh".into()).spawn(move || {
             let turn = Arc::new(Semaphore::new(1));
             runtime.block_on(async {
                 while let Some(newcomer) = newcomers.recv().await {
-                    let (upstreams, turn) = (Arc::clone(&upstreams), Arc::clone(&turn));
-                    let copies = copies.clone();
+                    let (fetch, turn) = (fetch.clone(), Arc::clone(&turn));
                     tokio::spawn(async move {
                         let task = Task {
-                            upstreams,
-                            copies,
+                            fetch,
                             turn,
                             taken: Vec::new(),
                         };
@@ -136,10 +145,35 @@ impl Refresher {
     }
 }
 
+/// Fetches what configurations name.
+#[derive(Clone)]
+struct Fetcher {
+    copies: Option<Copies>,
+    /// Those of the generation that was brought up last.
+    upstreams: Arc<Mutex<Upstreams>>,
+}
+
+impl Fetcher {
+    fn client(&self) -> Client {
+        let upstreams = self.upstreams.lock().clone();
+        Client::new(upstreams, self.copies.clone())
+    }
+}
+
+impl Fetch for Fetcher {
+    fn kept(&self, location: &Location) -> Option<Arc<Data>> {
+        self.client().last_good(location)
+    }
+
+    fn fetch(&self, location: &Location) -> Fetched {
+        let (client, location) = (self.client(), location.clone());
+        Box::pin(async move { client.fetch(&location).await.map_err(|error| error.to_string()) })
+    }
+}
+
 /// Keeps one filter's data fresh.
 struct Task {
-    upstreams: Arc<Mutex<Upstreams>>,
-    copies: Option<Copies>,
+    fetch: Fetcher,
     /// Whose filter is called: one at a time.
     turn: Arc<Semaphore>,
     /// Names and digests of what was made data of last.
@@ -228,8 +262,7 @@ impl Task {
             }
             RefreshOrigin::Location(location) => location,
         };
-        let upstreams = self.upstreams.lock().clone();
-        let client = Client::new(upstreams, self.copies.clone());
+        let client = self.fetch.client();
         let file = |data| SourceFile {
             name: source.name.clone(),
             file: String::new(),

@@ -44,6 +44,7 @@ static LOADING: Mutex<()> = Mutex::new(());
 /// # Errors
 /// When there is no thread to refresh filters.
 pub async fn learn(refresher: &Refresher, generation: &Generation) -> io::Result<()> {
+    refresher.supply(generation);
     let sources = source::bring_up(&generation.sources);
     let pods = async {
         if let Some(pods) = &generation.pods {

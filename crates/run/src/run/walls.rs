@@ -195,7 +195,7 @@ fn names_kubeconfig(config: &Config) -> bool {
     let is_named = |source: &SourceConfig| match source {
         SourceConfig::Kubernetes(kubernetes) => kubernetes.kubeconfig.is_some(),
         SourceConfig::ServiceEntries(entries) => entries.kubeconfig.is_some(),
-        SourceConfig::Forward(_) | SourceConfig::File(_) | SourceConfig::Secondary(_) => false,
+        _ => false,
     };
     sources.any(is_named) || config.pods.as_ref().is_some_and(|pods| pods.kubeconfig.is_some())
 }

@@ -9,6 +9,7 @@ use crate::dns::records::Section;
 use crate::dns::text::{class_text, record_lines, type_text};
 use crate::dns::{CLASS_IN, QUESTION_TAIL, rcode_text};
 use crate::filter::{Lookup, LookupPath, LookupStatus, Outcome, QueryOutcome, ResponseOutcome, Verdict};
+use crate::source::Source;
 use dnsweir_answer::Resolution;
 
 use super::live::Live;
@@ -177,8 +178,13 @@ pub(super) fn asked(request: &Request, did: String, took: Option<Duration>) -> T
 }
 
 /// What a source said at once.
-pub(super) fn resolution(request: &Request, resolution: &Resolution) -> TraceEvent {
-    let did = match resolution {
+pub(super) fn resolution(
+    live: &Live,
+    request: &Request,
+    source: &Source,
+    resolution: &Resolution,
+) -> TraceEvent {
+    let said = match resolution {
         Resolution::Answer { answer, .. } => {
             format!("{}, answers: {}", rcode_text(answer.rcode), answer.answer_count())
         }
@@ -190,7 +196,9 @@ pub(super) fn resolution(request: &Request, resolution: &Resolution) -> TraceEve
         Resolution::Verbatim(_) => "relayed as it is".into(),
         Resolution::Failed { .. } => "no answer".into(),
     };
-    source(request, did)
+    let why = source.words(&live.question(request));
+    let did = why.map_or(said.clone(), |why| format!("{said}: {why}"));
+    TraceEvent::new(source.word(), Direction::In, question(request), did)
 }
 
 /// Why the cache has nothing.

@@ -121,9 +121,10 @@ fn meets_filter(
 /// What a query comes to at a source, as far as that says it from memory.
 fn meets_source(live: &Live, request: &mut Request, index: usize) -> State {
     let index = live.source_of(request, index);
-    let resolution = live.generation.sources[index].immediate(&live.question(request));
+    let source = &live.generation.sources[index];
+    let resolution = source.immediate(&live.question(request));
     if let Some(resolution) = &resolution {
-        request.trace(|| explain::resolution(request, resolution));
+        request.trace(|| explain::resolution(live, request, source, resolution));
     }
     State::of_immediate(request, resolution)
 }

@@ -104,7 +104,7 @@ impl Response {
     }
 
     /// What a source that had to be waited for said to one of those who asked.
-    pub fn of_source(resolution: Resolution) -> Response {
+    pub(crate) fn of_source(resolution: Resolution) -> Response {
         match resolution {
             Resolution::Answer {
                 answer,

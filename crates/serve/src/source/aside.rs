@@ -5,9 +5,10 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use dnsweir_answer::Status;
+use dnsweir_answer::{Question, Status};
 use dnsweir_cluster::kubernetes::Kubernetes;
 use dnsweir_cluster::service_entries::ServiceEntries;
+use dnsweir_lists::{Fetch, Lists};
 use dnsweir_upstream::Forwarder;
 use dnsweir_zones::file::File;
 use dnsweir_zones::secondary::{AskedNotify, Notified, Secondary};
@@ -24,6 +25,17 @@ type Names<'a> = Box<dyn Iterator<Item = &'a Name> + 'a>;
 
 /// A source, off the way of queries.
 pub(super) trait Aside {
+    /// The word that names it.
+    fn word(&self) -> &'static str;
+
+    /// What it has to tell who follows a question on its way, beside what it says.
+    fn words(&self, _question: &Question<'_>) -> Option<String> {
+        None
+    }
+
+    /// Who fetches for it what is elsewhere.
+    fn fetch_by(&self, _fetch: &Arc<dyn Fetch>) {}
+
     /// Begins with what it does by itself. Only the first call does anything.
     fn begin(&self);
 
@@ -75,6 +87,9 @@ pub(super) trait Aside {
 }
 
 impl Aside for Arc<Forwarder> {
+    fn word(&self) -> &'static str {
+        "forward"
+    }
     fn begin(&self) {
         Forwarder::begin(self);
     }
@@ -102,6 +117,9 @@ impl Aside for Arc<Forwarder> {
 }
 
 impl Aside for Kubernetes {
+    fn word(&self) -> &'static str {
+        "kubernetes"
+    }
     fn begin(&self) {
         self.begin();
         self.begin_to_notify();
@@ -127,6 +145,9 @@ impl Aside for Kubernetes {
 }
 
 impl Aside for ServiceEntries {
+    fn word(&self) -> &'static str {
+        "service-entries"
+    }
     fn begin(&self) {
         self.begin();
     }
@@ -148,6 +169,9 @@ impl Aside for ServiceEntries {
 }
 
 impl Aside for File {
+    fn word(&self) -> &'static str {
+        "file"
+    }
     fn begin(&self) {
         self.begin();
     }
@@ -166,6 +190,9 @@ impl Aside for File {
 }
 
 impl Aside for Secondary {
+    fn word(&self) -> &'static str {
+        "secondary"
+    }
     fn begin(&self) {
         self.begin();
     }
@@ -192,5 +219,35 @@ impl Aside for Secondary {
     }
     fn notified(&self, asked: &AskedNotify<'_>) -> Option<Notified> {
         self.notified(asked)
+    }
+}
+
+impl Aside for Lists {
+    fn word(&self) -> &'static str {
+        "lists"
+    }
+    fn words(&self, question: &Question<'_>) -> Option<String> {
+        self.words(question)
+    }
+    fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
+        self.fetch_by(fetch);
+    }
+    fn begin(&self) {
+        self.begin();
+    }
+    fn bring_up(&self) -> Awaited<'_> {
+        Box::pin(self.bring_up())
+    }
+    fn ready(&self) -> Awaited<'_> {
+        Box::pin(self.ready())
+    }
+    fn not_ready(&self, _: bool) -> Option<String> {
+        self.not_ready()
+    }
+    fn status(&self) -> Status {
+        self.status()
+    }
+    fn show(&self, figures: &mut Figures) {
+        self.show(figures);
     }
 }

@@ -1,13 +1,14 @@
 //! What a source takes at most.
 
 use dnsweir_cluster::{kubernetes, service_entries};
+use dnsweir_lists as lists;
 use dnsweir_upstream as forward;
 use dnsweir_zones::{file, secondary, transfer};
 
 use crate::config::SourceConfig;
 
 /// What a source takes at most, over all workers.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Sockets that it has open at once.
     pub sockets: usize,
@@ -53,6 +54,12 @@ pub fn bounds(config: &SourceConfig, workers: usize) -> Bounds {
             connections: secondary::most_sockets(secondary),
             octets: secondary::most_octets(secondary),
             transferred: of_transfers(&secondary.transfer, secondary.memory),
+        },
+        SourceConfig::Lists(config) => Bounds {
+            sockets: lists::MOST_SOCKETS,
+            connections: lists::MOST_SOCKETS,
+            octets: lists::most_octets(config),
+            transferred: 0,
         },
     }
 }

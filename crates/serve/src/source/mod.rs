@@ -22,6 +22,7 @@ use futures_util::future::{Either, join_all};
 
 use dnsweir_answer::{Question, Resolution, Resolved, Status};
 use dnsweir_cluster::{kubernetes, service_entries};
+use dnsweir_lists::{self as lists, Lists};
 pub use dnsweir_upstream as forward;
 use dnsweir_zones::{file, secondary, transfer};
 
@@ -36,7 +37,8 @@ use secondary::Secondary;
 use service_entries::ServiceEntries;
 
 pub use bounds::{Bounds, bounds};
-pub use secondary::{AskedNotify, Notified, Served};
+pub use lists::{Fetch, Fetched};
+pub use secondary::{AskedNotify, Notified};
 pub use transfer::{Asked as AskedTransfer, Reply as TransferReply, Transfer};
 
 /// One source of a zone, as all workers share it. It outlives a reload that changes neither what is written about it
@@ -44,6 +46,13 @@ pub use transfer::{Asked as AskedTransfer, Reply as TransferReply, Transfer};
 pub struct Source {
     key: Key,
     kind: Kind,
+}
+
+/// What sources have that others of their kind go on with.
+#[derive(Default)]
+pub struct Served<'p> {
+    zones: secondary::Served<'p>,
+    lists: lists::Known<'p>,
 }
 
 /// What a source is made of: one with the same can go on.
@@ -82,6 +91,7 @@ enum Kind {
     ServiceEntries(Box<ServiceEntries>),
     File(File),
     Secondary(Box<Secondary>),
+    Lists(Box<Lists>),
 }
 
 /// What a worker has of a source for itself: sockets and connections.
@@ -106,8 +116,9 @@ impl Source {
             SourceConfig::Kubernetes(kubernetes) => Kind::Kubernetes(Box::new(Kubernetes::new(kubernetes))),
             SourceConfig::File(file) => Kind::File(File::new(file)),
             SourceConfig::Secondary(secondary) => {
-                Kind::Secondary(Box::new(Secondary::new(secondary, served)))
+                Kind::Secondary(Box::new(Secondary::new(secondary, &served.zones)))
             }
+            SourceConfig::Lists(config) => Kind::Lists(Box::new(Lists::new(config, &served.lists))),
             SourceConfig::ServiceEntries(entries) => {
                 Kind::ServiceEntries(Box::new(ServiceEntries::new(entries)))
             }
@@ -115,12 +126,18 @@ impl Source {
         Arc::new(Source { key, kind })
     }
 
-    /// The zones that these have from other servers.
+    /// What these have, as far as others go on with it.
     pub fn served(sources: &[Arc<Source>]) -> Served<'_> {
-        Served::of(sources.iter().filter_map(|source| match &source.kind {
-            Kind::Secondary(secondary) => Some(&**secondary),
-            _ => None,
-        }))
+        Served {
+            zones: secondary::Served::of(sources.iter().filter_map(|source| match &source.kind {
+                Kind::Secondary(secondary) => Some(&**secondary),
+                _ => None,
+            })),
+            lists: lists::Known::of(sources.iter().filter_map(|source| match &source.kind {
+                Kind::Lists(lists) => Some(&**lists),
+                _ => None,
+            })),
+        }
     }
 
     /// What it was made of.
@@ -142,6 +159,7 @@ impl Source {
             Kind::ServiceEntries(entries) => Some(entries.immediate(question)),
             Kind::File(file) => Some(file.immediate(question)),
             Kind::Secondary(secondary) => Some(secondary.immediate(question)),
+            Kind::Lists(lists) => Some(lists.immediate(question)),
         }
     }
 
@@ -153,7 +171,23 @@ impl Source {
             Kind::ServiceEntries(entries) => &**entries,
             Kind::File(file) => file,
             Kind::Secondary(secondary) => &**secondary,
+            Kind::Lists(lists) => &**lists,
         }
+    }
+
+    /// The word that names it.
+    pub(crate) fn word(&self) -> &'static str {
+        self.aside().word()
+    }
+
+    /// What it has to tell who follows a question on its way, beside what it says.
+    pub(crate) fn words(&self, question: &Question<'_>) -> Option<String> {
+        self.aside().words(question)
+    }
+
+    /// Who fetches for it what is elsewhere. Before it begins.
+    pub fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
+        self.aside().fetch_by(fetch);
     }
 
     /// Begins with what it does by itself, such as looking whether upstreams answer. Only the first call does anything;

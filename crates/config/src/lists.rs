@@ -1,0 +1,255 @@
+//! `lists`: names that are blocked, or answered in another way, from lists as people have them.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use kdl::{KdlNode, KdlValue};
+
+use super::clients::network;
+use super::decode::{Mistakes, Shape, Wrong, arguments, block, child, head, named_nodes, text, word};
+use super::error::Diagnostic;
+use super::location::{Properties, SOURCE};
+use super::name::zone_name;
+use super::network::Network;
+use super::refresh::{RefreshOrigin, origin};
+use super::units::{duration, ms, s, size, ttl};
+use super::words::{Table, words};
+
+words! {
+    /// `lists { list "NAME" { … } … }`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct Lists in LISTS(0..=0): r#"lists { list "ads" { source "https://lists.example/ads.txt" } }"#;
+
+    /// A list, with a name for the log, metrics and `explain`; of several that have a name, the first decides.
+    hands "list" lists: Vec<List> = ("required") in LIST, "a name, up to 64 of them";
+    /// Names that no list blocks, with all below them.
+    list "allow"(1..=1024) allow: Vec<String> = ("none": "example.com" "cdn.example.net") in zone_name, "names";
+    /// TTL of the answers.
+    one "ttl" ttl: Duration = "1m" in ttl(s(0)..=s(86_400));
+    /// Time between refreshes of lists that are fetched; files are read when they change.
+    one "every" every: Duration = "1h" in duration(s(1)..=s(30 * 86_400));
+    /// How long `/ready` may fail, and a reload may wait, while a list has not come.
+    one "wait" wait: Duration = "10s" in duration(ms(0)..=s(3600));
+}
+
+words! {
+    /// `list "NAME" { source "FILE OR URL"; … }`
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct List in LIST(1..=1): r#"list "ads" { source "https://lists.example/ads.txt" }"#;
+
+    /// Its name.
+    values "NAME" name: String = ("required"), "a name";
+    /// Where it is.
+    hand "source" origin: RefreshOrigin = ("required") in LOCATION, "a file or a URL";
+    /// `"lines"`: each line is a name, a line of a hosts file, or a rule of an ad blocker; `"rpz"`: a zone file with response policies.
+    one "format" format: ListFormat = "lines" in word(&FORMATS);
+    /// What names get that are on it: `"nxdomain"`, `"nodata"`, or addresses; `"pass"`: no list blocks them.
+    hand "answer" answer: ListAnswer = ("`\"nxdomain\"`") in ANSWER, "addresses, or a word";
+    /// Whom it is for.
+    list "clients"(1..=256) clients: Vec<Network> = ("all": "10.0.0.0/8") in client, "networks";
+    /// A name alone on a line is meant with all below it.
+    switch "subdomains" subdomains: bool = off;
+    /// Memory for its names: 16 bytes each while it is read, then 13; 128 for one with an address.
+    one "memory" memory: usize = "32MiB" in size(1 << 10..=1 << 31);
+    besides {
+        /// The most octets of its text.
+        size: usize;
+    }
+}
+
+/// Where a list is, and how it is fetched.
+const LOCATION: Table<Properties> = Table {
+    shape: Shape {
+        example: r#"source "https://lists.example/ads.txt""#,
+        arguments: 1..=1,
+        ..SOURCE.shape
+    },
+    ..SOURCE
+};
+
+const ANSWER: Table<()> = Table::plain(1..=16, r#"answer "nxdomain""#);
+
+const FORMATS: [(&str, ListFormat); 2] = [("lines", ListFormat::Lines), ("rpz", ListFormat::Rpz)];
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum ListFormat {
+    /// By lines, each of which says by itself what it is.
+    #[default]
+    Lines,
+    /// As a zone file: <https://datatracker.ietf.org/doc/html/draft-vixie-dnsop-dns-rpz-00>.
+    Rpz,
+}
+
+/// What names get that are on a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum ListAnswer {
+    /// There is no such name.
+    #[default]
+    Nxdomain,
+    /// It has no records.
+    Nodata,
+    /// It has these addresses, and nothing else.
+    Addresses(Vec<IpAddr>),
+    /// Whatever they would get without lists.
+    Pass,
+}
+
+/// Words that stand for an answer.
+const ANSWERS: [(&str, ListAnswer); 3] = [
+    ("nxdomain", ListAnswer::Nxdomain),
+    ("nodata", ListAnswer::Nodata),
+    ("pass", ListAnswer::Pass),
+];
+
+/// Lists of one stage.
+const MOST: usize = 64;
+
+/// Decodes `lists`; relative paths begin at `folder`.
+pub(super) fn decode(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Lists {
+    let mut lists = LISTS.read(mistakes, node);
+    let nodes = block(node);
+    for node in named_nodes(nodes, "list") {
+        let Some(list) = list(mistakes, folder, node) else {
+            continue;
+        };
+        if lists.lists.iter().any(|known| known.name == list.name) {
+            let problem = format!("there are two lists {:?}", list.name);
+            mistakes.push(Diagnostic::new(head(node), problem).help("give one of them another name"));
+        }
+        lists.lists.push(list);
+    }
+    if child(nodes, "list").is_none() {
+        let empty = Diagnostic::new(head(node), "these `lists` have no list");
+        mistakes.push(empty.help(format!("write: {}", LIST.shape.example)));
+    }
+    if lists.lists.len() > MOST {
+        let problem = format!("{} lists are more than the {MOST} allowed", lists.lists.len());
+        mistakes.push(Diagnostic::new(head(node), problem).help("put several into one file"));
+    }
+    lists
+}
+
+fn list(mistakes: &mut Mistakes, folder: &Path, node: &KdlNode) -> Option<List> {
+    let mut list = LIST.read(mistakes, node);
+    let nodes = block(node);
+    list.name = mistakes.argument(node, text)?;
+    list.answer = answer(mistakes, nodes);
+    let Some(source) = child(nodes, "source") else {
+        let missing = Diagnostic::new(head(node), "this list has no source");
+        mistakes.push(missing.help(format!("write: {}", LOCATION.shape.example)));
+        return None;
+    };
+    let properties = LOCATION.read(mistakes, source);
+    let entry = arguments(source).next()?;
+    (list.origin, list.size) = origin(mistakes, folder, source, properties, entry)?;
+    Some(list)
+}
+
+fn answer(mistakes: &mut Mistakes, nodes: &[KdlNode]) -> ListAnswer {
+    let Some(node) = child(nodes, "answer") else {
+        return ListAnswer::default();
+    };
+    mistakes.check(node, &ANSWER.shape);
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    let count = arguments(node).count();
+    for entry in arguments(node) {
+        let found = entry.value().as_string().unwrap_or_default();
+        match ANSWERS.iter().find(|(name, _)| *name == found) {
+            Some((_, answer)) if count == 1 => return answer.clone(),
+            Some(_) => {
+                let beside = Diagnostic::new(entry.span().into(), format!("{found:?} stands beside others"));
+                mistakes.push(beside.help("write one word, or addresses"));
+            }
+            None => addresses.extend(mistakes.value("answer", entry, address)),
+        }
+    }
+    ListAnswer::Addresses(addresses)
+}
+
+fn address(value: &KdlValue) -> Result<IpAddr, Wrong> {
+    let help = "write \"nxdomain\", \"nodata\", \"pass\", or addresses: \"192.0.2.1\" \"2001:db8::1\"";
+    let wrong = || Wrong::new("is no answer", help);
+    value
+        .as_string()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(wrong)
+}
+
+fn client(value: &KdlValue) -> Result<Network, Wrong> {
+    network(
+        value,
+        "write a network or an address: \"192.0.2.0/24\", \"2001:db8::1\"",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{problems, zone};
+    use super::super::{SourceConfig, Stage};
+    use super::*;
+
+    fn read(text: &str) -> Lists {
+        match zone(&format!("{text}; forward \"192.0.2.1\""))
+            .stages
+            .into_iter()
+            .next()
+        {
+            Some(Stage::Source(SourceConfig::Lists(lists))) => lists,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let lists = read(
+            r#"lists {
+                list "ads" { source "https://lists.example/a" size="1MiB"; answer "nodata"; clients "10.0.0.0/8" "2001:db8::1"; subdomains; memory "1MiB" }
+                list "own" { source "own.txt"; answer "192.0.2.7" "2001:db8::7" }
+                list "policy" { source "/p" size="2MiB"; format "rpz"; answer "pass" }
+                allow "Example.com"; ttl "5m"; every "1d"; wait "1s"
+            }"#,
+        );
+        let [ads, own, policy] = &lists.lists[..] else {
+            panic!("{lists:?}")
+        };
+        assert!(matches!(&ads.origin, RefreshOrigin::Location(at) if at.size == 1 << 20));
+        assert_eq!((ads.size, ads.memory, ads.subdomains), (1 << 20, 1 << 20, true));
+        assert_eq!((&ads.answer, ads.clients.len()), (&ListAnswer::Nodata, 2));
+        assert_eq!(own.origin, RefreshOrigin::Path("/nonexistent/own.txt".into()));
+        assert!(matches!(&own.answer, ListAnswer::Addresses(addresses) if addresses.len() == 2));
+        assert_eq!(
+            (policy.format, &policy.answer, policy.size),
+            (ListFormat::Rpz, &ListAnswer::Pass, 2 << 20)
+        );
+        assert_eq!(lists.allow, ["example.com."]);
+        assert_eq!((lists.ttl, lists.every, lists.wait), (s(300), s(86_400), s(1)));
+        let plain = read("lists { list \"a\" { source \"b\" } }");
+        assert_eq!((plain.ttl, plain.every, plain.wait), (s(60), s(3600), s(10)));
+        let list = &plain.lists[0];
+        assert_eq!(
+            (list.size, list.memory, list.subdomains),
+            (64 << 20, 32 << 20, false)
+        );
+        assert_eq!(
+            (list.format, &list.answer),
+            (ListFormat::Lines, &ListAnswer::Nxdomain)
+        );
+    }
+
+    #[test]
+    fn lists_that_answer_by_who_asks_stand_above_the_cache() {
+        let zone = |stages: &str| {
+            problems(&format!(
+                "listen \"::1\"\nzone \".\" {{ {stages}; forward \"192.0.2.1\" }}"
+            ))
+        };
+        let list = |clients: &str| format!("lists {{ list \"a\" {{ source \"b\"; {clients} }} }}");
+        assert!(zone(&format!("cache; {}", list(""))).is_empty());
+        assert!(zone(&format!("{}; cache", list("clients \"10.0.0.0/8\""))).is_empty());
+        let found = zone(&format!("cache; {}", list("clients \"10.0.0.0/8\"")));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("decides by who asks"), "{found:?}");
+    }
+}

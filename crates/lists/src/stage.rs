@@ -1,0 +1,248 @@
+//! What `lists` says as a source of answers.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::answer::{DENIED, Reply, THERE};
+use super::fetch::Fetch;
+use super::follow::Follower;
+use super::hash::Names;
+use super::rules::Word;
+use super::show::show;
+use super::state::State;
+use crate::background::{Background, learnt};
+use crate::config::{self, ListAnswer};
+use crate::dns::name::Text;
+use crate::figures::Figures;
+use dnsweir_answer::{Fallthrough, Question, Resolution, Status};
+
+/// A `lists` stage.
+pub struct Lists {
+    config: config::Lists,
+    states: Vec<Arc<State>>,
+    /// Names that none of them blocks.
+    allowed: Fallthrough,
+    fetch: OnceLock<Arc<dyn Fetch>>,
+    begun: OnceLock<Instant>,
+    thread: Mutex<Option<Background>>,
+}
+
+/// What it has open: one request, with what it asks for a server's address, one file, and what watches files.
+pub const MOST_SOCKETS: usize = 12;
+
+/// The most octets that its lists take: what is served, and of the one that is being read its text, what is gathered of it, and what
+/// that comes to be.
+pub fn most_octets(config: &config::Lists) -> usize {
+    let served = config.lists.iter().map(|list| list.memory).sum::<usize>();
+    let reading = config.lists.iter().map(|list| 2 * list.memory + list.size);
+    served + reading.max().unwrap_or_default()
+}
+
+/// Lists that were read before: another stage that has them goes on with them.
+#[derive(Default)]
+pub struct Known<'k>(Vec<&'k Arc<State>>);
+
+impl<'k> Known<'k> {
+    /// Those of some.
+    pub fn of(stages: impl Iterator<Item = &'k Lists>) -> Known<'k> {
+        Known(stages.flat_map(|stage| &stage.states).collect())
+    }
+}
+
+/// What its lists say of a name that was asked for.
+enum Said<'s> {
+    /// One has it: which, what it says, and the name that it has.
+    Listed(&'s State, Word<'s>, &'s [u8]),
+    /// One has it, and another one, or else `allow`, lets it through.
+    Passed(Option<&'s State>),
+    /// None has it.
+    Nothing,
+}
+
+impl Lists {
+    /// One that has what was read before of the same lists, and nothing of others yet.
+    pub fn new(config: &config::Lists, known: &Known<'_>) -> Lists {
+        let former = || known.0.iter().copied();
+        Lists {
+            states: config
+                .lists
+                .iter()
+                .map(|list| State::new(list, former()))
+                .collect(),
+            allowed: Fallthrough::new(&config.allow),
+            config: config.clone(),
+            fetch: OnceLock::new(),
+            begun: OnceLock::new(),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Who fetches what is elsewhere. Only the first call, before it begins, does anything.
+    pub fn fetch_by(&self, fetch: &Arc<dyn Fetch>) {
+        let _ = self.fetch.set(Arc::clone(fetch));
+    }
+
+    /// Begins to read its lists. Only the first call does anything.
+    pub fn begin(&self) {
+        if self.begun.set(Instant::now()).is_err() {
+            return;
+        }
+        let follower = Follower {
+            states: self.states.clone(),
+            fetch: self.fetch.get().cloned(),
+            every: self.config.every,
+            turn: Semaphore::new(1),
+        };
+        match Background::start("lists", move || follower.run()) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => tracing::error!(%error, "lists: there is no thread to read them"),
+        }
+    }
+
+    /// The same, and waits until each list has come once, but no longer than it should since it began.
+    pub async fn bring_up(&self) {
+        self.begin();
+        learnt(self.begun.get(), self.config.wait, self.ready()).await;
+    }
+
+    /// Waits until each list has come once.
+    pub async fn ready(&self) {
+        for state in &self.states {
+            state.came().await;
+        }
+    }
+
+    /// Why it should not be asked yet.
+    pub fn not_ready(&self) -> Option<String> {
+        let wait = self.config.wait;
+        let waits = self.begun.get().is_none_or(|begun| begun.elapsed() < wait);
+        let missing = self
+            .states
+            .iter()
+            .find(|state| !state.has_come())
+            .filter(|_| waits)?;
+        let why = missing
+            .attempts
+            .problem()
+            .unwrap_or_else(|| "it is being read".into());
+        Some(format!(
+            "the list {:?} has not come yet: {why}",
+            missing.config.name
+        ))
+    }
+
+    /// What its lists say, as they were read last.
+    pub fn immediate(&self, question: &Question<'_>) -> Resolution {
+        self.said(question, |said| match said {
+            Said::Listed(state, word, listed) => {
+                state.counters.blocked.fetch_add(1, Relaxed);
+                self.reply(state, word, listed).to(question)
+            }
+            Said::Passed(by) => {
+                if let Some(state) = by {
+                    state.counters.passed.fetch_add(1, Relaxed);
+                }
+                Resolution::NotMine
+            }
+            Said::Nothing => Resolution::NotMine,
+        })
+    }
+
+    /// The same, in words for who follows a query; none: there is nothing to say.
+    pub fn words(&self, question: &Question<'_>) -> Option<String> {
+        self.said(question, |said| match said {
+            Said::Listed(state, word, listed) => {
+                let verb = if matches!(word, Word::Addresses(_)) {
+                    "has"
+                } else {
+                    "blocks"
+                };
+                Some(format!(
+                    "the list {:?} {verb} {}",
+                    state.config.name,
+                    Text(listed)
+                ))
+            }
+            Said::Passed(Some(state)) => Some(format!("the list {:?} lets it through", state.config.name)),
+            Said::Passed(None) => Some("`allow` lets it through".into()),
+            Said::Nothing => None,
+        })
+    }
+
+    fn said<T>(&self, question: &Question<'_>, then: impl FnOnce(Said<'_>) -> T) -> T {
+        let names = Names::of(question.name);
+        for state in self.states_for(question) {
+            if state.config.answer == ListAnswer::Pass {
+                continue;
+            }
+            let known = state.known.load();
+            if let Some((word, start)) = known.as_ref().and_then(|known| known.rules.find(&names)) {
+                return then(match self.passing(&names, question) {
+                    Some(by) => Said::Passed(by),
+                    None => Said::Listed(state, word, &question.name[start..]),
+                });
+            }
+        }
+        then(Said::Nothing)
+    }
+
+    /// Who lets a name through that is on a list, if anybody does. It is asked for few names: most are on no list.
+    fn passing(&self, names: &Names, question: &Question<'_>) -> Option<Option<&State>> {
+        if self.allowed.covers(question.name) {
+            return Some(None);
+        }
+        let mut states = self.states_for(question);
+        let lets_through = |state: &&State| match &*state.known.load() {
+            Some(known) if state.config.answer == ListAnswer::Pass => known.rules.find(names).is_some(),
+            Some(known) => known.rules.allows(names),
+            None => false,
+        };
+        states.find(lets_through).map(Some)
+    }
+
+    /// The lists that are for whoever asks.
+    fn states_for(&self, question: &Question<'_>) -> impl Iterator<Item = &State> {
+        let client = question.client;
+        let is_for = move |state: &&State| {
+            let clients = &state.config.clients;
+            clients.is_empty() || clients.iter().any(|network| network.contains(client))
+        };
+        self.states.iter().map(|state| &**state).filter(is_for)
+    }
+
+    /// What is said of a name for which a list has this word.
+    fn reply<'r>(&'r self, state: &'r State, word: Word<'r>, listed: &'r [u8]) -> Reply<'r> {
+        let (rcode, addresses) = match (word, &state.config.answer) {
+            (Word::Addresses(addresses), _) => (THERE, addresses),
+            (Word::Empty, _) | (Word::Block, ListAnswer::Nodata) => (THERE, &[][..]),
+            (Word::Block, ListAnswer::Addresses(addresses)) => (THERE, &addresses[..]),
+            (Word::Block, ListAnswer::Nxdomain | ListAnswer::Pass) => (DENIED, &[][..]),
+        };
+        let is_blocked = !matches!(word, Word::Addresses(_));
+        Reply {
+            listed,
+            rcode,
+            addresses,
+            ttl: u32::try_from(self.config.ttl.as_secs()).unwrap_or(u32::MAX),
+            why: is_blocked.then(|| format!("list {:?}", state.config.name)),
+        }
+    }
+
+    /// What `/status` shows of it.
+    pub fn status(&self) -> Status {
+        let lists: Vec<String> = self.states.iter().map(|state| state.status()).collect();
+        Status {
+            text: format!("lists {}", lists.join("; ")),
+            upstreams: Vec::new(),
+        }
+    }
+
+    /// Adds what `/metrics` shows of it.
+    pub fn show(&self, figures: &mut Figures) {
+        self.states.iter().for_each(|state| show(state, figures));
+    }
+}
