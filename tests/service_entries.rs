@@ -119,7 +119,7 @@ fn hashed_addresses_are_the_same_everywhere() {
     proxies[0]
         .0
         .process
-        .logged("of shop/many has no address, since 240.240.");
+        .logged("of shop/many has no address, because 240.240.");
 }
 
 /// A cluster without Istio: its names are answered by others, and the proxy says what is missing.
@@ -142,7 +142,7 @@ fn without_istio_everything_is_left_to_others() {
         proxy
             .get("/status")
             .1
-            .contains("no networking.istio.io in a version")
+            .contains("no networking.istio.io in a supported version")
     });
 }
 

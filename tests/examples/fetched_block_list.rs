@@ -124,7 +124,9 @@ fn a_start_needs_no_server_if_there_is_a_copy() {
     server.answer(|_| page("503 Service Unavailable", "", ""));
     // Without one it answers queries all the same.
     let proxy = Proxy::start_with(&text, &arguments);
-    proxy.process.logged("the server says 503 Service Unavailable");
+    proxy
+        .process
+        .logged("the server answered 503 Service Unavailable");
     assert!(!is_blocked(&proxy, "one.example"));
     server.serve("one.example\n", "a");
     until("the list counts", || is_blocked(&proxy, "one.example"));

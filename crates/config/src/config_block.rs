@@ -297,11 +297,11 @@ mod tests {
         for (limit, problem) in [
             (
                 "3B",
-                "it has 2 octets beside 2 of other data, which is more than `limits data=` allows (3B)",
+                "it has 2 bytes beside 2 of other data, which is more than `limits data=` allows (3B)",
             ),
             (
                 "1B",
-                "it has 2 octets, which is more than `limits data=` allows (1B)",
+                "it has 2 bytes, which is more than `limits data=` allows (1B)",
             ),
         ] {
             let report = parse_in(folder.path(), &text(limit)).unwrap_err();

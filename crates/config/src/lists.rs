@@ -250,6 +250,6 @@ mod tests {
         assert!(zone(&format!("{}; cache", list("clients \"10.0.0.0/8\""))).is_empty());
         let found = zone(&format!("cache; {}", list("clients \"10.0.0.0/8\"")));
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains("decides by who asks"), "{found:?}");
+        assert!(found[0].contains("decides by client"), "{found:?}");
     }
 }

@@ -239,7 +239,7 @@ mod tests {
         let least = fit(1 << 20);
         assert_eq!(least.cache(), LEAST_CACHE);
         let said = least.beyond(Some(1 << 20)).unwrap();
-        assert!(said.contains(" is 1 MiB: "), "{said}");
+        assert!(said.contains(" is 1 MiB. "), "{said}");
     }
 
     /// The memory limit of the DaemonSet holds what the process comes to, and what the kernel holds for it, on a node where

@@ -208,7 +208,7 @@ fn who_collides_is_refused_by_name() {
     );
     assert!(ask(&forwards, "a.example").is_some());
     let told = &forwards.refused[0];
-    assert!(told.contains("has no address, since 240.240.0."), "{told}");
+    assert!(told.contains("has no address, because 240.240.0."), "{told}");
     // When the others go, nobody is without.
     b.leave(&mut forwards);
     c.leave(&mut forwards);

@@ -124,7 +124,7 @@ async fn the_last_good_copy_is_there_when_the_server_is_not() {
         .server
         .answer(|_| page("503 Service Unavailable", "", "sorry"));
     let error = place.fetch().await.unwrap_err();
-    assert_eq!(error, "the server says 503 Service Unavailable");
+    assert_eq!(error, "the server answered 503 Service Unavailable");
     // Another process, later.
     let copy = place.client().last_good(&place.location).unwrap();
     assert_eq!(&copy[..], b"one");

@@ -469,7 +469,7 @@ mod tests {
         assert!(check_zones(&config, &zones(65_536)).is_ok());
         let refused = check_zones(&config, &zones(65_537)).unwrap_err().to_string();
         assert!(
-            refused.contains("filter \"log\" stands in zones of 65537 names"),
+            refused.contains("filter \"log\" is used in zones with 65537 names"),
             "{refused}"
         );
     }
