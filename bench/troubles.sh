@@ -6,7 +6,7 @@
 #
 # Needs what tests/cluster/run.sh needs, which also fills KUBE_BIN; a build of kubernetes-sigs/node-local-dns; cc, and musl-gcc for the
 # clients of that library. TABLE is a file to which lines are added, SUBJECT;EVENT;CLIENT;ASKED;LOST;SLOW, and what is in it is not
-# measured again. ROWS names events, with commas between, if not all are wanted. It takes an hour.
+# measured again. ROWS names events, with | between, if not all are wanted. It takes an hour.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/.."

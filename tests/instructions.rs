@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::harness::guests::root;
 use crate::harness::tools::{command, output};
 use crate::harness::{needs, proxy::program, tools::RELEASE};
 
@@ -31,6 +32,16 @@ const OWN: (f64, f64) = (20_000.0, 100.0);
 
 /// What a filter's edit of it may cost besides, for each octet of what is edited.
 const EDIT: f64 = 60.0;
+
+/// What reading may cost at most that is no message, of what an hour of fuzzing found to be dearest for its octets: instructions for
+/// each, and their bound.
+const READERS: [(&str, f64); 4] = [
+    ("module", 200.0),
+    ("slice", 1_000.0),
+    ("config", 40_000.0),
+    // Of what it may take in memory: `$GENERATE` makes records that are not in the file. The fuzzer's zones may take 1 MiB.
+    ("zone", 100.0),
+];
 
 /// Octets of the longest query that is read. The others that are counted fit without EDNS, and are as long as there are.
 const READ: f64 = 4096.0;
@@ -127,6 +138,36 @@ fn no_own_answer_costs_more_than_its_octets() {
                 "{own}: {each} instructions for {octets} octets"
             );
         }
+    }
+}
+
+/// Nor does what is read from files and from the API server: what fuzzing found to be dearest is kept in the corpus.
+#[test]
+fn nothing_that_is_read_costs_more_than_its_octets() {
+    if !needs(&["valgrind", RELEASE]) {
+        return;
+    }
+    for (reader, most) in READERS {
+        let file = root().join("fuzz/corpus").join(reader).join("dearest");
+        let file = file.to_str().expect("letters");
+        // Without what the program does once; a configuration is read on a thread of its own.
+        let [one, three] = ["1", "3"].map(|count| {
+            instructions(
+                "*",
+                &["worst", "--read", reader, "--file", file, "--count", count],
+            )
+        });
+        let each = (three - one) / 2.0;
+        let octets = if reader == "zone" {
+            1 << 20
+        } else {
+            std::fs::metadata(file).expect("a file").len()
+        };
+        eprintln!("{reader}: {each} instructions for {octets} octets");
+        assert!(
+            (1.0..most * octets as f64).contains(&each),
+            "{reader}: {each} for {octets}"
+        );
     }
 }
 

@@ -139,9 +139,9 @@ impl Subject {
             "rollout",
             "status",
             &format!("daemonset/{}", self.daemonset),
-            "--timeout=120s",
+            "--timeout=300s",
         ]);
-        await_within(Duration::from_secs(60), "the old pod's end", || {
+        await_within(Duration::from_secs(120), "the old pod's end", || {
             processes(self.process).len() == 1
         });
     }
@@ -366,7 +366,7 @@ fn what_pods_lose() {
     for subject in [&DNSWEIR, &KEPT, &IN_ITS_PLACE, &NODE_CACHES] {
         let missing = |(row, _): &Row| {
             let of_kept = ["the pod is deleted", "the DaemonSet is deleted"];
-            (wanted.is_empty() || wanted.split(',').any(|name| name == *row))
+            (wanted.is_empty() || wanted.split('|').any(|name| name == *row))
                 && (subject.name != KEPT.name || of_kept.contains(row))
                 // It is a dummy link, which not every kernel has, and then nothing makes another.
                 && (subject.name != NODE_CACHES.name || *row != "its link is deleted")
