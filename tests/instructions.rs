@@ -59,9 +59,14 @@ fn compiled(words: &[&str]) -> TempDir {
 
 /// Instructions that callgrind counts in functions of this name of `dnsweir-bench`.
 fn instructions(function: &str, arguments: &[&str]) -> f64 {
+    counted(&[format!("--toggle-collect={function}")], arguments)
+}
+
+/// Instructions of all of `dnsweir-bench`, or of what callgrind is told to collect.
+fn counted(what: &[String], arguments: &[&str]) -> f64 {
     let mut valgrind = command("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    valgrind.arg(format!("--toggle-collect={function}"));
+    valgrind.args(what);
     valgrind.arg(program().with_file_name("dnsweir-bench"));
     valgrind.args(arguments);
     valgrind.stdin(Stdio::null());
@@ -152,8 +157,8 @@ fn nothing_that_is_read_costs_more_than_its_octets() {
         let file = file.to_str().expect("letters");
         // Without what the program does once; a configuration is read on a thread of its own.
         let [one, three] = ["1", "3"].map(|count| {
-            instructions(
-                "*",
+            counted(
+                &[],
                 &["worst", "--read", reader, "--file", file, "--count", count],
             )
         });

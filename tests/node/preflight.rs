@@ -75,7 +75,7 @@ fn a_node_without_kube_proxy_is_named_until_it_is_there() {
     assert_eq!(obstacles(&world), 2.0);
     let (_, status) = world.admin("/status").expect("an answer");
     assert!(
-        status.contains("2 things keep its network from being set up as configured"),
+        status.contains("2 problems keep its network from being set up as configured"),
         "{status}"
     );
     world.translate("iptables", "ip6tables");
