@@ -26,51 +26,48 @@ fn repaired(world: &World, wanted: &str) -> Duration {
     begun.elapsed()
 }
 
+/// How soon what was heard of is repaired, on a machine that has much else to do.
+const HEARD: Duration = Duration::from_secs(30);
+
 #[test]
 fn links_addresses_routes_and_rules_come_back_under_load() {
     let Some(_place) = place(&[]) else { return };
     let world = World::new(KubeProxy::Iptables);
-    let proxy = world.start(CONFIG);
+    // The next check would come in a minute: what is repaired before was heard of.
+    let rare = CONFIG.replacen("interval \"1s\"", "interval \"60s\"", 1);
+    assert_ne!(rare, CONFIG);
+    let proxy = world.start(&rare);
     let wanted = world.network();
     let loads: Vec<_> = LISTENED
         .map(|server| (server, Load::start(&world.pod(), server, Protocol::Udp)))
         .into();
-    for (event, script, within) in [
+    for (event, script) in [
         (
             "IPv4 address removed",
             "ip addr del 10.96.0.10/32 dev nodelocaldns",
-            1000,
         ),
         (
             "IPv6 address removed",
             "ip addr del fd00:96::10/128 dev nodelocaldns",
-            1000,
         ),
         (
             "IPv4 route deleted",
             "ip route del table local local 10.96.0.10 dev nodelocaldns",
-            1000,
         ),
         (
             "IPv6 route deleted",
             "ip -6 route del table local local fd00:96::10 dev nodelocaldns",
-            1000,
         ),
-        ("link set down", "ip link set nodelocaldns down", 1000),
-        ("link deleted", "ip link del nodelocaldns", 1000),
-        // The next check comes within a second.
-        (
-            "rules flushed",
-            "iptables -w -t raw -F; ip6tables -w -t raw -F",
-            2000,
-        ),
-        ("detours deleted", "nft delete table inet dnsweir", 2000),
-        ("one rule deleted", "iptables -w -t raw -D PREROUTING 1", 2000),
+        ("link set down", "ip link set nodelocaldns down"),
+        ("link deleted", "ip link del nodelocaldns"),
+        ("rules flushed", "iptables -w -t raw -F; ip6tables -w -t raw -F"),
+        ("detours deleted", "nft delete table inet dnsweir"),
+        ("one rule deleted", "iptables -w -t raw -D PREROUTING 1"),
     ] {
         world.script(script);
         let took = repaired(&world, &wanted);
         println!("{event}: repaired after {took:?}");
-        assert!(took < Duration::from_millis(within), "{event}: {took:?}");
+        assert!(took < HEARD, "{event}: {took:?}");
         thread::sleep(Duration::from_millis(300));
     }
     let after = Instant::now();
