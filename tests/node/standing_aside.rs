@@ -6,7 +6,7 @@ use harness::metrics::Metrics;
 use harness::process::Process;
 use harness::{proxy, tools, until};
 
-use super::falling::{CONFIG, NOTICED, loads, settle};
+use super::falling::{CONFIG, NOTICED, TAKEN, await_prompt, loads, settle};
 use super::load::{Answer, Load, Protocol};
 use super::standing_still::{Course, Stopped};
 use super::world::{KubeProxy, LISTENED, World, place, terminate};
@@ -90,23 +90,25 @@ fn the_older_of_two_is_there_when_the_newer_one_ends() {
     let world = World::new(KubeProxy::Iptables);
     let config = CONFIG.replace("iptables;", "iptables; mode \"bypass\";");
     let [older, mut killed] = two(&world, &config);
+    // Who does not wait long tells how long there was silence, and who does what was lost.
     let impatient = LISTENED.map(|server| Load::impatient(&world.pod(), server, Protocol::Udp));
+    let patient = LISTENED.map(|server| Load::start(&world.pod(), server, Protocol::Udp));
     settle();
+    await_prompt(&world, &LISTENED);
     let killing = Instant::now();
     killed.stop();
     older.logged("listening again");
     settle();
-    for load in impatient {
-        let fates = load.stop();
-        let silence = fates.silence();
+    for (impatient, patient) in impatient.into_iter().zip(patient) {
+        let (silence, fates) = (impatient.stop().silence(), patient.stop());
         println!(
             "killed: {} of {} lost, {silence:?} of silence",
             fates.lost(),
             fates.count()
         );
-        assert_eq!(fates.until(killing - Duration::from_millis(200)).lost(), 0);
-        assert!(silence < NOTICED / 2, "{silence:?}");
-        assert_eq!(fates.since(killing + NOTICED / 2).lost(), 0);
+        assert!(silence < NOTICED, "{silence:?}");
+        assert_eq!(fates.until(killing - TAKEN).lost(), 0);
+        assert_eq!(fates.since(killing + NOTICED).lost(), 0);
     }
     let newer = world.start(&config);
     until("it to stand aside once more", || {
