@@ -43,17 +43,20 @@ pub fn settle() {
     thread::sleep(Duration::from_secs(2));
 }
 
+/// Whether it is the proxy that answers the pod at an address.
+pub fn proxy_answers(world: &World, server: &str, protocol: Protocol) -> bool {
+    let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
+    let asked = world.pod().within(move || ask(server, protocol));
+    asked.join().expect("a client") == Answer::Proxy
+}
+
 /// Waits until the proxy answers at once everywhere: what a process has taken and not answered when it dies is then no more
 /// than comes while it dies, and not what a busy machine had kept it from.
 pub fn await_prompt(world: &World, servers: &[&str]) {
-    let answered = |server: &str| {
-        let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
-        let asked = world.pod().within(move || ask(server, Protocol::Udp));
-        asked.join().expect("a client") == Answer::Proxy
-    };
+    let answered = |server: &&str| proxy_answers(world, server, Protocol::Udp);
     until("prompt answers", || {
         let begun = Instant::now();
-        servers.iter().all(|server| answered(server)) && begun.elapsed() < TAKEN / 2
+        servers.iter().all(answered) && begun.elapsed() < TAKEN / 2
     });
 }
 

@@ -10,8 +10,8 @@ use harness::metrics::Metrics;
 use harness::process::Process;
 use harness::{tools, until};
 
-use super::falling::{CONFIG, NOTICED, TAKEN, asked, await_prompt, loads, settle};
-use super::load::{Answer, Load, Protocol, ask};
+use super::falling::{CONFIG, NOTICED, TAKEN, asked, await_prompt, loads, proxy_answers, settle};
+use super::load::{Answer, Load, Protocol};
 use super::world::{CLUSTER, KubeProxy, LISTENED, World, place, terminate};
 
 /// Where no kube-proxy stands in the way, a DNAT leads from a link-local address to the cluster's DNS, as it does where
@@ -23,12 +23,8 @@ pub const LINK_LOCAL: &str = "listen \"169.254.20.10\" \"fd00:20::10\"\nworkers 
 /// Waits until the proxy answers the pod at every address, over both protocols.
 fn await_proxy(world: &World, servers: &[&str]) {
     for server in servers {
-        let server = std::net::SocketAddr::new(server.parse().expect("an address"), 53);
         for protocol in [Protocol::Udp, Protocol::Tcp] {
-            until("the proxy to answer", || {
-                let asked = world.within("pod", move || ask(server, protocol));
-                asked.join().expect("a client") == Answer::Proxy
-            });
+            until("the proxy to answer", || proxy_answers(world, server, protocol));
         }
     }
 }

@@ -299,7 +299,7 @@ impl Resolver {
         String::from_utf8(output.stdout)
             .expect("numbers")
             .trim()
-            .replace(' ', ",")
+            .replace(' ', ";")
     }
 }
 
@@ -337,11 +337,7 @@ impl Table {
         }
         for resolver in resolvers.into_iter().flatten() {
             let name = resolver.name;
-            lines += &format!(
-                "{};{row};{name};{}\n",
-                subject.name,
-                resolver.stop().replace(',', ";")
-            );
+            lines += &format!("{};{row};{name};{}\n", subject.name, resolver.stop());
         }
         print!("{lines}");
         let mut file = OpenOptions::new()

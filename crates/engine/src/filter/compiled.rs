@@ -111,7 +111,11 @@ fn name(engine: &wasmtime::Engine, module: &[u8]) -> String {
     key.write(env!("CARGO_PKG_VERSION").as_bytes());
     // What was put into a plain module with it.
     plain::ingredients().for_each(|ingredient| key.write(ingredient));
-    let digest = key.0.finalize();
+    file_of(&key.0.finalize())
+}
+
+/// What a file of code is called that has this digest.
+pub(super) fn file_of(digest: &[u8]) -> String {
     let digits: String = digest.iter().map(|octet| format!("{octet:02x}")).collect();
     format!("{digits}.cwasm")
 }

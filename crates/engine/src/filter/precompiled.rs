@@ -13,6 +13,7 @@ use wasmtime::component::Component as Compiled;
 
 use super::builtin::BUILTINS;
 use super::compile;
+use super::compiled::file_of;
 use super::plain;
 use super::settings;
 use crate::private_folder::PrivateFolder;
@@ -93,12 +94,7 @@ fn name(module: &[u8]) -> String {
     digest.update(env!("CARGO_PKG_VERSION"));
     // What was put into a plain module with it.
     plain::ingredients().for_each(|ingredient| digest.update(ingredient));
-    let digits: String = digest
-        .finalize()
-        .iter()
-        .map(|octet| format!("{octet:02x}"))
-        .collect();
-    format!("{digits}.cwasm")
+    file_of(&digest.finalize())
 }
 
 #[cfg(test)]
